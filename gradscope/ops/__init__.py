@@ -1,0 +1,9 @@
+"""What is known of each op: the one table that rules, repairs and hazards look things up in.
+
+Pure data and arithmetic on Python floats: no torch.
+"""
+
+from gradscope.ops.edges import Edge, OpFact
+from gradscope.ops.table import OPS, lookup
+
+__all__ = ["OPS", "Edge", "OpFact", "lookup"]

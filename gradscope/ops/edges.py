@@ -1,0 +1,75 @@
+"""The vocabulary of the op table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Nature(StrEnum):
+    """Why an op breaks at an edge. The first four break the value, the others only the slope."""
+
+    POLE = "pole"  # 1/0, log(0): the value itself is infinite
+    DOMAIN = "domain"  # log(-1): the value is undefined
+    OVERFLOW = "overflow"  # the true value is finite, the dtype's largest number is smaller
+    EMPTY = "empty"  # a reduction over nothing, a spread over one item
+    INFINITE_SLOPE = "infinite-slope"  # sqrt at 0
+    UNDEFINED_SLOPE = "undefined-slope"  # the one-sided slopes differ
+    REMOVABLE = "removable"  # the true slope is finite; PyTorch's formula gives 0 * inf there
+    DEGENERATE = "degenerate"  # repeated or zero singular values, eigenvalues, pivots
+    SLOPE_OVERFLOW = "slope-overflow"  # the slope leaves the dtype's range
+    INFINITE_INPUT = "infinite-input"  # the operand is already inf and the value hides it
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A place where the value or the slope of an op is singular.
+
+    `argument` is the name in the aten schema. `holds` takes the operands' values at one element
+    (schema name -> float) and tells whether they lie on this edge. Templates take the source
+    text of the operand as `{x}`, further operands by schema name, and `{eps}`:
+    `guard` keeps the operand off the edge for good (`{x}.clamp_min({eps})`); `condition` is true
+    where the operand is harmless (`{x} > 0`); `harmless` is the value to put where it is not
+    ("1.0"). `cause` is the name of the rule that explains a value that breaks here.
+    """
+
+    argument: str
+    nature: Nature
+    holds: Callable[[Mapping[str, float]], bool]
+    says: str  # "slope is inf where {x} is 0"
+    cause: str
+    slope: str = ""  # "inf", "-inf", "nan": what the backward formula gives there
+    guard: str = ""
+    condition: str = ""
+    harmless: str = ""
+    stable: str = ""  # a stable form of the whole expression, where one exists
+
+    @property
+    def breaks_value(self) -> bool:
+        return self.nature in (Nature.POLE, Nature.DOMAIN, Nature.OVERFLOW, Nature.EMPTY)
+
+
+@dataclass(frozen=True, slots=True)
+class OpFact:
+    """One aten op (name without namespace, overload and in-place underscore)."""
+
+    name: str
+    edges: tuple[Edge, ...] = ()
+    spelled: tuple[str, ...] = ()  # how users write it: "torch.sqrt", "Tensor.sqrt", "** 0.5"
+
+    def value_edge(self, values: Mapping[str, float]) -> Edge | None:
+        """The edge at which these operands break the value; None for ordinary operands."""
+        return next((e for e in self.edges if e.breaks_value and _holds(e, values)), None)
+
+    def slope_edge(self, values: Mapping[str, float]) -> Edge | None:
+        """The edge at which these operands break only the slope."""
+        return next((e for e in self.edges if not e.breaks_value and _holds(e, values)), None)
+
+
+def _holds(edge: Edge, values: Mapping[str, float]) -> bool:
+    """False where an operand that the edge needs was not measured."""
+    try:
+        return edge.holds(values)
+    except KeyError:
+        return False
