@@ -1,14 +1,10 @@
-"""What a rule is, and the registry that is filled by walking the package."""
+"""What a rule is."""
 
 from __future__ import annotations
 
-import difflib
-import importlib
-import pkgutil
 from collections.abc import Iterator
 from typing import ClassVar
 
-from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Root, Severity, Trace
 
 
@@ -16,7 +12,8 @@ class Rule:
     """One cause. The docstring is its page: What it does / Why is this bad? / Example / Use instead / Fix safety.
 
     A rule about non-finite values overrides `explain` and is asked about each root. A rule about
-    the run as a whole (norms, training) overrides `check`.
+    the run as a whole (norms, training) overrides `check`. Where several rules explain one root,
+    the finding with the highest `confidence` is the one that is reported.
     """
 
     code: ClassVar[str]

@@ -1,0 +1,49 @@
+"""The pages of the rules, read from their docstrings: what `gradscope explain` prints."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+from gradscope.rules.rule import Rule
+
+SECTIONS = (
+    "What it does",
+    "Why is this bad?",
+    "Example",
+    "Use instead",
+    "Fix safety",
+)
+
+
+def sections(rule: Rule) -> dict[str, str]:
+    """The headed parts of the rule's docstring, in order: heading -> Markdown."""
+    page = inspect.cleandoc(type(rule).__doc__ or "")
+    heads = re.split(r"^## (.+)$", page, flags=re.MULTILINE)
+    return {head.strip(): body.strip() for head, body in zip(heads[1::2], heads[2::2], strict=True)}
+
+
+def snippet(rule: Rule, heading: str) -> str:
+    """The Python code under one heading ("Example", "Use instead"); empty where it has none."""
+    found = re.search(r"```python\n(.*?)```", sections(rule).get(heading, ""), flags=re.DOTALL)
+    return found.group(1) if found else ""
+
+
+def summary(rule: Rule) -> str:
+    """The first sentence of "What it does", on one line."""
+    text = " ".join(sections(rule)["What it does"].split())
+    return re.split(r"(?<=[.:]) ", text, maxsplit=1)[0].rstrip(".:")
+
+
+def explain_page(rule: Rule) -> str:
+    """The whole page of one rule, as Markdown."""
+    body = "\n\n".join(f"## {head}\n{text}" for head, text in sections(rule).items())
+    return f"# {rule.name} ({rule.code})\n\nSeverity: {rule.severity.value}\n\n{body}\n"
+
+
+def explain_list(rules: dict[str, Rule]) -> str:
+    """One line a rule: code, name, what it finds."""
+    width = max(len(rule.name) for rule in rules.values())
+    return "\n".join(
+        f"{code}  {rule.name:<{width}}  {summary(rule)}" for code, rule in rules.items()
+    )

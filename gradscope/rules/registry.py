@@ -1,0 +1,42 @@
+"""Every rule of this package, found by walking it: a new rule is a new file and nothing else."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from pathlib import Path
+
+from gradscope.errors import GradscopeError
+from gradscope.rules.rule import Rule
+
+
+def _walk() -> dict[str, Rule]:
+    found: dict[str, Rule] = {}
+    for module_info in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        module = importlib.import_module(f"gradscope.rules.{module_info.name}")
+        for value in vars(module).values():
+            if isinstance(value, type) and issubclass(value, Rule) and "code" in vars(value):
+                if value.__module__ == module.__name__:
+                    found[value.code] = value()
+    return dict(sorted(found.items()))
+
+
+RULES: dict[str, Rule] = _walk()
+
+
+def by_name(name: str) -> Rule:
+    """The rule of that code or name, in any case.
+
+    Raises `GradscopeError` with the nearest match where there is none.
+    """
+    wanted = name.strip().lower()
+    names = {key.lower(): rule for rule in RULES.values() for key in (rule.code, rule.name)}
+    if wanted in names:
+        return names[wanted]
+    near = difflib.get_close_matches(wanted, names, n=1, cutoff=0.4)
+    rule = names[near[0]] if near else None
+    hint = f"did you mean {rule.code} {rule.name}? " if rule else ""
+    raise GradscopeError(
+        f"no rule is called {name!r}", help=f"{hint}`gradscope explain` lists all {len(RULES)}"
+    )
