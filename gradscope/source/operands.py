@@ -1,0 +1,206 @@
+"""From an op's schema to the sub-expressions that a user wrote for it.
+
+`x ** 0.5` gives `pow` its self and exponent, `v.sqrt()` and `torch.sqrt(v)` give `sqrt` its self,
+`x /= y` gives `div` its self and other. Only spellings that name the op are mapped: for
+`F.cosine_similarity(a, b)`, where a division inside broke, `a` is not the self of `div`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from gradscope.source.text import Source
+
+# The positional arguments of an op by their schema names, where they are not (self, other).
+ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "addcdiv": ("self", "tensor1", "tensor2"),
+    "addcmul": ("self", "tensor1", "tensor2"),
+    "addmm": ("self", "mat1", "mat2"),
+    "binary_cross_entropy": ("self", "target", "weight"),
+    "cdist": ("x1", "x2", "p"),
+    "clamp": ("self", "min", "max"),
+    "cosine_similarity": ("x1", "x2", "dim", "eps"),
+    "cross_entropy": ("self", "target", "weight"),
+    "kl_div": ("self", "target"),
+    "lerp": ("self", "end", "weight"),
+    "linear": ("self", "weight", "bias"),
+    "log_softmax": ("self", "dim"),
+    "logit": ("self", "eps"),
+    "masked_fill": ("self", "mask", "value"),
+    "masked_select": ("self", "mask"),
+    "mean": ("self", "dim", "keepdim"),
+    "mse_loss": ("self", "target"),
+    "nll_loss": ("self", "target", "weight"),
+    "norm": ("self", "p", "dim", "keepdim"),
+    "normalize": ("self", "p", "dim", "eps"),
+    "pairwise_distance": ("x1", "x2", "p", "eps"),
+    "pow": ("self", "exponent"),
+    "scaled_dot_product_attention": ("query", "key", "value", "attn_mask"),
+    "softmax": ("self", "dim"),
+    "softplus": ("self", "beta", "threshold"),
+    "std": ("self", "dim", "correction"),
+    "sum": ("self", "dim", "keepdim"),
+    "var": ("self", "dim", "correction"),
+    "where": ("condition", "self", "other"),
+}
+METHODS: Mapping[str, tuple[str, ...]] = {"where": ("self", "condition", "other")}
+KEYWORDS = {"input": "self", "tensor": "self", "pred": "self"}
+
+# Names that users write (and aten's internal names) for one op.
+SAME: Mapping[str, str] = {
+    "abs_": "abs", "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin",
+    "arctan2": "atan2", "arctanh": "atanh", "clamp_max": "clamp", "clamp_min": "clamp",
+    "clip": "clamp", "divide": "div", "euclidean_dist": "cdist", "float_power": "pow",
+    "inv": "inverse", "matmul": "mm", "bmm": "mm", "mv": "mm", "dot": "mm", "multiply": "mul",
+    "native_layer_norm": "layer_norm", "square": "pow", "subtract": "sub", "rsub": "sub",
+    "std_mean": "std", "true_divide": "div", "var_mean": "var", "vector_norm": "norm",
+    "matrix_norm": "norm", "logdet": "det", "slogdet": "det", "fix": "trunc",
+}  # fmt: skip
+
+BINARY: Mapping[type[ast.operator], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow",
+    ast.MatMult: "mm", ast.Mod: "remainder", ast.FloorDiv: "floor_divide",
+}  # fmt: skip
+
+# A spelling can run more ops than the one it is named after.
+IMPLIES: Mapping[str, frozenset[str]] = {
+    "div": frozenset({"reciprocal"}),  # 1 / x
+    "std": frozenset({"var"}),
+    "cross_entropy": frozenset({"log_softmax", "nll_loss", "nll_loss2d"}),
+    "normalize": frozenset({"norm"}),
+    "logsumexp": frozenset({"exp", "log"}),
+}
+
+
+def canonical(op: str) -> str:
+    """One name for the spellings of an op: `_linalg_svd`, `linalg.svd` and `svd` are `svd`."""
+    name = op.rpartition(".")[2].strip("_")
+    for prefix in ("linalg_", "special_", "safe_", "native_"):
+        name = name.removeprefix(prefix) or name
+    for suffix in ("_ex", "_forward", "_backward", "_for_cpu"):
+        name = name.removesuffix(suffix) or name
+    return SAME.get(name, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What the names of a file stand for: `F` -> torch.nn.functional, `sqrt` -> torch.sqrt."""
+
+    imported: Mapping[str, str]
+
+    @classmethod
+    def of(cls, source: Source) -> Names:
+        imported: dict[str, str] = {}
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    top = alias.name.partition(".")[0]
+                    imported[alias.asname or top] = alias.name if alias.asname else top
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                for alias in node.names:
+                    imported[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+        names = cls(imported)
+        for node in ast.walk(source.tree):  # sqrt = torch.sqrt
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
+                dotted, target = names.dotted(node.value), node.targets[0]
+                if dotted and isinstance(target, ast.Name):
+                    imported.setdefault(target.id, dotted)
+        return names
+
+    def dotted(self, node: ast.expr) -> str | None:
+        """`th.linalg.norm` -> torch.linalg.norm; None for what does not start at an import."""
+        if isinstance(node, ast.Name):
+            return self.imported.get(node.id)
+        if isinstance(node, ast.Attribute):
+            base = self.dotted(node.value)
+            return f"{base}.{node.attr}" if base else None
+        return None
+
+    def spell(self, dotted: str) -> str | None:
+        """How the file can write a dotted name: torch.where -> `th.where`; None if it cannot."""
+        best = None
+        for name, target in self.imported.items():
+            if dotted == target or dotted.startswith(f"{target}."):
+                spelled = name + dotted[len(target) :]
+                if best is None or len(spelled) < len(best):
+                    best = spelled
+        return best
+
+
+@dataclass(frozen=True, slots=True)
+class Spelled:
+    """One place where an op is written: its canonical name and its arguments in source order."""
+
+    name: str
+    positional: tuple[ast.expr, ...]
+    keywords: Mapping[str, ast.expr]
+    method: bool = False
+
+
+@lru_cache(maxsize=64)
+def _names(source: Source) -> Names:
+    return Names.of(source)
+
+
+def spelled(source: Source, node: ast.AST) -> Spelled | None:
+    """The op that a node writes, if it writes one."""
+    if isinstance(node, ast.BinOp) and type(node.op) in BINARY:
+        return Spelled(BINARY[type(node.op)], (node.left, node.right), {})
+    if isinstance(node, ast.AugAssign) and type(node.op) in BINARY:
+        return Spelled(BINARY[type(node.op)], (node.target, node.value), {})
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return Spelled("neg", (node.operand,), {})
+    if not isinstance(node, ast.Call) or any(isinstance(a, ast.Starred) for a in node.args):
+        return None
+    keywords = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
+    dotted = _names(source).dotted(node.func)
+    if dotted is not None:
+        return Spelled(canonical(dotted), tuple(node.args), keywords)
+    if isinstance(node.func, ast.Name):
+        return Spelled(canonical(node.func.id), tuple(node.args), keywords)
+    if isinstance(node.func, ast.Attribute):
+        name, receiver = canonical(node.func.attr), _receiver(node)
+        return Spelled(name, (*receiver, *node.args), keywords, method=bool(receiver))
+    return None
+
+
+def _receiver(call: ast.Call) -> tuple[ast.expr, ...]:
+    """The tensor that a method is called on; nothing for `self.softmax(x)`, a module of self."""
+    assert isinstance(call.func, ast.Attribute)
+    receiver = call.func.value
+    is_module = isinstance(receiver, ast.Name) and receiver.id == "self" and call.args
+    return () if is_module else (receiver,)
+
+
+def writes(source: Source, node: ast.AST, op: str) -> bool:
+    """Whether a node is a spelling of an op."""
+    found = spelled(source, node)
+    wanted = canonical(op)
+    return found is not None and (found.name == wanted or wanted in IMPLIES.get(found.name, ()))
+
+
+def operands(source: Source, node: ast.AST, op: str) -> dict[str, ast.expr]:
+    """The sub-expression for each schema argument of an op that a node spells; else nothing."""
+    found = spelled(source, node)
+    if found is None or not writes(source, node, op):
+        return {}
+    if canonical(op) == "reciprocal":  # 1 / x runs reciprocal(x) and then a product
+        return {"self": found.positional[-1]} if found.positional else {}
+    roles = ARGUMENTS.get(found.name, ("self", "other"))
+    if found.method:
+        roles = METHODS.get(found.name, roles)
+    mapped = dict(zip(roles, found.positional, strict=False))
+    for keyword, value in found.keywords.items():
+        mapped[KEYWORDS.get(keyword, keyword)] = value
+    return mapped
+
+
+def find(source: Source, line: int, op: str) -> Iterator[ast.expr | ast.AugAssign]:
+    """The spellings of an op on a line, for call sites whose columns are not known."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.expr | ast.AugAssign) and writes(source, node, op):
+            if node.lineno <= line <= (node.end_lineno or node.lineno):
+                yield node

@@ -1,0 +1,141 @@
+"""One file of the user's source: its text as it stands on disk, and the places in it."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from gradscope.errors import GradscopeError
+from gradscope.facts import Edit, Location
+
+LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+class SourceError(GradscopeError):
+    """A source file cannot be read as Python."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The decoded text of one file, newlines as on disk, without the byte order mark.
+
+    Offsets are characters into `text`; lines and columns are those of `Location`. Not slotted:
+    the tree is parsed once, when it is first asked for.
+    """
+
+    file: str
+    text: str
+    encoding: str = "utf-8"
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+    @cached_property
+    def lines(self) -> tuple[str, ...]:
+        """The lines without their ends, as Python counts them: a form feed ends none."""
+        return tuple(LINE_END.split(self.text))
+
+    @cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        return {
+            child: parent
+            for parent in ast.walk(self.tree)
+            for child in ast.iter_child_nodes(parent)
+        }
+
+    @cached_property
+    def _line_starts(self) -> tuple[int, ...]:
+        return (0, *(match.end() for match in LINE_END.finditer(self.text)))
+
+    @property
+    def newline(self) -> str:
+        """The line end that the file uses."""
+        found = LINE_END.search(self.text)
+        return found.group() if found else "\n"
+
+    def line(self, number: int) -> str:
+        return self.lines[number - 1] if 0 < number <= len(self.lines) else ""
+
+    def offset(self, line: int, col: int) -> int:
+        return self._line_starts[line - 1] + col
+
+    def extent(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        """Where a node starts and ends. ast counts columns in UTF-8 bytes, we in characters."""
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        start = self._characters(node.lineno, node.col_offset)
+        return start, self._characters(node.end_lineno, node.end_col_offset)
+
+    def _characters(self, line: int, column: int) -> int:
+        return self.offset(line, characters(self.line(line), column))
+
+    def of(self, node: ast.expr | ast.stmt) -> str:
+        """The text of a node, without parentheses around it."""
+        start, end = self.extent(node)
+        return self.text[start:end]
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """(line, column) of an offset."""
+        line = sum(start <= offset for start in self._line_starts)
+        return line, offset - self._line_starts[line - 1]
+
+    def edit(self, start: int, end: int, text: str) -> Edit:
+        return Edit(self.file, *self.place(start), *self.place(end), text)
+
+    def indent(self, line: int) -> str:
+        text = self.line(line)
+        return text[: len(text) - len(text.lstrip())]
+
+    def comments(self) -> Iterator[tuple[int, str]]:
+        """(line, text) of every comment."""
+        for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
+            if token.type == tokenize.COMMENT:
+                yield token.start[0], token.string
+
+
+def characters(line: str, column: int) -> int:
+    """A column in UTF-8 bytes, as ast and `co_positions` count, in characters."""
+    return column if line.isascii() else len(line.encode()[:column].decode(errors="ignore"))
+
+
+def read(file: str | Path) -> Source:
+    """The source of a file, or SourceError: not on disk, not decodable."""
+    try:
+        raw = Path(file).read_bytes()
+    except (OSError, ValueError) as error:
+        raise SourceError(f"{file}: the source cannot be read ({_reason(error)})") from error
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
+        return Source(str(file), raw.decode(encoding), encoding)
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise SourceError(
+            f"{file}: the source is not valid text in its encoding",
+            help="save it as UTF-8, or declare its encoding in the first line",
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    return (getattr(error, "strerror", None) or str(error)).lower()
+
+
+def lines(file: str | Path) -> tuple[str, ...]:
+    """The lines of a file for a code frame; none where it cannot be read."""
+    try:
+        return read(file).lines
+    except SourceError:
+        return ()
+
+
+def at(source: Source, location: Location) -> str:
+    """The text that a location covers."""
+    return source.text[
+        source.offset(location.line, location.col) : source.offset(
+            location.end_line, location.end_col
+        )
+    ]

@@ -1,0 +1,186 @@
+"""The user's source: places to the character, operands and masks in every common spelling."""
+
+import ast
+import inspect
+
+import pytest
+
+from gradscope.facts import Location
+from gradscope.source import Source, SourceError, at, expression, find, mask, operands, read, shown
+from gradscope.source.text import characters
+
+
+def location(source: Source, text: str, nth: int = 0) -> Location:
+    start = -1
+    for _ in range(nth + 1):
+        start = source.text.index(text, start + 1)
+    return Location(source.file, *source.place(start), *source.place(start + len(text)), "f")
+
+
+def of(text: str) -> Source:
+    return Source(
+        "loss.py",
+        "import torch\nimport torch as th\nimport torch.nn.functional as F\n"
+        "from torch import sqrt as root\n" + text,
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "op", "expected"),
+    [
+        ("x ** 0.5", "pow", {"self": "x", "exponent": "0.5"}),
+        ("x.pow(0.5)", "pow", {"self": "x", "exponent": "0.5"}),
+        ("torch.pow(x, exponent=0.5)", "pow", {"self": "x", "exponent": "0.5"}),
+        ("x.square()", "pow", {"self": "x"}),
+        ("a / b", "div", {"self": "a", "other": "b"}),
+        ("a.div(b + 1)", "div", {"self": "a", "other": "b + 1"}),
+        ("torch.true_divide(a, b)", "div", {"self": "a", "other": "b"}),
+        ("1 / x", "reciprocal", {"self": "x"}),
+        ("th.sqrt(v)", "sqrt", {"self": "v"}),
+        ("root(v)", "sqrt", {"self": "v"}),
+        ("v.sqrt_()", "sqrt", {"self": "v"}),
+        ("torch.sqrt(input=v)", "sqrt", {"self": "v"}),
+        ("F.log_softmax(z, dim=-1)", "_log_softmax", {"self": "z", "dim": "-1"}),
+        ("torch.linalg.norm(v)", "linalg_vector_norm", {"self": "v"}),
+        ("v.norm(dim=1)", "linalg_vector_norm", {"self": "v", "dim": "1"}),
+        ("torch.linalg.svd(m)", "_linalg_svd", {"self": "m"}),
+        ("self.softmax(x)", "_softmax", {"self": "x"}),
+        ("-x", "neg", {"self": "x"}),
+        ("F.cosine_similarity(a, b)", "div", {}),
+        ("abs(x)", "abs", {"self": "x"}),
+    ],
+)
+def test_operands_of_every_spelling(written, op, expected):
+    source = of(f"y = {written}\n")
+    node = expression(source, location(source, written))
+
+    found = operands(source, node, op)
+
+    assert expected == {role: source.of(part) for role, part in found.items()}
+
+
+def test_an_augmented_assignment_is_an_op():
+    source = of("x /= y\n")
+    node = expression(source, location(source, "x /= y"))
+
+    assert {"self": "x", "other": "y"} == {
+        role: source.of(part) for role, part in operands(source, node, "div").items()
+    }
+
+
+def test_a_span_reported_by_python_is_found(tmp_path):
+    """The recorder's own way: f_lasti of a frame through co_positions."""
+    file = tmp_path / "chain.py"
+    file.write_text("def f(x):\n\ty = 'é' and x.square().sum(-1).sqrt()\n\treturn y\n")
+    namespace: dict[str, object] = {}
+    code = compile(file.read_text(), str(file), "exec")
+    exec(code, namespace)
+    inner = namespace["f"].__code__
+    place = max(
+        (p for i, p in zip(inspect_ops(inner), inner.co_positions(), strict=False) if i == "CALL"),
+        key=lambda p: p[3],
+    )
+    source = read(file)
+    line = source.line(place[0])
+    span = Location(
+        str(file), place[0], characters(line, place[2]), place[1], characters(line, place[3]), "f"
+    )
+
+    assert "x.square().sum(-1).sqrt()" == at(source, span)
+    assert ".sqrt()" == at(source, shown(source, span))
+    assert expression(source, span) is expression(source, shown(source, span))
+
+
+def inspect_ops(code):
+    import dis
+
+    return [instruction.opname for instruction in dis.get_instructions(code, show_caches=True)]
+
+
+def test_a_short_receiver_is_shown_whole():
+    source = of("y = image.sqrt()\n")
+
+    assert "image.sqrt()" == at(source, shown(source, location(source, "image.sqrt()")))
+
+
+@pytest.mark.parametrize(
+    "text", ["y = f'{x / z:.3f} é'\n", "g = lambda q: x / z\n", "y = [x / z for x in v]\n"]
+)
+def test_f_strings_lambdas_and_comprehensions(text):
+    source = of(text)
+    node = expression(source, location(source, "x / z"))
+
+    assert "x / z" == source.of(node)
+
+
+def test_a_wrong_span_finds_nothing():
+    source = of("y = a / b + c\n")
+
+    assert expression(source, location(source, "/ b +")) is None
+    assert expression(source, Location("loss.py", 99, 0, 99, 4, "f")) is None
+
+
+def test_two_spellings_on_one_line():
+    source = of("y = a / b + c.div(d)\n")
+
+    assert ["a / b", "c.div(d)"] == sorted(source.of(node) for node in find(source, 5, "div"))
+
+
+def masked(text: str, place: str, culprit: str):
+    source = of(text)
+    node = expression(source, location(source, place))
+    root = expression(source, location(source, culprit))
+    found = mask(source, node, root)
+    return found and (source.of(found.condition), found.kept)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "culprit", "expected"),
+    [
+        ("y = torch.where(m, x ** 2, z)\n", "torch.where(m, x ** 2, z)", "x ** 2", ("m", True)),
+        ("p = x ** 2\ny = z.where(m, p)\n", "z.where(m, p)", "x ** 2", ("m", False)),
+        ("p = x ** 2\ny = p[z > 0]\n", "p[z > 0]", "x ** 2", ("z > 0", True)),
+        ("p = x ** 2\np[m] = 0\n", "p[m]", "x ** 2", ("m", False)),
+        ("p = x ** 2\nout[m] = p[m]\n", "out[m]", "x ** 2", ("m", True)),
+        ("p = x ** 2\ny = p.masked_fill(m, 0)\n", "p.masked_fill(m, 0)", "x ** 2", ("m", False)),
+        ("y = (1 - m) * (x ** 2)\n", "(1 - m) * (x ** 2)", "x ** 2", ("m", False)),
+        ("y = x ** 2 * m\n", "x ** 2 * m", "x ** 2", ("m", True)),
+        ("p = x ** 2\ny = p[:, 0]\n", "p[:, 0]", "x ** 2", None),
+    ],
+)
+def test_the_condition_of_every_mask(text, place, culprit, expected):
+    assert expected == masked(text, place, culprit)
+
+
+def test_newlines_and_tabs_stay(tmp_path):
+    file = tmp_path / "dos.py"
+    file.write_bytes("\ufeffdef f(x):\r\n\treturn x / 'é'\r\n".encode())
+    source = read(file)
+
+    assert "\r\n" == source.newline
+    assert ("def f(x):", "\treturn x / 'é'", "") == source.lines
+    assert "x / 'é'" == source.of(ast.walk(source.tree).__next__().body[0].body[0].value)
+
+
+def test_a_form_feed_ends_no_line():
+    assert ("a = 1\x0cb", "c") == Source("f.py", "a = 1\x0cb\nc").lines
+
+
+@pytest.mark.parametrize("raw", [b"x = '\xff'\n", b"# coding: nonsense\n"])
+def test_undecodable_source_is_said(tmp_path, raw):
+    file = tmp_path / "odd.py"
+    file.write_bytes(raw)
+
+    with pytest.raises(SourceError, match="not valid text"):
+        read(file)
+
+
+def test_source_that_is_not_on_disk_is_said():
+    with pytest.raises(SourceError, match="cannot be read"):
+        read("<stdin>")
+
+
+def test_this_file_reads_itself():
+    source = read(inspect.getfile(test_this_file_reads_itself))
+
+    assert source.text.splitlines()[0] == source.line(1)
