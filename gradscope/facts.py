@@ -206,6 +206,23 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Gradient:
+    """A leaf's gradient after the backward of the last step, to compare two runs by.
+
+    `norm` is the L2 norm of the finite elements, in float64. `digest` is a hash of all bytes.
+    `sample` are the values at the flat positions `i * numel // len(sample)`, at most 1,024.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    numel: int
+    bad: int
+    norm: float
+    digest: str
+    sample: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Ending:
     """How the traced program ended. `kind`: stopped (by us, at an error or at --steps), finished,
     raised, exited, interrupted, died. `detail` is one line, `traceback` the user's frames."""
@@ -236,6 +253,7 @@ class Trace:
     environment: Environment = Environment()
     ops: int = 0
     notes: tuple[str, ...] = ()  # what could not be observed, one sentence each
+    gradients: tuple[Gradient, ...] = ()  # of the last step, in the order of the leaves' first use
 
     def event(self, id: int) -> Event | None:
         return next((event for event in self.events if event.id == id), None)
