@@ -1,0 +1,71 @@
+"""What every test gets: one thread, a clean torch afterwards, and the real command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_hooked() -> Iterator[None]:
+    """Most tests never import torch, and those that do not must not pay for it."""
+    yield
+    if "torch" in sys.modules:
+        assert leftovers() == []
+
+
+def leftovers() -> list[str]:
+    """What a recorder could have left behind in this process, by torch's own account."""
+    import torch
+    from torch.nn.modules import module
+    from torch.overrides import _get_current_function_mode_stack
+    from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+    left: list[str] = [
+        name
+        for name in vars(module)
+        if name.startswith("_global_") and name.endswith("_hooks") and getattr(module, name)
+    ]
+    left += [type(mode).__name__ for mode in _get_current_dispatch_mode_stack()]
+    left += [type(mode).__name__ for mode in _get_current_function_mode_stack()]
+    if torch.is_anomaly_enabled():
+        left.append("anomaly mode")
+    if not torch.is_grad_enabled():
+        left.append("no_grad")
+    return left
+
+
+@pytest.fixture
+def gradscope(tmp_path: Path) -> Command:
+    """Runs `python -m gradscope ...` in an empty folder, as a user would."""
+
+    def run(
+        *arguments: str | Path, cwd: Path = tmp_path, timeout: float = 120, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        plain = {"NO_COLOR": "1", "COLUMNS": "100", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+        return subprocess.run(
+            [sys.executable, "-m", "gradscope", *map(str, arguments)],
+            cwd=cwd,
+            env=os.environ | plain | environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+
+    return run
