@@ -1,0 +1,67 @@
+"""Scores gradscope, and anomaly mode beside it, on a folder of cases."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from scoring.cases import Case, load
+from scoring.judge import Row, judge
+from scoring.table import show
+from scoring.tools import Outcome, anomaly_mode, gradscope
+
+WIDTH = 160  # of the table where the output is not a terminal
+
+
+def run(limit: float, tool: str, program: Path) -> Outcome:
+    return {"gradscope": gradscope, "anomaly": anomaly_mode}[tool](program, limit)
+
+
+def score(cases: Sequence[Case], jobs: int, limit: float) -> list[Row]:
+    """Each case is judged in a thread that waits for the processes of that case."""
+    rows: list[Row] = []
+    with ThreadPoolExecutor(jobs) as pool:
+        for row in pool.map(partial(judge, run=partial(run, limit)), cases):
+            print(f"{len(rows) + 1}/{len(cases)} {row.name}", file=sys.stderr, flush=True)
+            rows.append(row)
+    return rows
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/score", description=__doc__)
+    parser.add_argument("folder", type=Path, help="holds truth.yaml and the programs")
+    parser.add_argument("names", nargs="*", help="only these cases (wildcards allowed)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N")
+    parser.add_argument("--limit", type=float, default=120, help="seconds for one run")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="the raw table")
+    given = parser.parse_args()
+    if not (given.folder / "truth.yaml").is_file():
+        parser.error(f"{given.folder} holds no truth.yaml")
+    return given
+
+
+def main() -> int:
+    given = arguments()
+    cases = load(given.folder, given.names)
+    if not cases:
+        print(f"no case matches {' '.join(given.names)}", file=sys.stderr)
+        return 2
+    rows = score(cases, given.jobs, given.limit)
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    show(rows, console)
+    if given.json is not None:
+        given.json.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
