@@ -3,7 +3,20 @@
 Pure data and arithmetic on Python floats: no torch.
 """
 
-from gradscope.ops.edges import Edge, OpFact
+from gradscope.ops.dtypes import Limits, Margin, eps_for, limits
+from gradscope.ops.edges import Edge, Nature, OpFact
+from gradscope.ops.operands import operands
 from gradscope.ops.table import OPS, lookup
 
-__all__ = ["OPS", "Edge", "OpFact", "lookup"]
+__all__ = [
+    "OPS",
+    "Edge",
+    "Limits",
+    "Margin",
+    "Nature",
+    "OpFact",
+    "eps_for",
+    "limits",
+    "lookup",
+    "operands",
+]

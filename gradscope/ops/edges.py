@@ -6,6 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gradscope.ops.dtypes import Margin, eps_for
+
+Values = Mapping[str, float]
+Holds = Callable[[Values], bool]
+
 
 class Nature(StrEnum):
     """Why an op breaks at an edge. The first four break the value, the others only the slope."""
@@ -27,8 +32,9 @@ class Edge:
     """A place where the value or the slope of an op is singular.
 
     `argument` is the name in the aten schema. `holds` takes the operands' values at one element
-    (schema name -> float) and tells whether they lie on this edge. Templates take the source
-    text of the operand as `{x}`, further operands by schema name, and `{eps}`:
+    (schema name -> float) and tells whether they lie on this edge; further keys that it may ask
+    for are those of `operands`. Templates take the source text of the operand as `{x}`, further
+    operands by schema name, and `{eps}`, a number chosen by `margin` and dtype:
     `guard` keeps the operand off the edge for good (`{x}.clamp_min({eps})`); `condition` is true
     where the operand is harmless (`{x} > 0`); `harmless` is the value to put where it is not
     ("1.0"). `cause` is the name of the rule that explains a value that breaks here.
@@ -36,7 +42,7 @@ class Edge:
 
     argument: str
     nature: Nature
-    holds: Callable[[Mapping[str, float]], bool]
+    holds: Holds
     says: str  # "slope is inf where {x} is 0"
     cause: str
     slope: str = ""  # "inf", "-inf", "nan": what the backward formula gives there
@@ -44,6 +50,11 @@ class Edge:
     condition: str = ""
     harmless: str = ""
     stable: str = ""  # a stable form of the whole expression, where one exists
+    margin: Margin = Margin.DENOMINATOR
+
+    def guarded(self, x: str, dtype: str, **operands: str) -> str:
+        """The guard around the source text `x`; empty where there is none."""
+        return self.guard.format(x=x, eps=f"{eps_for(dtype, self.margin):g}", **operands)
 
     @property
     def breaks_value(self) -> bool:
@@ -58,16 +69,16 @@ class OpFact:
     edges: tuple[Edge, ...] = ()
     spelled: tuple[str, ...] = ()  # how users write it: "torch.sqrt", "Tensor.sqrt", "** 0.5"
 
-    def value_edge(self, values: Mapping[str, float]) -> Edge | None:
+    def value_edge(self, values: Values) -> Edge | None:
         """The edge at which these operands break the value; None for ordinary operands."""
         return next((e for e in self.edges if e.breaks_value and _holds(e, values)), None)
 
-    def slope_edge(self, values: Mapping[str, float]) -> Edge | None:
+    def slope_edge(self, values: Values) -> Edge | None:
         """The edge at which these operands break only the slope."""
         return next((e for e in self.edges if not e.breaks_value and _holds(e, values)), None)
 
 
-def _holds(edge: Edge, values: Mapping[str, float]) -> bool:
+def _holds(edge: Edge, values: Values) -> bool:
     """False where an operand that the edge needs was not measured."""
     try:
         return edge.holds(values)

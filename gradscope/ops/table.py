@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from gradscope.ops import (
+    arithmetic,
+    bounded,
+    divisions,
+    exponentials,
+    logarithms,
+    powers,
+    special,
+)
 from gradscope.ops.edges import OpFact
 
-OPS: dict[str, OpFact] = {}
+_FAMILIES = (powers, divisions, logarithms, bounded, exponentials, special, arithmetic)
+
+OPS: dict[str, OpFact] = {fact.name: fact for family in _FAMILIES for fact in family.FACTS}
 
 
 def lookup(op: str) -> OpFact | None:

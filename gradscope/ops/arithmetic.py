@@ -1,0 +1,205 @@
+"""Sums, products and casts of elements: regular but for overflow, and for what they do to inf."""
+
+from __future__ import annotations
+
+import math
+
+from gradscope.ops.dtypes import Margin
+from gradscope.ops.edges import Edge, Holds, Nature, OpFact, Values
+from gradscope.ops.predicates import infinite, largest, overflows
+
+_WIDER = "{x}.float()"
+
+
+def _cancels(sign: int) -> Edge:
+    """inf - inf. `sign` is that of `other`; `alpha` scales it."""
+
+    def holds(values: Values) -> bool:
+        first, second = values["self"], sign * values.get("alpha", 1.0) * values["other"]
+        return math.isinf(first) and math.isinf(second) and first == -second
+
+    return Edge(
+        "self",
+        Nature.DOMAIN,
+        holds,
+        "inf - inf is nan",
+        "inf-arithmetic",
+        slope="nan",
+        condition="{x}.isfinite()",
+        harmless="0.0",
+    )
+
+
+def _zero_times_inf(zero: str, infinity: str) -> Edge:
+    def holds(values: Values) -> bool:
+        return values[zero] == 0 and math.isinf(values[infinity])
+
+    return Edge(
+        infinity,
+        Nature.DOMAIN,
+        holds,
+        "0 * inf is nan",
+        "inf-arithmetic",
+        slope="nan",
+        condition="{x}.isfinite()",
+        harmless="0.0",
+    )
+
+
+def _too_large(argument: str, holds: Holds, what: str) -> Edge:
+    says = f"the {what} leaves the dtype"
+    return Edge(argument, Nature.OVERFLOW, holds, says, "overflow", stable=_WIDER)
+
+
+def _sum_overflows(sign: int) -> Holds:
+    def holds(values: Values) -> bool:
+        total = values["self"] + sign * values.get("alpha", 1.0) * values["other"]
+        finite = math.isfinite(values["self"]) and math.isfinite(values["other"])
+        return finite and abs(total) > largest(values)
+
+    return holds
+
+
+def _sum(name: str, sign: int, *spelled: str) -> OpFact:
+    return OpFact(name, (_cancels(sign), _too_large("self", _sum_overflows(sign), "sum")), spelled)
+
+
+def _product(a: float, b: float) -> float:
+    return a * b
+
+
+MUL = OpFact(
+    "mul",
+    (
+        _zero_times_inf("self", "other"),
+        _zero_times_inf("other", "self"),
+        _too_large("self", overflows("self", "other", by=_product), "product"),
+    ),
+    ("*", "torch.mul", "Tensor.mul"),
+)
+
+ADDCMUL = OpFact(
+    "addcmul",
+    (
+        _zero_times_inf("tensor1", "tensor2"),
+        _zero_times_inf("tensor2", "tensor1"),
+        _too_large("tensor1", overflows("tensor1", "tensor2", by=_product), "product"),
+        _too_large(
+            "self", overflows("self", "tensor1", "tensor2", by=lambda x, a, b: x + a * b), "sum"
+        ),
+        Edge(
+            "tensor1",
+            Nature.SLOPE_OVERFLOW,
+            lambda values: (
+                max(abs(values["tensor1"]), abs(values["tensor2"])) > largest(values) / 4
+            ),
+            "slope is the other factor times `value`, which leaves the dtype",
+            "overflow",
+            slope="inf",
+        ),
+    ),
+    ("torch.addcmul", "Tensor.addcmul"),
+)
+
+LERP = OpFact(
+    "lerp",
+    (_too_large("self", overflows("self", "end", by=lambda a, b: b - a), "difference end - self"),),
+    ("torch.lerp", "Tensor.lerp"),
+)
+
+# A cast is where float16 training meets 65504: the operand is fine in its own dtype.
+CAST = OpFact(
+    "_to_copy",
+    (
+        Edge(
+            "self",
+            Nature.OVERFLOW,
+            overflows("self", by=abs),
+            "{x} is larger than the largest number of the dtype it is cast to",
+            "overflow",
+            guard="{x}.clamp(-{eps}, {eps})",
+            condition="{x}.abs() < {eps}",
+            harmless="0.0",
+            stable="{x}.to(torch.bfloat16)",
+            margin=Margin.RANGE,
+        ),
+        Edge(
+            "self",
+            Nature.SLOPE_OVERFLOW,
+            lambda values: abs(values["grad_output"]) > largest(values),
+            "the gradient, finite in the wider dtype, is cast back and leaves the dtype",
+            "overflow",
+            slope="inf",
+        ),
+    ),
+    ("Tensor.half", "Tensor.to", "torch.float_power"),
+)
+
+ATAN2 = OpFact(
+    "atan2",
+    (
+        Edge(
+            "self",
+            Nature.INFINITE_INPUT,
+            infinite("self", "other"),
+            "slope is a quotient of {x} and its square: inf / inf",
+            "inf-arithmetic",
+            slope="nan",
+            condition="{x}.isfinite()",
+            harmless="0.0",
+        ),
+        Edge(
+            "self",
+            Nature.SLOPE_OVERFLOW,
+            overflows("self", "other", by=lambda y, x: y * y + x * x),
+            "PyTorch's formula squares both sides, which leaves the dtype",
+            "overflow",
+            slope="nan",
+        ),
+    ),
+    ("torch.atan2", "torch.arctan2", "Tensor.atan2"),
+)
+
+SINC = OpFact(
+    "sinc",
+    (_too_large("self", overflows("self", by=lambda x: math.pi * x), "product with pi"),),
+    ("torch.sinc", "torch.special.sinc"),
+)
+
+FREXP = OpFact(
+    "frexp",
+    (
+        Edge(
+            "self",
+            Nature.SLOPE_OVERFLOW,
+            overflows("self", by=lambda x: 0.5 / x),
+            "slope is a power of 2 that leaves the dtype where {x} is this close to 0",
+            "singular-derivative",
+            slope="inf",
+            guard="torch.where({x}.abs() < {eps}, {eps}, {x})",
+            condition="{x}.abs() > {eps}",
+            harmless="1.0",
+        ),
+    ),
+    ("torch.frexp",),
+)
+
+
+def _scaled(name: str, factor: float, *spelled: str) -> OpFact:
+    edge = _too_large("self", overflows("self", by=lambda x: factor * x), "result")
+    return OpFact(name, (edge,), spelled)
+
+
+FACTS = (
+    _sum("add", 1, "+", "torch.add", "Tensor.add"),
+    _sum("sub", -1, "-", "torch.sub", "Tensor.sub"),
+    _sum("rsub", -1, "torch.rsub"),
+    MUL,
+    ADDCMUL,
+    LERP,
+    CAST,
+    ATAN2,
+    SINC,
+    FREXP,
+    _scaled("rad2deg", 180 / math.pi, "torch.rad2deg"),
+)

@@ -1,0 +1,102 @@
+"""The numbers of each floating dtype, and how far from a singularity a guard keeps its operand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`max`: the largest finite number; `tiny`: the smallest normal one; `eps`: the step above 1."""
+
+    max: float
+    tiny: float
+    eps: float
+
+
+class Margin(StrEnum):
+    """What a guard's `{eps}` has to keep apart."""
+
+    ROOT = "root"  # an operand from 0, under a root or a power below 1
+    DENOMINATOR = "denominator"  # a divisor from 0
+    LOG = "log"  # a logarithm's operand from 0
+    ENDPOINT = "endpoint"  # an operand from -1, 1 or 0 at the end of a bounded domain
+    EXPONENT = "exponent"  # an exponent from overflow: the largest one to let through
+    SQUARE = "square"  # a factor from overflow when squared: the largest one to let through
+    RANGE = "range"  # a number from the end of the dtype it is cast to
+
+
+# IEEE 754 binary16/32/64; bfloat16 is binary32 with 16 bits of the fraction cut off.
+LIMITS: dict[str, Limits] = {
+    "float64": Limits(max=1.7976931348623157e308, tiny=2.0**-1022, eps=2.0**-52),
+    "float32": Limits(max=3.4028234663852886e38, tiny=2.0**-126, eps=2.0**-23),
+    "bfloat16": Limits(max=3.3895313892515355e38, tiny=2.0**-126, eps=2.0**-7),
+    "float16": Limits(max=65504.0, tiny=2.0**-14, eps=2.0**-10),
+}
+
+# ROOT: 1e-12 is the eps of F.normalize; the root of it, 1e-6, is below what float32 resolves of
+# a number near 1, and the slope there, 5e5, leaves room for 30 more digits. DENOMINATOR: Adam's
+# and CosineSimilarity's 1e-8. LOG: small enough to leave probabilities alone, and 1 / eps is
+# finite. ENDPOINT: the distance must survive rounding next to 1, so it is a few times the
+# dtype's eps (1 - 1e-8 == 1 in float32). float16 starts at 6e-8 and ends at 65504, so eps and
+# 1 / eps are both kept among its normal numbers. EXPONENT, SQUARE: half of the range, so that
+# the square of the result, which losses often take, is finite too. RANGE: `Limits.max`, rounded
+# towards 0 to what six digits say.
+_EPS: dict[str, dict[Margin, float]] = {
+    "float64": {
+        Margin.ROOT: 1e-24,
+        Margin.DENOMINATOR: 1e-16,
+        Margin.LOG: 1e-30,
+        Margin.ENDPOINT: 1e-12,
+        Margin.EXPONENT: 350.0,
+        Margin.SQUARE: 1e77,
+        Margin.RANGE: 1.79769e308,
+    },
+    "float32": {
+        Margin.ROOT: 1e-12,
+        Margin.DENOMINATOR: 1e-8,
+        Margin.LOG: 1e-12,
+        Margin.ENDPOINT: 1e-6,
+        Margin.EXPONENT: 40.0,
+        Margin.SQUARE: 1e9,
+        Margin.RANGE: 3.40282e38,
+    },
+    "bfloat16": {
+        Margin.ROOT: 1e-12,
+        Margin.DENOMINATOR: 1e-8,
+        Margin.LOG: 1e-12,
+        Margin.ENDPOINT: 1e-2,
+        Margin.EXPONENT: 40.0,
+        Margin.SQUARE: 1e9,
+        Margin.RANGE: 3.38953e38,
+    },
+    "float16": {
+        Margin.ROOT: 1e-4,
+        Margin.DENOMINATOR: 1e-4,
+        Margin.LOG: 1e-4,
+        Margin.ENDPOINT: 1e-3,
+        Margin.EXPONENT: 5.0,
+        Margin.SQUARE: 15.0,
+        Margin.RANGE: 65504.0,
+    },
+}
+
+_PARTS = {"complex64": "float32", "complex128": "float64", "complex32": "float16"}
+
+
+def limits(dtype: str) -> Limits:
+    """The limits of a dtype ("float32", "torch.float32"); a complex dtype has those of its parts,
+    an integer or unknown one those of float32, to which PyTorch promotes it."""
+    return LIMITS[_floating(dtype)]
+
+
+def eps_for(dtype: str, margin: Margin = Margin.DENOMINATOR) -> float:
+    """The `{eps}` of a guard: a value that the dtype resolves where `margin` needs it."""
+    return _EPS[_floating(dtype)][margin]
+
+
+def _floating(dtype: str) -> str:
+    name = dtype.removeprefix("torch.")
+    name = _PARTS.get(name, name)
+    return name if name in LIMITS else "float32"

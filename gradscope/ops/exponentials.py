@@ -1,0 +1,211 @@
+"""Functions that grow like an exponential, and activations that a huge input breaks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from gradscope.ops.dtypes import Margin
+from gradscope.ops.edges import Edge, Nature, OpFact
+from gradscope.ops.predicates import both, infinite, overflows
+
+_CEILING = "{x}.clamp_max({eps})"
+_BOTH_SIDES = "{x}.clamp(-{eps}, {eps})"
+
+
+def _growing(
+    name: str, by: Callable[[float], float], spelled: tuple[str, ...], *, even: bool = False
+) -> OpFact:
+    """`even`: grows on both sides, as cosh; else only towards positive inputs."""
+    return OpFact(
+        name,
+        (
+            Edge(
+                "self",
+                Nature.OVERFLOW,
+                overflows("self", by=by),
+                f"{name} of an operand this large leaves the dtype",
+                "overflow",
+                slope="inf",
+                guard=_BOTH_SIDES if even else _CEILING,
+                condition="{x}.abs() < {eps}" if even else "{x} < {eps}",
+                harmless="0.0",
+                margin=Margin.EXPONENT,
+            ),
+        ),
+        spelled,
+    )
+
+
+def _bessel(order: int) -> Callable[[float], float]:
+    """I_n(x) ~ exp(x) / sqrt(2 pi x) for large x: within 1 % where it overflows."""
+
+    def value(x: float) -> float:
+        if abs(x) < 10:
+            return 0.0
+        return math.exp(abs(x) - 0.5 * math.log(2 * math.pi * abs(x))) * (1 - order / (2 * abs(x)))
+
+    return value
+
+
+def _erfcx(x: float) -> float:
+    """exp(x^2) erfc(x) ~ 2 exp(x^2) for negative x."""
+    return 2 * math.exp(x * x) if x < 0 else 0.0
+
+
+def _infinite_activation(name: str, spelled: tuple[str, ...]) -> OpFact:
+    """x * gate(x) at -inf is -inf * 0."""
+    return OpFact(
+        name,
+        (
+            Edge(
+                "self",
+                Nature.DOMAIN,
+                lambda values: values["self"] == -math.inf,
+                f"{name} multiplies -inf by a gate that is 0",
+                "inf-arithmetic",
+                slope="nan",
+                guard="{x}.clamp_min(-{eps})",
+                condition="{x}.isfinite()",
+                harmless="0.0",
+                margin=Margin.EXPONENT,
+            ),
+        ),
+        spelled,
+    )
+
+
+ERFCX = OpFact(
+    "special_erfcx",
+    (
+        Edge(
+            "self",
+            Nature.OVERFLOW,
+            overflows("self", by=_erfcx),
+            "exp({x}^2) erfc({x}) leaves the dtype",
+            "overflow",
+            slope="-inf",
+            guard="{x}.clamp_min(-{eps} ** 0.5)",
+            condition="{x} > -{eps} ** 0.5",
+            harmless="0.0",
+            margin=Margin.EXPONENT,
+        ),
+        Edge(
+            "self",
+            Nature.INFINITE_INPUT,
+            infinite("self"),
+            "the slope 2 {x} erfcx({x}) - 2/sqrt(pi) is inf * 0 where {x} is inf",
+            "inf-arithmetic",
+            slope="nan",
+            condition="{x}.isfinite()",
+            harmless="0.0",
+        ),
+        Edge(
+            "self",
+            Nature.SLOPE_OVERFLOW,
+            overflows("self", by=lambda x: 2 * x),
+            "the factor 2 {x} in the slope leaves the dtype",
+            "overflow",
+            slope="inf",
+            guard="{x}.clamp_max({eps})",
+            condition="{x} < {eps}",
+            harmless="0.0",
+            margin=Margin.SQUARE,
+        ),
+    ),
+    ("torch.special.erfcx",),
+)
+
+LDEXP = OpFact(
+    "ldexp",
+    (
+        Edge(
+            "other",
+            Nature.OVERFLOW,
+            overflows("self", "other", by=lambda x, power: x * 2.0**power),
+            "{x} is an exponent of 2 beyond the dtype",
+            "overflow",
+            slope="inf",
+            guard=_CEILING,
+            condition="{x} < {eps}",
+            harmless="0.0",
+            margin=Margin.EXPONENT,
+        ),
+    ),
+    ("torch.ldexp", "Tensor.ldexp"),
+)
+
+GELU = OpFact(
+    "gelu",
+    (
+        *_infinite_activation("gelu", ()).edges,
+        Edge(
+            "self",
+            Nature.SLOPE_OVERFLOW,
+            overflows("self", by=lambda x: x * x * x),
+            "PyTorch's formula cubes {x}, which leaves the dtype; the true slope is 0 or 1",
+            "overflow",
+            slope="nan",
+            guard=_BOTH_SIDES,
+            condition="{x}.abs() < {eps}",
+            harmless="0.0",
+            margin=Margin.SQUARE,
+        ),
+    ),
+    ("torch.nn.functional.gelu",),
+)
+
+HARDSWISH = OpFact(
+    "hardswish",
+    (
+        *_infinite_activation("hardswish", ()).edges,
+        Edge(
+            "self",
+            Nature.OVERFLOW,
+            overflows("self", by=lambda x: 6 * x),
+            "6 {x}, before it is divided by 6, leaves the dtype",
+            "overflow",
+            guard=_BOTH_SIDES,
+            condition="{x}.abs() < {eps}",
+            harmless="0.0",
+            margin=Margin.SQUARE,
+        ),
+    ),
+    ("torch.nn.functional.hardswish",),
+)
+
+LOG_NDTR = OpFact(
+    "special_log_ndtr",
+    (
+        Edge(
+            "self",
+            Nature.OVERFLOW,
+            both(overflows("self", by=lambda x: x * x / 2), lambda values: values["self"] < 0),
+            "the tail -{x}^2 / 2 leaves the dtype",
+            "overflow",
+            slope="nan",
+            guard="{x}.clamp_min(-{eps})",
+            condition="{x} > -{eps}",
+            harmless="0.0",
+            margin=Margin.SQUARE,
+        ),
+    ),
+    ("torch.special.log_ndtr",),
+)
+
+FACTS = (
+    _growing("exp", math.exp, ("torch.exp", "Tensor.exp")),
+    _growing("exp2", lambda x: 2.0**x, ("torch.exp2", "Tensor.exp2")),
+    _growing("expm1", math.expm1, ("torch.expm1", "Tensor.expm1")),
+    _growing("sinh", math.sinh, ("torch.sinh", "Tensor.sinh"), even=True),
+    _growing("cosh", math.cosh, ("torch.cosh", "Tensor.cosh"), even=True),
+    _growing("i0", _bessel(0), ("torch.i0", "torch.special.i0"), even=True),
+    _growing("special_i1", _bessel(1), ("torch.special.i1",), even=True),
+    _infinite_activation("silu", ("torch.nn.functional.silu",)),
+    _infinite_activation("mish", ("torch.nn.functional.mish",)),
+    HARDSWISH,
+    ERFCX,
+    LDEXP,
+    GELU,
+    LOG_NDTR,
+)

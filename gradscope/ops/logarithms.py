@@ -1,0 +1,303 @@
+"""Logarithms and the products that contain one."""
+
+from __future__ import annotations
+
+import math
+
+from gradscope.ops.dtypes import Margin
+from gradscope.ops.edges import Edge, Nature, OpFact
+from gradscope.ops.predicates import above, below, both, equals, overflows
+
+_FLOOR = "{x}.clamp_min({eps})"
+
+
+def _logarithm(name: str, base: float) -> OpFact:
+    """log, log2, log10: the slope is 1 / (x ln base)."""
+    return OpFact(
+        name,
+        (
+            Edge(
+                "self",
+                Nature.POLE,
+                equals("self", 0),
+                "the logarithm of 0 is -inf",
+                "log-zero",
+                slope="inf",
+                guard=_FLOOR,
+                condition="{x} > 0",
+                harmless="1.0",
+                margin=Margin.LOG,
+            ),
+            Edge(
+                "self",
+                Nature.DOMAIN,
+                below("self", 0),
+                "the logarithm of a negative number is nan",
+                "domain-error",
+                slope="nan",
+                guard=_FLOOR,
+                condition="{x} > 0",
+                harmless="1.0",
+                margin=Margin.LOG,
+            ),
+            Edge(
+                "self",
+                Nature.SLOPE_OVERFLOW,
+                overflows("self", by=lambda x: 1 / (x * math.log(base))),
+                "slope 1 / {x} leaves the dtype where {x} is this close to 0",
+                "singular-derivative",
+                slope="inf",
+                guard=_FLOOR,
+                condition="{x} > {eps}",
+                harmless="1.0",
+                margin=Margin.LOG,
+            ),
+        ),
+        (f"torch.{name}", f"Tensor.{name}"),
+    )
+
+
+LOG1P = OpFact(
+    "log1p",
+    (
+        Edge(
+            "self",
+            Nature.POLE,
+            equals("self", -1),
+            "log(1 + {x}) is -inf where {x} is -1",
+            "log-zero",
+            slope="inf",
+            guard="{x}.clamp_min(-1 + {eps})",
+            condition="{x} > -1",
+            harmless="0.0",
+            margin=Margin.ENDPOINT,
+        ),
+        Edge(
+            "self",
+            Nature.DOMAIN,
+            below("self", -1),
+            "log(1 + {x}) is nan where {x} is below -1",
+            "domain-error",
+            slope="nan",
+            guard="{x}.clamp_min(-1 + {eps})",
+            condition="{x} > -1",
+            harmless="0.0",
+            margin=Margin.ENDPOINT,
+        ),
+    ),
+    ("torch.log1p", "Tensor.log1p"),
+)
+
+LOGIT = OpFact(
+    "logit",
+    (
+        Edge(
+            "self",
+            Nature.POLE,
+            lambda values: "eps" not in values and values["self"] in (0, 1),
+            "logit is -inf at 0 and inf at 1",
+            "log-zero",
+            slope="inf",
+            guard="{x}.clamp({eps}, 1 - {eps})",
+            condition="({x} > 0) & ({x} < 1)",
+            harmless="0.5",
+            stable="torch.logit({x}, eps={eps})",
+            margin=Margin.ENDPOINT,
+        ),
+        Edge(
+            "self",
+            Nature.DOMAIN,
+            lambda values: "eps" not in values and not 0 <= values["self"] <= 1,
+            "logit is nan outside of [0, 1]",
+            "domain-error",
+            slope="nan",
+            guard="{x}.clamp({eps}, 1 - {eps})",
+            condition="({x} > 0) & ({x} < 1)",
+            harmless="0.5",
+            stable="torch.logit({x}, eps={eps})",
+            margin=Margin.ENDPOINT,
+        ),
+        Edge(
+            "self",
+            Nature.SLOPE_OVERFLOW,
+            overflows("self", by=lambda x: 1 / (x * (1 - x))),
+            "slope leaves the dtype where {x} is this close to 0",
+            "singular-derivative",
+            slope="inf",
+            guard="{x}.clamp({eps}, 1 - {eps})",
+            condition="{x} > {eps}",
+            harmless="0.5",
+            margin=Margin.ENDPOINT,
+        ),
+    ),
+    ("torch.logit", "Tensor.logit", "torch.special.logit"),
+)
+
+XLOGY = OpFact(
+    "xlogy",
+    (
+        Edge(
+            "other",
+            Nature.POLE,
+            lambda values: values["self"] != 0 and values["other"] == 0,
+            "the logarithm of 0 is -inf",
+            "log-zero",
+            slope="inf",
+            guard=_FLOOR,
+            condition="{x} > 0",
+            harmless="1.0",
+            margin=Margin.LOG,
+        ),
+        Edge(
+            "other",
+            Nature.DOMAIN,
+            below("other", 0),
+            "the logarithm of a negative number is nan",
+            "domain-error",
+            slope="nan",
+            guard=_FLOOR,
+            condition="{x} > 0",
+            harmless="1.0",
+            margin=Margin.LOG,
+        ),
+        Edge(
+            "self",
+            Nature.OVERFLOW,
+            overflows("self", "other", by=lambda x, y: x * math.log(y)),
+            "the product with the logarithm leaves the dtype",
+            "overflow",
+        ),
+        Edge(
+            "other",
+            Nature.REMOVABLE,
+            both(equals("self", 0), equals("other", 0)),
+            "0 * log(0) is taken as 0, but PyTorch's formula for its slope is 0 / 0",
+            "singular-derivative",
+            slope="nan",
+            guard=_FLOOR,
+            condition="{x} > 0",
+            harmless="1.0",
+            margin=Margin.LOG,
+        ),
+        Edge(
+            "other",
+            Nature.SLOPE_OVERFLOW,
+            both(overflows("self", "other", by=lambda x, y: x / y), lambda v: abs(v["other"]) < 1),
+            "slope leaves the dtype where {x} is this close to 0",
+            "singular-derivative",
+            slope="inf",
+            guard=_FLOOR,
+            condition="{x} > {eps}",
+            harmless="1.0",
+            margin=Margin.LOG,
+        ),
+    ),
+    ("torch.xlogy", "Tensor.xlogy", "torch.special.xlogy"),
+)
+
+XLOG1PY = OpFact(
+    "special_xlog1py",
+    (
+        Edge(
+            "other",
+            Nature.POLE,
+            lambda values: values["self"] != 0 and values["other"] == -1,
+            "log(1 + {x}) is -inf where {x} is -1",
+            "log-zero",
+            slope="inf",
+            guard="{x}.clamp_min(-1 + {eps})",
+            condition="{x} > -1",
+            harmless="0.0",
+            margin=Margin.ENDPOINT,
+        ),
+        Edge(
+            "other",
+            Nature.DOMAIN,
+            below("other", -1),
+            "log(1 + {x}) is nan where {x} is below -1",
+            "domain-error",
+            slope="nan",
+            guard="{x}.clamp_min(-1 + {eps})",
+            condition="{x} > -1",
+            harmless="0.0",
+            margin=Margin.ENDPOINT,
+        ),
+        Edge(
+            "self",
+            Nature.OVERFLOW,
+            overflows("self", "other", by=lambda x, y: x * math.log1p(y)),
+            "the product with the logarithm leaves the dtype",
+            "overflow",
+        ),
+        Edge(
+            "other",
+            Nature.REMOVABLE,
+            both(equals("self", 0), equals("other", -1)),
+            "0 * log(0) is taken as 0, but PyTorch's formula for its slope is 0 / 0",
+            "singular-derivative",
+            slope="nan",
+            guard="{x}.clamp_min(-1 + {eps})",
+            condition="{x} > -1",
+            harmless="0.0",
+            margin=Margin.ENDPOINT,
+        ),
+        Edge(
+            "self",
+            Nature.SLOPE_OVERFLOW,
+            overflows("self", "other", by=lambda x, y: x / (1 + y)),
+            "slope {x} / (1 + other) leaves the dtype",
+            "overflow",
+            slope="inf",
+        ),
+    ),
+    ("torch.special.xlog1py",),
+)
+
+ENTR = OpFact(
+    "special_entr",
+    (
+        Edge(
+            "self",
+            Nature.DOMAIN,
+            below("self", 0),
+            "-p log(p) is -inf where p is negative",
+            "domain-error",
+            slope="nan",
+            guard=_FLOOR,
+            condition="{x} > 0",
+            harmless="1.0",
+            margin=Margin.LOG,
+        ),
+        Edge(
+            "self",
+            Nature.OVERFLOW,
+            both(above("self", 1), overflows("self", by=lambda x: x * math.log(x))),
+            "-p log(p) leaves the dtype",
+            "overflow",
+        ),
+        Edge(
+            "self",
+            Nature.INFINITE_SLOPE,
+            equals("self", 0),
+            "slope -log(p) - 1 is inf where p is 0",
+            "singular-derivative",
+            slope="inf",
+            guard=_FLOOR,
+            condition="{x} > 0",
+            harmless="1.0",
+            margin=Margin.LOG,
+        ),
+    ),
+    ("torch.special.entr",),
+)
+
+FACTS = (
+    _logarithm("log", math.e),
+    _logarithm("log2", 2),
+    _logarithm("log10", 10),
+    LOG1P,
+    LOGIT,
+    XLOGY,
+    XLOG1PY,
+    ENTR,
+)

@@ -1,0 +1,49 @@
+"""The values of an event's operands, as the edges of the table ask for them."""
+
+from __future__ import annotations
+
+from gradscope.facts import Event, Operand, Phase
+from gradscope.ops.dtypes import limits
+
+
+def operands(event: Event) -> dict[str, float]:
+    """What `Edge.holds` may ask for: the operands of the blamed call at the event's index.
+
+    `self` is the value of that argument there. `self.min`, `self.max` (over the finite elements),
+    `self.numel`, `self.nan`, `self.posinf`, `self.neginf`, `self.zeros` describe all of it, and
+    `self.requires_grad` is 1 or 0: an op that mixes elements (a norm, a matmul, a softmax) has no
+    single operand to one element of its result. `output` and `output.numel` are the result,
+    `grad_output` the gradient that came into the running node. `dtype.max`, `dtype.tiny`,
+    `dtype.eps` are the limits of the dtype of what the event wrote.
+    """
+    found = event.values()
+    described = (*event.inputs, *event.saved) if event.phase is Phase.FORWARD else event.saved
+    for operand in described:
+        found |= _described(operand.role, operand)
+    if event.output is not None and event.phase is Phase.FORWARD:
+        found |= _described("output", event.output)
+    if event.grad_output is not None:
+        found["grad_output"] = event.grad_output
+    return found | _limits(event)
+
+
+def _described(role: str, operand: Operand) -> dict[str, float]:
+    found = {
+        f"{role}.numel": float(operand.numel),
+        f"{role}.nan": float(operand.nan),
+        f"{role}.posinf": float(operand.posinf),
+        f"{role}.neginf": float(operand.neginf),
+        f"{role}.zeros": float(operand.zeros),
+        f"{role}.requires_grad": float(operand.requires_grad),
+    }
+    if operand.min is not None and operand.max is not None:
+        found |= {f"{role}.min": operand.min, f"{role}.max": operand.max}
+    if operand.at is not None:
+        found[role] = operand.at
+    return found
+
+
+def _limits(event: Event) -> dict[str, float]:
+    dtypes = [operand.dtype for operand in (event.output, *event.saved, *event.inputs) if operand]
+    found = limits(next((dtype for dtype in dtypes if dtype), "float32"))
+    return {"dtype.max": found.max, "dtype.tiny": found.tiny, "dtype.eps": found.eps}

@@ -1,0 +1,238 @@
+"""Roots and powers."""
+
+from __future__ import annotations
+
+import math
+
+from gradscope.ops.dtypes import Margin
+from gradscope.ops.edges import Edge, Nature, OpFact, Values
+from gradscope.ops.predicates import below, both, equals, infinite, largest, overflows
+
+_FLOOR = "{x}.clamp_min({eps})"
+_OFF_ZERO = "torch.where({x} == 0, {eps}, {x})"
+
+
+def _fractional(values: Values) -> bool:
+    return not values["exponent"].is_integer()
+
+
+def _differentiates_exponent(values: Values) -> bool:
+    return bool(values["exponent.requires_grad"])
+
+
+def _power_overflows(values: Values) -> bool:
+    """Compared as logarithms: the power itself would leave Python's floats too."""
+    base, exponent = abs(values["self"]), values["exponent"]
+    if base == 0 or not math.isfinite(base) or not math.isfinite(exponent):
+        return False
+    return exponent * math.log(base) > math.log(largest(values))
+
+
+def _power_slope_overflows(values: Values) -> bool:
+    base, exponent = abs(values["self"]), values["exponent"]
+    if base == 0 or exponent == 0 or not math.isfinite(base) or not math.isfinite(exponent):
+        return False
+    slope = math.log(abs(exponent)) + (exponent - 1) * math.log(base)
+    return slope > math.log(largest(values))
+
+
+SQRT = OpFact(
+    "sqrt",
+    (
+        Edge(
+            "self",
+            Nature.DOMAIN,
+            below("self", 0),
+            "the root of a negative number is nan",
+            "domain-error",
+            slope="nan",
+            guard=_FLOOR,
+            condition="{x} > 0",
+            harmless="1.0",
+            margin=Margin.ROOT,
+        ),
+        Edge(
+            "self",
+            Nature.INFINITE_SLOPE,
+            equals("self", 0),
+            "slope is inf where {x} is 0",
+            "singular-derivative",
+            slope="inf",
+            guard=_FLOOR,
+            condition="{x} > 0",
+            harmless="1.0",
+            margin=Margin.ROOT,
+        ),
+    ),
+    ("torch.sqrt", "Tensor.sqrt"),
+)
+
+RSQRT = OpFact(
+    "rsqrt",
+    (
+        Edge(
+            "self",
+            Nature.POLE,
+            equals("self", 0),
+            "1 / sqrt(0) is inf",
+            "zero-division",
+            slope="-inf",
+            guard=_FLOOR,
+            condition="{x} > 0",
+            harmless="1.0",
+            margin=Margin.ROOT,
+        ),
+        Edge(
+            "self",
+            Nature.DOMAIN,
+            below("self", 0),
+            "the root of a negative number is nan",
+            "domain-error",
+            slope="nan",
+            guard=_FLOOR,
+            condition="{x} > 0",
+            harmless="1.0",
+            margin=Margin.ROOT,
+        ),
+        Edge(
+            "self",
+            Nature.SLOPE_OVERFLOW,
+            overflows("self", by=lambda x: 0.5 * x**-1.5),
+            "slope -1/2 {x}^(-3/2) leaves the dtype where {x} is this close to 0",
+            "singular-derivative",
+            slope="-inf",
+            guard=_FLOOR,
+            condition="{x} > {eps}",
+            harmless="1.0",
+            margin=Margin.ROOT,
+        ),
+    ),
+    ("torch.rsqrt", "Tensor.rsqrt"),
+)
+
+POW = OpFact(
+    "pow",
+    (
+        Edge(
+            "self",
+            Nature.POLE,
+            both(equals("self", 0), below("exponent", 0)),
+            "0 to a negative power is inf",
+            "zero-division",
+            slope="-inf",
+            guard=_OFF_ZERO,
+            condition="{x} != 0",
+            harmless="1.0",
+        ),
+        Edge(
+            "self",
+            Nature.DOMAIN,
+            both(both(below("self", 0), _fractional), lambda values: values["exponent"] < 1),
+            "a negative base has no real power with a fractional exponent",
+            "domain-error",
+            slope="nan",
+            guard=_FLOOR,
+            condition="{x} > 0",
+            harmless="1.0",
+            margin=Margin.ROOT,
+        ),
+        Edge(
+            "self",
+            Nature.DOMAIN,
+            both(below("self", 0), _fractional),
+            "a negative base has no real power with a fractional exponent",
+            "domain-error",
+            slope="nan",
+            guard="{x}.clamp_min(0)",
+            condition="{x} >= 0",  # the slope at 0 is 0: a kept 0 must stay what it is
+            harmless="1.0",
+        ),
+        Edge(
+            "self",
+            Nature.OVERFLOW,
+            _power_overflows,
+            "the power leaves the dtype",
+            "overflow",
+            slope="inf",
+            guard="{x}.clamp(-{eps}, {eps})",
+            condition="{x}.abs() < {eps}",
+            harmless="1.0",
+            margin=Margin.SQUARE,
+        ),
+        Edge(
+            "exponent",
+            Nature.INFINITE_INPUT,
+            infinite("exponent"),
+            "the exponent is already inf: its product with the power 0 is nan",
+            "inf-arithmetic",
+            slope="nan",
+            condition="{x}.isfinite()",
+            harmless="1.0",
+        ),
+        Edge(
+            "self",
+            Nature.INFINITE_SLOPE,
+            lambda values: values["self"] == 0 and 0 < values["exponent"] < 1,
+            "slope is inf where {x} is 0 and the exponent below 1",
+            "singular-derivative",
+            slope="inf",
+            guard=_FLOOR,
+            condition="{x} > 0",
+            harmless="1.0",
+            margin=Margin.ROOT,
+        ),
+        Edge(
+            "self",
+            Nature.SLOPE_OVERFLOW,
+            both(_power_slope_overflows, lambda values: abs(values["self"]) < 1),
+            "slope leaves the dtype where {x} is this close to 0",
+            "singular-derivative",
+            slope="inf",
+            guard="torch.where({x}.abs() < {eps}, {eps}, {x})",
+            condition="{x}.abs() > {eps}",
+            harmless="1.0",
+        ),
+        Edge(
+            "self",
+            Nature.UNDEFINED_SLOPE,
+            both(below("self", 0), _differentiates_exponent),
+            "the slope in the exponent is the power times log({x}), nan where {x} is negative",
+            "singular-derivative",
+            slope="nan",
+            guard=_FLOOR,
+            condition="{x} > 0",
+            harmless="1.0",
+        ),
+    ),
+    ("torch.pow", "Tensor.pow", "**", "torch.square", "torch.float_power"),
+)
+
+HYPOT = OpFact(
+    "hypot",
+    (
+        Edge(
+            "self",
+            Nature.OVERFLOW,
+            overflows("self", "other", by=math.hypot),
+            "the length leaves the dtype",
+            "overflow",
+            slope="nan",
+        ),
+        Edge(
+            "self",
+            Nature.UNDEFINED_SLOPE,
+            both(equals("self", 0), equals("other", 0)),
+            "slope is 0 / 0 where both sides are 0",
+            "singular-derivative",
+            slope="nan",
+            guard=_OFF_ZERO,
+            condition="{x} != 0",
+            harmless="1.0",
+            stable="torch.sqrt({x}.square() + {other}.square() + {eps})",
+            margin=Margin.ROOT,
+        ),
+    ),
+    ("torch.hypot", "Tensor.hypot"),
+)
+
+FACTS = (SQRT, RSQRT, POW, HYPOT)
