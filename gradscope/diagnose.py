@@ -1,0 +1,153 @@
+"""From symptoms back to their roots, and from roots to findings.
+
+A root is the event where the path back from a symptom ends: the birth of the bad value, the data
+that brought it in, the memory that held it. One root is one finding, however many symptoms and
+rules know of it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from gradscope import rules
+from gradscope.facts import Event, Finding, Kind, Phase, Root, Severity, Symptom, Trace
+
+_RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
+
+
+def diagnose(trace: Trace) -> tuple[Finding, ...]:
+    """What is wrong, errors first, the likeliest root first."""
+    roots = find_roots(trace)
+    found = [finding for rule in rules.RULES.values() for finding in _ask(rule, trace, roots)]
+    return tuple(sorted(_join(found, roots), key=lambda f: (_RANK[f.severity], _order(f, roots))))
+
+
+def _ask(rule: rules.Rule, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+    """What one rule says. A rule that raises costs its own verdict and no other's."""
+    try:
+        yield from rule.check(trace, roots)
+    except Exception as fault:
+        yield Finding(
+            rule="GS901",
+            name="rule-fault",
+            severity=Severity.NOTE,
+            phase=Phase.FORWARD,
+            step=0,
+            op="",
+            message=f"rule {rule.code} {rule.name} failed and was left out",
+            why=f"{type(fault).__name__}: {fault}. The other rules were asked as usual.",
+        )
+
+
+def find_roots(trace: Trace) -> tuple[Root, ...]:
+    """The roots of all symptoms, in the order in which they happened.
+
+    Where the loss itself is bad, only what made it so counts: the gradients that are bad with it
+    are consequences.
+    """
+    events = {event.id: event for event in trace.events}
+    first = min((symptom.step for symptom in trace.symptoms), default=0)
+    symptoms = [symptom for symptom in trace.symptoms if symptom.step <= first + 1]
+    losses = [symptom for symptom in symptoms if symptom.kind.endswith("-loss")]
+    ways: dict[int, list[tuple[Symptom, tuple[Event, ...]]]] = {}
+    for symptom in losses or symptoms:
+        for way in _ways_back(symptom, events):
+            ways.setdefault(way[0].id, []).append((symptom, way))
+    roots = [
+        Root(events[id], tuple(symptom for symptom, _ in found), _with_kills(found[0][1], trace))
+        for id, found in sorted(ways.items())
+    ]
+    roots = list(_one_a_place(roots))
+    if losses and roots:
+        rest = tuple(symptom for symptom in symptoms if symptom not in losses)
+        roots[0] = replace(roots[0], symptoms=roots[0].symptoms + rest)
+    return tuple(roots)
+
+
+def _ways_back(symptom: Symptom, events: dict[int, Event]) -> Iterator[tuple[Event, ...]]:
+    """The shortest chain from each root of a symptom to the event that made its bad value."""
+    if symptom.event is None or symptom.event not in events:
+        return
+    towards: dict[int, int | None] = {symptom.event: None}
+    waiting = deque([symptom.event])
+    while waiting:
+        event = events[waiting.popleft()]
+        sources = [id for id in event.sources if id in events]
+        if _is_root(event, [events[id] for id in sources]):
+            chain = [event]
+            while (after := towards[chain[-1].id]) is not None:
+                chain.append(events[after])
+            yield tuple(chain)
+            continue
+        for id in sources:
+            if id not in towards:
+                towards[id] = event.id
+                waiting.append(id)
+
+
+def _is_root(event: Event, sources: list[Event]) -> bool:
+    if event.kind in (Kind.BIRTH, Kind.SOURCE, Kind.UNINITIALIZED) or not sources:
+        return True
+    # An inf that was meant cannot be to blame for what happened when a saved copy of it met a
+    # gradient: the op that saved it is.
+    return event.kind is Kind.REVIVAL and all(source.kind is Kind.MINTED for source in sources)
+
+
+def _with_kills(chain: tuple[Event, ...], trace: Trace) -> tuple[Event, ...]:
+    """The chain with the events that hid its values going forward, in the order of time."""
+    ids = {event.id for event in chain}
+    if not any(event.kind is Kind.REVIVAL for event in chain):
+        return chain
+    forward = _forward_descendants(chain[0], trace)
+    kills = [e for e in trace.events if e.kind is Kind.KILL and forward.intersection(e.sources)]
+    return tuple(sorted({e.id: e for e in (*chain, *kills[:3])}.values(), key=lambda e: e.id)) if kills else (
+        chain if ids else ()
+    )
+
+
+def _forward_descendants(root: Event, trace: Trace) -> set[int]:
+    found = {root.id}
+    for event in trace.events:
+        if event.phase is not Phase.BACKWARD and found.intersection(event.sources):
+            found.add(event.id)
+    return found
+
+
+def _one_a_place(roots: Iterable[Root]) -> Iterator[Root]:
+    """Join roots at the very same expression: a loop or a helper called twice is one cause."""
+    places: dict[object, Root] = {}
+    for root in roots:
+        location = root.event.blame.location
+        key = (root.event.op, location) if location is not None else root.event.id
+        if key in places:
+            known = places[key]
+            extra = tuple(s for s in root.symptoms if s not in known.symptoms)
+            places[key] = replace(known, symptoms=known.symptoms + extra)
+        else:
+            places[key] = root
+    yield from places.values()
+
+
+def _join(found: Iterable[Finding], roots: tuple[Root, ...]) -> Iterator[Finding]:
+    """One finding a root: of the rules that explain it, the most confident."""
+    best: dict[object, Finding] = {}
+    for number, finding in enumerate(found):
+        root = _root_of(finding, roots)
+        key: object = ("root", root) if root is not None else ("own", number)
+        if key not in best or finding.confidence > best[key].confidence:
+            best[key] = finding
+    yield from best.values()
+
+
+def _root_of(finding: Finding, roots: tuple[Root, ...]) -> int | None:
+    if not finding.chain:
+        return None
+    ids = {event.id for event in finding.chain}
+    return next((place for place, root in enumerate(roots) if root.event.id in ids), None)
+
+
+def _order(finding: Finding, roots: tuple[Root, ...]) -> tuple[int, float]:
+    place = _root_of(finding, roots)
+    return (len(roots) if place is None else place, -finding.confidence)

@@ -1,0 +1,364 @@
+"""The closer look at an op that took or gave bad values: what kind of event it is.
+
+Runs only near non-finite values, so it may count, compare and copy; the healthy path is in
+`mode.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gradscope.facts import Kind, Phase
+from gradscope.record import measure
+from gradscope.record.finite import looks_finite, plain
+from gradscope.record.journal import Note, Raw
+from gradscope.record.provenance import Stain, covers_storage
+from gradscope.record.schema import SOFTMAX_FAMILY, OpInfo
+from gradscope.record.sites import called_by_engine, kind_of, note_site, user_frames, USER
+
+if TYPE_CHECKING:
+    from gradscope.record.mode import NodeOps
+    from gradscope.record.recorder import Recorder
+
+_DETAILED = 200  # events measured in full a run: the first ones are those that people ask about
+_FILL_LIMIT = 1_000_000  # elements of uninitialised memory that are worth filling
+_BAD_LITERALS = "lift_fresh"
+
+
+class Examiner:
+    """Turns one op near bad values into events and stains."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.detailed = 0
+
+    def examine(
+        self,
+        info: OpInfo,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        out: Any,
+        seq: int | None,
+        before: torch.Tensor | None,
+    ) -> None:
+        frame = sys._getframe(3)  # the caller of __torch_dispatch__
+        if info.allocates:
+            self._mark_uninitialized(info, out, frame)
+            return
+        written = info.written_tensors(args, kwargs)
+        outputs = written or _flatten(out)
+        inputs = [(name, tensor) for name, tensor in info.tensors(args, kwargs)]
+        stained = self._stained(inputs, written)
+        bad_outputs = [tensor for tensor in outputs if _is_bad(tensor)]
+        if not bad_outputs:
+            self._all_outputs_finite(info, outputs, written, stained, frame, seq)
+            return
+        self._bad_result(info, args, kwargs, inputs, written, stained, bad_outputs, frame, seq, before)
+
+    # What came in
+
+    def _stained(
+        self, inputs: list[tuple[str, torch.Tensor]], written: list[torch.Tensor]
+    ) -> list[tuple[str, torch.Tensor, Stain]]:
+        """The inputs whose bad values have a known origin. A tensor that the op has just written
+        is judged by what was known before: its old values are gone."""
+        found = []
+        for name, tensor in inputs:
+            stain = self.recorder.provenance.of(tensor)
+            if stain is not None and (_among(tensor, written) or _is_bad(tensor)):
+                found.append((name, tensor, stain))
+        return found
+
+    def _unknown(
+        self,
+        inputs: list[tuple[str, torch.Tensor]],
+        written: list[torch.Tensor],
+        stained: list[tuple[str, torch.Tensor, Stain]],
+    ) -> list[tuple[str, torch.Tensor]]:
+        """Bad inputs that no observed op made: they came in from outside."""
+        known = {id(tensor) for _, tensor, _ in stained}
+        return [
+            (name, tensor)
+            for name, tensor in inputs
+            if id(tensor) not in known and not _among(tensor, written) and _is_bad(tensor)
+        ]
+
+    # Finite results
+
+    def _all_outputs_finite(
+        self,
+        info: OpInfo,
+        outputs: list[torch.Tensor],
+        written: list[torch.Tensor],
+        stained: list[tuple[str, torch.Tensor, Stain]],
+        frame: Any,
+        seq: int | None,
+    ) -> None:
+        for tensor in written:
+            if self.recorder.provenance.of(tensor) is not None and covers_storage(tensor):
+                self.recorder.provenance.clear(tensor)
+        hidden = [stain for name, tensor, stain in stained if not _among(tensor, written)]
+        if hidden and any(plain(tensor) is not None for tensor in outputs):
+            raw = self._raw(Kind.KILL, info, frame, seq)
+            raw.sources = tuple(dict.fromkeys(stain.event for stain in hidden))
+            self.recorder.journal.add(raw)
+
+    # Bad results
+
+    def _bad_result(
+        self,
+        info: OpInfo,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        inputs: list[tuple[str, torch.Tensor]],
+        written: list[torch.Tensor],
+        stained: list[tuple[str, torch.Tensor, Stain]],
+        bad_outputs: list[torch.Tensor],
+        frame: Any,
+        seq: int | None,
+        before: torch.Tensor | None,
+    ) -> None:
+        recorder = self.recorder
+        unknown = self._unknown(inputs, written, stained)
+        output = bad_outputs[0]
+        values = plain(output)
+        assert values is not None
+        raw = self._raw(Kind.PROPAGATION, info, frame, seq)
+        raw.in_graph = output.requires_grad or seq is not None
+        overwrites = info.name in ("copy", "fill", "zero") and bool(written) and covers_storage(written[0])
+        raw.sources = tuple(
+            dict.fromkeys(
+                stain.event
+                for name, tensor, stain in stained
+                if not (overwrites and _among(tensor, written))
+            )
+        )
+        if unknown and info.name != _BAD_LITERALS:
+            raw.sources += tuple(self._came_from_outside(name, tensor, raw) for name, tensor in unknown)
+        raw.sources = tuple(self._through_parameters(raw, stained))
+        raw.kind = self._kind(raw, info, args, kwargs, inputs, stained, output, values)
+        raw.innocent = self._is_innocent(raw, values, stained)
+        if recorder.journal.add(raw) is None:
+            return
+        for tensor in bad_outputs:
+            recorder.provenance.mark(tensor, raw.id, innocent=raw.innocent)
+        wants_detail = raw.kind in (Kind.BIRTH, Kind.REVIVAL, Kind.SOURCE) or (
+            raw.kind is Kind.MINTED and not raw.innocent
+        )
+        if wants_detail and self.detailed < _DETAILED:
+            self.detailed += 1
+            old = {id(written[0]): before} if before is not None and written else {}
+            measure.describe(raw, info, args, kwargs, inputs, old, output, recorder, frame)
+        if raw.node is not None:
+            recorder.mode.running.events.append(raw)
+        recorder.bad_in_step = True
+        recorder.note_bad_write(raw, written)
+
+    def _kind(
+        self,
+        raw: Raw,
+        info: OpInfo,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        inputs: list[tuple[str, torch.Tensor]],
+        stained: list[tuple[str, torch.Tensor, Stain]],
+        output: torch.Tensor,
+        values: torch.Tensor,
+    ) -> Kind:
+        if not raw.sources:
+            if info.name == _BAD_LITERALS:
+                return Kind.SOURCE if bool(torch.isnan(values).any()) else Kind.MINTED
+            constants = [v for _, v in _numbers(info, args, kwargs) if not math.isfinite(v)]
+            if constants and (info.fills or not bool(torch.isnan(values).any())):
+                return Kind.MINTED
+            return Kind.BIRTH
+        if raw.phase is Phase.BACKWARD and raw.node is not None and self._is_revival(stained, raw):
+            return Kind.REVIVAL
+        origins = [self.recorder.journal.events.get(id) for id in raw.sources]
+        if all(origin is not None and origin.innocent for origin in origins):
+            fresh_nan = bool(torch.isnan(values).any()) and not any(
+                _has_nan(tensor) for _, tensor, _ in stained if not _among(tensor, [output])
+            )
+            return Kind.BIRTH if fresh_nan else Kind.PROPAGATION
+        if info.name in SOFTMAX_FAMILY and _only_neginf(inputs) and bool(torch.isnan(values).any()):
+            return Kind.BIRTH
+        return Kind.PROPAGATION
+
+    def _is_revival(self, stained: list[tuple[str, torch.Tensor, Stain]], raw: Raw) -> bool:
+        """Bad values that were saved going forward, and none that came down the gradient."""
+        events = self.recorder.journal.events
+        return all(
+            (origin := events.get(id)) is not None and origin.phase is not Phase.BACKWARD
+            for id in raw.sources
+        )
+
+    def _is_innocent(
+        self, raw: Raw, values: torch.Tensor, stained: list[tuple[str, torch.Tensor, Stain]]
+    ) -> bool:
+        if bool(torch.isnan(values).any()):
+            return False
+        if raw.kind is Kind.MINTED:
+            return True
+        events = self.recorder.journal.events
+        return raw.kind is Kind.PROPAGATION and all(
+            (origin := events.get(id)) is not None and origin.innocent for id in raw.sources
+        )
+
+    # Origins outside the observed ops
+
+    def _came_from_outside(self, name: str, tensor: torch.Tensor, user: Raw) -> int:
+        """An event for bad values that were already there when an op first read them."""
+        recorder = self.recorder
+        raw = Raw(
+            id=-1, step=user.step, kind=Kind.SOURCE, phase=Phase.DATA, note=user.note, seq=user.seq
+        )
+        added = recorder.journal.add(raw)
+        if added is None:
+            return -1
+        recorder.provenance.mark(tensor, raw.id, innocent=False)
+        measure.describe_source(raw, name, tensor, recorder)
+        return raw.id
+
+    def _through_parameters(
+        self, raw: Raw, stained: list[tuple[str, torch.Tensor, Stain]]
+    ) -> list[int]:
+        """Where a parameter or buffer was bad before training touched it, the op that first used
+        it is where the user's trouble begins, not the line that filled a file with it."""
+        recorder = self.recorder
+        sources = list(raw.sources)
+        for name, tensor, stain in stained:
+            kin = recorder.names.kin(tensor)
+            if kin not in ("parameter", "buffer") or raw.note.info.written:
+                continue
+            ends = [e for e in recorder.journal.ancestors(stain.event) if not e.sources]
+            if not ends or any(e.kind not in (Kind.SOURCE, Kind.MINTED) for e in ends):
+                continue
+            if any(e.phase in (Phase.BACKWARD, Phase.OPTIMIZER) for e in recorder.journal.ancestors(stain.event)):
+                continue
+            if ends[0].phase is Phase.DATA and stain.event == ends[0].id:
+                continue  # already an origin of this kind
+            if all(e.innocent for e in ends):
+                continue  # a mask kept in a buffer
+            origin = Raw(
+                id=-1, step=raw.step, kind=Kind.SOURCE, phase=Phase.DATA, note=raw.note, seq=raw.seq,
+                sources=(stain.event,),
+            )  # fmt: skip
+            if recorder.journal.add(origin) is None:
+                continue
+            measure.describe_source(origin, name, tensor, recorder)
+            sources[sources.index(stain.event)] = origin.id
+            recorder.provenance.mark(tensor, origin.id, innocent=False)
+        return sources
+
+    def _mark_uninitialized(self, info: OpInfo, out: Any, frame: Any) -> None:
+        """Remember memory that the user's own line allocated without filling it.
+
+        It is filled with NaN, so that reading it shows every time and not only when the memory
+        happens to hold garbage. Allocations inside torch are its own business.
+        """
+        for tensor in _flatten(out):
+            values = plain(tensor)
+            if values is None or not _asked_by_user(frame):
+                continue
+            if values.numel() > _FILL_LIMIT or values.numel() == 0:
+                continue
+            raw = self._raw(Kind.UNINITIALIZED, info, frame, None)
+            if self.recorder.journal.add(raw) is None:
+                return
+            values.fill_(math.nan)
+            raw.output = measure.operand("output", tensor, self.recorder)
+            raw.numel = values.numel()
+            self.recorder.provenance.mark(tensor, raw.id, innocent=False, uninitialized=True)
+
+    # The frame of an event
+
+    def _raw(self, kind: Kind, info: OpInfo, frame: Any, seq: int | None) -> Raw:
+        recorder = self.recorder
+        node = recorder.mode.running.node
+        user, inner = note_site(frame)
+        note = Note(info, user, inner, recorder.module)
+        raw = Raw(
+            id=-1,
+            step=recorder.step,
+            kind=kind,
+            phase=recorder.phase(node, user, inner),
+            note=note,
+            seq=seq - 1 if seq is not None else None,
+        )
+        if node is not None:
+            raw.node_name = node.name().removeprefix("torch::autograd::")
+            raw.node_seq = node._sequence_nr()
+            raw.node = node
+            if called_by_engine(frame):
+                raw.blame = recorder.blame(node)
+            elif user and _runs_forward_again(frame):
+                raw.node, raw.phase = None, Phase.FORWARD
+        return raw
+
+    def finish_node(self, ops: NodeOps) -> None:
+        """A node that gave bad values is done: now its grad_output can be told from the rest."""
+        for raw in ops.events:
+            if raw.kind in (Kind.BIRTH, Kind.REVIVAL) and raw.grad_output is None:
+                measure.describe_grad_output(raw, ops)
+
+
+def _runs_forward_again(frame: Any) -> bool:
+    """Whether the op belongs to a checkpoint's recomputation: forward code inside backward."""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.endswith(("torch/utils/checkpoint.py", "torch\\utils\\checkpoint.py")):
+            return True
+        if frame.f_code.co_name == "_engine_run_backward":
+            return False
+        frame = frame.f_back
+    return False
+
+
+def _asked_by_user(frame: Any) -> bool:
+    return frame is not None and kind_of(frame.f_code) == USER and bool(user_frames(frame))
+
+
+def _flatten(out: Any) -> list[torch.Tensor]:
+    if isinstance(out, torch.Tensor):
+        return [out]
+    if isinstance(out, list | tuple):
+        return [tensor for item in out for tensor in _flatten(item)]
+    return []
+
+
+def _is_bad(tensor: torch.Tensor) -> bool:
+    values = plain(tensor)
+    return values is not None and values.numel() > 0 and not looks_finite(values)
+
+
+def _has_nan(tensor: torch.Tensor) -> bool:
+    values = plain(tensor)
+    return values is not None and bool(torch.isnan(values).any())
+
+
+def _among(tensor: torch.Tensor, others: list[torch.Tensor]) -> bool:
+    return any(tensor is other for other in others)
+
+
+def _only_neginf(inputs: list[tuple[str, torch.Tensor]]) -> bool:
+    for _, tensor in inputs:
+        values = plain(tensor)
+        if values is not None and bool((torch.isnan(values) | torch.isposinf(values)).any()):
+            return False
+    return True
+
+
+def _numbers(info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, float]]:
+    """The Python numbers among the arguments; a 0-d tensor without a graph counts as one, since
+    `torch.where(mask, x, -inf)` wraps its constant."""
+    found = []
+    for name, value in info.named_arguments(args, kwargs):
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            found.append((name, float(value)))
+    return found
+
+

@@ -1,0 +1,140 @@
+"""Is a tensor finite, and if not, where and how much of it.
+
+The quick question costs one reduction: a sum is finite unless an element is not, or unless it
+overflows, so only a non-finite sum is looked at again, exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+_HALF = (torch.float16, torch.bfloat16)
+_ROWS_SHOWN = 8
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The dense local values to look at; None where there are none (meta, fake, quantised)."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        local = getattr(tensor, "_local_tensor", None)  # DTensor: never start a collective
+        if local is not None:
+            tensor = local
+    if tensor.is_meta or tensor.is_quantized or tensor.is_nested:
+        return None
+    if tensor.layout is not torch.strided:
+        if tensor.layout is torch.sparse_coo:
+            return plain(tensor._values())
+        if tensor.layout in (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc):
+            return plain(tensor.values())
+        return None
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return None
+    if tensor.is_complex():
+        return torch.view_as_real(tensor.resolve_conj())
+    if tensor.element_size() == 1:  # float8 has no arithmetic of its own
+        return tensor.to(torch.float32)
+    return tensor
+
+
+def quick_sum(tensor: torch.Tensor) -> torch.Tensor:
+    """A 0-d tensor that is non-finite if an element is. Half types add up in float32, since
+    their own range is left by healthy sums."""
+    if tensor.dtype in _HALF:
+        return torch.sum(tensor, dtype=torch.float32)
+    return tensor.sum()
+
+
+def looks_finite(tensor: torch.Tensor) -> bool:
+    """False when `tensor` (as given by `plain`) holds NaN or inf; exact."""
+    total = quick_sum(tensor).item()
+    return total - total == 0.0 or is_finite(tensor)
+
+
+def is_finite(tensor: torch.Tensor) -> bool:
+    return bool(torch.isfinite(tensor).all())
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """Counts over one tensor; `min` and `max` are over its finite elements."""
+
+    numel: int
+    nan: int
+    posinf: int
+    neginf: int
+    zeros: int
+    min: float | None
+    max: float | None
+
+    @property
+    def bad(self) -> int:
+        return self.nan + self.posinf + self.neginf
+
+
+def census(tensor: torch.Tensor) -> Census:
+    """Count what is in a tensor (as given by `plain`), in a few passes whatever its size."""
+    if tensor.numel() == 0:
+        return Census(0, 0, 0, 0, 0, None, None)
+    finite = torch.isfinite(tensor)
+    bad = int(tensor.numel() - finite.sum().item())
+    nan = int(torch.isnan(tensor).sum().item()) if bad else 0
+    posinf = int(torch.isposinf(tensor).sum().item()) if bad else 0
+    kept = tensor if not bad else tensor[finite]
+    low = high = None
+    if kept.numel():
+        low, high = (float(value.item()) for value in torch.aminmax(kept))
+    return Census(
+        numel=tensor.numel(),
+        nan=nan,
+        posinf=posinf,
+        neginf=bad - nan - posinf,
+        zeros=int((tensor == 0).sum().item()),
+        min=low,
+        max=high,
+    )
+
+
+def first_index(mask: torch.Tensor) -> tuple[int, ...]:
+    """The index of the first true element in row-major order, without listing them all."""
+    flat = int(mask.reshape(-1).to(torch.uint8).argmax().item())
+    return unravel(flat, tuple(mask.shape))
+
+
+def unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    index: list[int] = []
+    for size in reversed(shape):
+        flat, position = divmod(flat, size)
+        index.append(position)
+    return tuple(reversed(index))
+
+
+def bad_rows(mask: torch.Tensor) -> tuple[tuple[int, ...], int]:
+    """The positions along dimension 0 that hold a true element: the first few, and how many."""
+    if mask.dim() == 0:
+        return (), 0
+    hit = mask.reshape(mask.shape[0], -1).any(1).nonzero().reshape(-1)
+    return tuple(int(row) for row in hit[:_ROWS_SHOWN].tolist()), int(hit.numel())
+
+
+def value_at(tensor: torch.Tensor, index: tuple[int, ...], shape: tuple[int, ...]) -> float | None:
+    """The element that broadcasting puts at `index` of a result of `shape`; None where the
+    tensor does not broadcast to it."""
+    if tensor.numel() == 1:
+        return float(tensor.reshape(()).item())
+    if not index and shape:
+        return None
+    offset = len(shape) - tensor.dim()
+    if offset < 0:
+        return None
+    place = []
+    for size, wanted, position in zip(tensor.shape, shape[offset:], index[offset:], strict=True):
+        if size not in (1, wanted):
+            return None
+        place.append(0 if size == 1 else position)
+    return float(tensor[tuple(place)].item())
+
+
+def is_bad(value: float) -> bool:
+    return math.isnan(value) or math.isinf(value)

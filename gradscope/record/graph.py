@@ -1,0 +1,49 @@
+"""Ways through the autograd graph, walked without recursion."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+_MOST_NODES = 500_000
+
+
+def consumers(roots: list[Any]) -> dict[Any, list[Any]]:
+    """For each node that the roots reach, the nodes that hand it its gradient."""
+    found: dict[Any, list[Any]] = {root: [] for root in roots}
+    waiting = deque(roots)
+    while waiting and len(found) < _MOST_NODES:
+        node = waiting.popleft()
+        for below, _ in node.next_functions:
+            if below is None:
+                continue
+            if below not in found:
+                found[below] = []
+                waiting.append(below)
+            found[below].append(node)
+    return found
+
+
+def path_to_root(node: Any, above: dict[Any, list[Any]]) -> list[Any]:
+    """The shortest way from a node to a root, nearest first, the node itself left out."""
+    back: dict[Any, Any] = {node: None}
+    waiting = deque([node])
+    while waiting:
+        current = waiting.popleft()
+        parents = above.get(current, [])
+        if not parents and current is not node:
+            path = []
+            while current is not node:
+                path.append(current)
+                current = back[current]
+            return path[::-1]
+        for parent in parents:
+            if parent not in back:
+                back[parent] = current
+                waiting.append(parent)
+    return []
+
+
+def leaves(above: dict[Any, list[Any]]) -> list[Any]:
+    """The leaf tensors whose gradient the graph accumulates."""
+    return [node.variable for node in above if hasattr(node, "variable")]

@@ -1,0 +1,202 @@
+"""What the recorder writes down while the program runs: calls of the forward pass, and events.
+
+A call is noted for every op that made an autograd node, because the op may turn out guilty only
+in backward. An event is noted only where a non-finite value is taken or given.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from gradscope.facts import Ancestor, Call, Event, Kind, Operand, Phase
+from gradscope.record.schema import OpInfo
+from gradscope.record.sites import Site, resolve
+
+_GENERATIONS = 4  # backward passes whose calls are kept: GANs and truncated BPTT reach back a few
+_MOST_EVENTS = 20_000  # events kept; a run that floods itself with NaN is told at its first ones
+
+
+class ModuleFrame(NamedTuple):
+    """The modules whose forward was running, innermost first, as a linked list."""
+
+    module: Any
+    outer: ModuleFrame | None
+
+
+class Note(NamedTuple):
+    """One forward call, before anybody asked for it."""
+
+    info: OpInfo
+    user: Site
+    inner: Site
+    module: ModuleFrame | None
+    custom: str | None = None  # class name of a custom autograd.Function
+    made_in: int | None = None  # sequence number of the node whose backward made this call
+    value: float | None = None
+
+
+@dataclass(slots=True)
+class Raw:
+    """An event while its step still runs. Frozen into `facts.Event` when the trace is taken."""
+
+    id: int
+    step: int
+    kind: Kind
+    phase: Phase
+    note: Note
+    seq: int | None  # of the node that this call made (forward)
+    node: Any = None  # the running autograd node (backward)
+    node_name: str | None = None
+    node_seq: int | None = None
+    blame: Note | None = None
+    sources: tuple[int, ...] = ()
+    innocent: bool = False
+    inputs: tuple[Operand, ...] = ()
+    saved: tuple[Operand, ...] = ()
+    output: Operand | None = None
+    index: tuple[int, ...] = ()
+    bad: int = 0
+    numel: int = 0
+    rows: tuple[int, ...] = ()
+    row_count: int = 0
+    grad_output: float | None = None
+    ancestry: tuple[Ancestor | None, ...] = ()
+    path: tuple[Call, ...] = ()
+    hidden_by: Call | None = None
+    summed: tuple[Call, ...] = ()
+    scalars: tuple[tuple[str, object], ...] = ()
+    in_graph: bool = False  # the result requires grad
+
+
+@dataclass(slots=True)
+class Journal:
+    """Calls by sequence number and events by id."""
+
+    events: dict[int, Raw] = field(default_factory=dict)
+    generations: deque[dict[int, Note]] = field(default_factory=lambda: deque([{}], _GENERATIONS))
+    next_id: int = 0
+    dropped: int = 0
+
+    @property
+    def calls(self) -> dict[int, Note]:
+        return self.generations[-1]
+
+    def call_of(self, seq: int) -> Note | None:
+        for calls in reversed(self.generations):
+            note = calls.get(seq)
+            if note is not None:
+                return note
+        return None
+
+    def add(self, raw: Raw) -> Raw | None:
+        """Keep an event; None once the run has more than anybody could read."""
+        if len(self.events) >= _MOST_EVENTS:
+            self.dropped += 1
+            return None
+        raw.id = self.next_id
+        self.next_id += 1
+        self.events[raw.id] = raw
+        return raw
+
+    def turn_step(self) -> None:
+        """A new step begins: its calls go into a new generation, the oldest is dropped."""
+        self.generations.append({})
+
+    def keep_only(self, ids: Iterable[int]) -> None:
+        """Forget the events that nothing alive can lead back to."""
+        keep = {raw.id for id in ids for raw in self.ancestors(id)}
+        self.events = {id: raw for id, raw in self.events.items() if id in keep}
+
+    def ancestors(self, id: int) -> Iterator[Raw]:
+        """The event and all from which its bad values came, nearest first."""
+        seen: set[int] = set()
+        waiting = deque([id])
+        while waiting:
+            current = waiting.popleft()
+            raw = self.events.get(current)
+            if raw is None or current in seen:
+                continue
+            seen.add(current)
+            yield raw
+            waiting.extend(raw.sources)
+
+    def freeze(self, raw: Raw) -> Event:
+        call = to_call(raw.note, raw.seq)
+        blame = call
+        if raw.blame is not None:
+            blame = to_call(raw.blame, raw.node_seq, raw.node_name)
+        return Event(
+            id=raw.id,
+            step=raw.step,
+            kind=raw.kind,
+            phase=raw.phase,
+            call=call,
+            blame=blame,
+            node=raw.node_name,
+            inputs=raw.inputs,
+            saved=raw.saved,
+            output=raw.output,
+            index=raw.index,
+            bad=raw.bad,
+            numel=raw.numel,
+            rows=raw.rows,
+            row_count=raw.row_count,
+            grad_output=raw.grad_output,
+            sources=raw.sources,
+            hidden_by=raw.hidden_by,
+            ancestry=raw.ancestry,
+            path=raw.path,
+            summed=raw.summed,
+            scalars=raw.scalars,
+        )
+
+
+_named: dict[int, tuple[Any, dict[int, str]]] = {}
+
+
+def module_path(frame: ModuleFrame | None) -> str | None:
+    """The fqn of the innermost running module below the outermost one: `encoder.layers.3.attn`.
+
+    The outermost module itself has no name of its own; its class name stands for it.
+    """
+    if frame is None:
+        return None
+    root = frame
+    while root.outer is not None:
+        root = root.outer
+    if frame is root:
+        return type(root.module).__name__
+    known = _named.get(id(root.module))
+    if known is None or known[0] is not root.module:
+        names = {id(module): name for name, module in root.module.named_modules()}
+        known = _named[id(root.module)] = (root.module, names)
+    return known[1].get(id(frame.module), type(frame.module).__name__)
+
+
+# Frames between a user's line and an op that explain nothing: operator wrappers, module calls.
+_PLUMBING = ("_tensor.py", "module.py", "_contextlib.py", "_jit_internal.py", "overrides.py", "_ops.py")
+
+
+def _is_plumbing(code: Any) -> bool:
+    path = code.co_filename.replace("\\", "/")
+    return path.endswith(_PLUMBING) or "/torch/autograd/" in path or "/torch/utils/" in path
+
+
+def to_call(note: Note, seq: int | None = None, node: str | None = None) -> Call:
+    """Resolve a noted call to lines and columns."""
+    module = module_path(note.module)
+    frames = tuple(resolve(code, lasti, module if depth == 0 else None) for depth, (code, lasti) in enumerate(note.user))
+    inner = next((resolve(*frame) for frame in note.inner if not _is_plumbing(frame[0])), None)
+    return Call(
+        op=note.custom or note.info.name,
+        overload="" if note.custom else note.info.overload,
+        location=frames[0] if frames else None,
+        inner=inner,
+        frames=frames,
+        node=node,
+        seq=seq,
+        value=note.value,
+    )

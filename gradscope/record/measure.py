@@ -1,0 +1,216 @@
+"""Turns the tensors at an event into numbers, at once: no tensor is kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gradscope.facts import Ancestor, Operand
+from gradscope.record.finite import bad_rows, census, first_index, plain, value_at
+from gradscope.record.journal import Raw, to_call
+from gradscope.record.provenance import storage_key
+from gradscope.record.schema import OpInfo
+
+if TYPE_CHECKING:
+    from gradscope.record.mode import NodeOps
+    from gradscope.record.recorder import Recorder
+
+_LEVELS = 5  # how far up the graph an ancestry goes
+_BREADTH = 60  # nodes in one ancestry, over all levels
+_OPERANDS = 12  # tensors described an event; `cat` of hundreds says nothing more with all of them
+
+# Nodes that save their result and not their operand: the operand is a function of the result.
+_FROM_RESULT = {
+    "sqrt": lambda result: result * result,
+    "exp": lambda result: float(torch.tensor(result, dtype=torch.float64).log()),
+    "exp2": lambda result: float(torch.tensor(result, dtype=torch.float64).log2()),
+    "expm1": lambda result: float(torch.tensor(result, dtype=torch.float64).log1p()),
+    "reciprocal": lambda result: 1 / result if result else float("inf"),
+    "rsqrt": lambda result: result**-2 if result else float("inf"),
+}
+
+
+def operand(
+    role: str,
+    tensor: torch.Tensor,
+    recorder: Recorder,
+    *,
+    index: tuple[int, ...] = (),
+    shape: tuple[int, ...] | None = None,
+    values: torch.Tensor | None = None,
+    frame: Any = None,
+) -> Operand:
+    """Describe one tensor. `index` into a result of `shape` gives the value in `at`; `values`
+    stands in for the tensor's own where those were overwritten."""
+    seen = plain(tensor if values is None else values)
+    counts = census(seen) if seen is not None else None
+    stain = recorder.provenance.of(tensor)
+    return Operand(
+        role=role,
+        name=recorder.names.name(tensor, frame),
+        shape=tuple(tensor.shape),
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        device=str(tensor.device),
+        numel=tensor.numel(),
+        nan=counts.nan if counts else 0,
+        posinf=counts.posinf if counts else 0,
+        neginf=counts.neginf if counts else 0,
+        zeros=counts.zeros if counts else 0,
+        min=counts.min if counts else None,
+        max=counts.max if counts else None,
+        at=_at(seen, index, shape),
+        origin=stain.event if stain is not None and counts is not None and counts.bad else None,
+        kin=recorder.names.kin(tensor),
+        requires_grad=tensor.requires_grad,
+    )
+
+
+def _at(values: torch.Tensor | None, index: tuple[int, ...], shape: tuple[int, ...] | None) -> float | None:
+    if values is None or shape is None or not values.numel():
+        return None
+    return value_at(values, index, shape)
+
+
+def describe(
+    raw: Raw,
+    info: OpInfo,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    inputs: list[tuple[str, torch.Tensor]],
+    old: dict[int, torch.Tensor],
+    output: torch.Tensor,
+    recorder: Recorder,
+    frame: Any,
+) -> None:
+    """Everything the report may want of an event, measured while its tensors are at hand.
+
+    `old` maps the id of an overwritten input to its values before the op.
+    """
+    values = plain(output)
+    assert values is not None
+    bad = ~torch.isfinite(values)
+    raw.index = first_index(bad)
+    raw.bad, raw.numel = int(bad.sum().item()), values.numel()
+    raw.rows, raw.row_count = bad_rows(bad)
+    shape = tuple(values.shape)
+    raw.output = operand("output", output, recorder, index=raw.index, shape=shape)
+    raw.inputs = tuple(
+        operand(
+            name, tensor, recorder,
+            index=raw.index, shape=shape, values=old.get(id(tensor)),
+            frame=frame,
+        )
+        for name, tensor in inputs[:_OPERANDS]
+        if id(tensor) in old or tensor is not output
+    )  # fmt: skip
+    raw.scalars = tuple(
+        (name, value)
+        for name, value in info.named_arguments(args, kwargs)
+        if isinstance(value, int | float | bool | str)
+        or (isinstance(value, list | tuple) and all(isinstance(item, int) for item in value))
+    )
+    if raw.node is not None:
+        _describe_saved(raw, shape, recorder)
+        raw.ancestry = _ancestry([edge[0] for edge in raw.node.next_functions], recorder)
+    else:
+        raw.ancestry = _ancestry([tensor.grad_fn for _, tensor in inputs[:_OPERANDS]], recorder)
+
+
+def _describe_saved(raw: Raw, shape: tuple[int, ...], recorder: Recorder) -> None:
+    """The operands of the forward call, as its node saved them, named as in its schema."""
+    if raw.blame is None or raw.blame.custom is not None or _is_hooked(recorder):
+        return
+    found: list[Operand] = []
+    keys: set[int | None] = set()
+    scalars: list[tuple[str, object]] = []
+    for name in dir(raw.node):
+        if not name.startswith("_saved_"):
+            continue
+        try:
+            value = getattr(raw.node, name)
+        except RuntimeError:  # freed already, or its hook refuses a second unpacking
+            continue
+        role = name.removeprefix("_saved_")
+        if isinstance(value, torch.Tensor):
+            keys.add(storage_key(value))
+            found.append(
+                operand(role, value, recorder, index=raw.index, shape=shape, frame=recorder.frame())
+            )
+        elif isinstance(value, int | float | bool | str):
+            scalars.append((role, value))
+        elif isinstance(value, list | tuple) and all(isinstance(item, int) for item in value):
+            scalars.append((role, tuple(value)))
+    recorder.mode.running.saved_keys |= keys
+    raw.saved = (*found, *_operand_from_result(raw.blame.info.name, found))
+    raw.scalars = tuple(scalars)
+
+
+def _operand_from_result(op: str, saved: list[Operand]) -> tuple[Operand, ...]:
+    inverse = _FROM_RESULT.get(op)
+    result = next((item for item in saved if item.role == "result"), None)
+    if inverse is None or result is None or result.at is None or any(i.role == "self" for i in saved):
+        return ()
+    return (
+        Operand(
+            role="self", shape=result.shape, dtype=result.dtype, device=result.device,
+            numel=result.numel, at=float(inverse(result.at)),
+        ),
+    )  # fmt: skip
+
+
+def _is_hooked(recorder: Recorder) -> bool:
+    """Saved tensors under hooks (checkpoint, offloading) must not be unpacked by us: unpacking
+    runs the user's forward again."""
+    return recorder.hooked_saves
+
+
+def describe_grad_output(raw: Raw, ops: NodeOps) -> None:
+    """What came into the node: the tensor that its ops read, did not make, and had not saved."""
+    shape = raw.output.shape if raw.output is not None else ()
+    metadata = getattr(raw.node, "_input_metadata", ())
+    wanted = {tuple(item.shape) for item in metadata if hasattr(item, "shape")}
+    for info, args, kwargs in ops.ops:
+        for _, tensor in info.tensors(args, kwargs):
+            if tensor._cdata in ops.made or storage_key(tensor) in ops.saved_keys:
+                continue
+            values = plain(tensor)
+            if values is None or not values.numel() or (wanted and tuple(tensor.shape) not in wanted):
+                continue
+            raw.grad_output = value_at(values, raw.index, shape)
+            if raw.grad_output is None and not values.any():
+                raw.grad_output = 0.0  # zero everywhere, so also where the shapes do not tell
+            return
+
+
+def describe_source(raw: Raw, role: str, tensor: torch.Tensor, recorder: Recorder) -> None:
+    """Bad values that were there before any observed op: what holds them."""
+    values = plain(tensor)
+    assert values is not None
+    bad = ~torch.isfinite(values)
+    raw.bad, raw.numel = int(bad.sum().item()), values.numel()
+    if raw.bad:
+        raw.index = first_index(bad)
+        raw.rows, raw.row_count = bad_rows(bad)
+    shape = tuple(values.shape)
+    described = operand(role, tensor, recorder, index=raw.index, shape=shape, frame=recorder.frame())
+    raw.inputs = (described,)
+    raw.output = described
+
+
+def _ancestry(nodes: list[Any], recorder: Recorder) -> tuple[Ancestor | None, ...]:
+    budget = [_BREADTH]
+    return tuple(_ancestor(node, recorder, _LEVELS, budget) for node in nodes)
+
+
+def _ancestor(node: Any, recorder: Recorder, levels: int, budget: list[int]) -> Ancestor | None:
+    if node is None or levels == 0 or budget[0] <= 0:
+        return None
+    budget[0] -= 1
+    note = recorder.call_of_node(node)
+    name = node.name().removeprefix("torch::autograd::")
+    return Ancestor(
+        node=name,
+        call=to_call(note, node._sequence_nr(), name) if note is not None else None,
+        inputs=tuple(_ancestor(edge[0], recorder, levels - 1, budget) for edge in node.next_functions),
+    )

@@ -1,0 +1,173 @@
+"""The dispatch mode: sees every aten op, keeps the healthy path as short as it can be.
+
+What is done at every op: run it, see whether an autograd node was made (then note the call
+site), and look at one sum of the result. Everything else happens only near a bad value.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gradscope.record.finite import quick_sum
+from gradscope.record.journal import Note
+from gradscope.record.schema import OpInfo, read_schema
+from gradscope.record.sites import note_site
+
+if TYPE_CHECKING:
+    from gradscope.record.recorder import Recorder
+
+_current_node = torch._C._current_autograd_node
+_sequence_nr = torch._C._autograd._get_sequence_nr  # type: ignore[attr-defined]
+_FULL = frozenset({torch.float32, torch.float64})
+_HALF = frozenset({torch.float16, torch.bfloat16})
+_OTHER = frozenset(
+    {torch.complex64, torch.complex128, torch.complex32}
+    | {getattr(torch, name) for name in dir(torch) if name.startswith("float8_")}
+)
+_ACCUMULATE = "torch::autograd::AccumulateGrad"
+# Changing these in place destroys the operand that the report needs, and is rare in healthy hot
+# loops, unlike `add_` and `mul_`.
+_KEEP_OPERAND = frozenset(
+    "sqrt log log2 log10 log1p div pow reciprocal rsqrt acos asin atanh acosh exp expm1 exp2 erfinv "
+    "logit fmod remainder true_divide".split()
+)
+
+
+class NodeOps:
+    """The ops that ran inside the autograd node that is running now.
+
+    Their arguments are held until the node is done, since only the later ops of a node tell which
+    of the tensors was its grad_output. Outputs are not held: autograd takes over a gradient
+    without a copy only when nobody else holds it.
+    """
+
+    __slots__ = ("events", "made", "node", "ops", "saved_keys")
+
+    def __init__(self) -> None:
+        self.node: Any = None
+        self.ops: list[tuple[OpInfo, tuple[Any, ...], dict[str, Any]]] = []
+        self.made: set[int] = set()
+        self.events: list[Any] = []
+        self.saved_keys: set[int | None] = set()
+
+
+class RecordingMode(TorchDispatchMode):
+    """Not reentrant, and of the thread that entered it (autograd's own threads included)."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self.recorder = recorder
+        self.infos: dict[Any, OpInfo] = {}
+        self.running = NodeOps()
+        self.seq = _sequence_nr()
+        self.ops = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # The default wraps __torch_dispatch__ to hide it from Dynamo, which imports Dynamo (a
+        # second) at the first op and costs a microsecond at each.
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        recorder = self.recorder
+        if recorder.halted:
+            recorder.halt_again()
+        kwargs = kwargs or {}
+        self.ops += 1
+        info = self.infos.get(func)
+        if info is None:
+            info = self.infos[func] = read_schema(func)
+        node = _current_node()
+        running = self.running
+        if node is not running.node:
+            self._enter_node(node)
+            running = self.running
+        before = self._before_write(info, args) if info.written else None
+
+        out = func(*args, **kwargs)
+
+        seq = _sequence_nr()
+        noted = seq != self.seq
+        if noted:
+            self._note_call(info, seq, node)
+        if info.skip:
+            return out
+        if node is not None:
+            running.ops.append((info, args, kwargs))
+            if type(out) is torch.Tensor:
+                running.made.add(out._cdata)
+        if recorder.provenance or info.allocates or not self._is_plainly_finite(out, seq if noted else 0, info):
+            recorder.examine(info, args, kwargs, out, seq if noted else None, before)
+        return out
+
+    def _is_plainly_finite(self, out: Any, seq: int, info: OpInfo) -> bool:
+        """True when one cheap look proves every output finite; False asks for a closer look."""
+        if type(out) is torch.Tensor:
+            dtype = out.dtype
+            if dtype in _FULL:
+                try:
+                    total = out.sum().item()
+                except (RuntimeError, NotImplementedError):
+                    return False  # meta, nested, ...: the closer look knows them
+                if seq and out.dim() == 0:
+                    calls = self.recorder.journal.calls
+                    calls[seq - 1] = calls[seq - 1]._replace(value=total)
+            elif dtype in _HALF or dtype in _OTHER:
+                try:
+                    total = quick_sum(out).item()
+                except (RuntimeError, NotImplementedError):
+                    return False
+            else:
+                return True
+            return bool(total - total == 0.0)
+        if out is None or type(out) in (int, bool, float, str, torch.dtype, torch.device):
+            return not info.written
+        return False
+
+    def _note_call(self, info: OpInfo, seq: int, node: Any) -> None:
+        """Remember where the op was called that made the node `seq - 1`.
+
+        A node made by an op takes its number just before the op gets here. Numbers in between
+        belong to nodes made after the last op returned (CopySlices, regenerated views).
+        """
+        recorder = self.recorder
+        if node is not None:
+            made_in = node._sequence_nr()
+            user, inner = note_site(sys._getframe(2))
+            if not user:
+                earlier = recorder.journal.call_of(made_in)
+                if earlier is not None:
+                    user, inner = earlier.user, earlier.inner
+        else:
+            made_in = None
+            user, inner = note_site(sys._getframe(2))
+        recorder.journal.calls[seq - 1] = Note(info, user, inner, recorder.module, None, made_in)
+        self.seq = seq
+
+    def _enter_node(self, node: Any) -> None:
+        """Another autograd node runs now (None: forward again)."""
+        done = self.running
+        if done.events:
+            self.recorder.finish_node(done)
+        if node is not None and node.name() == _ACCUMULATE:
+            self.recorder.note_leaf(node)
+        self.running = NodeOps()
+        self.running.node = node
+
+    def _before_write(self, info: OpInfo, args: tuple[Any, ...]) -> torch.Tensor | None:
+        """A copy of the operand that the op is about to overwrite, where the report would need it."""
+        if info.name in _KEEP_OPERAND and args and isinstance(args[0], torch.Tensor):
+            return args[0].clone()
+        return None
+
+    def leave(self) -> None:
+        """The backward pass is over: let go of what it held."""
+        self._enter_node(None)

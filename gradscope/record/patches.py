@@ -1,0 +1,113 @@
+"""What has to be put around torch's own functions while a program is recorded, and taken off.
+
+Everything is undone in reverse order on every way out. In a thread that is not the recorder's,
+the originals run.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from gradscope.record.journal import ModuleFrame, Note
+from gradscope.record.mode import _sequence_nr
+from gradscope.record.schema import OpInfo
+from gradscope.record.sites import current_frame, note_site
+
+if TYPE_CHECKING:
+    from gradscope.record.recorder import Recorder
+
+
+def install(recorder: Recorder, stack: ExitStack) -> None:
+    """Put everything in place; `stack` takes it off."""
+    thread = threading.get_ident()
+    _replace(stack, torch.nn.Module, "__call__", _module_call(recorder, thread))
+    _replace(stack, torch.autograd.Function, "apply", classmethod(_function_apply(recorder, thread)))
+    engine = _engine(recorder, thread)
+    _replace(stack, torch.autograd, "_engine_run_backward", engine)
+    _replace(stack, torch.autograd.graph, "_engine_run_backward", engine)
+    _replace(stack, torch.autograd.graph.saved_tensors_hooks, "__enter__", _hooks_enter(recorder))
+    before = register_optimizer_step_pre_hook(
+        lambda optimizer, args, kwargs: recorder.optimizer_begins(optimizer)
+    )
+    after = register_optimizer_step_post_hook(
+        lambda optimizer, args, kwargs: recorder.optimizer_ends(optimizer)
+    )
+    stack.callback(before.remove)
+    stack.callback(after.remove)
+
+
+def _replace(stack: ExitStack, owner: Any, name: str, new: Any) -> None:
+    old = vars(owner)[name]
+    setattr(owner, name, new)
+    stack.callback(setattr, owner, name, old)
+
+
+def _module_call(recorder: Recorder, thread: int) -> Callable[..., Any]:
+    """Keeps the stack of running modules: a tenth of what global forward hooks cost."""
+    original = torch.nn.Module.__call__
+    ident = threading.get_ident
+
+    def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+        if ident() != thread:
+            return original(self, *args, **kwargs)
+        outer = recorder.module
+        if outer is None:
+            recorder.names.saw_root(self)
+        recorder.module = ModuleFrame(self, outer)
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            recorder.module = outer
+
+    return __call__
+
+
+def _function_apply(recorder: Recorder, thread: int) -> Callable[..., Any]:
+    """Notes the call of a custom Function under its node's number. Its own forward runs without
+    grad, so the first op in there would take that number otherwise."""
+    original = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]
+
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() != thread or recorder.halted:
+            return original(cls, *args, **kwargs)
+        seq = _sequence_nr()
+        user, inner = note_site(current_frame())
+        result = original(cls, *args, **kwargs)
+        if _sequence_nr() > seq:
+            info = OpInfo(cls.__name__, "", (), False, False, False, ())
+            recorder.journal.calls[seq] = Note(info, user, inner, recorder.module, cls.__name__)
+        recorder.called_function(cls, args, kwargs, result, user)
+        return result
+
+    return apply
+
+
+def _engine(recorder: Recorder, thread: int) -> Callable[..., Any]:
+    original = torch.autograd.graph._engine_run_backward
+
+    def engine(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() != thread or recorder.halted:
+            return original(t_outputs, *args, **kwargs)
+        return recorder.run_backward(original, t_outputs, args, kwargs)
+
+    return engine
+
+
+def _hooks_enter(recorder: Recorder) -> Callable[..., Any]:
+    """Saved tensors under hooks are not ours to unpack; see `measure`."""
+    original = torch.autograd.graph.saved_tensors_hooks.__enter__
+
+    def __enter__(self: Any) -> Any:  # noqa: N807
+        recorder.hooked_saves = True
+        return original(self)
+
+    return __enter__

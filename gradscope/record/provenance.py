@@ -1,0 +1,90 @@
+"""Which event put the bad values into a tensor's memory.
+
+Keyed by storage, since saved tensors and views come back as new Python objects on the same
+memory. A weak reference to the storage keeps its address from being given to another while it
+is a key here, and holds no memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+
+@dataclass(slots=True)
+class Stain:
+    """The last event that wrote bad values into a storage. `innocent`: only an inf that the
+    program made on purpose (`masked_fill(mask, -inf)`) and nothing born from it."""
+
+    storage: StorageWeakRef
+    event: int
+    innocent: bool
+    uninitialized: bool = False
+
+
+class Provenance:
+    """The storages that hold bad values now. Empty in a healthy run, so asking costs nothing."""
+
+    def __init__(self) -> None:
+        self._stains: dict[int, Stain] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._stains)
+
+    def __iter__(self) -> Iterator[Stain]:
+        return iter(list(self._stains.values()))
+
+    def of(self, tensor: torch.Tensor) -> Stain | None:
+        """The stain of the memory that a tensor lies in; the tensor itself may be a clean part."""
+        if not self._stains:
+            return None
+        key = storage_key(tensor)
+        stain = self._stains.get(key) if key is not None else None
+        if stain is not None and stain.storage.expired():
+            del self._stains[key]  # type: ignore[arg-type]
+            return None
+        return stain
+
+    def mark(
+        self, tensor: torch.Tensor, event: int, *, innocent: bool, uninitialized: bool = False
+    ) -> None:
+        key = storage_key(tensor)
+        if key is not None:
+            reference = StorageWeakRef(_storage(tensor))
+            self._stains[key] = Stain(reference, event, innocent, uninitialized)
+
+    def clear(self, tensor: torch.Tensor) -> None:
+        key = storage_key(tensor)
+        if key is not None:
+            self._stains.pop(key, None)
+
+    def forget_dead(self) -> None:
+        for key in [key for key, stain in self._stains.items() if stain.storage.expired()]:
+            del self._stains[key]
+
+
+def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
+    if tensor.layout is torch.sparse_coo:
+        tensor = tensor._values()
+    local = getattr(tensor, "_local_tensor", None)
+    return (tensor if local is None else local).untyped_storage()
+
+
+def storage_key(tensor: torch.Tensor) -> int | None:
+    """The identity of a tensor's memory; None for tensors that have none (CSR, MKLDNN, ...)."""
+    try:
+        return _storage(tensor)._cdata
+    except (NotImplementedError, RuntimeError):
+        return None
+
+
+def covers_storage(tensor: torch.Tensor) -> bool:
+    """Whether writing the tensor overwrites everything that its storage holds."""
+    try:
+        size = _storage(tensor).nbytes()
+    except (NotImplementedError, RuntimeError):
+        return False
+    return tensor.numel() * tensor.element_size() >= size

@@ -1,0 +1,305 @@
+"""The recorder: runs around a program, step after step, and gives a `Trace`."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any, Protocol
+
+import torch
+
+from gradscope.facts import Ending, Environment, Kind, Phase, Step, Trace
+from gradscope.record import journal as journals
+from gradscope.record.examine import Examiner
+from gradscope.record.finite import plain
+from gradscope.record.journal import Journal, ModuleFrame, Note, Raw
+from gradscope.record.mode import NodeOps, RecordingMode
+from gradscope.record.names import Names
+from gradscope.record.patches import install
+from gradscope.record.provenance import Provenance
+from gradscope.record.sites import Site, resolve, user_frames
+from gradscope.record.symptoms import Symptoms
+
+_OPTIMIZER_FILES = ("torch/optim/", "torch\\optim\\")
+
+
+class StopTrace(BaseException):
+    """Ends the traced program once enough was seen. Not an Exception, so that `except Exception`
+    lets it pass; raised again at every later op if something broader swallows it."""
+
+
+class Observer(Protocol):
+    """Something that measures healthy steps too (norms, custom Functions)."""
+
+    def on_backward_end(self, step: int, leaves: Sequence[torch.Tensor]) -> None: ...
+
+    def on_optimizer_step(self, step: int, optimizer: Any, before: bool) -> None: ...
+
+    def on_function(self, cls: Any, args: Any, kwargs: Any, result: Any, site: Site) -> None: ...
+
+
+class Recorder:
+    """Context manager that records every op of the thread that enters it.
+
+    Stops the program (by `StopTrace`) at the first step with an error unless `keep_going`, and
+    after `steps` backward passes. `on_stop` is called once, before that, in the program's thread.
+    Losses and gradients are bit-identical with and without it; the RNG streams are untouched.
+
+    Not observed: ops of other threads, code inside compiled or exported programs that bypasses
+    dispatch, and what C++ extensions do to memory on their own.
+    """
+
+    def __init__(
+        self,
+        *,
+        steps: int | None = 100,
+        keep_going: bool = False,
+        on_stop: Callable[[Recorder], None] | None = None,
+        on_progress: Callable[[int, int, float], None] | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self.limit = steps
+        self.keep_going = keep_going
+        self.on_stop = on_stop
+        self.on_progress = on_progress
+        self.observers = tuple(observers)
+        self.journal = Journal()
+        self.provenance = Provenance()
+        self.names = Names()
+        self.symptoms = Symptoms(self)
+        self.examiner = Examiner(self)
+        self.mode = RecordingMode(self)
+        self.module: ModuleFrame | None = None
+        self.halted = False
+        self.hooked_saves = False
+        self.bad_in_step = False
+        self.in_optimizer: Any = None
+        self.depth = 0  # nested backward passes (reentrant checkpoint)
+        self.step = 0
+        self.done: list[Step] = []
+        self.leaves: list[torch.Tensor] = []
+        self.notes: list[str] = []
+        self.faults = 0
+        self._clock = time.perf_counter()
+        self._step_ops = 0
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Recorder:
+        install(self, self._stack)
+        self._stack.enter_context(self.mode)
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._stack.close()
+        self.mode.leave()
+        self.module = None
+        journals._named.clear()
+
+    # Asked by the mode
+
+    def examine(
+        self, info: Any, args: Any, kwargs: Any, out: Any, seq: int | None, before: Any
+    ) -> None:
+        """The closer look. A fault of ours in here must not become the program's."""
+        try:
+            self.examiner.examine(info, args, kwargs, out, seq, before)
+        except Exception as fault:
+            self.faults += 1
+            if self.faults <= 3:
+                self.notes.append(f"could not look at `{info.name}`: {type(fault).__name__}: {fault}")
+
+    def finish_node(self, ops: NodeOps) -> None:
+        self.examiner.finish_node(ops)
+
+    def note_leaf(self, node: Any) -> None:
+        if self.observers:
+            self.leaves.append(node.variable)
+
+    def note_bad_write(self, raw: Raw, written: Sequence[torch.Tensor]) -> None:
+        self.symptoms.note_bad_write(raw, written)
+
+    def blame(self, node: Any) -> Note | None:
+        """The forward call that made an autograd node."""
+        return self.call_of_node(node)
+
+    def call_of_node(self, node: Any) -> Note | None:
+        seq = node._sequence_nr()
+        if node.name() == "torch::autograd::CopySlices":
+            # Made after the in-place op on a view had returned; that op's own node is one below.
+            return self.journal.call_of(seq - 1) or self.journal.call_of(seq)
+        return self.journal.call_of(seq)
+
+    def phase(self, node: Any, user: Site, inner: Site) -> Phase:
+        if node is not None:
+            return Phase.BACKWARD
+        if self.in_optimizer is not None and any(
+            part in code.co_filename for code, _ in inner for part in _OPTIMIZER_FILES
+        ):
+            return Phase.OPTIMIZER
+        return Phase.FORWARD
+
+    def frame(self) -> Any:
+        return sys._getframe(1)
+
+    def called_function(self, cls: Any, args: Any, kwargs: Any, result: Any, site: Site) -> None:
+        for observer in self.observers:
+            observer.on_function(cls, args, kwargs, result, site)
+
+    # Steps
+
+    def run_backward(self, engine: Any, outputs: Any, args: Any, kwargs: Any) -> Any:
+        """Run autograd's engine; a pass that accumulates into leaves is a step."""
+        create_graph = bool(args[2]) if len(args) > 2 else False
+        into_leaves = bool(kwargs.get("accumulate_grad", False))
+        inputs = args[3] if len(args) > 3 else ()
+        asked = [t for t in inputs or () if isinstance(t, torch.Tensor) and t.is_leaf]
+        is_step = self.depth == 0 and (into_leaves or (bool(asked) and not create_graph))
+        if is_step:
+            with unobserved():
+                self._begin_step()
+        roots = [root for root in outputs if isinstance(root, torch.Tensor)]
+        graph = [root.grad_fn for root in roots if root.grad_fn is not None]
+        with unobserved():
+            loss = _loss(roots) if is_step else None
+        place = self._place() if is_step else None
+        self.depth += 1
+        try:
+            result = engine(outputs, *args, **kwargs)
+        finally:
+            self.depth -= 1
+            if self.depth == 0:
+                self.mode.leave()
+        if is_step:
+            with unobserved():
+                self._end_backward(roots, graph, loss, place, asked if not into_leaves else (), result)
+        return result
+
+    def _begin_step(self) -> None:
+        if self.done:
+            self.symptoms.settle_before_next_step()
+        if self.limit is not None and len(self.done) >= self.limit:
+            self.halt()
+
+    def _end_backward(
+        self,
+        roots: list[torch.Tensor],
+        graph: list[Any],
+        loss: float | None,
+        place: Any,
+        asked: Sequence[torch.Tensor],
+        result: Any,
+    ) -> None:
+        now = time.perf_counter()
+        self.done.append(
+            Step(self.step, loss, now - self._clock, self.mode.ops - self._step_ops, None, place)
+        )
+        self._clock, self._step_ops = now, self.mode.ops
+        for observer in self.observers:
+            observer.on_backward_end(self.step, self.leaves)
+        self.leaves = []
+        self.symptoms.after_backward(roots, graph, asked, result)
+        if self.on_progress is not None:
+            self.on_progress(len(self.done), self.mode.ops, now)
+        self.step += 1
+        self._turn()
+
+    def _turn(self) -> None:
+        """Between steps: keep only what a later step can still lead back to."""
+        self.journal.turn_step()
+        self.bad_in_step = False
+        if self.journal.events:
+            self.provenance.forget_dead()
+            alive = [stain.event for stain in self.provenance]
+            self.journal.keep_only([*alive, *self.symptoms.held()])
+
+    def optimizer_begins(self, optimizer: Any) -> None:
+        if self.halted or self.mode not in _active_modes():
+            return
+        self.in_optimizer = optimizer
+        with unobserved():
+            for observer in self.observers:
+                observer.on_optimizer_step(self.step - 1, optimizer, True)
+            self.symptoms.before_optimizer(optimizer)
+
+    def optimizer_ends(self, optimizer: Any) -> None:
+        if self.in_optimizer is None:
+            return
+        self.in_optimizer = None
+        with unobserved():
+            for observer in self.observers:
+                observer.on_optimizer_step(self.step - 1, optimizer, False)
+            self.symptoms.after_optimizer(optimizer)
+
+    def _place(self) -> Any:
+        frames = user_frames(sys._getframe(2))
+        return resolve(frames[0].f_code, frames[0].f_lasti) if frames else None
+
+    # The end
+
+    def halt(self) -> None:
+        """Enough was seen: hand over what there is, and end the program."""
+        self.halted = True
+        if self.on_stop is not None:
+            self.on_stop(self)
+        raise StopTrace
+
+    def halt_again(self) -> None:
+        raise StopTrace
+
+    def trace(self, target: str, ending: Ending) -> Trace:
+        """The facts so far. Call it once more after the program ended: symptoms that were still
+        waiting for an optimizer are settled then."""
+        if ending.kind != "stopped":
+            self.symptoms.settle_at_end(ending)
+        wanted = {raw.id for id in self.symptoms.held() for raw in self.journal.ancestors(id)}
+        kills = {
+            raw.id
+            for raw in self.journal.events.values()
+            if raw.kind is Kind.KILL and wanted.intersection(raw.sources)
+        }
+        events = tuple(
+            self.journal.freeze(raw)
+            for raw in self.journal.events.values()
+            if raw.id in wanted or raw.id in kills
+        )
+        return Trace(
+            target=target,
+            events=events,
+            symptoms=tuple(self.symptoms.confirmed),
+            steps=tuple(self.done),
+            ending=ending,
+            environment=Environment(
+                torch.__version__.split("+")[0], platform.python_version(), self._device(events)
+            ),
+            ops=self.mode.ops,
+            notes=tuple(self.notes),
+        )
+
+    def _device(self, events: Any) -> str:
+        devices = {e.output.device for e in events if e.output is not None and e.output.device}
+        return sorted(devices)[-1] if devices else "cpu"
+
+
+def unobserved() -> Any:
+    """Our own arithmetic is not the program's: no mode sees it."""
+    return torch._C._DisableTorchDispatch()  # type: ignore[attr-defined]
+
+
+def _active_modes() -> list[Any]:
+    from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+    return _get_current_dispatch_mode_stack()
+
+
+def _loss(roots: list[torch.Tensor]) -> float | None:
+    """The sum of the roots' elements: what backward differentiates when no gradient is given."""
+    total = 0.0
+    for root in roots:
+        values = plain(root.detach())
+        if values is None:
+            return None
+        total += float(values.sum(dtype=torch.float64 if values.device.type == "cpu" else None).item())
+    return total

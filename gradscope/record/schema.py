@@ -1,0 +1,111 @@
+"""What an op's schema says of its arguments: which are tensors, which are written, what is returned.
+
+Read once an `OpOverload` and kept: the recorder asks at every op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+# Memory that nothing has written yet; reading it is a cause of its own, making it is not.
+_ALLOCATIONS = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"}
+# Ops that put a Python number into a tensor: an inf in their output is meant.
+_FILLS = {
+    "full", "full_like", "new_full", "fill", "masked_fill", "scalar_tensor", "where", "constant_pad_nd",
+    "index_fill", "index_put", "scatter", "zeros", "ones", "lift_fresh", "_to_copy", "copy",
+}  # fmt: skip
+# Rows of nothing but -inf turn into NaN here, whoever made the -inf.
+SOFTMAX_FAMILY = {
+    "_softmax", "_log_softmax", "_safe_softmax", "softmax", "log_softmax", "logsumexp", "_masked_softmax",
+    "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_flash_attention", "_scaled_dot_product_cudnn_attention", "_transformer_encoder_layer_fwd",
+    "_native_multi_head_attention", "logcumsumexp", "_sparse_softmax", "_sparse_log_softmax",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class OpInfo:
+    """What the recorder needs to know of one `OpOverload`.
+
+    `skip`: the outputs are views of the inputs, or nothing that can be non-finite.
+    `written`: positions (int) and keyword names (str) of the arguments that the op writes.
+    """
+
+    name: str
+    overload: str
+    argument_names: tuple[str, ...]
+    skip: bool
+    allocates: bool
+    fills: bool
+    written: tuple[int | str, ...]
+
+    def named_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+        """Each argument with its name in the schema, in the order of the schema."""
+        yield from zip(self.argument_names, args, strict=False)
+        yield from kwargs.items()
+
+    def tensors(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Iterator[tuple[str, torch.Tensor]]:
+        """Each tensor argument with its name; an element of a list gets `tensors[2]`."""
+        for name, value in self.named_arguments(args, kwargs):
+            if isinstance(value, torch.Tensor):
+                yield name, value
+            elif isinstance(value, list | tuple):
+                for position, item in enumerate(value):
+                    if isinstance(item, torch.Tensor):
+                        yield f"{name}[{position}]", item
+
+    def written_tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+        """The tensors that the op wrote in place, foreach lists flattened."""
+        found: list[torch.Tensor] = []
+        for key in self.written:
+            value = kwargs.get(key) if isinstance(key, str) else args[key] if key < len(args) else None
+            if isinstance(value, torch.Tensor):
+                found.append(value)
+            elif isinstance(value, list | tuple):
+                found.extend(item for item in value if isinstance(item, torch.Tensor))
+        return found
+
+
+def plain_name(op: str) -> str:
+    """`_foreach_addcdiv_` and `addcdiv_` are `addcdiv` to a user; `_softmax` keeps its name."""
+    op = op.removeprefix("_foreach_")
+    if op.endswith("_") and not op.endswith("__"):
+        op = op[:-1]
+    return op
+
+
+def read_schema(func: Any) -> OpInfo:
+    """The facts of an `OpOverload` (or of a higher-order op, which has no schema to read)."""
+    schema = getattr(func, "_schema", None)
+    if schema is None:
+        return OpInfo(getattr(func, "__name__", str(func)), "", (), False, False, False, ())
+    name = plain_name(schema.name.split("::")[-1])
+    written: list[int | str] = []
+    for position, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            written.append(argument.name if argument.kwarg_only else position)
+    return OpInfo(
+        name=name,
+        overload=schema.overload_name,
+        argument_names=tuple(argument.name for argument in schema.arguments),
+        skip=not written and (_only_views(schema) or _yields_no_tensor(schema)),
+        allocates=name in _ALLOCATIONS,
+        fills=name in _FILLS,
+        written=tuple(written),
+    )
+
+
+def _only_views(schema: Any) -> bool:
+    return bool(schema.returns) and all(
+        result.alias_info is not None and not result.alias_info.is_write for result in schema.returns
+    ) and schema.name != "aten::lift_fresh"
+
+
+def _yields_no_tensor(schema: Any) -> bool:
+    return not any("Tensor" in str(result.type) for result in schema.returns)

@@ -1,0 +1,136 @@
+"""Where in the program an op was called: cheap to note at every op, resolved when asked for.
+
+Noting keeps `(code, f_lasti)` of the frames that matter; `co_positions()` turns an instruction
+into exact columns only when a report needs it.
+"""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+import sysconfig
+from itertools import islice
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+
+from gradscope.facts import Location
+
+Site = tuple[tuple[CodeType, int], ...]  # innermost frame first
+
+USER, LIBRARY, OURS, ENGINE = range(4)
+_DEEPEST = 64  # user frames kept an op: enough for people, bounded for recursive programs
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_EXAMPLES = os.path.join(_PACKAGE, "examples") + os.sep
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+
+
+def _library_roots() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    names = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
+    roots = {*(paths[name] for name in names), *site.getsitepackages()}
+    return tuple(os.path.realpath(root) + os.sep for root in roots)
+
+
+_LIBRARY_ROOTS = (*_library_roots(), _TORCH)
+_kinds: dict[CodeType, int] = {}
+
+
+def kind_of(code: CodeType) -> int:
+    """Whose code it is: the user's, an installed package's, gradscope's, or autograd's engine."""
+    kind = _kinds.get(code)
+    if kind is None:
+        kind = _kinds[code] = _classify(code)
+    return kind
+
+
+def _classify(code: CodeType) -> int:
+    name = code.co_filename
+    if code.co_name == "_engine_run_backward":
+        return ENGINE
+    if name.startswith("<") and not name.startswith("<ipython"):
+        # Generated code (dataclasses, namedtuple, exec): of no file that anybody could open,
+        # unless it is what the user typed.
+        return USER if name in ("<string>", "<stdin>") else LIBRARY
+    path = os.path.realpath(name)
+    if path.startswith(_PACKAGE + os.sep) and not path.startswith(_EXAMPLES):
+        return OURS
+    return LIBRARY if path.startswith(_LIBRARY_ROOTS) else USER
+
+
+def note_site(frame: FrameType | None) -> tuple[Site, Site]:
+    """The user's frames and the library frames inside them, as instructions.
+
+    Both are empty for an op that autograd's engine called: no Python line asked for it. An op
+    inside a checkpoint's recomputation or a custom backward has user frames below the engine,
+    and those are the answer.
+    """
+    user: list[tuple[CodeType, int]] = []
+    inner: list[tuple[CodeType, int]] = []
+    while frame is not None and len(user) < _DEEPEST:
+        code = frame.f_code
+        kind = _kinds.get(code)
+        if kind is None:
+            kind = kind_of(code)
+        if kind == USER:
+            user.append((code, frame.f_lasti))
+        elif kind == ENGINE:
+            break
+        elif kind == LIBRARY and not user and len(inner) < 8:
+            inner.append((code, frame.f_lasti))
+        frame = frame.f_back
+    return tuple(user), tuple(inner)
+
+
+def called_by_engine(frame: FrameType | None) -> bool:
+    """Whether autograd's engine, and no Python code in between, asked for this op."""
+    while frame is not None:
+        kind = kind_of(frame.f_code)
+        if kind == ENGINE:
+            return True
+        if kind != OURS:
+            return False
+        frame = frame.f_back
+    return True  # an engine thread of a device has no Python frames of its own
+
+
+def resolve(code: CodeType, lasti: int, module: str | None = None) -> Location:
+    """The span of an instruction. Columns count characters, as ast does for ASCII lines."""
+    line, end_line, col, end_col = next(
+        islice(code.co_positions(), lasti // 2, None), (None, None, None, None)
+    )
+    line = line or code.co_firstlineno
+    return Location(
+        file=shown_path(code.co_filename),
+        line=line,
+        col=col or 0,
+        end_line=end_line or line,
+        end_col=end_col or 0,
+        function=code.co_qualname,
+        module=module,
+    )
+
+
+def shown_path(path: str) -> str:
+    """The path as a user would write it: relative where it lies below the current folder."""
+    if path.startswith("<"):
+        return path
+    full = os.path.abspath(path)
+    here = os.getcwd() + os.sep
+    return full[len(here) :] if full.startswith(here) else full
+
+
+def user_frames(frame: FrameType | None) -> list[FrameType]:
+    """The live frames of the user's code, innermost first: names are looked up in them."""
+    found = []
+    while frame is not None:
+        if kind_of(frame.f_code) == USER:
+            found.append(frame)
+        frame = frame.f_back
+    return found
+
+
+def current_frame() -> Any:
+    return sys._getframe(1)

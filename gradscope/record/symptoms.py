@@ -1,0 +1,228 @@
+"""When a bad value has become a harm: the loss, a leaf's gradient, or a parameter is not finite.
+
+A bad gradient is not yet a harm: a loss scaler skips its step, a guard throws it away. It waits
+until an optimizer takes it, or until the program ends without one having taken a good one since.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gradscope.facts import Ending, Kind, Phase, Symptom
+from gradscope.record import graph
+from gradscope.record.finite import census, first_index, looks_finite, plain
+from gradscope.record.journal import Raw, to_call
+from gradscope.record.masks import discarding_call
+
+if TYPE_CHECKING:
+    from gradscope.record.recorder import Recorder
+
+_MOST_NAMED = 400  # symptoms listed one by one a step
+
+
+class Symptoms:
+    """Collects the symptoms of the running step and decides when they are confirmed."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.confirmed: list[Symptom] = []
+        self._waiting: list[Symptom] = []
+        self._waiting_for: list[tuple[torch.Tensor, Symptom]] = []
+        self._good_steps_since = 0
+        self._last_bad_scalar: Raw | None = None
+        self._backward_seen = False
+
+    def held(self) -> list[int]:
+        """The events that symptoms, confirmed or waiting, lead back to."""
+        found = [s.event for s in (*self.confirmed, *self._waiting) if s.event is not None]
+        if self._last_bad_scalar is not None:
+            found.append(self._last_bad_scalar.id)
+        return found
+
+    # What the recorder tells
+
+    def note_bad_write(self, raw: Raw, written: Sequence[torch.Tensor]) -> None:
+        if raw.phase is Phase.FORWARD and raw.in_graph and raw.numel <= 1 and not raw.innocent:
+            self._last_bad_scalar = raw
+        if self.recorder.in_optimizer is not None or not self._backward_seen or raw.node is not None:
+            return
+        hurt = [t for t in written if t.is_leaf and t.requires_grad]
+        if hurt and any(
+            e.phase is Phase.BACKWARD for e in self.recorder.journal.ancestors(raw.id)
+        ):
+            # A hand-written update has taken a bad gradient.
+            self._confirm(self._waiting)
+            self._confirm([s for t in hurt if (s := self._symptom("param", t)) is not None])
+            self._stop()
+
+    def after_backward(
+        self,
+        roots: list[torch.Tensor],
+        nodes: list[Any],
+        asked: Sequence[torch.Tensor],
+        result: Any,
+    ) -> None:
+        self._backward_seen = True
+        recorder = self.recorder
+        found: list[Symptom] = []
+        for root in roots:
+            symptom = self._symptom("loss", root)
+            if symptom is not None:
+                found.append(symptom)
+        loss_is_bad = bool(found)
+        if recorder.bad_in_step or recorder.provenance or loss_is_bad:
+            above = graph.consumers(nodes)
+            gradients = self._bad_gradients(above, asked, result)
+            found += [symptom for _, symptom in gradients]
+            self._explain(found, above)
+            self._waiting_for = gradients
+        if loss_is_bad:
+            self._confirm(found)
+            self._stop()
+            return
+        self._waiting = found
+        if found and not _any_optimizer():
+            self._confirm(found)
+            self._stop()
+
+    def before_optimizer(self, optimizer: Any) -> None:
+        taken = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        bad = [s for t, s in self._waiting_for if id(t) in taken and _bad_grad(t)]
+        if bad:
+            self._confirm(self._waiting)
+            self._stop()
+        self._good_steps_since += 1
+
+    def after_optimizer(self, optimizer: Any) -> None:
+        """Values that became bad in the update itself."""
+        if not self.recorder.bad_in_step:
+            return
+        found = []
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                stain = self.recorder.provenance.of(parameter)
+                if stain is None:
+                    continue
+                symptom = self._symptom("param", parameter)
+                if symptom is not None:
+                    found.append(symptom)
+        if found:
+            self._confirm(found)
+            self._stop()
+
+    def settle_before_next_step(self) -> None:
+        """The program goes on without having used its bad gradients: not a harm yet."""
+        if self._waiting:
+            self._good_steps_since = 0
+
+    def settle_at_end(self, ending: Ending) -> None:
+        """The program is over: gradients that nothing good followed were what it came for."""
+        if self._waiting and self._good_steps_since == 0:
+            self._confirm(self._waiting)
+        self._waiting = []
+        gave_up = ending.kind in ("raised", "died") or (ending.kind == "exited" and ending.code)
+        if self.confirmed or self._last_bad_scalar is None:
+            return
+        if gave_up or not self._backward_seen:
+            raw = self._last_bad_scalar
+            kind = "nan-loss" if raw.output is None or raw.output.nan else "inf-loss"
+            self._confirm([Symptom(kind, raw.step, "loss", raw.bad or 1, raw.numel or 1, raw.index, raw.id)])
+
+    # How a symptom is made
+
+    def _symptom(self, what: str, tensor: torch.Tensor, name: str | None = None) -> Symptom | None:
+        values = plain(tensor.detach())
+        if values is None or not values.numel() or looks_finite(values):
+            return None
+        counts = census(values)
+        stain = self.recorder.provenance.of(tensor)
+        if name is None:
+            name = self.recorder.names.name(tensor, self.recorder.frame())
+        return Symptom(
+            kind=f"{'nan' if counts.nan else 'inf'}-{what}",
+            step=self.recorder.step if what != "param" else max(self.recorder.step - 1, 0),
+            tensor=name or what,
+            bad=counts.bad,
+            numel=counts.numel,
+            first_index=first_index(~torch.isfinite(values)),
+            event=stain.event if stain is not None else None,
+        )
+
+    def _bad_gradients(
+        self, above: dict[Any, list[Any]], asked: Sequence[torch.Tensor], result: Any
+    ) -> list[tuple[torch.Tensor, Symptom]]:
+        found: list[tuple[torch.Tensor, Symptom]] = []
+        if asked and isinstance(result, tuple | list):
+            pairs = [(leaf, grad) for leaf, grad in zip(asked, result, strict=False)]
+        else:
+            pairs = [(leaf, leaf.grad) for leaf in graph.leaves(above)]
+        for leaf, grad in pairs:
+            if grad is None or len(found) >= _MOST_NAMED:
+                continue
+            symptom = self._symptom("grad", grad, self._leaf_name(leaf))
+            if symptom is not None:
+                found.append((leaf, symptom))
+        return found
+
+    def _leaf_name(self, leaf: torch.Tensor) -> str:
+        return self.recorder.names.name(leaf, self.recorder.frame()) or "leaf"
+
+    def _explain(self, found: Sequence[Symptom], above: dict[Any, list[Any]]) -> None:
+        """Add the way to the loss to the events that the symptoms go back to."""
+        recorder = self.recorder
+        by_seq = {node._sequence_nr(): node for node in above}
+        seen: set[int] = set()
+        for symptom in found:
+            if symptom.event is None or symptom.event in seen:
+                continue
+            for raw in recorder.journal.ancestors(symptom.event):
+                if raw.id in seen:
+                    continue
+                seen.add(raw.id)
+                if raw.kind in (Kind.BIRTH, Kind.REVIVAL) and not raw.path:
+                    self._describe_path(raw, above, by_seq)
+
+    def _describe_path(self, raw: Raw, above: dict[Any, list[Any]], by_seq: dict[int, Any]) -> None:
+        seq = raw.node_seq if raw.node_seq is not None else raw.seq
+        node = raw.node if raw.node in above else by_seq.get(seq) if seq is not None else None
+        if node is None:
+            return
+        calls = []
+        for step in graph.path_to_root(node, above):
+            note = self.recorder.call_of_node(step)
+            if note is not None:
+                name = step.name().removeprefix("torch::autograd::")
+                calls.append(to_call(note, step._sequence_nr(), name))
+        raw.path = tuple(calls)
+        if raw.grad_output == 0:
+            raw.hidden_by = discarding_call(calls)
+
+    # Confirmed
+
+    def _confirm(self, found: Sequence[Symptom]) -> None:
+        known = {(s.kind, s.step, s.tensor) for s in self.confirmed}
+        self.confirmed += [s for s in found if (s.kind, s.step, s.tensor) not in known]
+        self._waiting = []
+        self._waiting_for = []
+
+    def _stop(self) -> None:
+        if not self.recorder.keep_going:
+            self.recorder.halt()
+
+
+def _bad_grad(leaf: torch.Tensor) -> bool:
+    if leaf.grad is None:
+        return False
+    values = plain(leaf.grad)
+    return values is not None and bool(values.numel()) and not looks_finite(values)
+
+
+def _any_optimizer() -> bool:
+    """Whether the program has an optimizer that could still take or skip its gradients. Asked
+    only once something is bad: it looks at every object."""
+    # By type: isinstance would ask each object for its __class__, and some answer with a warning.
+    return any(issubclass(type(thing), torch.optim.Optimizer) for thing in gc.get_objects())
