@@ -1,0 +1,57 @@
+"""The report in every format: one file each, found by walking this package.
+
+A format is a module with `NAME`, `SUFFIX` and `render(report, options) -> str`. Renderers are pure
+functions over facts: they never import torch and never read anything but the user's sources.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import Protocol, cast
+
+from gradscope.errors import GradscopeError
+from gradscope.facts import Report
+from gradscope.report.options import Options, Sources
+from gradscope.source import lines
+
+__all__ = ["FORMATS", "Format", "Options", "Sources", "render"]
+
+
+class Format(Protocol):
+    """What a module of this package has when it is a format."""
+
+    NAME: str
+    SUFFIX: str  # of a file that holds such a report, with the dot
+
+    def render(self, report: Report, options: Options) -> str: ...
+
+
+def _walk() -> dict[str, Format]:
+    modules = (
+        importlib.import_module(f"{__name__}.{found.name}")
+        for found in pkgutil.iter_modules(__path__)
+    )
+    return {module.NAME: cast(Format, module) for module in modules if hasattr(module, "NAME")}
+
+
+FORMATS: dict[str, Format] = _walk()
+
+
+def render(
+    name: str,
+    report: Report,
+    *,
+    width: int = 80,
+    color: bool = False,
+    encoding: str = "utf-8",
+    sources: Sources = lines,
+) -> str:
+    """The report as text, ending in a newline. `width` and `color` concern the terminal alone.
+
+    For a stream, `FORMATS[name].render(report, Options.fitting(stream))` finds out the width,
+    the colour and the encoding. Raises GradscopeError where `name` is no format.
+    """
+    if name not in FORMATS:
+        raise GradscopeError(f"no format is called `{name}`", help=f"one of: {', '.join(FORMATS)}")
+    return FORMATS[name].render(report, Options(width, color, encoding, sources))

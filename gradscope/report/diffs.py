@@ -1,0 +1,77 @@
+"""A unified diff as numbered lines for people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gradscope.report.options import Options
+from gradscope.report.text import Line, Segment, expanded, wrap
+
+CONTEXT = 1  # unchanged lines shown on either side of a change
+
+_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_ROLES = {"-": "removed", "+": "added", " ": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One line of a diff. `sign` is "-", "+" or " ", `number` that of the file it stands in."""
+
+    file: str
+    sign: str
+    number: int
+    text: str
+
+
+def changes(patch: str) -> list[Change]:
+    """The lines of a unified diff, with no more than CONTEXT unchanged ones around a change."""
+    found: list[Change] = []
+    file, old, new, old_left, new_left = "", 0, 0, 0, 0
+    for line in patch.split("\n"):
+        sign, text = line[:1] or " ", line[1:].removesuffix("\r")
+        if old_left > 0 or new_left > 0:  # the counts tell a removed `-- x` from a file's header
+            if sign not in _ROLES:
+                continue
+            found.append(Change(file, sign, old if sign == "-" else new, text))
+            old, old_left = (old, old_left) if sign == "+" else (old + 1, old_left - 1)
+            new, new_left = (new, new_left) if sign == "-" else (new + 1, new_left - 1)
+        elif line.startswith("+++ "):
+            file = line[4:].split("\t")[0].strip().removeprefix("b/")
+        elif hunk := _HUNK.match(line):
+            old, new = int(hunk[1]), int(hunk[3])
+            old_left, new_left = int(hunk[2] or 1), int(hunk[4] or 1)
+    edited = [index for index, change in enumerate(found) if change.sign != " "]
+    return [
+        change
+        for index, change in enumerate(found)
+        if any(abs(index - other) <= CONTEXT for other in edited)
+        and (change.sign != " " or change.text.strip())
+    ]
+
+
+def numbered(patch: str, gutter: int, options: Options) -> Iterator[Line]:
+    """The lines of a diff below a bar; long ones are folded, since people copy from here."""
+    bar = " " * gutter + " | "
+    last: Change | None = None
+    yield (Segment(bar.rstrip(), "gutter"),)
+    for change in changes(patch):
+        if last is not None and (change.file != last.file or change.number > last.number + 1):
+            yield (Segment("...", "gutter"),)
+        last = change
+        text = "".join(expanded(change.text, options.encoding))
+        role = _ROLES[change.sign]
+        number = f"{change.number:>{gutter}} | "
+        for part in folded(text, options.width - gutter - 5):
+            yield Segment(number, "gutter"), Segment(f"{change.sign} {part}", role)
+            number = bar
+    yield (Segment(bar.rstrip(), "gutter"),)
+
+
+def folded(text: str, room: int) -> list[str]:
+    """A line of code in pieces that fit, its indentation kept."""
+    indent = len(text) - len(text.lstrip(" "))
+    indent = indent if indent < room // 2 else 0
+    pieces = wrap(text[indent:], room - indent)
+    return [" " * indent + piece for piece in pieces]

@@ -1,0 +1,138 @@
+"""The report for programs: schema "gradscope/1", described by schema.json in this folder.
+
+Not called json.py, which would hide the standard library's. The text is ASCII, so that no stream's
+encoding and no control character of a hostile name can spoil it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from gradscope.facts import Event, Finding, Fix, Location, Related, Report, Symptom, text_of
+from gradscope.report import phrases
+from gradscope.report.options import Options
+
+NAME = "json"
+SUFFIX = ".json"
+
+SCHEMA = "gradscope/1"
+
+
+def render(report: Report, options: Options) -> str:
+    return json.dumps(document(report), indent=2, allow_nan=False) + "\n"
+
+
+def document(report: Report) -> dict[str, Any]:
+    """The report as plain values, in the order in which they are written."""
+    trace = report.trace
+    values = {
+        "schema": SCHEMA,
+        "target": report.target,
+        "verdict": report.verdict,
+        "steps": len(trace.steps),
+        "environment": {
+            "torch": trace.environment.torch,
+            "python": trace.environment.python,
+            "device": trace.environment.device,
+        },
+        "symptoms": [_symptom(one) for one in trace.symptoms],
+        "findings": [_finding(one) for one in report.findings],
+    }
+    safe = _plain(values)
+    assert isinstance(safe, dict)
+    return safe
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) that every document fulfils."""
+    text = resources.files(__package__).joinpath("schema.json").read_text("utf-8")
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "rule": finding.rule,
+        "name": finding.name,
+        "severity": finding.severity.value,
+        "phase": finding.phase.value,
+        "step": finding.step,
+        "op": finding.op,
+        "node": finding.node,
+        "location": _location(finding.location),
+        "related": [_related(one) for one in finding.related],
+        "message": finding.message,
+        "why": finding.why,
+        "evidence": finding.evidence,
+        "chain": [_link(event) for event in finding.chain],
+        "fixes": [_fix(fix) for fix in phrases.offered(finding.fixes)],
+    }
+
+
+def _location(location: Location | None) -> dict[str, Any] | None:
+    if location is None:
+        return None
+    return {
+        "file": location.file,
+        "line": location.line,
+        "col": location.col,
+        "end_line": location.end_line,
+        "end_col": location.end_col,
+        "function": location.function,
+        "module": location.module,
+    }
+
+
+def _related(one: Related) -> dict[str, Any]:
+    return {"role": one.role, "location": _location(one.location), "message": one.message}
+
+
+def _link(event: Event) -> dict[str, Any]:
+    return {
+        "kind": event.kind.value,
+        "op": event.op,
+        "phase": event.phase.value,
+        "location": _location(event.blame.location),
+    }
+
+
+def _fix(fix: Fix) -> dict[str, Any]:
+    return {
+        "kind": fix.kind,
+        "title": fix.title,
+        "patch": fix.patch,
+        "verified": fix.verified,
+        "verdict": fix.verdict,
+        "safety": fix.safety,
+    }
+
+
+def _symptom(one: Symptom) -> dict[str, Any]:
+    return {
+        "kind": one.kind,
+        "step": one.step,
+        "tensor": one.tensor,
+        "bad": one.bad,
+        "numel": one.numel,
+        "first_index": list(one.first_index),
+    }
+
+
+def _plain(value: object) -> object:
+    """What JSON can hold: non-finite numbers as strings, no lone surrogates, no other types."""
+    match value:
+        case None | bool() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else text_of(value)
+        case dict():
+            return {str(_plain(str(key))): _plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case _:
+            return str(value).encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,0 +1,44 @@
+"""What a renderer is told besides the report."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TextIO
+
+from gradscope.source import lines
+
+Sources = Callable[[str], Sequence[str]]
+
+NARROWEST = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`width` in cells, `encoding` of the stream, `sources`: a file's lines, () where unknown."""
+
+    width: int = 80
+    color: bool = False
+    encoding: str = "utf-8"
+    sources: Sources = lines
+
+    @classmethod
+    def fitting(cls, stream: TextIO, environ: Mapping[str, str] = os.environ) -> Options:
+        """What suits a stream: 80 columns and no colour where it is no terminal.
+
+        Follows NO_COLOR (https://no-color.org), FORCE_COLOR, TERM=dumb and COLUMNS.
+        """
+        terminal = stream.isatty()
+        width = shutil.get_terminal_size((80, 24)).columns if terminal else 80
+        if environ.get("COLUMNS", "").isdecimal():
+            width = int(environ["COLUMNS"])
+        if environ.get("NO_COLOR"):
+            color = False
+        elif environ.get("FORCE_COLOR"):
+            color = True
+        else:
+            color = terminal and environ.get("TERM") != "dumb"
+        encoding = getattr(stream, "encoding", None) or "utf-8"
+        return cls(max(width, NARROWEST), color, encoding)

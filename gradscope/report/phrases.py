@@ -1,0 +1,248 @@
+"""The words that every format shares: counts, places, symptoms, the chain, the ending."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from gradscope.facts import (
+    Event,
+    Finding,
+    Fix,
+    Kind,
+    Location,
+    Report,
+    Severity,
+    Symptom,
+    text_of,
+)
+from gradscope.report.text import clean
+
+LINKS = 6  # a longer chain is shown by its first and last links
+
+SAFETY = {
+    "safe": "the values stay the same",
+    "unsafe": "values or training change",
+    "display-only": "a direction, not a finished patch",
+}
+
+_SYMPTOMS = {
+    "nan-loss": "is NaN",
+    "inf-loss": "is inf",
+    "nan-grad": "is NaN",
+    "inf-grad": "is inf",
+    "nan-param": "is NaN",
+    "inf-param": "is inf",
+    "zero-grad": "is 0",
+    "none-grad": "is None",
+    "wrong-grad": "is wrong",
+    "exploding-grad": "explodes",
+    "diverging-loss": "diverges",
+}
+
+_ENDINGS = {
+    "raised": "the program raised",
+    "exited": "the program exited",
+    "interrupted": "the program was interrupted",
+    "died": "the program died",
+}
+
+
+def plural(number: int, noun: str, many: str = "") -> str:
+    """ "1 step", "12,345 ops", "3 fixes"."""
+    return f"{number:,} {noun if number == 1 else many or noun + 's'}"
+
+
+def percent(part: int, whole: int) -> str:
+    """A share that is never rounded to nothing or to everything."""
+    share = 100 * part / whole
+    if 0 < share < 0.1:
+        return "<0.1 %"
+    if 99.9 < share < 100:
+        return ">99.9 %"
+    return f"{share:.1f}".removesuffix(".0") + " %"
+
+
+def share(bad: int, numel: int) -> str:
+    """ "751 of 24,576 (3.1 %)"."""
+    if not numel or not bad:
+        return f"{bad:,} of {numel:,}"
+    return f"{bad:,} of {numel:,} ({percent(bad, numel)})"
+
+
+def place(location: Location) -> str:
+    """ "loss.py:4:45": the column as editors count it, from 1."""
+    return f"{clean(location.file)}:{location.line}:{location.col + 1}"
+
+
+def scope(location: Location) -> str:
+    """ "in Net.forward (module encoder.0)", or nothing at the top of a script."""
+    function = clean(location.function)
+    words = [f"in {function}"] if function and function != "<module>" else []
+    if location.module:
+        words.append(f"(module {clean(location.module)})")
+    return " ".join(words)
+
+
+def tensor(found: Symptom) -> str:
+    """ "x.grad": what the user would have to print to see the symptom."""
+    name = clean(found.tensor)
+    if found.kind.endswith("-grad") and not name.endswith(".grad"):
+        name += ".grad"
+    return name
+
+
+def condition(found: Symptom) -> str:
+    return _SYMPTOMS.get(found.kind, clean(found.kind))
+
+
+def symptom(found: Symptom) -> str:
+    """ "x.grad is NaN at 1 of 5 (20 %)"."""
+    words = f"{tensor(found)} {condition(found)}"
+    if found.numel < 2 or not found.bad:
+        return words
+    if found.bad == found.numel:
+        return f"{words} at all {found.numel:,}"
+    return f"{words} at {share(found.bad, found.numel)}"
+
+
+def symptoms(found: Sequence[Symptom], limit: int = 3) -> str:
+    """The first few, and how many more there are."""
+    named = [symptom(one) for one in found[:limit]]
+    if len(found) > limit:
+        named.append(f"and {len(found) - limit:,} more")
+    return "; ".join(named)
+
+
+def unexplained(report: Report) -> tuple[Symptom, ...]:
+    """Symptoms that no finding accounts for: they must not vanish from the report."""
+    known = {(one.kind, one.tensor) for finding in report.findings for one in finding.symptoms}
+    return tuple(one for one in report.trace.symptoms if (one.kind, one.tensor) not in known)
+
+
+def links(events: Iterable[Event]) -> tuple[Event, ...]:
+    """The chain without repetitions: a formula of five ops at one place is one link."""
+    kept: list[Event] = []
+    for event in events:
+        new = not kept or _spot(kept[-1]) != _spot(event)
+        if new or event.kind not in (kept[-1].kind, Kind.PROPAGATION):
+            kept.append(event)
+    return tuple(kept)
+
+
+def link(event: Event, before: Event | None = None, home: str | None = None) -> str:
+    """ "birth at pow (loss.py:4:45, backward)".
+
+    Propagation is what the arrow says already; the phase is named where it changes, the file
+    where it is not `home`.
+    """
+    words = clean(event.op)
+    if before is None or event.kind is not Kind.PROPAGATION:
+        words = f"{event.kind} at {words}"
+    location = event.blame.location
+    notes = []
+    if location is not None:
+        near = location.file == home
+        notes.append(f"{location.line}:{location.col + 1}" if near else place(location))
+    if before is None or before.phase is not event.phase:
+        notes.append(event.phase)
+    return f"{words} ({', '.join(notes)})" if notes else words
+
+
+def chain(finding: Finding) -> list[str]:
+    """From the birth to the first symptom, the middle left out where it is long."""
+    events = links(finding.chain)
+    home = finding.location.file if finding.location else None
+    named = [link(event, before, home) for before, event in pairwise((None, *events)) if event]
+    if len(named) > LINKS:
+        left_out = len(named) - LINKS + 1
+        named[LINKS // 2 : LINKS // 2 + left_out] = [f"{left_out} more"]
+    return [*named, *(f"{tensor(one)} {condition(one)}" for one in finding.symptoms[:1])]
+
+
+def offered(fixes: Sequence[Fix]) -> list[Fix]:
+    """What was verified first, what was refuted last; the order is kept otherwise."""
+    return sorted(fixes, key=lambda fix: {True: 0, None: 1, False: 2}[fix.verified])
+
+
+def trial(fix: Fix) -> str:
+    return {True: "verified", False: "refuted", None: "not tried"}[fix.verified]
+
+
+def verdict(fix: Fix) -> str:
+    """ "verified: the loss is bit-identical", "not tried: the program reads stdin"."""
+    words = fix.verdict.strip()
+    if not words or words == trial(fix):
+        return trial(fix)
+    return f"{trial(fix)}: {words.removeprefix(trial(fix) + ': ')}"
+
+
+def measured(finding: Finding) -> tuple[str, ...]:
+    """The numbers of a finding as phrases; from the evidence where the rule worded none."""
+    if finding.numbers:
+        return finding.numbers
+    return tuple(_worded(name, value) for name, value in finding.evidence.items())
+
+
+def ending(report: Report) -> str:
+    """How the program ended, where that is worth a line."""
+    end = report.trace.ending
+    words = _ENDINGS.get(end.kind, "")
+    if end.kind == "exited":
+        words = f"{words} with code {end.code}" if end.code else ""
+    if words and end.detail:
+        words += f" {end.detail}" if end.kind == "raised" else f": {end.detail}"
+    return words
+
+
+def effort(report: Report) -> str:
+    """ "100 steps, 12,345 ops, 1.2 s"."""
+    trace = report.trace
+    seconds = sum(step.seconds for step in trace.steps)
+    return f"{plural(len(trace.steps), 'step')}, {plural(trace.ops, 'op')}, {seconds:.2g} s"
+
+
+def state(report: Report) -> str:
+    """The verdict in one sentence, without the target's name."""
+    if report.verdict == "unhealthy":
+        return "unhealthy"
+    if unexplained(report):
+        return f"not healthy, and no rule knows why: {symptoms(unexplained(report))}"
+    if report.verdict == "failed":
+        return f"failed: {ending(report)} before an error was found in its gradients"
+    if not report.trace.steps:
+        return "not judged: no backward pass ran"
+    return "healthy: every loss and gradient was finite"
+
+
+def tally(report: Report) -> str:
+    """ "2 errors, 1 warning, 1 note; 2 of 3 fixes verified"."""
+    severities = [finding.severity for finding in report.findings]
+    counts = [plural(severities.count(one), one) for one in Severity if one in severities]
+    tried = [fix.verified for finding in report.findings for fix in finding.fixes]
+    words = ", ".join(counts)
+    if tried:
+        words += f"; {tried.count(True)} of {plural(len(tried), 'fix', 'fixes')} verified"
+    return words
+
+
+def summary(report: Report) -> str:
+    """The closing line."""
+    counts = tally(report)
+    ran = effort(report)
+    return f"{clean(report.target)}: {state(report)} ({f'{counts}; {ran}' if counts else ran})"
+
+
+def _spot(event: Event) -> tuple[object, ...]:
+    return event.phase, event.op, event.blame.location
+
+
+def _worded(name: str, value: object) -> str:
+    match value:
+        case dict():
+            return ", ".join(_worded(str(key), item) for key, item in value.items())
+        case list() | tuple():
+            listed = f"[{', '.join(text_of(item) for item in value)}]"
+            return f"at {listed}" if name == "index" else f"{name} {listed}"
+        case _:
+            return f"{name} {text_of(value)}"

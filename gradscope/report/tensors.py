@@ -1,0 +1,54 @@
+"""The table of the tensors at a culprit: which, of what kind, how much of it is bad."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.cells import cell_len
+
+from gradscope.facts import Operand, text_of
+from gradscope.report.phrases import share
+from gradscope.report.text import Segment, clean
+
+HEADINGS = ("tensor", "shape", "dtype", "device", "bad", "min", "max")
+
+
+def rows(tensors: Sequence[Operand]) -> list[tuple[str, ...]]:
+    """One row a tensor under HEADINGS. min and max are over the finite elements."""
+    return [
+        (
+            clean(tensor.name or tensor.role),
+            str(list(tensor.shape)),
+            clean(tensor.dtype.removeprefix("torch.")),
+            clean(tensor.device),
+            share(tensor.bad, tensor.numel),
+            "-" if tensor.min is None else text_of(tensor.min, 4),
+            "-" if tensor.max is None else text_of(tensor.max, 4),
+        )
+        for tensor in tensors
+    ]
+
+
+def described(row: Sequence[str]) -> str:
+    """A row as a phrase, for pages too narrow for a table."""
+    name, shape, dtype, device, bad, least, most = row
+    return f"{name} {shape} {dtype} {device}, {bad} bad, finite part {least} to {most}"
+
+
+def table(tensors: Sequence[Operand], encoding: str) -> Iterator[tuple[Segment, ...]]:
+    """The table in aligned columns, headings first, without any margin."""
+    cells = [tuple(clean(cell, encoding) for cell in row) for row in rows(tensors)]
+    widths = [
+        max(cell_len(cell) for cell in column) for column in zip(HEADINGS, *cells, strict=True)
+    ]
+    bad = HEADINGS.index("bad")
+    for row, role in ((HEADINGS, "dim"), *((row, "") for row in cells)):
+        padded = [
+            cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)
+        ]
+        alarming = role == "" and not row[bad].startswith("0 ")
+        yield (
+            Segment("  ".join(padded[:bad]) + "  ", role),
+            Segment(padded[bad], "bad" if alarming else role),
+            Segment(("  " + "  ".join(padded[bad + 1 :])).rstrip(), role),
+        )

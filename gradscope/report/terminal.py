@@ -1,0 +1,208 @@
+"""The report as people read it: what, where, why and help, in that order, and only once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from io import StringIO
+
+from rich.console import Console
+from rich.text import Text
+
+from gradscope.facts import Finding, Fix, Report
+from gradscope.report import phrases, tensors
+from gradscope.report.diffs import changes, folded, numbered
+from gradscope.report.frames import frame, gutter_of, header, marks
+from gradscope.report.options import NARROWEST, Options
+from gradscope.report.text import Line, Segment, clean, expanded, paragraph, plain, sentence
+
+NAME = "terminal"
+SUFFIX = ".txt"
+
+PROSE = 100  # cells: longer lines of prose are hard to read on any screen
+
+# Colour repeats what words and marks say already; these read on dark and light backgrounds.
+STYLES = {
+    "error": "bold red",
+    "warning": "bold yellow",
+    "note": "bold cyan",
+    "help": "bold green",
+    "strong": "bold",
+    "gutter": "blue",
+    "related": "blue",
+    "place": "underline",
+    "removed": "red",
+    "added": "green",
+    "good": "green",
+    "bad": "red",
+    "dim": "dim",
+}
+
+
+def render(report: Report, options: Options) -> str:
+    width = max(options.width, NARROWEST)
+    options = Options(width, options.color, options.encoding, options.sources)
+    lines = list(_report(report, options))
+    if not options.color:
+        return "".join(f"{plain(line)}\n" for line in lines)
+    return _painted(lines, width)
+
+
+def _report(report: Report, options: Options) -> Iterator[Line]:
+    for remark in report.said:
+        yield from _prose((), remark, options, 2)
+    if report.said:
+        yield ()
+    for finding in report.findings:
+        yield from _finding(finding, options)
+        yield ()
+    yield from _ending(report, options)
+    for note in report.trace.notes:
+        yield from _prose((Segment("note", "note"), Segment(": ")), note, options, 6)
+    if report.trace.notes:
+        yield ()
+    yield from _closing(report, options)
+
+
+def _finding(finding: Finding, options: Options) -> Iterator[Line]:
+    found = marks(finding)
+    fixes = phrases.offered(finding.fixes)
+    lead = [fix for fix in fixes[:1] if fix.verified is not False]
+    numbers = [change.number for fix in lead for change in changes(fix.patch or "")]
+    gutter = max([gutter_of(found), *(len(str(number)) for number in numbers)])
+    severity = finding.severity.value
+
+    head = (Segment(f"{severity}[{finding.rule}] {finding.name}", severity), Segment(": "))
+    yield from _prose(head, finding.message, options, 4, "strong")
+    if found:
+        yield from frame(found, gutter, options)
+    yield from _measured(finding, gutter, options)
+    yield from _item("why", [sentence(finding.why)], gutter, options)
+    if finding.symptoms:
+        yield from _item("symptoms", [phrases.symptoms(finding.symptoms)], gutter, options)
+    if len(phrases.links(finding.chain)) > 1:
+        yield from _item("chain", [" -> ".join(phrases.chain(finding))], gutter, options)
+    for fix in lead:
+        yield from _help(fix, finding, gutter, options)
+    for fix in fixes[len(lead) :]:
+        named = "also" if fix.verified is not False else "tried"
+        words = f"{fix.title} ({phrases.verdict(fix)})"
+        yield from _item(named, [sentence(words)], gutter, options)
+    yield from _item("more", [f"gradscope explain {finding.rule}"], gutter, options)
+
+
+def _measured(finding: Finding, gutter: int, options: Options) -> Iterator[Line]:
+    """The numbers that the rule worded, then the tensors at the culprit."""
+    phrase = [one for one in phrases.measured(finding) if "\n" not in one]
+    blocks = [one.split("\n") for one in phrases.measured(finding) if "\n" in one]
+    if phrase:
+        yield from _item("numbers", [sentence("; ".join(phrase))], gutter, options)
+    for title, *lines in blocks:
+        yield from _item("numbers", [sentence(title)], gutter, options)
+        yield from _verbatim(lines, gutter + 5, options)
+    if not finding.tensors:
+        return
+    margin = gutter + 5
+    table = list(tensors.table(finding.tensors, options.encoding))
+    if all(len(plain(line)) + margin <= options.width for line in table):
+        yield from _item("tensors", [""], gutter, options)
+        yield from ((Segment(" " * margin), *line) for line in table)
+        return
+    described = [tensors.described(row) for row in tensors.rows(finding.tensors)]
+    yield from _item("tensors", described, gutter, options)
+
+
+def _help(fix: Fix, finding: Finding, gutter: int, options: Options) -> Iterator[Line]:
+    yield from _prose((Segment("help", "help"), Segment(": ")), fix.title, options, 6)
+    changed = list(dict.fromkeys(change.file for change in changes(fix.patch or "")))
+    home = finding.location.file if finding.location else None
+    if changed and changed != [home]:
+        listed = ", ".join(clean(file, options.encoding) for file in changed)
+        yield Segment(" " * gutter + "--> ", "gutter"), Segment(listed, "place")
+    if fix.patch:
+        yield from numbered(fix.patch, gutter, options)
+    elif fix.code:
+        yield (Segment(" " * gutter + " |", "gutter"),)
+        yield from _verbatim(fix.code.split("\n"), gutter + 3, options, " " * gutter + " | ")
+        yield (Segment(" " * gutter + " |", "gutter"),)
+    safety = phrases.SAFETY.get(fix.safety, "")
+    yield from _item(f"fix is {fix.safety}", [safety], gutter, options)
+    trial, _, words = phrases.verdict(fix).partition(": ")
+    role = "good" if fix.verified else "warning"
+    yield from _item(trial, [sentence(words)], gutter, options, role)
+
+
+def _item(
+    name: str, texts: Iterable[str], gutter: int, options: Options, role: str = "strong"
+) -> Iterator[Line]:
+    """ "  = why: ...", further texts on lines of their own."""
+    lead: tuple[Segment, ...] = (Segment(" " * gutter + " = ", "gutter"), Segment(name, role))
+    for text in texts:
+        if not text:
+            yield lead
+            continue
+        if len(lead) == 2:
+            lead = (*lead, Segment(": "))
+        yield from _prose(lead, text, options, gutter + 3)
+        lead = (Segment(" " * (gutter + 3)),)
+
+
+def _prose(
+    lead: Sequence[Segment], text: str, options: Options, indent: int, role: str = ""
+) -> Iterator[Line]:
+    text = sentence(text, options.encoding)
+    for line in paragraph(lead, text, min(options.width, PROSE), indent):
+        yield *line[:-1], Segment(line[-1].text, role)
+
+
+def _verbatim(
+    lines: Iterable[str], margin: int, options: Options, bar: str | None = None
+) -> Iterator[Line]:
+    for line in lines:
+        text = "".join(expanded(line, options.encoding))
+        for part in folded(text, options.width - margin):
+            yield Segment(bar or " " * margin, "gutter"), Segment(part)
+
+
+def _ending(report: Report, options: Options) -> Iterator[Line]:
+    words = phrases.ending(report)
+    if not words:
+        return
+    end = report.trace.ending
+    severity = "error" if report.verdict == "failed" else "note"
+    yield from _prose((Segment(severity, severity), Segment(": ")), words, options, 4)
+    if end.location is not None:
+        yield from header("-->", end.location, 1, options)
+    if end.traceback:
+        yield from _verbatim(end.traceback.rstrip().split("\n"), 4, options)
+    yield ()
+
+
+def _closing(report: Report, options: Options) -> Iterator[Line]:
+    unexplained = phrases.unexplained(report)
+    if unexplained and report.verdict == "unhealthy":
+        words = f"no finding explains {phrases.symptoms(unexplained)}"
+        yield from _prose((Segment("note", "note"), Segment(": ")), words, options, 6)
+    role = {"healthy": "good", "unhealthy": "error", "failed": "error"}[report.verdict]
+    if unexplained or not report.trace.steps:
+        role = "warning" if report.verdict == "healthy" else role
+    yield from _prose((), phrases.summary(report), options, 2, role)
+
+
+def _painted(lines: Iterable[Line], width: int) -> str:
+    console = Console(
+        file=StringIO(),
+        width=width,
+        force_terminal=True,
+        no_color=False,  # the caller has judged NO_COLOR
+        color_system="standard",
+        legacy_windows=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        _environ={},
+    )
+    with console.capture() as captured:
+        for line in lines:
+            text = Text.assemble(*((part.text, STYLES.get(part.role, "")) for part in line))
+            console.print(text, soft_wrap=True)
+    return captured.get()
