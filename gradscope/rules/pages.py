@@ -30,9 +30,9 @@ def snippet(rule: Rule, heading: str) -> str:
 
 
 def summary(rule: Rule) -> str:
-    """The first sentence of "What it does", on one line."""
+    """The first sentence of "What it does", on one line, without its verb."""
     text = " ".join(sections(rule)["What it does"].split())
-    return re.split(r"(?<=[.:]) ", text, maxsplit=1)[0].rstrip(".:")
+    return re.split(r"(?<=[.:]) ", text, maxsplit=1)[0].rstrip(".:").removeprefix("Finds ")
 
 
 def explain_page(rule: Rule) -> str:

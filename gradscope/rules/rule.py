@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from gradscope.facts import Finding, Root, Severity, Trace
+from gradscope.facts import Event, Finding, Fix, Operand, Phase, Related, Root, Severity, Trace
+from gradscope.rules import evidence
 
 
 class Rule:
-    """One cause. The docstring is its page: What it does / Why is this bad? / Example / Use instead / Fix safety.
+    """One cause. Its docstring is its page, with the headings of `pages.SECTIONS`.
 
     A rule about non-finite values overrides `explain` and is asked about each root. A rule about
     the run as a whole (norms, training) overrides `check`. Where several rules explain one root,
@@ -29,3 +30,52 @@ class Rule:
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         """The finding if this rule's cause is what happened at the root."""
         return None
+
+    def finding(
+        self,
+        root: Root,
+        trace: Trace,
+        *,
+        message: str,
+        why: str,
+        label: str,
+        confidence: float,
+        event: Event | None = None,
+        phase: Phase | None = None,
+        fixes: tuple[Fix, ...] = (),
+        related: tuple[Related, ...] = (),
+        facts: dict[str, object] | None = None,
+    ) -> Finding:
+        """The finding about `event`, the root's own unless said otherwise, with what was measured
+        there. `related` and `facts` come on top of those that every finding has."""
+        event = event or root.event
+        phase = phase or evidence.phase(root)
+        leak = evidence.leak(root)
+        node = leak.node if leak and phase is Phase.BACKWARD else event.node
+        return Finding(
+            rule=self.code,
+            name=self.name,
+            severity=self.severity,
+            phase=phase,
+            step=event.step,
+            op=event.op,
+            message=message,
+            why=why,
+            label=label,
+            node=node,
+            location=event.blame.location,
+            related=(*evidence.related_of(root, event), *related),
+            evidence={**evidence.facts_of(root, event), **(facts or {})},
+            numbers=evidence.numbers_of(root, event, trace),
+            tensors=tensors(event),
+            chain=root.chain,
+            symptoms=root.symptoms,
+            fixes=fixes,
+            confidence=confidence,
+        )
+
+
+def tensors(event: Event) -> tuple[Operand, ...]:
+    """The tensors at the culprit: the operands and the result."""
+    output = (event.output,) if event.output is not None else ()
+    return (*evidence.operands(event), *output)

@@ -1,0 +1,156 @@
+"""GS206."""
+
+from __future__ import annotations
+
+from gradscope.facts import Event, Finding, Fix, Operand, Related, Root, Trace
+from gradscope.rules import evidence, phrases
+from gradscope.rules.evidence import Situation
+from gradscope.rules.rule import Rule
+
+FAMILY = frozenset(
+    "_softmax softmax _log_softmax log_softmax logsumexp logcumsumexp _masked_softmax"
+    " _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_attention_math"
+    " _scaled_dot_product_efficient_attention _native_multi_head_attention"
+    " scaled_dot_product_attention".split()
+)
+# A softmax written by hand subtracts the largest score of the row first.
+ROW_MAXIMUM = frozenset("amax max logsumexp".split())
+
+
+class AllMaskedSoftmax(Rule):
+    """
+    ## What it does
+    Finds `softmax`, `log_softmax`, `logsumexp` or attention over a row that holds nothing but
+    -inf: a query that may look at no key.
+
+    ## Why is this bad?
+    Every weight of the row is 0, and their sum too, so the row is 0 / 0 = NaN. Dropping the row
+    from the loss later does not help: backward multiplies it by gradient 0, and NaN times 0 is NaN.
+
+    ## Example
+    ```python
+    import torch
+
+    scores = torch.zeros(2, 3, requires_grad=True)
+    pad = torch.tensor([[False, False, True], [True, True, True]])
+    weights = scores.masked_fill(pad, -torch.inf).softmax(-1)
+    weights.sum().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    scores = torch.zeros(2, 3, requires_grad=True)
+    pad = torch.tensor([[False, False, True], [True, True, True]])
+    empty = pad.all(-1, keepdim=True)
+    weights = scores.masked_fill(pad & ~empty, -torch.inf).softmax(-1)
+    weights = weights.masked_fill(empty, 0.0)
+    weights.sum().backward()
+    ```
+
+    ## Fix safety
+    Safe: rows with at least one key are bit-identical, and empty rows give 0 instead of NaN.
+    """
+
+    code = "GS206"
+    name = "all-masked-softmax"
+
+    def explain(self, root: Root, trace: Trace) -> Finding | None:
+        if evidence.situation(root) is Situation.OUTSIDE:
+            return None
+        event = next((one for one in (root.event, *root.chain) if _is_empty_row(one)), None)
+        if event is None:
+            return None
+        return self.finding(
+            root,
+            trace,
+            event=event,
+            message=_headline(event),
+            label="every weight is 0, so 0 / 0",
+            why=_mechanism(root, event),
+            related=_dropped_here(root),
+            fixes=_repairs(event),
+            facts={"masked_rows": _rows(event)[0], "row_total": _rows(event)[1]},
+            confidence=0.95,
+        )
+
+
+def _is_empty_row(event: Event) -> bool:
+    if not evidence.gives_nan(event):
+        return False
+    if event.op == "sub":
+        made = evidence.made_by(event, "other")
+        both = [evidence.values(event).get(role) for role in ("self", "other")]
+        return both == [float("-inf")] * 2 and made is not None and made.op in ROW_MAXIMUM
+    one = _masked(event)
+    return event.op in FAMILY and one is not None and not (one.nan or one.posinf)
+
+
+def _masked(event: Event) -> Operand | None:
+    """The operand that holds the -inf: the scores, or the mask that is added to them."""
+    return next((one for one in evidence.operands(event) if one.neginf), None)
+
+
+def _rows(event: Event) -> tuple[int, int]:
+    """How many rows are NaN, of how many: a row is what one softmax runs over."""
+    dim = dict(event.scalars).get("dim", -1)
+    shape = event.output.shape if event.output else ()
+    if not shape or not isinstance(dim, int) or not shape[dim]:
+        return event.bad, event.numel
+    return -(-event.bad // shape[dim]), event.numel // shape[dim]
+
+
+def _headline(event: Event) -> str:
+    op = phrases.spelled(event.op)
+    if event.op not in FAMILY:
+        return f"`{op}` subtracts a row's maximum of -inf from -inf at " + phrases.of_total(
+            event.bad, event.numel
+        )
+    rows, total = _rows(event)
+    return (
+        f"`{op}` over {phrases.plural(rows, 'row')} that {'holds' if rows == 1 else 'hold'} only"
+        f" -inf ({rows:,} of {phrases.plural(total, 'row')})"
+    )
+
+
+def _mechanism(root: Root, event: Event) -> str:
+    one = _masked(event)
+    where = ""
+    if one is not None:
+        count = phrases.of_total(one.neginf, one.numel)
+        where = f" {phrases.name(one, 'The operand')} is -inf at {count}."
+    text = "A row in which every score is -inf has no largest element to go by: exp(-inf) is 0 for"
+    text = f"{text} each, and so is their sum, so the row is 0 / 0 = NaN.{where}"
+    mask = evidence.discard(root)
+    if mask is not None and evidence.situation(root) is Situation.HIDDEN:
+        by = f"`{phrases.spelled(mask.op)}`{phrases.line(mask)}"
+        text = f"{text} {by} drops the row going forward; going back, gradient 0 times NaN is NaN."
+    return text
+
+
+def _dropped_here(root: Root) -> tuple[Related, ...]:
+    """The line that wrote the -inf."""
+    minted = root.event.blame.location
+    if _is_empty_row(root.event) or minted is None:
+        return ()
+    return (Related("mask", minted, "masks the scores"),)
+
+
+def _repairs(event: Event) -> tuple[Fix, ...]:
+    empty = Fix(
+        "guard-empty",
+        "leave rows without any key unmasked, and zero them afterwards",
+        "safe",
+        "empty = mask.all(-1, keepdim=True)\n"
+        "weights = scores.masked_fill(mask & ~empty, -torch.inf).softmax(-1)\n"
+        "weights = weights.masked_fill(empty, 0.0)",
+    )
+    inside = Fix(
+        "masked-branch",
+        "give those rows harmless scores before the softmax",
+        "safe",
+        "scores = torch.where(scores.isneginf().all(-1, keepdim=True), 0.0, scores)",
+    )
+    drop = Fix("data", "leave samples without any key out of the batch", "unsafe")
+    return (empty, inside, drop)

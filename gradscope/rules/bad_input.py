@@ -1,0 +1,96 @@
+"""GS501."""
+
+from __future__ import annotations
+
+from gradscope.facts import Event, Finding, Fix, Kind, Root, Trace
+from gradscope.rules import evidence, phrases
+from gradscope.rules.evidence import Situation
+from gradscope.rules.rule import Rule
+
+
+class BadInput(Rule):
+    """
+    ## What it does
+    Finds NaN or inf that was in the data before the first op ran on it.
+
+    ## Why is this bad?
+    No op of the program is at fault: one missing value in one sample makes the loss of the whole
+    batch NaN, and through the gradient every parameter.
+
+    ## Example
+    ```python
+    import torch
+
+    batch = torch.tensor([[1.0, 2.0], [float("nan"), 3.0]])
+    weight = torch.ones(2, requires_grad=True)
+    loss = (batch @ weight).square().mean()
+    loss.backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    batch = torch.tensor([[1.0, 2.0], [float("nan"), 3.0]])
+    batch = batch[batch.isfinite().all(-1)]
+    weight = torch.ones(2, requires_grad=True)
+    loss = (batch @ weight).square().mean()
+    loss.backward()
+    ```
+
+    ## Fix safety
+    Unsafe: whether to drop, to fill or to repair a sample is a question about the data.
+    """
+
+    code = "GS501"
+    name = "bad-input"
+
+    def explain(self, root: Root, trace: Trace) -> Finding | None:
+        event = root.event
+        if event.kind is not Kind.SOURCE or evidence.situation(root) is not Situation.OUTSIDE:
+            return None
+        if evidence.held_by(event) in ("parameter", "buffer"):
+            return None
+        return self.finding(
+            root,
+            trace,
+            message=_headline(event),
+            label=f"{_what(event)} comes in here",
+            why=_mechanism(event),
+            fixes=(_repair(event),),
+            confidence=0.9,
+        )
+
+
+def _name(event: Event) -> str:
+    return phrases.name(evidence.outside(event), "the input")
+
+
+def _what(event: Event) -> str:
+    one = evidence.outside(event)
+    return phrases.bad_word(one.nan, one.posinf + one.neginf) if one else "NaN"
+
+
+def _headline(event: Event) -> str:
+    return f"{_name(event)} holds {_what(event)} at {phrases.of_total(event.bad, event.numel)}"
+
+
+def _mechanism(event: Event) -> str:
+    rows = ""
+    if event.row_count and event.output is not None and len(event.output.shape) > 1:
+        shown = ", ".join(map(str, event.rows))
+        more = ", ..." if event.row_count > len(event.rows) else ""
+        rows = f" They lie in {phrases.plural(event.row_count, 'sample')} ({shown}{more})."
+    first = f", {phrases.place(event.index)} first" if event.index else ""
+    return (
+        f"The values were bad before any op of the program touched them{first}.{rows}"
+        f" `{phrases.spelled(event.op)}` is the first op that reads them, and is not at fault."
+    )
+
+
+def _repair(event: Event) -> Fix:
+    one = evidence.outside(event)
+    x = phrases.source(one, "x") if one else "x"
+    code = f"torch.nan_to_num({x}, nan=0.0, posinf=0.0, neginf=0.0)"
+    title = f"clean or drop the bad elements of `{x}` where it is loaded"
+    return Fix("data", title, "unsafe", code)

@@ -1,0 +1,98 @@
+"""GS203."""
+
+from __future__ import annotations
+
+from gradscope.facts import Event, Finding, Fix, Root, Trace
+from gradscope.ops import Edge
+from gradscope.rules import evidence, fixes, phrases
+from gradscope.rules.evidence import Situation
+from gradscope.rules.rule import Rule
+
+
+class DomainError(Rule):
+    """
+    ## What it does
+    Finds an op whose operand lies outside of its domain: `log` or `sqrt` of a negative number, a
+    fractional power of one, `acos`, `asin`, `atanh`, `erfinv` beyond [-1, 1].
+
+    ## Why is this bad?
+    The value is undefined, PyTorch returns NaN (at the end of the domain of `atanh` and `erfinv`
+    inf) without raising, and the loss and every gradient behind it are NaN. Rounding is enough: a
+    cosine of 1.0000001, a variance of -1e-9.
+
+    ## Example
+    ```python
+    import torch
+
+    x = torch.tensor([0.25, -0.25], requires_grad=True)
+    x.sqrt().sum().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    x = torch.tensor([0.25, -0.25], requires_grad=True)
+    x.clamp_min(1e-12).sqrt().sum().backward()
+    ```
+
+    ## Fix safety
+    Unsafe: operands outside of the domain are moved to its edge and receive gradient 0. Inside
+    of it nothing changes.
+    """
+
+    code = "GS203"
+    name = "domain-error"
+
+    def explain(self, root: Root, trace: Trace) -> Finding | None:
+        event = root.event
+        if evidence.situation(root) not in (Situation.VALUE, Situation.SLOPE):
+            return None
+        edge = evidence.edge(event)
+        known = edge is not None and edge.cause == self.name
+        if not known and not _undefined(event, edge):
+            return None
+        return self.finding(
+            root,
+            trace,
+            message=_headline(event, edge),
+            label=fixes.says(edge, event) if edge else "NaN from finite operands",
+            why=_mechanism(event, edge),
+            fixes=fixes.guards(edge, event) or (_inside(event),),
+            confidence=0.8 if known else 0.3,
+        )
+
+
+def _undefined(event: Event, edge: Edge | None) -> bool:
+    """An op that the table does not explain, and that gave NaN going forward from finite values."""
+    forward = evidence.is_forward(event)
+    return forward and edge is None and evidence.gives_nan(event) and evidence.is_fed_finite(event)
+
+
+def _headline(event: Event, edge: Edge | None) -> str:
+    op, count = phrases.spelled(event.op), phrases.of_total(event.bad, event.numel)
+    values = evidence.values(event)
+    at = values.get(edge.argument) if edge else values.get("self")
+    if at is None:
+        return f"`{op}` gives {phrases.outcome(event.output)} from finite operands at {count}"
+    return f"`{op}` was taken of {phrases.number(at)}, outside of its domain, at {count}"
+
+
+def _mechanism(event: Event, edge: Edge | None) -> str:
+    op, gives = phrases.spelled(event.op), phrases.outcome(event.output)
+    role = edge.argument if edge else "self"
+    text = f"`{op}` is not defined there and returns {gives} instead of raising."
+    one = evidence.operand(event, role)
+    if one is not None and one.min is not None and one.max is not None and one.numel > 1:
+        low, high = phrases.number(one.min), phrases.number(one.max)
+        text = f"{text} {phrases.name(one, 'Its operand')} ranges from {low} to {high}."
+    made = evidence.made_by(event, role)
+    if made is not None:
+        text = f"{text} It comes from `{phrases.spelled(made.op)}`{phrases.line(made)}"
+        text = f"{text}, which does not stay inside the domain."
+    return text
+
+
+def _inside(event: Event) -> Fix:
+    title = f"keep the operand inside what `{phrases.spelled(event.op)}` can take"
+    return Fix("clamp-domain", title)

@@ -1,0 +1,291 @@
+"""What rules ask of a root: its situation, the operands, the edge, the mask, the numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from enum import StrEnum
+from itertools import pairwise
+
+from gradscope.facts import Ancestor, Call, Event, Kind, Operand, Phase, Related, Root, Trace
+from gradscope.ops import Edge, lookup
+from gradscope.ops.operands import operands as op_values
+from gradscope.rules import phrases
+
+# Ops that can throw an element of their operand away: it does not reach the loss, and receives
+# gradient 0. Index and view ops belong here, arithmetic that merely absorbs an inf does not.
+DISCARDS = frozenset(
+    "where index masked_fill masked_select masked_scatter clamp clamp_min clamp_max maximum minimum"
+    " fmax fmin max min amax amin mul slice select gather index_select index_put take narrow"
+    " scatter copy triu tril nan_to_num relu threshold hardtanh relu6 diagonal unbind split"
+    " split_with_sizes topk sort kthvalue median nanmedian nansum nanmean dropout native_dropout"
+    " max_pool2d_with_indices embedding fill zero".split()
+)
+
+
+EPSILON = 1e-2  # a constant up to here is added to guard something, not to mean something
+
+VIEWS = frozenset(
+    "view reshape _unsafe_view unsqueeze squeeze expand permute transpose t clone alias detach"
+    " _to_copy contiguous slice select unbind split as_strided".split()
+)
+
+
+class Situation(StrEnum):
+    """Where a root's harm comes from. Each rule about non-finite values answers to one of these."""
+
+    OUTSIDE = "outside"  # data, a parameter, unwritten memory
+    HIDDEN = "hidden"  # the value was thrown away going forward; its gradient was not
+    VALUE = "value"  # the value itself breaks
+    SLOPE = "slope"  # the value is fine, the gradient is used and breaks
+
+
+def situation(root: Root) -> Situation:
+    if discard(root) is not None and not _reaches_the_loss(root):
+        return Situation.HIDDEN
+    if root.event.kind in (Kind.SOURCE, Kind.UNINITIALIZED):
+        return Situation.OUTSIDE
+    if root.event.phase is Phase.BACKWARD:
+        return Situation.SLOPE
+    return Situation.VALUE
+
+
+def _reaches_the_loss(root: Root) -> bool:
+    return any(symptom.kind.endswith("-loss") for symptom in root.symptoms)
+
+
+def phase(root: Root) -> Phase:
+    """The phase in which the first bad value that matters is born."""
+    if root.event.kind is Kind.SOURCE:
+        return Phase.DATA
+    gradients = [symptom.kind.endswith("-grad") for symptom in root.symptoms]
+    if root.event.phase is Phase.FORWARD and gradients and all(gradients):
+        return Phase.BACKWARD
+    return root.event.phase
+
+
+def discard(root: Root) -> Call | None:
+    """The call that threw the bad element away on its way to the loss."""
+    for event in (root.event, *root.chain):
+        if event.hidden_by is not None:
+            return event.hidden_by
+    for event in root.chain:
+        if event.kind is Kind.KILL and event.op in DISCARDS:
+            return event.call
+    return None
+
+
+def leak(root: Root) -> Event | None:
+    """The first backward event of the chain: where the gradient turns bad."""
+    events = (root.event, *root.chain)
+    return next((event for event in events if event.phase is Phase.BACKWARD), None)
+
+
+def operands(event: Event) -> tuple[Operand, ...]:
+    """The blamed call's own operands: in backward those that its node saved, else its inputs."""
+    return event.saved if event.phase is Phase.BACKWARD and event.saved else event.inputs
+
+
+def operand(event: Event, role: str) -> Operand | None:
+    return next((one for one in operands(event) if one.role == role), None)
+
+
+def values(event: Event) -> dict[str, float]:
+    """The blamed call's operands at the bad element, and its numeric arguments, by schema name."""
+    found = {
+        key: float(value)
+        for key, value in event.scalars
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    return found | {one.role: one.at for one in operands(event) if one.at is not None}
+
+
+def edge(event: Event) -> Edge | None:
+    """The entry of the op table that these operands lie on. Going forward only an edge of the
+    value can explain a birth, going back also one of the slope."""
+    fact = lookup(event.op)
+    if fact is None:
+        return None
+    backward = event.phase is Phase.BACKWARD
+    # What the op inside a node's formula read is not what the forward call read.
+    known = op_values(replace(event, inputs=()) if backward and event.saved else event)
+    return fact.value_edge(known) or (fact.slope_edge(known) if backward else None)
+
+
+def dtype(event: Event) -> str:
+    """The dtype in which the op computes."""
+    found = (one.dtype for one in (event.output, *operands(event)) if one and one.dtype)
+    return next(found, "").removeprefix("torch.")
+
+
+def is_half(event: Event) -> bool:
+    return dtype(event) in ("float16", "bfloat16")
+
+
+def gives_nan(event: Event) -> bool:
+    output = event.output
+    if output is None:
+        return True
+    return math.isnan(output.at) if output.at is not None else output.nan > 0
+
+
+def infinite_operands(event: Event) -> tuple[Operand, ...]:
+    """The operands that are already inf or NaN, at the bad element where that was measured."""
+    inputs = operands(event)
+    here = tuple(one for one in inputs if one.at is not None and not math.isfinite(one.at))
+    return here or tuple(one for one in inputs if one.at is None and one.bad)
+
+
+def is_forward(event: Event) -> bool:
+    return event.phase is not Phase.BACKWARD
+
+
+def is_fed_finite(event: Event) -> bool:
+    """True where every operand was finite, at the bad element where that was measured."""
+    came = event.grad_output
+    return not infinite_operands(event) and (came is None or math.isfinite(came))
+
+
+# Where an operand stands among the inputs of its autograd node, which keeps no names.
+_POSITION = {"other": 1, "exponent": 1, "tensor1": 1, "tensor2": 2, "end": 1, "mat2": 1}
+
+
+def above(event: Event, role: str) -> Ancestor | None:
+    """How the operand of that name was made; None where no gradient flows through it."""
+    if event.phase is Phase.BACKWARD:
+        at = _POSITION.get(role, 0)
+    else:
+        at = next((i for i, one in enumerate(event.inputs) if one.role == role), -1)
+    return event.ancestry[at] if 0 <= at < len(event.ancestry) else None
+
+
+def made_by(event: Event, role: str) -> Call | None:
+    """The call that made the operand of that name, copies and views left out."""
+    one = above(event, role)
+    while one is not None and (one.call is None or one.call.op in VIEWS):
+        one = next((more for more in one.inputs if more is not None), None)
+    return one.call if one is not None else None
+
+
+def late_epsilon(event: Event) -> Call | None:
+    """The next op, where it adds a small constant: a guard on the wrong side of the singular op."""
+    after = next(iter(event.path), None)
+    added = after.constant if after and after.op == "add" else None
+    return after if added is not None and 0 < abs(added) <= EPSILON else None
+
+
+def ancestors(event: Event) -> Iterator[Ancestor]:
+    """The calls above an op, nearest first."""
+    level = [one for one in event.ancestry if one is not None]
+    while level:
+        yield from level
+        level = [one for above in level for one in above.inputs if one is not None]
+
+
+def sample(event: Event) -> int | None:
+    """The one sample that holds all bad elements, in an output with several samples."""
+    shape = event.output.shape if event.output else ()
+    if event.row_count == 1 and event.rows and shape and shape[0] > 1 and len(shape) > 1:
+        return event.rows[0]
+    return None
+
+
+def facts_of(root: Root, event: Event) -> dict[str, object]:
+    """The evidence of the JSON contract: what was measured at the first bad element."""
+    found: dict[str, object] = {
+        "index": list(event.index),
+        "operands": values(event),
+        "names": {one.role: one.name for one in operands(event) if one.name},
+        "bad": event.bad,
+        "numel": event.numel,
+        "dtype": dtype(event),
+    }
+    backward = leak(root)
+    if backward is not None and backward.grad_output is not None:
+        found["grad_output"] = backward.grad_output
+    at_edge = edge(event)
+    if at_edge is not None and at_edge.slope:
+        found["slope"] = at_edge.slope
+    if event.output is not None and event.output.at is not None:
+        found["result"] = event.output.at
+    if event.rows:
+        found["rows"] = list(event.rows)
+    if (row := sample(event)) is not None:
+        found["sample"] = row
+    return found
+
+
+def numbers_of(root: Root, event: Event, trace: Trace) -> tuple[str, ...]:
+    """The measured numbers as phrases: operands, count, sample, incoming gradient, loss, term."""
+    found = []
+    here = phrases.place(event.index)
+    shown = [
+        f"{phrases.name(operand(event, role), role)} = {phrases.number(value)}"
+        for role, value in values(event).items()
+        if "." not in role
+    ]
+    if shown:
+        found.append((f"at {here}: " if here else "") + ", ".join(shown))
+    if event.numel:
+        share = phrases.percent(event.bad, event.numel)
+        found.append(f"{phrases.of_total(event.bad, event.numel)} bad ({share})")
+    if (row := sample(event)) is not None:
+        found.append(f"all {event.bad:,} lie in sample {row}" if event.bad > 1 else f"sample {row}")
+    backward = leak(root)
+    if backward is not None and backward.grad_output is not None:
+        found.append(f"incoming gradient {phrases.number(backward.grad_output)}")
+    if root.symptoms:
+        found.append(phrases.symptoms(root.symptoms))
+    loss = loss_of(root, trace)
+    if loss is not None and math.isfinite(loss):
+        found.append(f"loss {phrases.number(loss)}, finite")
+    if (part := term(event)) is not None:
+        found.append(part)
+    return tuple(found)
+
+
+def loss_of(root: Root, trace: Trace) -> float | None:
+    step = root.symptoms[0].step if root.symptoms else root.event.step
+    return next((one.loss for one in trace.steps if one.index == step), None)
+
+
+def term(event: Event) -> str | None:
+    """Which summand of the loss the culprit feeds, where the loss is a sum of single numbers."""
+    calls = (event.blame, *event.path)
+    for inner, total in pairwise(calls):
+        if total.op in ("add", "sub", "rsub") and None not in (inner.value, total.value):
+            whole, part = total.value or 0.0, inner.value or 0.0
+            words = f"it feeds the term{phrases.line(inner)} of the loss that is"
+            words = f"{words} {phrases.number(part)}, in a sum of {phrases.number(whole)}"
+            if math.isfinite(whole) and math.isfinite(part) and whole:
+                words = f"{words} ({100 * part / whole:.3g} %)"
+            return words
+    return None
+
+
+def related_of(root: Root, event: Event) -> tuple[Related, ...]:
+    """The other places that belong to the finding: what hid the value, the library's own line."""
+    found = []
+    mask = discard(root) if situation(root) is Situation.HIDDEN else None
+    if mask is not None and mask.location is not None:
+        message = "hides those elements going forward, sends them gradient 0 going back"
+        found.append(Related("mask", mask.location, message))
+    if event.blame.inner is not None:
+        words = f"`{phrases.spelled(event.blame.op)}` runs here, inside the library"
+        found.append(Related("inner", event.blame.inner, words))
+    first = root.event.blame.location
+    if event is not root.event and first is not None and first != event.blame.location:
+        words = f"the {phrases.outcome(root.event.output)} comes from here"
+        found.append(Related("birth", first, words))
+    return tuple(found)
+
+
+def outside(event: Event) -> Operand | None:
+    """The tensor that brought bad values in."""
+    return next((one for one in event.inputs if one.bad), event.output)
+
+
+def held_by(event: Event) -> str:
+    one = outside(event)
+    return one.kin if one is not None else ""

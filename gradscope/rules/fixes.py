@@ -1,0 +1,101 @@
+"""The repairs that several rules propose, worded from the op table. Source edits come later."""
+
+from __future__ import annotations
+
+from gradscope.facts import Event, Fix
+from gradscope.ops import Edge
+from gradscope.ops.edges import Nature
+from gradscope.rules import evidence, phrases
+
+
+def texts(event: Event) -> dict[str, str]:
+    """Source text that stands for each operand, by schema name."""
+    found = {key: str(value) for key, value in event.scalars}
+    for one in evidence.operands(event):
+        found[one.role] = phrases.source(one, one.role)
+    return found
+
+
+def text_at(edge: Edge, event: Event) -> str:
+    """What stands for the operand that lies on the edge."""
+    return texts(event).get(edge.argument, phrases.source(None, edge.argument))
+
+
+def says(edge: Edge, event: Event) -> str:
+    """The edge in words: "slope is inf where `x` is 0"."""
+    return _fill(edge.says, edge, event, quoted=True)
+
+
+def masked(edge: Edge | None, event: Event) -> Fix:
+    """Give the op a harmless operand where its result is thrown away."""
+    op = phrases.spelled(event.op)
+    title = f"give `{op}` a harmless operand where its result is thrown away"
+    if edge is None or not (edge.condition and edge.harmless):
+        code = f"safe = torch.where(used, x, 1.0)  # 1.0: any operand that `{op}` can take"
+        return Fix("masked-branch", title, "safe", code)
+    x = text_at(edge, event)
+    condition = _fill(edge.condition, edge, event)
+    code = f"safe = torch.where({condition}, {x}, {_fill(edge.harmless, edge, event)})"
+    return Fix("masked-branch", title, "safe", f"{code}  # then `{op}` of `safe`")
+
+
+def guards(edge: Edge | None, event: Event) -> tuple[Fix, ...]:
+    """Keep the operand off the edge for good; nothing where the table knows no guard."""
+    if edge is None or not edge.guard:
+        return ()
+    x = text_at(edge, event)
+    op = phrases.spelled(event.op)
+    kind = guard_kind(edge, event)
+    title = (
+        f"keep `{x}` away from 0 before `{op}`"
+        if kind == "epsilon"
+        else f"keep `{x}` inside what `{op}` can take"
+    )
+    others = {key: text for key, text in texts(event).items() if key not in ("x", "eps")}
+    code = edge.guarded(x, evidence.dtype(event), **others)
+    return (Fix(kind, title, "unsafe", code),)
+
+
+def guard_kind(edge: Edge, event: Event) -> str:
+    """An epsilon keeps an operand from 0; anything else is a clamp to the domain."""
+    if edge.nature in (Nature.DOMAIN, Nature.OVERFLOW):
+        return "clamp-domain"
+    return "epsilon" if evidence.values(event).get(edge.argument) == 0 else "clamp-domain"
+
+
+def stable(edge: Edge | None, event: Event) -> tuple[Fix, ...]:
+    """The stable form of the whole expression: of the pattern around the op, else of the op."""
+    if edge is not None and edge.stable:
+        code = _fill(edge.stable, edge, event)
+        return (Fix("stable-op", f"write it in its stable form, `{code}`", "safe", code),)
+    return ()
+
+
+def wider(event: Event) -> Fix:
+    """Compute this op in float32."""
+    dtype = evidence.dtype(event) or "its dtype"
+    x = next((phrases.source(one, one.role) for one in evidence.operands(event)), "x")
+    if dtype == "float32":
+        return Fix("dtype", "compute this in float64", "unsafe", f"{x}.double()")
+    title = f"compute this in float32: {dtype} cannot hold the result"
+    return Fix("dtype", title, "unsafe", f"{x}.float()")
+
+
+def _fill(template: str, edge: Edge, event: Event, *, quoted: bool = False) -> str:
+    """A template of the table with the operands' source text put in."""
+    names = texts(event)
+    x = text_at(edge, event)
+    if quoted:
+        names = {key: f"`{text}`" for key, text in names.items()}
+        x = f"`{x}`"
+    try:
+        return template.format_map(_Named({**names, "x": x}))
+    except (ValueError, IndexError):
+        return template
+
+
+class _Named(dict[str, str]):
+    """A role that was not measured stands for itself."""
+
+    def __missing__(self, key: str) -> str:
+        return key

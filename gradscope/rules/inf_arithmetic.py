@@ -1,0 +1,140 @@
+"""GS103."""
+
+from __future__ import annotations
+
+from gradscope.facts import Event, Finding, Fix, Kind, Root, Trace
+from gradscope.rules import evidence, phrases
+from gradscope.rules.evidence import Situation
+from gradscope.rules.rule import Rule
+
+SIGNS = {"mul": "*", "div": "/", "sub": "-", "add": "+"}
+PRODUCTS = "0 * inf in a sum of products"
+SUMS = dict.fromkeys(("mm", "bmm", "addmm", "baddbmm", "dot", "mv", "convolution"), PRODUCTS)
+SUMS |= dict.fromkeys(("sum", "mean", "cumsum", "logsumexp"), "inf - inf in a sum")
+
+
+class InfArithmetic(Rule):
+    """
+    ## What it does
+    Finds arithmetic that has no answer: `inf - inf`, `0 * inf`, `inf / inf`, on an inf that the
+    program made on purpose, or where the gradients of two branches are added.
+
+    ## Why is this bad?
+    An inf is harmless as long as it is only compared, exponentiated or masked away. The first
+    product with 0 or difference with another inf is NaN, and NaN spreads to everything.
+
+    ## Example
+    ```python
+    import torch
+
+    logits = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+    banned = torch.tensor([[False, False, True]])
+    logp = logits.masked_fill(banned, -torch.inf).log_softmax(-1)
+    entropy = -(logp.exp() * logp).sum()
+    entropy.backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    logits = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+    banned = torch.tensor([[False, False, True]])
+    logp = logits.masked_fill(banned, -torch.inf).log_softmax(-1)
+    kept = logp.masked_fill(banned, 0.0)
+    entropy = -(kept.exp() * kept).masked_fill(banned, 0.0).sum()
+    entropy.backward()
+    ```
+
+    ## Fix safety
+    Safe: the infinite elements are replaced before the arithmetic that has no answer for them,
+    and contribute 0; all other elements keep their values.
+    """
+
+    code = "GS103"
+    name = "inf-arithmetic"
+
+    def explain(self, root: Root, trace: Trace) -> Finding | None:
+        if evidence.situation(root) in (Situation.OUTSIDE, Situation.HIDDEN):
+            return None
+        event = _meeting(root)
+        edge = evidence.edge(event)
+        if not (
+            (edge is not None and edge.cause == self.name)
+            or evidence.infinite_operands(event)
+            or event.summed
+            or event.kind is Kind.MINTED
+        ):
+            return None
+        return self.finding(
+            root,
+            trace,
+            event=event,
+            message=_headline(event),
+            label=f"{_form(event)} is {phrases.outcome(event.output)}",
+            why=_mechanism(event),
+            fixes=(_replace(event),),
+            confidence=0.7,
+        )
+
+
+def _meeting(root: Root) -> Event:
+    """Where an inf that was made on purpose meets the arithmetic that turns it into NaN."""
+    if root.event.kind is not Kind.MINTED:
+        return root.event
+    events = (event for event in root.chain if event.kind not in (Kind.MINTED, Kind.KILL))
+    return next((event for event in events if evidence.gives_nan(event)), root.event)
+
+
+def _form(event: Event) -> str:
+    """The indeterminate form, from the op and the operands' values: "0 * inf"."""
+    if event.summed:
+        return "inf - inf"
+    here = evidence.values(event)
+    if event.op in SIGNS and {"self", "other"} <= here.keys():
+        left, right = phrases.number(here["self"]), phrases.number(here["other"])
+        return f"{left} {SIGNS[event.op]} {f'({right})' if right[0] == '-' else right}"
+    if event.op in SUMS:
+        return SUMS[event.op]
+    infinite = evidence.infinite_operands(event)
+    at = infinite[0].at if infinite else None
+    return f"`{phrases.spelled(event.op)}` of {'inf' if at is None else phrases.number(at)}"
+
+
+def _headline(event: Event) -> str:
+    count = phrases.of_total(event.bad, event.numel)
+    if event.summed:
+        calls = ", ".join(f"`{phrases.spelled(c.op)}`{phrases.line(c)}" for c in event.summed)
+        return f"the gradients of {calls} are infinite with opposite signs at {count}"
+    if event.kind is Kind.MINTED:
+        return f"the inf that `{phrases.spelled(event.op)}` writes reaches the result at {count}"
+    return f"`{phrases.spelled(event.op)}` computes {_form(event)} at {count}"
+
+
+def _mechanism(event: Event) -> str:
+    gives, op = phrases.outcome(event.output), phrases.spelled(event.op)
+    if event.summed:
+        return (
+            "Each of these branches sends back an infinite gradient, one of each sign. Backward"
+            " adds the gradients of a tensor that is used more than once, and inf - inf is"
+            f" {gives}."
+        )
+    if event.kind is Kind.MINTED:
+        return f"`{op}` writes {gives} on purpose, and no op after it took those elements out."
+    infinite = evidence.infinite_operands(event)
+    what = phrases.name(infinite[0], "an operand") if infinite else "an operand"
+    count = phrases.of_total(infinite[0].bad, infinite[0].numel) if infinite else "some elements"
+    return (
+        f"{what} is not finite at {count}, and until here that did no harm: an inf that is only"
+        f" compared, exponentiated or masked stays one. `{op}` computes {_form(event)}, which has"
+        f" no answer, so the result is {gives}."
+    )
+
+
+def _replace(event: Event) -> Fix:
+    if event.summed:
+        return Fix("masked-branch", "keep each branch off its singular point")
+    infinite = evidence.infinite_operands(event)
+    x = phrases.source(infinite[0], infinite[0].role) if infinite else "x"
+    title = f"replace the infinite elements before `{phrases.spelled(event.op)}`"
+    return Fix("masked-branch", title, "safe", f"torch.where({x}.isinf(), 0.0, {x})")

@@ -1,0 +1,88 @@
+"""GS202."""
+
+from __future__ import annotations
+
+from gradscope.facts import Event, Finding, Fix, Root, Trace
+from gradscope.ops import Edge
+from gradscope.rules import evidence, fixes, phrases
+from gradscope.rules.evidence import Situation
+from gradscope.rules.rule import Rule
+
+
+class LogZero(Rule):
+    """
+    ## What it does
+    Finds a logarithm of exactly 0: `log`, `log2`, `log10`, `log1p` at -1, `logit` at 0 or 1,
+    `xlogy`, and the hand-written entropies and likelihoods made of them.
+
+    ## Why is this bad?
+    `log(0)` is -inf, so is the loss, and the slope there is inf. A probability reaches 0 sooner
+    than one thinks: `1 - sigmoid(x)` is exactly 0 in float32 from x = 17 on, because the sigmoid
+    has been rounded to 1.
+
+    ## Example
+    ```python
+    import torch
+
+    logit = torch.tensor([2.0, 40.0], requires_grad=True)
+    loss = -torch.log(1 - torch.sigmoid(logit)).mean()
+    loss.backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    logit = torch.tensor([2.0, 40.0], requires_grad=True)
+    loss = -torch.nn.functional.logsigmoid(-logit).mean()
+    loss.backward()
+    ```
+
+    ## Fix safety
+    The stable form is safe: equal up to rounding wherever the old form was right. A clamp or an
+    epsilon is unsafe: it bounds the loss, and clamped elements get no gradient.
+    """
+
+    code = "GS202"
+    name = "log-zero"
+
+    def explain(self, root: Root, trace: Trace) -> Finding | None:
+        event = root.event
+        edge = evidence.edge(event)
+        if evidence.situation(root) not in (Situation.VALUE, Situation.SLOPE):
+            return None
+        if edge is None or edge.cause != self.name:
+            return None
+        return self.finding(
+            root,
+            trace,
+            message=_headline(event, edge),
+            label=fixes.says(edge, event),
+            why=_mechanism(event, edge),
+            fixes=_repairs(edge, event),
+            confidence=0.8,
+        )
+
+
+def _headline(event: Event, edge: Edge) -> str:
+    at = phrases.number(evidence.values(event).get(edge.argument, 0.0))
+    count = phrases.of_total(event.bad, event.numel)
+    return f"`{phrases.spelled(event.op)}` was taken of exactly {at} at {count}"
+
+
+def _mechanism(event: Event, edge: Edge) -> str:
+    op, at = phrases.spelled(event.op), evidence.values(event).get(edge.argument, 0.0)
+    text = f"`{op}` of {phrases.number(at)} is {phrases.outcome(event.output)}."
+    made = evidence.made_by(event, edge.argument)
+    if made is not None:
+        by = f"`{phrases.spelled(made.op)}`{phrases.line(made)}"
+        text = f"{text} The operand comes from {by}, which reached that value exactly"
+        text = f"{text}: it was rounded or flushed there, or nothing was left to add up."
+    guard = evidence.late_epsilon(event)
+    if guard is not None:
+        text = f"{text} What is added after `{op}`{phrases.line(guard)} comes too late."
+    return text
+
+
+def _repairs(edge: Edge, event: Event) -> tuple[Fix, ...]:
+    return (*fixes.stable(edge, event), *fixes.guards(edge, event), fixes.masked(edge, event))

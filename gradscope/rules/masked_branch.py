@@ -1,0 +1,111 @@
+"""GS101."""
+
+from __future__ import annotations
+
+from gradscope.facts import Event, Finding, Fix, Kind, Phase, Root, Trace
+from gradscope.ops import Edge
+from gradscope.ops.edges import Nature
+from gradscope.rules import evidence, fixes, phrases
+from gradscope.rules.evidence import Situation
+from gradscope.rules.rule import Rule
+
+# What to say of a mask that was meant as a repair and stands behind the op that it should protect.
+LATE = {
+    "nan_to_num": "`nan_to_num` replaces the value after the op has run; it does not touch the"
+    " slope that backward multiplies by.",
+    "clamp": "The clamp stands after the op: it bounds the value and passes gradient 0, which the"
+    " op still multiplies by its own slope.",
+}
+
+
+class MaskedBranch(Rule):
+    """
+    ## What it does
+    Finds an op whose result is thrown away (by `where`, indexing, `masked_fill`, `clamp`,
+    `maximum`, a masked write) and whose gradient is NaN all the same.
+
+    ## Why is this bad?
+    Selecting a branch going forward does not switch off the other one going back. The discarded
+    elements receive gradient 0, the op multiplies it by its slope, and where that slope is
+    infinite the product `0 * inf` is NaN. The gradients of both branches are then added. The loss
+    is finite throughout, so nothing warns.
+
+    ## Example
+    ```python
+    import torch
+
+    x = torch.tensor([0.0, 0.5, 1.0], requires_grad=True)
+    y = torch.where(x > 0.1, x.sqrt(), 3 * x)
+    y.sum().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    x = torch.tensor([0.0, 0.5, 1.0], requires_grad=True)
+    safe = torch.where(x > 0.1, x, 1.0)
+    y = torch.where(x > 0.1, safe.sqrt(), 3 * x)
+    y.sum().backward()
+    ```
+
+    ## Fix safety
+    Safe: the elements that are used keep their values bit for bit; those that were thrown away
+    are computed from a harmless operand and thrown away as before.
+    """
+
+    code = "GS101"
+    name = "masked-branch"
+
+    def explain(self, root: Root, trace: Trace) -> Finding | None:
+        if evidence.situation(root) is not Situation.HIDDEN:
+            return None
+        event = _culprit(root)
+        edge = evidence.edge(event)
+        return self.finding(
+            root,
+            trace,
+            event=event,
+            phase=Phase.BACKWARD,
+            message=_headline(root, event),
+            label=fixes.says(edge, event) if edge else "its backward gives NaN for gradient 0",
+            why=_mechanism(root, event, edge, trace),
+            fixes=_repairs(edge, event),
+            confidence=0.9,
+        )
+
+
+def _culprit(root: Root) -> Event:
+    """The forward birth; where the bad value came from outside, the op whose gradient met it."""
+    if root.event.kind in (Kind.SOURCE, Kind.MINTED, Kind.UNINITIALIZED):
+        return evidence.leak(root) or root.event
+    return root.event
+
+
+def _headline(root: Root, event: Event) -> str:
+    if root.symptoms:
+        return phrases.symptoms(root.symptoms)
+    bad = phrases.of_total(event.bad, event.numel)
+    return f"the discarded branch of `{phrases.spelled(event.op)}` gives NaN at {bad}"
+
+
+def _mechanism(root: Root, event: Event, edge: Edge | None, trace: Trace) -> str:
+    mask = evidence.discard(root)
+    op, by = phrases.spelled(event.op), phrases.spelled(mask.op) if mask else "a mask"
+    loss = evidence.loss_of(root, trace)
+    finite = f", so the loss is finite ({phrases.number(loss)})" if loss is not None else ""
+    slope = edge.slope if edge and edge.slope else "inf"
+    product = f"gradient 0 times slope {slope}" if slope != "nan" else "gradient 0 times 0 / 0"
+    text = (
+        f"`{by}`{phrases.line(mask)} throws these elements of `{op}` away{finite}. Backward visits"
+        f" the discarded branch too: `{op}` computes {product} there, which is NaN, and NaN added"
+        " to the gradient of the branch that was kept is NaN."
+    )
+    late = LATE.get("clamp" if mask and mask.op.startswith("clamp") else mask.op if mask else "")
+    if edge is not None and edge.nature is Nature.REMOVABLE:
+        late = "The true slope is finite there; it is PyTorch's backward formula that gives NaN."
+    return f"{text} {late}" if late else text
+
+
+def _repairs(edge: Edge | None, event: Event) -> tuple[Fix, ...]:
+    return (fixes.masked(edge, event), *fixes.guards(edge, event), *fixes.stable(edge, event))

@@ -1,0 +1,119 @@
+"""GS204."""
+
+from __future__ import annotations
+
+import math
+
+from gradscope.facts import Event, Finding, Fix, Phase, Root, Trace
+from gradscope.ops import Edge
+from gradscope.ops.dtypes import limits
+from gradscope.rules import evidence, fixes, phrases
+from gradscope.rules.evidence import Situation
+from gradscope.rules.rule import Rule
+
+
+class Overflow(Rule):
+    """
+    ## What it does
+    Finds a result that is finite in mathematics and larger than the largest number of its dtype:
+    `exp` above 88.7 in float32, a sum above 65,504 in float16, a square of 1e20.
+
+    ## Why is this bad?
+    The result is inf. The next `inf - inf`, `inf / inf` or `0 * inf`, going forward or back, is
+    NaN. `log(exp(x) + exp(-x))` is about |x| and still overflows halfway.
+
+    ## Example
+    ```python
+    import torch
+
+    x = torch.tensor([1.0, 95.0], requires_grad=True)
+    loss = torch.log(torch.exp(x) + torch.exp(-x)).mean()
+    loss.backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    x = torch.tensor([1.0, 95.0], requires_grad=True)
+    loss = (x + torch.nn.functional.softplus(-2 * x)).mean()
+    loss.backward()
+    ```
+
+    ## Fix safety
+    The stable form and a wider dtype are safe up to rounding. A clamp is unsafe: the result is
+    bounded, and clamped elements get no gradient.
+    """
+
+    code = "GS204"
+    name = "overflow"
+
+    def explain(self, root: Root, trace: Trace) -> Finding | None:
+        event = root.event
+        if evidence.situation(root) not in (Situation.VALUE, Situation.SLOPE):
+            return None
+        edge = evidence.edge(event)
+        known = edge is not None and edge.cause == self.name
+        if not known and not _left_the_range(event, edge):
+            return None
+        return self.finding(
+            root,
+            trace,
+            message=_headline(event),
+            label=_label(event, edge),
+            why=_mechanism(event),
+            fixes=_repairs(edge, event),
+            facts={"max": limits(evidence.dtype(event)).max},
+            confidence=0.8 if known else 0.5,
+        )
+
+
+def _left_the_range(event: Event, edge: Edge | None) -> bool:
+    """An op that the table does not explain, and that gave inf from finite values."""
+    return edge is None and not evidence.gives_nan(event) and evidence.is_fed_finite(event)
+
+
+def _subject(event: Event) -> str:
+    op = phrases.spelled(event.op)
+    return f"the backward of `{op}`" if event.phase is Phase.BACKWARD else f"`{op}`"
+
+
+def _headline(event: Event) -> str:
+    dtype, count = evidence.dtype(event) or "its dtype", phrases.of_total(event.bad, event.numel)
+    return f"{_subject(event)} overflows {dtype} at {count}"
+
+
+def _label(event: Event, edge: Edge | None) -> str:
+    if edge is not None:
+        return fixes.says(edge, event)
+    largest = limits(evidence.dtype(event)).max
+    return f"the result is above {largest:,.6g}, the largest {evidence.dtype(event) or 'number'}"
+
+
+def _mechanism(event: Event) -> str:
+    dtype = evidence.dtype(event) or "float32"
+    largest = f"{limits(dtype).max:.5g}"
+    text = f"The true result is finite, but the largest {dtype} number is {largest}"
+    text = f"{text}, so {_subject(event)} gives {phrases.outcome(event.output)}."
+    widest = max(evidence.operands(event), key=_reach, default=None)
+    if widest is not None and widest.numel and _reach(widest) > 0:
+        low, high = phrases.number(widest.min), phrases.number(widest.max)
+        text = f"{text} {phrases.name(widest, 'Its operand')} holds {widest.numel:,} finite"
+        text = f"{text} values from {low} to {high}."
+    return f"{text} Every difference, ratio or product with 0 that this inf meets is NaN."
+
+
+def _reach(operand: object) -> float:
+    bounds = (getattr(operand, "min", None), getattr(operand, "max", None))
+    return max((abs(one) for one in bounds if one is not None and math.isfinite(one)), default=0.0)
+
+
+def _repairs(edge: Edge | None, event: Event) -> tuple[Fix, ...]:
+    guards = fixes.guards(edge, event)
+    stable = fixes.stable(edge, event)
+    if evidence.is_half(event):
+        return (fixes.wider(event), *stable, *guards)
+    if event.phase is Phase.BACKWARD:
+        clip = Fix("clip-norm", "clip the gradient norm before the step", "unsafe")
+        return (*guards, *stable, clip, fixes.wider(event))
+    return (*stable, *guards, fixes.wider(event))

@@ -1,0 +1,117 @@
+"""How rules put facts into words: counts with their total, values, names, places."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from gradscope.facts import Call, Operand, Symptom, text_of
+
+_SPELLED = {
+    "_to_copy": "to",
+    "_linalg_svd": "svd",
+    "_linalg_eigh": "eigh",
+    "linalg_cholesky_ex": "cholesky",
+    "linalg_inv_ex": "inv",
+    "nll_loss_forward": "nll_loss",
+    "nll_loss2d_forward": "nll_loss",
+    "linalg_vector_norm": "norm",
+    "index": "indexing",
+    "select": "indexing",
+    "slice": "slicing",
+    "copy": "a masked write",
+    "index_put": "index assignment",
+}
+
+
+def spelled(op: str) -> str:
+    """An aten op as users know it: `_softmax` -> `softmax`."""
+    return _SPELLED.get(op, op.lstrip("_"))
+
+
+def number(value: float | None) -> str:
+    """A measured number with four digits that matter: "0.0105", "inf", "0"."""
+    return "unknown" if value is None else text_of(float(value), 4)
+
+
+def place(index: tuple[int, ...]) -> str:
+    """An index as it is written behind a tensor: `[0, 3]`; empty for a single number."""
+    return f"[{', '.join(map(str, index))}]" if index else ""
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def of_total(bad: int, numel: int, noun: str = "element") -> str:
+    """ "1 of 5 elements": a count is never given without its total."""
+    return f"{bad:,} of {plural(numel, noun)}"
+
+
+def percent(bad: int, numel: int) -> str:
+    return f"{100 * bad / numel:.3g} %" if numel else "0 %"
+
+
+def name(operand: Operand | None, fallback: str = "the operand") -> str:
+    """The user's name for a tensor in backquotes, else the words of `fallback`."""
+    return f"`{operand.name}`" if operand and operand.name else fallback
+
+
+def source(operand: Operand | None, role: str) -> str:
+    """What stands for the operand in a line of code: its name, or a letter."""
+    letters = {"self": "x", "input": "x", "other": "y", "exponent": "p"}
+    return operand.name if operand and operand.name else letters.get(role, role)
+
+
+def line(call: Call | None) -> str:
+    """ " (line 4)": where a call stands; empty where that is unknown."""
+    return f" (line {call.location.line})" if call and call.location else ""
+
+
+def bad_word(nan: int, inf: int) -> str:
+    if nan and inf:
+        return "NaN or inf"
+    return "NaN" if nan else "inf"
+
+
+def outcome(output: Operand | None) -> str:
+    """What an op gave: "NaN", "inf", "-inf" at the element that was measured, else over all."""
+    if output is None:
+        return "NaN"
+    if output.at is not None and not math.isfinite(output.at):
+        return "NaN" if math.isnan(output.at) else text_of(output.at)
+    return bad_word(output.nan, output.posinf + output.neginf)
+
+
+def symptom(one: Symptom) -> str:
+    word, _, what = one.kind.partition("-")
+    word = "NaN" if word == "nan" else word
+    match what:
+        case "grad":
+            return f"gradient of `{one.tensor}` is {word} at {of_total(one.bad, one.numel)}"
+        case "param":
+            count = of_total(one.bad, one.numel)
+            return f"parameter `{one.tensor}` is {word} at {count} after the step"
+        case "loss":
+            return f"the loss is {word}"
+    return f"{one.kind} in `{one.tensor}`"
+
+
+def symptoms(many: Iterable[Symptom]) -> str:
+    """All symptoms of one root as one phrase: the first is named, the others are a count."""
+    many = tuple(many)
+    if not many:
+        return "nothing that was measured is bad yet"
+    if len(many) == 1:
+        return symptom(many[0])
+    kinds = {one.kind.rpartition("-")[2] for one in many}
+    noun = {"grad": "gradient", "param": "parameter", "loss": "loss"}.get(kinds.pop(), "tensor")
+    if kinds:
+        return f"{symptom(many[0])}, and {plural(len(many) - 1, 'tensor')} more"
+    word = " or ".join(sorted({_word(one) for one in many}))
+    return f"{plural(len(many), noun)} hold {word}, `{many[0].tensor}` first"
+
+
+def _word(one: Symptom) -> str:
+    word = one.kind.partition("-")[0]
+    return "NaN" if word == "nan" else word

@@ -1,0 +1,124 @@
+"""GS102."""
+
+from __future__ import annotations
+
+from gradscope.facts import Ancestor, Event, Finding, Related, Root, Trace
+from gradscope.ops import Edge
+from gradscope.ops.edges import Nature
+from gradscope.rules import evidence, fixes, phrases
+from gradscope.rules.evidence import Situation
+from gradscope.rules.rule import Rule
+
+# Nodes that keep a value inside a closed range, and so let the edge of the range itself through.
+BOUNDS = ("Clamp", "Relu", "Maximum", "Minimum", "Max", "Min", "Hardtanh", "Threshold")
+
+
+class SingularDerivative(Rule):
+    """
+    ## What it does
+    Finds an op whose value is finite and whose slope is not, differentiated at that very point:
+    `sqrt` or a fractional power at 0, `acos` at 1, a norm at the zero vector.
+
+    ## Why is this bad?
+    The infinite slope goes into the chain rule. Multiplied by anything but 0 it stays infinite,
+    multiplied by 0, as for the distance of a point to itself, it is NaN; the sum over a batch
+    carries it to every parameter. The loss itself is finite.
+
+    ## Example
+    ```python
+    import torch
+
+    a = torch.zeros(3, requires_grad=True)
+    a.square().sum().sqrt().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    a = torch.zeros(3, requires_grad=True)
+    a.square().sum().clamp_min(1e-12).sqrt().backward()
+    ```
+
+    ## Fix safety
+    Unsafe: outputs that were 0 become 1e-6, and their gradient becomes 0. An epsilon added after
+    the op, `sqrt(x) + 1e-8`, changes the value and leaves the slope as it is.
+    """
+
+    code = "GS102"
+    name = "singular-derivative"
+
+    def explain(self, root: Root, trace: Trace) -> Finding | None:
+        event = root.event
+        if evidence.situation(root) is not Situation.SLOPE:
+            return None
+        edge = evidence.edge(event)
+        if edge is not None and edge.cause != self.name:
+            return None
+        if edge is None and not _is_fed_finite(event):
+            return None
+        bound = _bound(event, edge) if edge else None
+        return self.finding(
+            root,
+            trace,
+            message=_headline(event, edge),
+            label=fixes.says(edge, event) if edge else f"slope is {phrases.outcome(event.output)}",
+            why=_mechanism(event, edge, bound),
+            related=_bounded_here(bound),
+            fixes=(*fixes.guards(edge, event), *fixes.stable(edge, event)),
+            confidence=0.8 if edge else 0.4,
+        )
+
+
+def _is_fed_finite(event: Event) -> bool:
+    """An op that the table does not explain, with nothing infinite in its formula but its slope."""
+    return not event.summed and not evidence.infinite_operands(event)
+
+
+def _headline(event: Event, edge: Edge | None) -> str:
+    op, count = phrases.spelled(event.op), phrases.of_total(event.bad, event.numel)
+    if edge is None:
+        return f"the backward of `{op}` gives {phrases.outcome(event.output)} at {count}"
+    at = phrases.number(evidence.values(event).get(edge.argument))
+    if edge.argument not in evidence.values(event):
+        return f"`{op}` was differentiated where its slope is {edge.slope or 'inf'} ({count})"
+    return f"`{op}` was differentiated at exactly {at} ({count})"
+
+
+def _mechanism(event: Event, edge: Edge | None, bound: Ancestor | None) -> str:
+    op, gives = phrases.spelled(event.op), phrases.outcome(event.output)
+    came = event.grad_output
+    times = f"the incoming gradient {phrases.number(came)}" if came is not None else "the gradient"
+    if edge is None:
+        return (
+            f"The value of `{op}` is finite here and so is what came in; {times}, put through its"
+            f" backward, gives {gives}. No more is known of the slope of this op."
+        )
+    text = f"The value of `{op}` is finite here, its slope is {edge.slope or 'inf'}: {times}"
+    text = f"{text} times that slope gives {gives}, and the ops before it pass it on."
+    if edge.nature is Nature.REMOVABLE:
+        text = (
+            f"{text} The mathematics has a finite slope there; it is PyTorch's backward formula"
+            " that computes 0 * inf."
+        )
+    if bound is not None:
+        guard = phrases.spelled(bound.call.op) if bound.call else "the bound"
+        text = (
+            f"{text} `{guard}`{phrases.line(bound.call)} protects the value and not the slope: it"
+            " lets the edge of the range itself through, and there the slope is infinite."
+        )
+    if (late := evidence.late_epsilon(event)) is not None:
+        text = f"{text} What is added after `{op}`{phrases.line(late)} comes too late."
+    return text
+
+
+def _bound(event: Event, edge: Edge) -> Ancestor | None:
+    """The clamp right above the op: it keeps the operand in a range whose end is the edge."""
+    above = evidence.above(event, edge.argument)
+    return above if above and above.node.startswith(BOUNDS) else None
+
+
+def _bounded_here(bound: Ancestor | None) -> tuple[Related, ...]:
+    if bound is None or bound.call is None or bound.call.location is None:
+        return ()
+    return (Related("call", bound.call.location, "guards the value, not the slope"),)

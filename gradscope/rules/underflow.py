@@ -1,0 +1,141 @@
+"""GS205."""
+
+from __future__ import annotations
+
+from gradscope.facts import Ancestor, Call, Event, Finding, Fix, Phase, Related, Root, Trace
+from gradscope.ops import Edge
+from gradscope.ops.dtypes import limits
+from gradscope.rules import evidence, fixes, phrases
+from gradscope.rules.evidence import VIEWS, Situation
+from gradscope.rules.rule import Rule
+
+# Greater than 0 for every finite operand, so that a 0 among their results was flushed.
+POSITIVE = frozenset("exp exp2 softplus sigmoid _softmax softmax prod cumprod".split())
+# 0 only where their operand is 0 already (a sum, if its terms are not negative).
+KEEPS_ZERO = VIEWS | frozenset("sum mean sqrt square neg abs pow index gather cumsum".split())
+# Products of many factors below 1: the logarithm of the product is a sum of logarithms.
+PRODUCTS = frozenset("prod cumprod".split())
+
+
+class Underflow(Rule):
+    """
+    ## What it does
+    Finds a 0 that is no true zero: a result too small for its dtype was flushed to 0, and a
+    division or a logarithm of it followed. Also an epsilon that its dtype rounds to 0.
+
+    ## Why is this bad?
+    `softplus(-150)` is 7e-66 and the smallest float32 number is 1e-45; the smallest float16 is
+    6e-8, so Adam's eps of 1e-8 is 0 there. What is divided by it is inf or NaN.
+
+    ## Example
+    ```python
+    import torch
+
+    raw = torch.tensor([0.0, -150.0], requires_grad=True)
+    scale = torch.nn.functional.softplus(raw)
+    loss = (torch.ones(2) / scale).sum()
+    loss.backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    raw = torch.tensor([0.0, -150.0], requires_grad=True)
+    scale = torch.nn.functional.softplus(raw) + 1e-6
+    loss = (torch.ones(2) / scale).sum()
+    loss.backward()
+    ```
+
+    ## Fix safety
+    Unsafe: an epsilon outside of the function bounds its result from below and shifts it by as
+    much everywhere. Working with logarithms, or in a wider dtype, keeps the values.
+    """
+
+    code = "GS205"
+    name = "underflow"
+
+    def explain(self, root: Root, trace: Trace) -> Finding | None:
+        event = root.event
+        if evidence.situation(root) not in (Situation.VALUE, Situation.SLOPE):
+            return None
+        edge = evidence.edge(event)
+        if edge is None or edge.cause not in ("zero-division", "log-zero", self.name):
+            return None
+        flushed = _flushed_at(event, edge)
+        if flushed is None and not _loses_its_epsilon(event) and edge.cause != self.name:
+            return None
+        return self.finding(
+            root,
+            trace,
+            message=_headline(event, edge, flushed),
+            label=fixes.says(edge, event),
+            why=_mechanism(event, edge, flushed),
+            related=_born_here(flushed),
+            fixes=_repairs(event, edge, flushed),
+            facts={"tiny": limits(evidence.dtype(event)).tiny},
+            confidence=0.85,
+        )
+
+
+def _flushed_at(event: Event, edge: Edge) -> Call | None:
+    """The call above the operand whose result cannot truly be 0."""
+    one: Ancestor | None = evidence.above(event, edge.argument)
+    wanted = POSITIVE if edge.cause == "zero-division" else PRODUCTS
+    while one is not None and one.call is not None:
+        if one.call.op in wanted:
+            return one.call
+        if one.call.op not in KEEPS_ZERO:
+            return None
+        one = next((above for above in one.inputs if above is not None), None)
+    return None
+
+
+def _loses_its_epsilon(event: Event) -> bool:
+    """An optimizer in half precision: its eps of 1e-8 and its squared gradients are both 0."""
+    return event.phase is Phase.OPTIMIZER and evidence.dtype(event) == "float16"
+
+
+def _headline(event: Event, edge: Edge, flushed: Call | None) -> str:
+    dtype, count = evidence.dtype(event) or "its dtype", phrases.of_total(event.bad, event.numel)
+    op = phrases.spelled(event.op)
+    verb = "divides by" if edge.cause != "log-zero" else "is taken of"
+    if flushed is None:
+        return f"`{op}` {verb} a value that {dtype} flushed to 0 in the optimizer, at {count}"
+    by = phrases.spelled(flushed.op)
+    return f"`{op}` {verb} a `{by}` that {dtype} flushed to 0, at {count}"
+
+
+def _mechanism(event: Event, edge: Edge, flushed: Call | None) -> str:
+    dtype, gives = evidence.dtype(event) or "float32", phrases.outcome(event.output)
+    tiny = phrases.number(limits(dtype).tiny)
+    if flushed is None:
+        return (
+            f"The smallest normal {dtype} number is {tiny}. The squared gradient and the"
+            f" optimizer's eps are both below what {dtype} holds, so the denominator of the update"
+            f" is exactly 0 and the update is {gives}."
+        )
+    return (
+        f"`{phrases.spelled(flushed.op)}`{phrases.line(flushed)} is greater than 0 in mathematics;"
+        f" below about {tiny} a {dtype} number is flushed to 0. `{phrases.spelled(event.op)}` of"
+        f" that 0 is {gives}."
+    )
+
+
+def _born_here(flushed: Call | None) -> tuple[Related, ...]:
+    if flushed is None or flushed.location is None:
+        return ()
+    return (Related("birth", flushed.location, "flushed to 0 here"),)
+
+
+def _repairs(event: Event, edge: Edge, flushed: Call | None) -> tuple[Fix, ...]:
+    if event.phase is Phase.OPTIMIZER:
+        eps = Fix("epsilon", "give the optimizer an eps that float16 holds", "unsafe", "eps=1e-4")
+        wide = Fix("dtype", "keep parameters and optimizer state in float32", "unsafe")
+        return (eps, wide)
+    stable = fixes.stable(edge, event)
+    guards = fixes.guards(edge, event)
+    if flushed is not None and flushed.op in PRODUCTS:
+        logs = Fix("stable-op", "add logarithms instead of multiplying", "safe", "x.log().sum(-1)")
+        return (*stable, logs, *guards, fixes.wider(event))
+    return (*guards, *stable, fixes.wider(event))
