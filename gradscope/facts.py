@@ -62,7 +62,8 @@ class Call:
     code; `inner` is the innermost Python frame when that lies in an installed package (the line
     of torch/nn/functional.py). `frames` are all user frames, innermost first. `node` is the
     autograd node that the call made, `seq` its sequence number (None where none was made).
-    `value` is the result where it is a single number.
+    `value` is the result where it is a single number. `constant` is the Python number that add or
+    sub took as its second operand (an epsilon, often), where the recorder noted it.
     """
 
     op: str
@@ -73,6 +74,7 @@ class Call:
     node: str | None = None
     seq: int | None = None
     value: float | None = None
+    constant: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
