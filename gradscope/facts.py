@@ -164,19 +164,20 @@ class Event:
     def op(self) -> str:
         return self.blame.op
 
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """The blamed call's operands. In backward they are what its node had saved: `inputs` are
+        then the operands of one op inside the node's formula."""
+        return self.saved if self.phase is Phase.BACKWARD and self.saved else self.inputs
+
     def operand(self, role: str) -> Operand | None:
         """The blamed call's operand of that schema name."""
-        for operand in (*self.saved, *self.inputs):
-            if operand.role == role:
-                return operand
-        return None
+        return next((operand for operand in self.operands if operand.role == role), None)
 
     def values(self) -> dict[str, float]:
         """The blamed call's operands at `index`: name in the schema -> value."""
         found = {name: value for name, value in self.scalars if isinstance(value, int | float)}
-        for operand in (*self.inputs, *self.saved):
-            if operand.at is not None:
-                found[operand.role] = operand.at
+        found |= {operand.role: operand.at for operand in self.operands if operand.at is not None}
         return {name: float(value) for name, value in found.items()}
 
 

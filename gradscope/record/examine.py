@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _DETAILED = 200  # events measured in full a run: the first ones are those that people ask about
 _FILL_LIMIT = 1_000_000  # elements of uninitialised memory that are worth filling
 _BAD_LITERALS = "lift_fresh"
+_FROM_OUTSIDE = ("set", "from_file", "_pin_memory")  # `torch.load` lays tensors over read memory
 
 
 class Examiner:
@@ -170,6 +171,8 @@ class Examiner:
         values: torch.Tensor,
     ) -> Kind:
         if not raw.sources:
+            if info.name in _FROM_OUTSIDE:
+                return Kind.SOURCE
             if info.name == _BAD_LITERALS:
                 return Kind.SOURCE if bool(torch.isnan(values).any()) else Kind.MINTED
             constants = [v for _, v in _numbers(info, args, kwargs) if not math.isfinite(v)]
