@@ -20,7 +20,8 @@ DISCARDS = frozenset(
     " fmax fmin max min amax amin mul slice select gather index_select index_put take narrow"
     " scatter copy triu tril nan_to_num relu threshold hardtanh relu6 diagonal unbind split"
     " split_with_sizes topk sort kthvalue median nanmedian nansum nanmean dropout native_dropout"
-    " max_pool2d_with_indices embedding fill zero".split()
+    " max_pool2d_with_indices embedding fill zero index_fill nll_loss_forward nll_loss2d_forward"
+    " leaky_relu chunk unsafe_split mm bmm dot matmul addmm".split()
 )
 
 
@@ -67,13 +68,10 @@ def phase(root: Root) -> Phase:
 
 def discard(root: Root) -> Call | None:
     """The call that threw the bad element away on its way to the loss."""
-    for event in (root.event, *root.chain):
-        if event.hidden_by is not None:
-            return event.hidden_by
-    for event in root.chain:
-        if event.kind is Kind.KILL and event.op in DISCARDS:
-            return event.call
-    return None
+    hidden = (event.hidden_by for event in (root.event, *root.chain))
+    killed = (event.call for event in root.chain if event.kind is Kind.KILL)
+    calls = (call for call in (*hidden, *killed) if call is not None)
+    return next((call for call in calls if call.op in DISCARDS), None)
 
 
 def leak(root: Root) -> Event | None:

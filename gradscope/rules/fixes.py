@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gradscope.facts import Event, Fix
 from gradscope.ops import Edge
+from gradscope.ops.dtypes import eps_for
 from gradscope.ops.edges import Nature
 from gradscope.rules import evidence, phrases
 
@@ -51,9 +52,7 @@ def guards(edge: Edge | None, event: Event) -> tuple[Fix, ...]:
         if kind == "epsilon"
         else f"keep `{x}` inside what `{op}` can take"
     )
-    others = {key: text for key, text in texts(event).items() if key not in ("x", "eps")}
-    code = edge.guarded(x, evidence.dtype(event), **others)
-    return (Fix(kind, title, "unsafe", code),)
+    return (Fix(kind, title, "unsafe", _fill(edge.guard, edge, event)),)
 
 
 def guard_kind(edge: Edge, event: Event) -> str:
@@ -88,10 +87,8 @@ def _fill(template: str, edge: Edge, event: Event, *, quoted: bool = False) -> s
     if quoted:
         names = {key: f"`{text}`" for key, text in names.items()}
         x = f"`{x}`"
-    try:
-        return template.format_map(_Named({**names, "x": x}))
-    except (ValueError, IndexError):
-        return template
+    eps = f"{eps_for(evidence.dtype(event), edge.margin):g}"
+    return template.format_map(_Named({**names, "x": x, "eps": eps}))
 
 
 class _Named(dict[str, str]):
