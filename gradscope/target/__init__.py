@@ -1,0 +1,22 @@
+"""What to run, and running it in a child process."""
+
+from gradscope.target.messages import Progress
+from gradscope.target.parse import FIRST_EXAMPLE, parse_parts, parse_reference, parse_target
+from gradscope.target.run import ChildFault, RunOptions, run
+from gradscope.target.targets import Function, Parts, Reference, Script, Target
+
+__all__ = [
+    "FIRST_EXAMPLE",
+    "ChildFault",
+    "Function",
+    "Parts",
+    "Progress",
+    "Reference",
+    "RunOptions",
+    "Script",
+    "Target",
+    "parse_parts",
+    "parse_reference",
+    "parse_target",
+    "run",
+]

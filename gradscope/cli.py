@@ -1,0 +1,236 @@
+"""The command line: one function each. What takes long to import is imported where it is used."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gradscope import __version__
+from gradscope.errors import ExitCode, GradscopeError
+from gradscope.facts import Severity
+
+if TYPE_CHECKING:
+    from gradscope.config import Input
+    from gradscope.facts import Report
+
+# click's own, or the copy that newer versions of typer bring along
+ClickException: Any = next(
+    base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException"
+)
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,  # importing rich takes longer than printing the help
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code. What follows `--` belongs to the traced program."""
+    given = list(sys.argv[1:] if words is None else words)
+    split = given.index("--") if "--" in given else len(given)
+    try:
+        code = app(
+            given[:split],
+            obj=tuple(given[split + 1 :]),
+            prog_name="gradscope",
+            standalone_mode=False,
+        )
+        return int(code or 0)
+    except GradscopeError as error:
+        _complain(str(error), error.help, error.detail)
+    except ClickException as error:
+        _complain(error.format_message(), "gradscope --help shows the commands and their options")
+    except (KeyboardInterrupt, typer.Abort):
+        _complain("interrupted")
+    except BrokenPipeError:
+        _stdout_is_gone()
+        return ExitCode.OK
+    except Exception as error:
+        _report_fault(error)
+        return ExitCode.INTERNAL
+    return ExitCode.UNUSABLE
+
+
+@app.callback(invoke_without_command=True)
+def gradscope(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Names the op that broke a gradient, says why, and hands over a fix that was tried."""
+    if version:
+        typer.echo(f"gradscope {__version__}")
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command(epilog="The program's own arguments follow after --, as in: trace train.py -- --lr 1")
+def trace(
+    context: typer.Context,
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            help="FILE.py, FILE.py:FUNCTION, package.module:FUNCTION or a built-in example.",
+            show_default=False,
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many backward passes [100].")
+    ] = None,
+    keep_going: Annotated[
+        bool | None, typer.Option("--keep-going", help="Do not stop at the first error.")
+    ] = None,
+    input: Annotated[  # noqa: A002
+        list[str] | None,
+        typer.Option(metavar="NAME=EXPR", help="An input of a function; torch is in scope."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="A model: net.py:Net, or 'net.py:Net(3)'.")
+    ] = None,
+    loss: Annotated[str | None, typer.Option(help="Its loss: net.py:loss, or F.mse_loss.")] = None,
+    batch: Annotated[str | None, typer.Option(help="Its batch: net.py:batch, or a loader.")] = None,
+    fail_on: Annotated[
+        Severity | None, typer.Option(help="Exit with 1 for findings from here on [error].")
+    ] = None,
+    format: Annotated[str, typer.Option(help="terminal or json.")] = "terminal",  # noqa: A002
+    output: Annotated[Path | None, typer.Option(help="Write the report to a file.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A configuration other than the nearest gradscope.yaml.")
+    ] = None,
+    no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not try the fixes.")] = False,
+    time_limit: Annotated[
+        float | None, typer.Option(min=0.001, help="Stop the program after so many seconds.")
+    ] = None,
+) -> int:
+    """Run a program, name the op that broke its gradients, say why, and try the fix."""
+    from gradscope import pipeline
+    from gradscope.config import load_config
+    from gradscope.target.progress import progress_line
+
+    _check_report_place(format, output)
+    given = {
+        "steps": steps,
+        "keep_going": keep_going,
+        "time_limit": time_limit,
+        "fail_on": fail_on,
+        "verify": False if no_verify else None,
+    }
+    settings = load_config(config)
+    settings = replace(settings, **{k: v for k, v in given.items() if v is not None})
+    chosen, said = pipeline.choose_target(
+        settings,
+        target,
+        context.obj or (),
+        inputs=tuple(map(_input, input or ())),
+        parts=(model, loss, batch),
+    )
+    with progress_line() as on_progress:
+        report = pipeline.trace(
+            chosen,
+            settings,
+            said=said,
+            stdout_to_stderr=format != "terminal" and output is None,
+            on_progress=on_progress,
+        )
+    _write(report, format, output)
+    return pipeline.exit_code(report, settings.fail_on)
+
+
+@app.command()
+def explain(
+    rule: Annotated[
+        str | None, typer.Argument(help="A code or a name; all are listed without one.")
+    ] = None,
+) -> None:
+    """What a cause is, why it hurts, an example and its repair."""
+    from gradscope.rules import RULES, by_name, pages
+
+    if rule is None:
+        for one in RULES.values():
+            typer.echo(f"{one.code}  {one.name:<26} {pages.summary(one)}")
+        return
+    one = by_name(rule)
+    typer.echo(f"# {one.code} {one.name} ({one.severity})\n")
+    for heading, body in pages.sections(one).items():
+        typer.echo(f"## {heading}\n{body}\n")
+
+
+@app.command()
+def examples() -> None:
+    """The built-in programs; trace NAME runs one."""
+    from gradscope.examples import EXAMPLES
+
+    for example in EXAMPLES.values():
+        expects = example.expects or "healthy"
+        typer.echo(f"{example.name:<26} {expects:<22} {example.title}")
+
+
+def _input(text: str) -> Input:
+    from gradscope.config import Input
+
+    name, equals, expression = text.partition("=")
+    if not (equals and name.strip().isidentifier() and expression.strip()):
+        raise GradscopeError(
+            f"--input {text} is not NAME=EXPR", help="for example --input 'x=torch.zeros(3)'"
+        )
+    return Input(name.strip(), expression.strip())
+
+
+def _check_report_place(format: str, output: Path | None) -> None:  # noqa: A002
+    """Before the program runs: its hours should not be lost to a misspelt path."""
+    from gradscope.report import FORMATS
+
+    if format not in FORMATS:
+        raise GradscopeError(f"no format is called {format}", help=f"one of: {', '.join(FORMATS)}")
+    if output is not None and (output.is_dir() or not output.absolute().parent.is_dir()):
+        reason = "is a directory" if output.is_dir() else "lies in a folder that does not exist"
+        raise GradscopeError(f"--output {output} {reason}", help="name a file to write")
+
+
+def _write(report: Report, format: str, output: Path | None) -> None:  # noqa: A002
+    from gradscope.report import FORMATS, Options
+
+    if output is not None:
+        try:
+            output.write_text(FORMATS[format].render(report, Options(width=100)), encoding="utf-8")
+        except OSError as error:
+            raise GradscopeError(f"--output {output}: {error.strerror}") from error
+        return
+    try:
+        sys.stdout.write(FORMATS[format].render(report, Options.fitting(sys.stdout)))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _stdout_is_gone()
+
+
+def _stdout_is_gone() -> None:
+    """The reader (head, less) has closed the pipe; Python must not complain when it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _complain(message: str, help: str = "", detail: str = "") -> None:  # noqa: A002
+    lines = [f"gradscope: error: {message}"]
+    if detail:
+        lines.append(detail.rstrip())
+    if help:
+        lines.append(f"help: {help}")
+    print(*lines, sep="\n", file=sys.stderr)
+
+
+def _report_fault(error: Exception) -> None:
+    import traceback
+
+    traceback.print_exception(error)
+    print(
+        f"gradscope: internal error: {type(error).__name__}: this is a fault of gradscope "
+        f"{__version__}, not of your program\n"
+        "help: report it with the lines above to the project's issue tracker",
+        file=sys.stderr,
+    )

@@ -1,0 +1,108 @@
+"""The whole story: target, record, diagnose, repair, report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from gradscope.config import Config, Input
+from gradscope.diagnose import diagnose
+from gradscope.errors import ExitCode, GradscopeError
+from gradscope.facts import Finding, Report, Severity, Trace
+from gradscope.rules import RULES, by_name
+from gradscope.target import (
+    FIRST_EXAMPLE,
+    Progress,
+    RunOptions,
+    Target,
+    parse_parts,
+    parse_target,
+    run,
+)
+
+RANK = {Severity.ERROR: 2, Severity.WARNING: 1, Severity.NOTE: 0}
+
+
+def trace(
+    target: Target,
+    config: Config,
+    *,
+    said: tuple[str, ...] = (),
+    stdout_to_stderr: bool = False,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Report:
+    """Run a target, find what is wrong, and try the fixes."""
+    options = RunOptions(config.steps, config.keep_going, config.time_limit, stdout_to_stderr)
+    wanted = rule_filter(config)
+    seen = run(target, options, on_progress=on_progress)
+    require_backward(target, seen)
+    findings = tuple(finding for finding in diagnose(seen) if wanted(finding))
+    return Report(target.name, seen, findings, said)
+
+
+def choose_target(
+    config: Config,
+    text: str | None = None,
+    arguments: Iterable[str] = (),
+    *,
+    inputs: tuple[Input, ...] = (),
+    parts: tuple[str | None, str | None, str | None] = (None, None, None),
+) -> tuple[Target, tuple[str, ...]]:
+    """The command line's target, else the configuration's, else an example; and what to say of it.
+
+    `parts` are the model, the loss and the batch.
+    """
+    inputs = (*config.inputs, *inputs)
+    if any(parts):
+        return parse_parts(*parts, where=text, inputs=inputs), ()
+    if text is not None:
+        return parse_target(text, arguments, inputs), ()
+    configured = (config.model, config.loss, config.batch)
+    if any(configured):
+        found = parse_parts(*configured, where=config.target, inputs=inputs, folder=config.folder)
+        return found, (f"target from {config.path}: {found.name}",)
+    if config.target is not None:
+        given = tuple(arguments) or config.args
+        chosen = parse_target(config.target, given, inputs, config.folder)
+        return chosen, (f"target from {config.path}: {chosen.name}",)
+    said = f"no target given: this is the built-in example {FIRST_EXAMPLE}"
+    return parse_target(FIRST_EXAMPLE), (f"{said} (gradscope examples lists them)",)
+
+
+def require_backward(target: Target, seen: Trace) -> None:
+    """A program without a gradient cannot be judged, unless its own failure is the news."""
+    if seen.steps or seen.symptoms or seen.ending.kind not in ("finished", "exited"):
+        return
+    if seen.ending.kind == "exited" and seen.ending.code:
+        return
+    raise GradscopeError(
+        f"no backward ever ran in {target.name}, so there is no gradient to look at",
+        help="call backward() on its loss, or name the function that returns the loss: "
+        "FILE.py:FUNCTION",
+    )
+
+
+def rule_filter(config: Config) -> Callable[[Finding], bool]:
+    """Which findings the configuration wants to see. Raises GradscopeError for an unknown rule."""
+    select = tuple(_codes(word) for word in config.select)
+    ignore = tuple(_codes(word) for word in config.ignore)
+
+    def wanted(finding: Finding) -> bool:
+        chosen = not select or finding.rule.startswith(select)
+        return chosen and not finding.rule.startswith(ignore)
+
+    return wanted
+
+
+def _codes(word: str) -> str:
+    """The code of a rule's name; a family ("GS1") stands for all codes that begin with it."""
+    family = word.upper()
+    return family if any(code.startswith(family) for code in RULES) else by_name(word).code
+
+
+def exit_code(report: Report, fail_on: Severity) -> ExitCode:
+    """A finding counts first: a program that fell over its NaN has findings, and they are why."""
+    if any(RANK[finding.severity] >= RANK[fail_on] for finding in report.findings):
+        return ExitCode.FINDINGS
+    ending = report.trace.ending
+    broken_off = ending.kind == "interrupted" and ending.code
+    return ExitCode.UNUSABLE if report.verdict == "failed" or broken_off else ExitCode.OK

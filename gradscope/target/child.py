@@ -1,0 +1,217 @@
+"""The child process: one run of the user's program under the recorder."""
+
+from __future__ import annotations
+
+import atexit
+import faulthandler
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, NoReturn
+
+from gradscope.errors import GradscopeError
+from gradscope.facts import Ending
+from gradscope.record import Recorder, StopTrace
+from gradscope.target.endings import ending_of, is_ours, trimmed
+from gradscope.target.load import run_script
+from gradscope.target.loss import Run, prepare_function, prepare_parts
+from gradscope.target.messages import Fault, Final, Message, Progress, Snapshot, Unusable
+from gradscope.target.patches import install
+from gradscope.target.targets import Function, Parts, Script, Target
+
+PROGRESS_EVERY = 0.1  # seconds
+SNAPSHOT_SHARE = 0.02  # of the run's time may go into snapshots
+SLOW_MODULES = ("torch._dynamo", "torch._inductor", "torch.distributed.tensor")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the child is to run, and how."""
+
+    target: Target
+    steps: int
+    keep_going: bool
+    patches: Mapping[str, str]
+    silent: bool  # nothing that the program prints is shown, and it reads nothing
+    stdout_to_stderr: bool
+    deaths: int  # file descriptor for what faulthandler writes
+    setup: Callable[[], None] | None = None
+
+
+class Channel:
+    """The way to the parent. Only the process that made it speaks: workers stay silent."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._pid = os.getpid()
+        self.closed = False
+
+    def send(self, message: Message) -> None:
+        if self.closed or os.getpid() != self._pid:
+            return
+        with _uninterrupted():
+            try:
+                self._connection.send(message)
+            except OSError:
+                os._exit(1)  # the parent is gone, and nobody waits for this run
+
+    def close(self, last: Message) -> None:
+        """Send the last word. What happens later in the program is its own affair."""
+        self.send(last)
+        self.closed = True
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """A Ctrl-C in the middle of a message would leave half of it in the pipe."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class Watch:
+    """Listens to the recorder: progress, snapshots of the facts, and the moment to stop."""
+
+    def __init__(self, target: str, channel: Channel) -> None:
+        self._target = target
+        self._channel = channel
+        self._started = self._told = time.monotonic()
+        self._next_snapshot = 0.0
+
+    def progress(self, recorder: Recorder, steps: int, ops: int) -> None:
+        """Called after every backward pass."""
+        now = time.monotonic()
+        if now - self._told >= PROGRESS_EVERY:
+            self._told = now
+            self._channel.send(Progress(steps, ops, now - self._started))
+        if now >= self._next_snapshot:
+            self._channel.send(Snapshot(recorder.trace(self._target, Ending("stopped"))))
+            spent = time.monotonic() - now
+            self._next_snapshot = now + spent / SNAPSHOT_SHARE
+
+    def stop(self, recorder: Recorder) -> None:
+        trace = recorder.trace(self._target, Ending("stopped"))
+        _flush()
+        self._channel.close(Final(trace, _slow_imports()))
+
+
+def run_child(job: Job, connection: Connection) -> NoReturn:
+    """Run the job and leave the process the way that python would, exit handlers included."""
+    channel = Channel(connection)
+    code = 3
+    try:
+        _redirect(job)
+        code = _run(job, channel)
+        _flush()
+        if not job.silent:
+            _finish_as_python_does()
+    except BaseException:
+        channel.close(Fault(traceback.format_exc()))
+    os._exit(code)
+
+
+def _run(job: Job, channel: Channel) -> int:
+    """Run the program, report how it ended, and return its exit code."""
+    if job.patches:
+        install(job.patches)
+    watch = Watch(job.target.name, channel)
+    recorder = Recorder(
+        steps=job.steps,
+        keep_going=job.keep_going,
+        on_stop=watch.stop,
+        on_progress=lambda steps, ops, _: watch.progress(recorder, steps, ops),
+    )
+    try:
+        run = _prepare(job)
+        if job.setup:
+            job.setup()
+        with recorder:
+            run(lambda: bool(recorder.done))
+        ending = Ending("finished")
+    except StopTrace:
+        return 0
+    except GradscopeError as error:
+        channel.close(Unusable(str(error), error.help, error.detail))
+        return 2
+    except BaseException as error:
+        if isinstance(error, Exception) and is_ours(error):
+            raise
+        if isinstance(error, ImportError | SyntaxError) and not recorder.done:
+            channel.close(_not_importable(job.target, error))
+            return 2
+        ending = ending_of(error)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if not channel.closed:
+        _flush()
+        channel.close(Final(recorder.trace(job.target.name, ending), _slow_imports()))
+    return ending.code or 0
+
+
+def _prepare(job: Job) -> Run:
+    target = job.target
+    match target:
+        case Script():
+            return lambda _: run_script(target, job.patches)
+        case Function():
+            return prepare_function(target)
+        case Parts():
+            return prepare_parts(target)
+
+
+def _not_importable(target: Target, error: ImportError | SyntaxError) -> Unusable:
+    if isinstance(error, SyntaxError):
+        place = f"{error.filename}:{error.lineno}:{error.offset or 1}"
+        return Unusable(f"{place}: {error.msg}", "it is no valid Python", trimmed(error))
+    return Unusable(
+        f"{target.name} could not be imported: {error}",
+        "gradscope runs in the Python of its own environment: install the program's packages there",
+        trimmed(error),
+    )
+
+
+def _redirect(job: Job) -> None:
+    faulthandler.enable(job.deaths, all_threads=False)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if job.silent:
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(nowhere, stream)
+    elif job.stdout_to_stderr:
+        os.dup2(2, 1)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            continue  # closed by the program, or its reader has gone
+
+
+def _slow_imports() -> tuple[str, ...]:
+    return tuple(name for name in SLOW_MODULES if name in sys.modules)
+
+
+def _finish_as_python_does() -> None:
+    """Wait for threads, run exit handlers, and let files that were never closed be written."""
+    wait_for_threads: Any = threading._shutdown  # type: ignore[attr-defined]
+    wait_for_threads()
+    atexit._run_exitfuncs()
+    main = sys.modules.get("__main__")
+    if main is not None:
+        main.__dict__.clear()
+    gc.collect()
+    _flush()

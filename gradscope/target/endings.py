@@ -1,0 +1,103 @@
+"""How a program ended, told in its own frames: exceptions, exits, and deaths in native code."""
+
+from __future__ import annotations
+
+import linecache
+import re
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from types import TracebackType
+
+from gradscope.facts import Ending, Location
+from gradscope.record.sites import OURS, USER, kind_of, resolve, shown_path
+
+CTRL_C = 130  # the shell's code for a program that Ctrl-C ended
+
+
+def ending_of(error: BaseException) -> Ending:
+    """The ending of a program that let an exception out."""
+    place = _innermost(error.__traceback__)
+    match error:
+        case SystemExit(code=code):
+            if isinstance(code, int) or code is None:
+                number = code or 0
+                return Ending("exited", f"sys.exit({number})", number, location=place)
+            print(code, file=sys.stderr)
+            return Ending("exited", f"sys.exit({str(code)!r})", 1, location=place)
+        case KeyboardInterrupt():
+            return Ending("interrupted", "Ctrl-C", CTRL_C, trimmed(error), place)
+    detail = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
+    return Ending("raised", detail, 1, trimmed(error), place)
+
+
+def ending_of_status(status: int, deaths: str) -> Ending:
+    """The ending of a child that sent no last word: killed by a signal, or os._exit.
+
+    `status` is the exit code, or minus the signal; `deaths` is what faulthandler wrote.
+    """
+    if status >= 0:
+        return Ending("exited", f"os._exit({status})", status)
+    name = signal.Signals(-status).name
+    cause = re.search(r"^Fatal Python error: (.+)$", deaths, re.MULTILINE)
+    detail = f"{cause[1]} ({name})" if cause else name
+    if -status == signal.SIGKILL:
+        detail = f"{name}: killed from outside, often because memory ran out"
+    frames = list(_native_frames(deaths))
+    told = "".join(f'  File "{file}", line {line}, in {name}\n' for file, line, name in frames)
+    place = _whole_line(*frames[-1]) if frames else None
+    return Ending("died", detail, status, told, place)
+
+
+def trimmed(error: BaseException) -> str:
+    """The traceback as Python prints it, with the user's own frames alone where there are any."""
+    told = traceback.TracebackException(type(error), error, error.__traceback__)
+    for part in _chain(told):
+        own = [frame for frame in part.stack if kind_of_file(frame.filename) == USER]
+        foreign = [frame for frame in part.stack if kind_of_file(frame.filename) != OURS]
+        part.stack = traceback.StackSummary.from_list(own or foreign[-1:])
+    return "".join(told.format())
+
+
+def is_ours(error: BaseException) -> bool:
+    """Whether gradscope's own code raised it: then it is a fault of ours and not the program's."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last is not None and kind_of(last.tb_frame.f_code) == OURS
+
+
+def kind_of_file(name: str) -> int:
+    return kind_of(compile("", name, "exec"))
+
+
+def _chain(told: traceback.TracebackException | None) -> Iterator[traceback.TracebackException]:
+    while told is not None:
+        yield told
+        for part in told.exceptions or ():
+            yield from _chain(part)
+        told = told.__cause__ or told.__context__
+
+
+def _innermost(frames: TracebackType | None) -> Location | None:
+    place = None
+    while frames is not None:
+        if kind_of(frames.tb_frame.f_code) == USER:
+            place = resolve(frames.tb_frame.f_code, frames.tb_lasti)
+        frames = frames.tb_next
+    return place
+
+
+def _native_frames(deaths: str) -> Iterator[tuple[str, int, str]]:
+    """The user's frames in faulthandler's text, innermost last as in a traceback."""
+    for found in reversed(re.findall(r'^  File "(.+)", line (\d+) in (.+)$', deaths, re.MULTILINE)):
+        file, line, name = found
+        if kind_of_file(file) == USER:
+            yield file, int(line), name
+
+
+def _whole_line(file: str, line: int, name: str) -> Location:
+    text = linecache.getline(file, line).rstrip()
+    start = len(text) - len(text.lstrip())
+    return Location(shown_path(file), line, start, line, len(text), name)

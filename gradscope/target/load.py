@@ -1,0 +1,103 @@
+"""Bringing the user's code to life in the child process: a script, or the objects of a module."""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from gradscope.errors import GradscopeError
+from gradscope.target.parse import nearest
+from gradscope.target.patches import compiled, patched
+from gradscope.target.targets import Reference, Script
+
+
+def run_script(script: Script, patches: Mapping[str, str]) -> None:
+    """Run a file as `__main__`, as `python FILE ARGUMENTS` would."""
+    path = os.path.abspath(script.path)
+    _look_first_in(os.path.dirname(os.path.realpath(path)))
+    sys.argv = [script.name if Path(script.name).is_file() else path, *script.arguments]
+    main = ModuleType("__main__")
+    main.__dict__.update(__file__=path, __builtins__=builtins, __cached__=None)
+    sys.modules["__main__"] = main  # pickle looks up the program's classes there
+    text = patched(patches, path)
+    code = compiled(Path(path).read_bytes() if text is None else text, path)
+    exec(code, main.__dict__)
+
+
+def evaluate(reference: Reference, names: Mapping[str, Any]) -> Any:
+    """The object that a reference stands for: `names` first, then those of its file or module."""
+    scope = dict(names)
+    if reference.where is not None:
+        module = import_place(reference.where)
+        scope |= vars(module) | {"__builtins__": builtins}
+        name = re.match(r"\w+", reference.expression)
+        if name and name[0] not in scope and not hasattr(builtins, name[0]):
+            raise _no_such_name(reference, name[0], module)
+    return eval_expression(reference.expression, scope, str(reference))
+
+
+def eval_expression(expression: str, scope: dict[str, Any], shown: str) -> Any:
+    """A Python expression that the user gave; its mistakes are theirs, in one line."""
+    try:
+        return eval(expression.strip(), scope)
+    except Exception as error:
+        raise GradscopeError(
+            f"{shown} cannot be evaluated: {type(error).__name__}: {error}",
+            help="names in scope are torch, nn, F, math, inf, nan and those of the target's file",
+        ) from error
+
+
+def import_place(where: str) -> ModuleType:
+    """The module of a dotted name or of a file; a file inside a package keeps its package."""
+    if not where.endswith(".py"):
+        _look_first_in(os.getcwd())
+        return importlib.import_module(where)
+    path = Path(where).resolve()
+    parts = [path.stem]
+    folder = path.parent
+    while (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    _look_first_in(str(folder))
+    name = ".".join(parts)
+    loaded = sys.modules.get(name)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(path):
+        return loaded
+    if len(parts) > 1:
+        return importlib.import_module(name)
+    return _import_file(name, path)
+
+
+def _import_file(name: str, path: Path) -> ModuleType:
+    """Import by path, so that a file called like an installed package is still the one meant."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise GradscopeError(f"{path} is no Python source", help="its name must end in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _look_first_in(folder: str) -> None:
+    """As python does with a script's folder: it takes the place of gradscope's own entry."""
+    if sys.path and not sys.flags.safe_path:
+        sys.path[0] = folder
+    else:
+        sys.path.insert(0, folder)
+
+
+def _no_such_name(reference: Reference, name: str, module: ModuleType) -> GradscopeError:
+    public = [key for key in vars(module) if not key.startswith("_")]
+    near = nearest(name, public)
+    functions = [key for key in public if callable(getattr(module, key))]
+    own = [key for key in functions if getattr(module, key).__module__ == module.__name__]
+    help = f"did you mean {near[0]}?" if near else f"it defines {', '.join(own) or 'no function'}"
+    return GradscopeError(f"{reference.where} has no {name}", help=help)

@@ -1,0 +1,48 @@
+"""What the child process tells its parent while the program runs. Everything here pickles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gradscope.facts import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    steps: int
+    ops: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The facts so far, in case that nothing comes after them."""
+
+    trace: Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """The facts of the whole run. `imported` are the slow parts of torch that it needed."""
+
+    trace: Trace
+    imported: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """The target cannot be run: a GradscopeError on its way to the parent."""
+
+    message: str
+    help: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """gradscope itself failed in the child."""
+
+    traceback: str
+
+
+Message = Progress | Snapshot | Final | Unusable | Fault

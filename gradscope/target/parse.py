@@ -1,0 +1,136 @@
+"""From the words of the command line or the configuration to a target. Imports no torch."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from gradscope.config import Input
+from gradscope.errors import GradscopeError
+from gradscope.examples import EXAMPLES
+from gradscope.target.targets import Function, Parts, Reference, Script, Target
+
+FIRST_EXAMPLE = "gamma_mask"
+# `losses.py:focal`, `package.module:Net(3)`; a lambda or a slice before the colon is no place.
+_REFERENCE = re.compile(r"(?P<where>[^\s:()\[\]{}'\"]+):(?P<expression>[^:\s=].*)", re.DOTALL)
+
+
+def parse_target(
+    text: str, arguments: Iterable[str] = (), inputs: tuple[Input, ...] = (), folder: Path = Path()
+) -> Target:
+    """The target that a user named; relative paths start at `folder`."""
+    path = folder / text
+    arguments = tuple(arguments)
+    if path.is_file():
+        return _script(path, text, arguments, inputs)
+    found = _REFERENCE.fullmatch(text)
+    if found is not None:
+        _refuse("arguments of its own", arguments, text)
+        return Function(parse_reference(text, folder), inputs)
+    if text in EXAMPLES:
+        _refuse("arguments of its own", arguments, text)
+        _refuse("inputs", inputs, text)
+        return Script(EXAMPLES[text].path, shown=text)
+    if path.is_dir():
+        raise GradscopeError(
+            f"{text} is a directory", help="name the script in it, or FILE.py:FUNCTION"
+        )
+    if text.endswith(".py") or os.sep in text:
+        raise _missing_file(text, path)
+    raise _unknown_name(text)
+
+
+def parse_parts(
+    model: str | None,
+    loss: str | None,
+    batch: str | None,
+    *,
+    where: str | None = None,
+    inputs: tuple[Input, ...] = (),
+    folder: Path = Path(),
+) -> Parts:
+    """A model, loss and batch named separately; names without a place are looked up in `where`."""
+    if model is None or batch is None:
+        missing = "--model" if model is None else "--batch"
+        raise GradscopeError(
+            f"a model, a loss and a batch belong together, and {missing} is missing",
+            help="for example --model net.py:Net --loss net.py:loss --batch net.py:batch",
+        )
+    return Parts(
+        parse_reference(model, folder, where),
+        parse_reference(batch, folder, where),
+        None if loss is None else parse_reference(loss, folder, where),
+        inputs,
+    )
+
+
+def parse_reference(text: str, folder: Path = Path(), where: str | None = None) -> Reference:
+    """`FILE.py:EXPRESSION`, `package.module:EXPRESSION`, or an expression in `where`'s names."""
+    found = _REFERENCE.fullmatch(text)
+    if found is None or found["where"] == "lambda":
+        return Reference(_place(where, folder) if where else None, text)
+    return Reference(_place(found["where"], folder), found["expression"])
+
+
+def _place(where: str, folder: Path) -> str:
+    if not (where.endswith(".py") or os.sep in where):
+        return where
+    path = folder / where
+    if not path.is_file():
+        raise _missing_file(where, path)
+    return str(path)
+
+
+def _script(path: Path, text: str, arguments: tuple[str, ...], inputs: tuple[Input, ...]) -> Script:
+    if path.suffix == ".ipynb":
+        raise GradscopeError(
+            f"{text} is a notebook, not a Python file",
+            help="export it first: jupyter nbconvert --to script " + text,
+        )
+    _refuse("inputs", inputs, text)
+    return Script(path, arguments, shown=text)
+
+
+def _refuse(what: str, given: tuple[object, ...], text: str) -> None:
+    """What a target of this sort cannot take is said, not ignored."""
+    explicit = [value for value in given if not (isinstance(value, Input) and value.optional)]
+    if explicit and what == "inputs":
+        raise GradscopeError(
+            f"{text} is a script, which takes no --input",
+            help=f"name a function to be called with it: {text}:FUNCTION",
+        )
+    if explicit:
+        raise GradscopeError(
+            f"{text} takes no {what}, and got {' '.join(map(str, explicit))}",
+            help="only a script has arguments after --",
+        )
+
+
+def _missing_file(text: str, path: Path) -> GradscopeError:
+    folder = path.parent
+    if not folder.is_dir():
+        return GradscopeError(f"{text}: there is no folder {folder}", help="check the path")
+    names = [entry.name for entry in folder.iterdir() if entry.suffix == ".py"]
+    near = [str(Path(text).with_name(name)) for name in nearest(path.name, names)]
+    if near:
+        return GradscopeError(f"there is no file {text}", help=f"did you mean {' or '.join(near)}?")
+    return GradscopeError(
+        f"there is no file {text}", help=f"looked in {folder.resolve()}, where none is like it"
+    )
+
+
+def _unknown_name(text: str) -> GradscopeError:
+    near = nearest(text, [*EXAMPLES, *(path.name for path in Path().glob("*.py"))])
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    return GradscopeError(
+        f"{text} is neither a file nor a built-in example",
+        help=f"{hint}a function is named as FILE.py:FUNCTION or package.module:FUNCTION, "
+        "and `gradscope examples` lists the examples",
+    )
+
+
+def nearest(name: str, names: Iterable[str], n: int = 3) -> list[str]:
+    return difflib.get_close_matches(name, list(names), n=n, cutoff=0.6)

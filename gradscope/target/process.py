@@ -1,0 +1,161 @@
+"""The child process as its parent sees it: forked where that is safe, a fresh interpreter else."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import time
+import warnings
+from multiprocessing.connection import Connection, Pipe
+from typing import NoReturn, Protocol
+
+import torch
+
+from gradscope.target.child import Job, run_child
+
+_NAP = 0.005  # seconds between two looks at a child that is about to end
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+# Each run starts from this state; forking reseeds Python's generator, so it is set again.
+_RANDOM = random.getstate()
+_wanted: set[str] = set()
+
+
+class Child(Protocol):
+    connection: Connection
+    leads: bool  # a process group of its own: Ctrl-C at a terminal does not reach it
+
+    def poll(self) -> int | None:
+        """The exit code, or minus the signal that killed it; None while it runs."""
+
+    def interrupt(self) -> None:
+        """What Ctrl-C does."""
+
+    def kill(self) -> None:
+        """At once, with everything that it started."""
+
+
+def start(job: Job, *, fork: bool | None = None) -> Child:
+    return _Forked(job) if (can_fork() if fork is None else fork) else _Spawned(job)
+
+
+def can_fork() -> bool:
+    """macOS frameworks and an initialised CUDA context do not survive a fork."""
+    fork_is_safe = hasattr(os, "fork") and sys.platform != "darwin"
+    return fork_is_safe and not torch.cuda.is_initialized()
+
+
+def preload(modules: tuple[str, ...]) -> None:
+    """Have the next fork inherit what the last run had to import for itself."""
+    _wanted.update(modules)
+
+
+def wait(child: Child, seconds: float) -> int | None:
+    """The child's status once it is gone; None where it outlives the time."""
+    end = time.monotonic() + seconds
+    while (status := child.poll()) is None and time.monotonic() < end:
+        time.sleep(_NAP)
+    return status
+
+
+class _Forked:
+    def __init__(self, job: Job) -> None:
+        _import_wanted()
+        # At a terminal the child stays in our group: another one could not read from it. Elsewhere
+        # it leads its own, so that its workers die with it.
+        self.leads = job.silent or not os.isatty(0)
+        self.connection, theirs = Pipe(duplex=False)
+        parent = os.getpid()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        gc.freeze()  # what is here already need not be looked through, or copied, by the child
+        with warnings.catch_warnings():
+            # numpy's threads make Python 3.12 warn; they have fork handlers of their own.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.pid = os.fork()
+        if self.pid == 0:
+            self._be_the_child(job, theirs, parent)
+        theirs.close()
+        self._status: int | None = None
+
+    def _be_the_child(self, job: Job, connection: Connection, parent: int) -> NoReturn:
+        if self.leads:
+            os.setpgid(0, 0)
+        self.connection.close()
+        _die_with(parent)
+        random.setstate(_RANDOM)
+        run_child(job, connection)
+
+    def poll(self) -> int | None:
+        if self._status is None:
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                self._status = 0  # somebody else in this process has reaped it
+                return self._status
+            if pid:
+                self._status = os.waitstatus_to_exitcode(status)
+        return self._status
+
+    def interrupt(self) -> None:
+        self._signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+        wait(self, 1.0)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.poll() is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+        if self.leads:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+
+
+class _Spawned:
+    leads = False
+
+    def __init__(self, job: Job) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe(duplex=False)
+        self._process = context.Process(target=run_child, args=(job, theirs), daemon=False)
+        self._process.start()
+        theirs.close()
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def interrupt(self) -> None:
+        if self._process.pid is not None and os.name == "posix":
+            os.kill(self._process.pid, signal.SIGINT)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.join(1.0)
+
+
+def _import_wanted() -> None:
+    for name in sorted(_wanted):
+        importlib.import_module(name)
+    if "numpy" in sys.modules:
+        importlib.import_module("numpy.random")  # seeds itself once, here, for every child
+
+
+def _die_with(parent: int) -> None:
+    """Linux: a child whose parent was killed must not stay behind, holding its pipes open."""
+    if sys.platform != "linux":
+        return
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)

@@ -1,0 +1,206 @@
+"""Runs a target in a child process and gathers the facts that it sends."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import IO, TYPE_CHECKING
+
+from gradscope.errors import GradscopeError
+from gradscope.facts import Ending, Trace
+from gradscope.target.messages import Fault, Final, Message, Progress, Snapshot, Unusable
+from gradscope.target.targets import Target
+
+if TYPE_CHECKING:
+    from gradscope.target.process import Child
+
+TICK = 0.05  # seconds between looks at the clock, at Ctrl-C and at the child
+STOP_GRACE = 2.0  # seconds that a program has to unwind after we stopped it
+END_GRACE = 60.0  # and for its exit handlers, where it ended by itself
+INTERRUPT_GRACE = 0.8  # and after Ctrl-C, when somebody waits for the report
+FORWARD_AFTER = 0.3  # a terminal's Ctrl-C reaches the child without our help
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How to run a target. `time_limit` is in seconds, None for none."""
+
+    steps: int = 100
+    keep_going: bool = False
+    time_limit: float | None = None
+    stdout_to_stderr: bool = False  # where the report itself is to have stdout
+
+
+DEFAULTS = RunOptions()
+
+
+class ChildFault(Exception):
+    """gradscope's own code failed in the child; the text is its traceback."""
+
+
+def run(
+    target: Target,
+    options: RunOptions = DEFAULTS,
+    *,
+    patches: Mapping[str, str] | None = None,
+    silent: bool = False,
+    timeout: float | None = None,
+    setup: Callable[[], None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    fork: bool | None = None,
+) -> Trace:
+    """Run a target once and return what was seen of it, however it ended.
+
+    Every run starts from the same random state. `patches` maps paths to the source that stands in
+    for these files; `setup` is called in the child before the program; `timeout` (seconds) comes
+    before the options' limit. With `silent` the program prints nothing and reads nothing. `fork`
+    False starts a fresh interpreter; None does what the platform allows.
+
+    Raises GradscopeError where the target cannot be run.
+    """
+    from gradscope.target.child import Job
+    from gradscope.target.process import start
+
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as deaths:
+        job = Job(
+            target=target,
+            steps=options.steps,
+            keep_going=options.keep_going,
+            patches=dict(patches or {}),
+            silent=silent,
+            stdout_to_stderr=options.stdout_to_stderr,
+            deaths=deaths.fileno(),
+            setup=setup,
+        )
+        limit = options.time_limit if timeout is None else timeout
+        with _interrupts() as interrupts:
+            wait = _Wait(start(job, fork=fork), limit, interrupts, on_progress)
+            wait.until_gone()
+        return wait.trace(target.name, deaths)
+
+
+class _Wait:
+    """The parent's side of one run: takes messages and keeps the limits."""
+
+    def __init__(
+        self,
+        child: Child,
+        limit: float | None,
+        interrupts: list[float],
+        on_progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self._child = child
+        self._limit = limit
+        self._interrupts = interrupts  # when each Ctrl-C came
+        self._on_progress = on_progress
+        self._started = time.monotonic()
+        self._progress = Progress(0, 0, 0.0)
+        self._latest: Trace | None = None
+        self._final: Final | None = None
+        self._ends_by = self._started + limit if limit else float("inf")
+        self._asked_to_end = ""  # why we did: "Ctrl-C", "the time limit of 5 s"
+        self._forwarded = False
+        self._status: int | None = None
+
+    def until_gone(self) -> None:
+        from gradscope.target.process import wait
+
+        try:
+            while self._status is None:
+                if not self._listen():
+                    left = max(TICK, min(self._ends_by - time.monotonic(), END_GRACE))
+                    self._status = wait(self._child, left)
+                if self._status is None:
+                    self._keep_limits()
+        finally:
+            self._child.kill()
+            self._child.connection.close()
+
+    def _listen(self) -> bool:
+        """Take one message if there is one; False once the child's end is closed."""
+        connection = self._child.connection
+        try:
+            if connection.poll(TICK):
+                self._take(connection.recv())
+            else:
+                # Workers of the program may hold the pipe open: its end is then no news.
+                self._status = self._child.poll()
+        except (EOFError, OSError):
+            return False
+        return True
+
+    def _take(self, message: Message) -> None:
+        match message:
+            case Progress():
+                self._progress = message
+            case Snapshot(trace):
+                self._latest = trace
+            case Final(trace):
+                self._final = message
+                grace = STOP_GRACE if trace.ending.kind == "stopped" else END_GRACE
+                if not self._asked_to_end:
+                    self._ends_by = time.monotonic() + grace
+            case Unusable(text, help, detail):
+                raise GradscopeError(text, help=help, detail=detail)
+            case Fault(text):
+                raise ChildFault(text)
+
+    def _keep_limits(self) -> None:
+        now = time.monotonic()
+        if self._on_progress and self._final is None:
+            self._on_progress(replace(self._progress, seconds=now - self._started))
+        if self._interrupts and not self._asked_to_end:
+            self._asked_to_end = "Ctrl-C"
+            self._ends_by = self._interrupts[0] + INTERRUPT_GRACE
+        if len(self._interrupts) > 1:
+            self._ends_by = now
+        if self._asked_to_end and not self._forwarded and self._final is None:
+            since = now - self._interrupts[0] if self._interrupts else FORWARD_AFTER
+            if since >= FORWARD_AFTER or self._child.leads:
+                self._forwarded = True
+                self._child.interrupt()
+        if now < self._ends_by:
+            return
+        if self._final is None and not self._asked_to_end:
+            self._asked_to_end = f"the time limit of {self._limit:g} s"
+            self._ends_by = now + INTERRUPT_GRACE
+        else:
+            self._child.kill()
+            self._status = self._child.poll() or 0
+
+    def trace(self, target: str, deaths: IO[str]) -> Trace:
+        """The facts of the run, with its true ending."""
+        from gradscope.target.endings import CTRL_C, ending_of_status
+        from gradscope.target.process import preload
+
+        if self._final is not None:
+            preload(self._final.imported)
+            trace = self._final.trace
+        else:
+            trace = self._latest or Trace(target)
+            deaths.seek(0)
+            trace = replace(trace, ending=ending_of_status(self._status or 0, deaths.read()))
+        if self._asked_to_end and trace.ending.kind != "stopped":
+            code = CTRL_C if self._asked_to_end == "Ctrl-C" else None
+            ending = Ending("interrupted", self._asked_to_end, code, location=trace.ending.location)
+            trace = replace(trace, ending=ending)
+        return trace
+
+
+@contextmanager
+def _interrupts() -> Iterator[list[float]]:
+    """Collects Ctrl-C as it comes: a KeyboardInterrupt could tear a message in two."""
+    came: list[float] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield came
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: came.append(time.monotonic()))
+    try:
+        yield came
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,64 @@
+"""What can be run: a script, a function, or a model with its loss and a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gradscope.config import Input
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A program run as `__main__`. `shown` is the path as the user wrote it, or a name."""
+
+    path: Path
+    arguments: tuple[str, ...] = ()
+    shown: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.shown or str(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An object of the user's: a Python expression in the names of a file or module.
+
+    `where` is the path of a Python file, a dotted module, or None for torch's names alone.
+    """
+
+    where: str | None
+    expression: str
+
+    def __str__(self) -> str:
+        return f"{self.where}:{self.expression}" if self.where else self.expression
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function that returns the loss, and the inputs to call it with."""
+
+    reference: Reference
+    inputs: tuple[Input, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return str(self.reference)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A model, the batch that it is given, and the loss of its output (None: the output is it)."""
+
+    model: Reference
+    batch: Reference
+    loss: Reference | None = None
+    inputs: tuple[Input, ...] = ()  # further names for the three expressions
+
+    @property
+    def name(self) -> str:
+        return str(self.model)
+
+
+Target = Script | Function | Parts
