@@ -1,0 +1,127 @@
+"""Repairs: patches of the user's source, each run again before it is offered.
+
+    findings ──► culprit (source) ──► candidates ──► patched text ──► run again ──► compare
+
+A fix leads once it was verified; what was refuted is kept with what went wrong, last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from gradscope.diagnose import diagnose
+from gradscope.facts import Finding, Fix, Severity, Trace
+from gradscope.repair.attempt import Bench, Patched, Rerun, patched
+from gradscope.repair.compare import Outcome, Seen
+from gradscope.repair.culprit import Unpatchable, locate
+from gradscope.repair.propose import candidates
+
+if TYPE_CHECKING:
+    from gradscope.target import RunOptions, Target
+
+__all__ = ["repair", "repaired"]
+
+SECONDS = 60.0  # for trying fixes, all findings together
+MOST_REFUTED = 3  # that are listed with a finding
+
+_RANK = {True: 0, None: 1, False: 3}
+NOT_TRIED = Outcome(None, "not tried")
+
+
+def repair(
+    trace: Trace,
+    findings: tuple[Finding, ...],
+    target: Target,
+    options: RunOptions,
+    *,
+    verify: bool = True,
+    seconds: float = SECONDS,
+) -> tuple[Finding, ...]:
+    """The findings with their fixes written as patches and tried, verified ones first.
+
+    `trace` is the run that the findings are about. Without `verify` patches are written and not
+    tried. The first finding is served first; the others get what is left of `seconds`.
+    """
+
+    def rerun(patches: Mapping[str, str], steps: int, limit: float) -> Trace:
+        from gradscope.target import run
+
+        again = replace(options, steps=steps, keep_going=False)
+        return run(target, again, patches=patches, silent=True, timeout=limit)
+
+    return repaired(trace, findings, rerun, verify=verify, seconds=seconds)
+
+
+def repaired(
+    trace: Trace,
+    findings: tuple[Finding, ...],
+    rerun: Rerun,
+    *,
+    verify: bool = True,
+    seconds: float = SECONDS,
+    diagnosis: Callable[[Trace], tuple[Finding, ...]] = diagnose,
+) -> tuple[Finding, ...]:
+    """`repair` with the way to run the program again given as a function."""
+    bench = Bench(Seen(trace, findings), rerun, diagnosis, seconds) if verify else None
+    return tuple(
+        replace(finding, fixes=_ordered(_fixes(finding, bench)))
+        if finding.fixes and finding.severity is not Severity.NOTE
+        else finding
+        for finding in findings
+    )
+
+
+def _fixes(finding: Finding, bench: Bench | None) -> Iterator[Fix]:
+    """Every fix that the rule proposes, tried until one holds; the later ones only written."""
+    try:
+        culprit = locate(finding)
+    except Unpatchable as reason:
+        for fix in finding.fixes:
+            yield replace(fix, verified=None, verdict=f"not tried: {reason}")
+        return
+    holds = False
+    for fix in finding.fixes:
+        ways = (patched(culprit.source, candidate) for candidate in candidates(culprit, fix))
+        written = [way for way in ways if way is not None]
+        if not written:
+            yield replace(fix, verdict="not tried: advice, the source does not tell what to edit")
+            continue
+        if bench is None or holds:
+            why = "not tried: an earlier fix holds" if holds else "not tried: verification is off"
+            yield written[0].as_fix(Outcome(None, why))
+            continue
+        tried = list(_until_one_holds(finding, written, bench))
+        holds = any(one.verified for one in tried)
+        yield from tried
+
+
+def _until_one_holds(finding: Finding, written: list[Patched], bench: Bench) -> Iterator[Fix]:
+    for one in written:
+        outcome = bench.attempt(finding, one)
+        yield one.as_fix(outcome)
+        if outcome.verified or outcome.verified is None:
+            return
+
+
+def _ordered(fixes: Iterator[Fix]) -> tuple[Fix, ...]:
+    """Verified, then untried patches, then advice, then the first few that were refuted."""
+    found = sorted(fixes, key=_rank)
+    refuted = [fix for fix in found if fix.verified is False]
+    kept = [fix for fix in found if fix.verified is not False]
+    return (*_distinct(kept), *islice(_distinct(refuted), MOST_REFUTED))
+
+
+def _rank(fix: Fix) -> int:
+    return 2 if fix.verified is None and fix.patch is None else _RANK[fix.verified]
+
+
+def _distinct(fixes: list[Fix]) -> Iterator[Fix]:
+    """Two rules' words for one patch are one fix."""
+    seen = set()
+    for fix in fixes:
+        if fix.patch is None or fix.patch not in seen:
+            seen.add(fix.patch)
+            yield fix

@@ -1,0 +1,227 @@
+"""Two runs side by side: did the patch do what it claims, and nothing else? Pure functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gradscope.facts import Finding, Gradient, Severity, Symptom, Trace, text_of
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`verified` as in `Fix`. `doubtful` asks for a control run: values differ, which a program
+    that cannot be repeated would also explain."""
+
+    verified: bool | None
+    verdict: str
+    doubtful: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One run and what the rules made of it."""
+
+    trace: Trace
+    findings: tuple[Finding, ...]
+
+
+def last_step(finding: Finding) -> int:
+    """The step that has to be reached: the last one in which this finding hurt."""
+    return max([finding.step, *(symptom.step for symptom in finding.symptoms)])
+
+
+def compare(finding: Finding, before: Seen, after: Seen, *, same: bool) -> Outcome:
+    """What the run with the patch shows about a finding of the run without it.
+
+    `same`: the patch claims that losses and finite gradients are bit-identical.
+    """
+    step = last_step(finding)
+    failed = _failure(before.trace, after.trace, step)
+    if failed is not None:
+        return failed
+    remaining = _same_cause(finding, before, after)
+    if remaining is not None:
+        return Outcome(False, f"tried: {remaining.message} all the same", doubtful=True)
+    fresh = _new_findings(before, after)
+    if fresh:
+        return Outcome(False, f"tried: brings {_said(fresh[0])}", doubtful=True)
+    unexplained = _unexplained(before, after, step)
+    if unexplained is not None:
+        return Outcome(
+            False,
+            f"tried: {unexplained.kind} in `{unexplained.tensor}` all the same",
+            doubtful=True,
+        )
+    moved = _moved(before.trace, after.trace, step)
+    if same and moved:
+        return Outcome(False, f"tried: {moved[0]}, which this fix must not do", doubtful=True)
+    others = [f for f in after.findings if f.severity is Severity.ERROR]
+    parts = [*_gains(finding, before.trace, after.trace), *_kept(before.trace, after.trace), *moved]
+    if others:
+        parts.append(f"what remains is {_said(others[0])}")
+    # A finite loss that is bit-identical vouches for the second run having been the same run.
+    vouched = not moved and _has_finite_loss(before.trace, step)
+    return Outcome(True, ", ".join(parts), doubtful=not vouched)
+
+
+def _failure(before: Trace, after: Trace, step: int) -> Outcome | None:
+    """The second run did not get as far as the first."""
+    ending = after.ending
+    if ending.kind == "interrupted":
+        return Outcome(None, f"not tried: {ending.detail} ended the second run")
+    if len(after.steps) > step:
+        return None
+    if ending.kind in ("raised", "died") or (ending.kind == "exited" and ending.code):
+        if before.ending.kind == ending.kind and before.ending.detail == ending.detail:
+            return None
+        return Outcome(False, f"tried: the program then ends with {ending.detail}", doubtful=True)
+    if len(after.steps) >= len(before.steps):
+        return None
+    return Outcome(None, "not tried: the second run ended before the failing step")
+
+
+def _same_cause(finding: Finding, before: Seen, after: Seen) -> Finding | None:
+    """The finding, if it is still there: the same rule and op in the same function."""
+    twins = [other for other in before.findings if _key(other) == _key(finding)]
+    left = [other for other in after.findings if _key(other) == _key(finding)]
+    return left[0] if len(left) >= len(twins) and left else None
+
+
+def _new_findings(before: Seen, after: Seen) -> list[Finding]:
+    known = {_key(finding) for finding in before.findings}
+    places = {_place(finding) for finding in before.findings}
+    return [
+        finding
+        for finding in after.findings
+        if finding.severity is Severity.ERROR
+        and _key(finding) not in known
+        and not (_place(finding) in places and finding.step > max(f.step for f in before.findings))
+    ]
+
+
+def _key(finding: Finding) -> tuple[object, ...]:
+    """What names a finding in both runs; lines shift under a patch."""
+    return finding.rule, finding.op, *_place(finding)
+
+
+def _place(finding: Finding) -> tuple[object, ...]:
+    location = finding.location
+    return (location.file, location.function, location.module) if location else (None,)
+
+
+def _said(finding: Finding) -> str:
+    line = f" at line {finding.location.line}" if finding.location else ""
+    return f"{finding.rule} {finding.name}{line}"
+
+
+def _unexplained(before: Seen, after: Seen, step: int) -> Symptom | None:
+    """A bad value of the second run that no finding explains."""
+    explained = {s for finding in after.findings for s in finding.symptoms}
+    bad = (s for s in after.trace.symptoms if s.step <= step and s not in explained)
+    return next(bad, None)
+
+
+def _gains(finding: Finding, before: Trace, after: Trace) -> Iterator[str]:
+    """What the finding's symptoms were, and are."""
+    left = {(s.kind.partition("-")[2], s.tensor): s for s in after.symptoms}
+    for symptom in finding.symptoms[:1]:
+        what = symptom.kind.partition("-")[2]
+        now = left.get((what, symptom.tensor))
+        count = len(finding.symptoms)
+        if what == "loss":
+            continue
+        more = f" (and {count - 1} more tensors)" if count > 1 else ""
+        if what in ("grad", "param") and symptom.bad:
+            left_bad = now.bad if now else 0
+            yield f"bad elements of `{symptom.tensor}` {symptom.bad:,} -> {left_bad:,}{more}"
+        else:
+            yield f"{symptom.kind} of `{symptom.tensor}` is gone{more}"
+    yield from _losses(before, after, last_step(finding))
+
+
+def _losses(before: Trace, after: Trace, step: int) -> Iterator[str]:
+    first, second = _loss(before, step), _loss(after, step)
+    if first is not None and second is not None:
+        yield f"loss {text_of(first)} -> {text_of(second)}"
+    if after.gradients and all(not gradient.bad for gradient in after.gradients):
+        yield f"gradient norm {text_of(_norm(after.gradients), 4)}"
+
+
+def _norm(gradients: tuple[Gradient, ...]) -> float:
+    return math.hypot(*(gradient.norm for gradient in gradients))
+
+
+def _loss(trace: Trace, step: int) -> float | None:
+    return next((one.loss for one in trace.steps if one.index == step), None)
+
+
+def _has_finite_loss(trace: Trace, step: int) -> bool:
+    loss = _loss(trace, step)
+    return loss is not None and math.isfinite(loss)
+
+
+def _kept(before: Trace, after: Trace) -> Iterator[str]:
+    """How many elements of the gradients were finite before and are bit-identical now."""
+    pairs = list(_pairs(before, after))
+    finite = sum(first.numel - first.bad for first, _ in pairs)
+    if pairs and finite and not any(_distance(first, second) for first, second in pairs):
+        compared = "the other " if any(first.bad for first, _ in pairs) else "all "
+        yield f"{compared}{finite:,} gradient elements unchanged"
+
+
+def _pairs(before: Trace, after: Trace) -> Iterator[tuple[Gradient, Gradient]]:
+    later = {gradient.name: gradient for gradient in after.gradients}
+    for first in before.gradients:
+        second = later.get(first.name)
+        if second is not None and second.shape == first.shape:
+            yield first, second
+
+
+def _distance(first: Gradient, second: Gradient) -> float:
+    """The largest change of an element that was finite before, relative to the largest of them;
+    inf where it is finite no longer."""
+    if first.digest == second.digest:
+        return 0.0
+    scale = max((abs(value) for value in first.sample if math.isfinite(value)), default=0.0)
+    changes = (
+        abs(new - old) if math.isfinite(new) else math.inf
+        for old, new in zip(first.sample, second.sample, strict=False)
+        if math.isfinite(old) and old != new
+    )
+    worst = max(changes, default=0.0)
+    if worst == 0.0 and not first.bad:
+        return math.inf if second.bad else 5e-324  # they differ between the samples
+    return worst / scale if scale else worst
+
+
+def _moved(before: Trace, after: Trace, step: int) -> tuple[str, ...]:
+    """The finite values that are not bit-identical, as phrases with by how much."""
+    found = []
+    for one in before.steps[: step + 1]:
+        old, new = one.loss, _loss(after, one.index)
+        if old is None or new is None or not math.isfinite(old):
+            continue
+        if old != new:
+            found.append(f"the loss of step {one.index} moves by {text_of(abs(new - old), 3)}")
+            break
+    distances = [(_distance(a, b), a.name) for a, b in _pairs(before, after)]
+    worst, name = max(distances, default=(0.0, ""))
+    if worst:
+        amount = "" if worst < 1e-300 else f" by {text_of(worst, 3)} of its largest"
+        found.append(f"finite gradients move, `{name}` most{amount}")
+    return tuple(found)
+
+
+def repeats(first: Trace, second: Trace, step: int) -> bool:
+    """Whether an unpatched second run was the same run: the same losses, bad ones included."""
+    pairs = list(zip(first.steps[: step + 1], second.steps[: step + 1], strict=False))
+    same = all(_identical(one.loss, other.loss) for one, other in pairs)
+    return same and len(second.steps) >= min(len(first.steps), step + 1)
+
+
+def _identical(first: float | None, second: float | None) -> bool:
+    if first is None or second is None:
+        return first is second
+    return first == second or (math.isnan(first) and math.isnan(second))

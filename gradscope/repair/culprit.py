@@ -1,0 +1,123 @@
+"""The culprit of a finding in the user's source: its node, its operands, the facts of its op."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gradscope.facts import Edit, Finding
+from gradscope.ops import Edge, OpFact, lookup
+from gradscope.source import Names, Source, SourceError, expression, find, operands, read
+from gradscope.source.operands import spelled
+from gradscope.source.spans import parenthesized
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.List, ast.Tuple)
+
+
+class Unpatchable(Exception):
+    """Why no patch can be written for a finding: one sentence."""
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """Where a finding stands in the source. `node` is None where its span fits no expression."""
+
+    finding: Finding
+    source: Source
+    node: ast.expr | ast.AugAssign | None
+    names: Names
+
+    @property
+    def operands(self) -> Mapping[str, ast.expr]:
+        return operands(self.source, self.node, self.finding.op) if self.node else {}
+
+    @property
+    def dtype(self) -> str:
+        return str(self.finding.evidence.get("dtype", "float32"))
+
+    @property
+    def values(self) -> dict[str, float]:
+        measured = self.finding.evidence.get("operands")
+        return dict(measured) if isinstance(measured, Mapping) else {}
+
+    def edges(self) -> Iterator[Edge]:
+        """The op's edges that have a guard or a condition: those that the operands are on first."""
+        fact = lookup(self.finding.op) or self._written_fact()
+        if fact is None:
+            return
+        at = (fact.value_edge(self.values), fact.slope_edge(self.values))
+        seen = [edge for edge in at if edge is not None]
+        yield from seen
+        yield from (edge for edge in fact.edges if edge not in seen)
+
+    def _written_fact(self) -> OpFact | None:
+        found = spelled(self.source, self.node) if self.node else None
+        return lookup(found.name) if found else None
+
+    def text(self, node: ast.expr) -> str:
+        """The text of a node as an operand of anything: in parentheses unless it is an atom."""
+        text = self.source.of(node)
+        return text if isinstance(node, ATOMS) else f"({text})"
+
+    def torch(self, template: str) -> str | None:
+        """A template with `torch.` written as this file can; None where it cannot."""
+        for prefix in ("torch.nn.functional.", "torch."):
+            if prefix in template:
+                spelling = self.names.spell(f"{prefix}x")
+                if spelling is None:
+                    return None
+                template = template.replace(prefix, spelling.removesuffix("x"))
+                break
+        return template
+
+    def replace(self, node: ast.expr, text: str) -> Edit:
+        """Put `text` in the place of a node, with or without its parentheses as its place asks."""
+        start, end = parenthesized(self.source, node)
+        parent = self.source.parents.get(node)
+        delimited = isinstance(parent, ast.Call | ast.keyword | ast.Assign | ast.Return) and not (
+            isinstance(parent, ast.Call) and parent.func is node
+        )
+        new = ast.parse(text.strip(), mode="eval").body
+        if not (delimited or isinstance(new, ATOMS)):
+            text = f"({text})"
+        return self.source.edit(start, end, text)
+
+
+def locate(finding: Finding) -> Culprit:
+    """The culprit in its file, or Unpatchable."""
+    location = finding.location
+    if location is None:
+        raise Unpatchable("the finding has no place in the source")
+    if is_installed(location.file):
+        raise Unpatchable(f"{location.file} belongs to an installed package, which is never edited")
+    try:
+        source = read(location.file)
+        tree = source.tree
+    except SourceError as error:
+        raise Unpatchable(str(error)) from error
+    except (SyntaxError, ValueError) as error:
+        raise Unpatchable(f"{location.file} does not parse as Python") from error
+    assert tree is not None
+    if source.encoding not in ("utf-8", "utf-8-sig", "ascii"):
+        raise Unpatchable(f"{location.file} is encoded as {source.encoding}, and patches are UTF-8")
+    node = expression(source, location)
+    if node is None:
+        written = list(find(source, location.line, finding.op))
+        node = written[0] if len(written) == 1 else None
+    return Culprit(finding, source, node, Names.of(source))
+
+
+def is_installed(file: str) -> bool:
+    """Whether a file belongs to Python or to an installed package, not to the user."""
+    path = Path(file).resolve()
+    if path.is_relative_to(EXAMPLES):
+        return False
+    roots = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
+    roots.add(str(Path(sys.modules["gradscope"].__path__[0])))
+    return any(path.is_relative_to(Path(root).resolve()) for root in roots if root)

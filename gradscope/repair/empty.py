@@ -1,0 +1,116 @@
+"""Reductions over nothing, spreads over one item, and softmax over rows that hold only -inf."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gradscope.repair.candidate import Candidate
+from gradscope.repair.culprit import Culprit
+from gradscope.repair.guards import can_repeat
+from gradscope.repair.splice import keyword
+from gradscope.source.operands import spelled
+
+SOFTMAXES = frozenset({"softmax", "log_softmax", "logsumexp", "scaled_dot_product_attention"})
+
+
+def filled(culprit: Culprit) -> Iterator[Candidate]:
+    """The guards for what an op does with nothing, by what is written at the culprit."""
+    found = spelled(culprit.source, culprit.node) if culprit.node else None
+    if found is None:
+        return
+    if found.name in ("std", "var"):
+        yield from _spread(culprit)
+    elif found.name == "mean":
+        yield from _mean(culprit)
+    elif found.name in ("cross_entropy", "nll_loss"):
+        yield from _ignored(culprit)
+    elif found.name in SOFTMAXES:
+        yield from _rows(culprit)
+    yield from _attention(culprit)
+
+
+def _spread(culprit: Culprit) -> Iterator[Candidate]:
+    """One item has no spread: divide by the count there, by the count less one elsewhere."""
+    call, operand = culprit.node, culprit.operands.get("self")
+    if not isinstance(call, ast.Call) or operand is None or not can_repeat(culprit, operand):
+        return
+    count = f"{culprit.text(operand)}.numel()"
+    dim = culprit.operands.get("dim")
+    if dim is not None:
+        count = f"{culprit.text(operand)}.shape[{culprit.source.of(dim)}]"
+    correction = f"min(1, {count} - 1)"
+    old = next((key for key in call.keywords if key.arg == "unbiased"), None)
+    if old is not None:
+        start, end = culprit.source.extent(old.value)
+        edit = culprit.source.edit(start - len("unbiased="), end, f"correction={correction}")
+    else:
+        edit = keyword(culprit.source, call, "correction", correction)
+    title = "let the spread of a single item be 0"
+    yield Candidate("guard-empty", title, (edit,))
+
+
+def _mean(culprit: Culprit) -> Iterator[Candidate]:
+    """The mean of nothing is 0 / 0: divide the sum by at least 1."""
+    call, operand = culprit.node, culprit.operands.get("self")
+    if not isinstance(call, ast.Call) or operand is None or len(culprit.operands) > 1:
+        return
+    text = culprit.text(operand)
+    if can_repeat(culprit, operand):
+        title = "let the mean of nothing be 0"
+        new = f"({text}.sum() / max({text}.numel(), 1))"
+        yield Candidate("guard-empty", title, (culprit.replace(call, new),))
+
+
+def _ignored(culprit: Culprit) -> Iterator[Candidate]:
+    """The mean over targets that are all ignored is 0 / 0: divide the sum by at least 1."""
+    call, target = culprit.node, culprit.operands.get("target")
+    if not isinstance(call, ast.Call) or target is None or "reduction" in culprit.operands:
+        return
+    if "weight" in culprit.operands or not can_repeat(culprit, target):
+        return
+    ignored = culprit.operands.get("ignore_index")
+    index = culprit.source.of(ignored) if ignored is not None else "-100"
+    count = f"({culprit.source.of(target)} != {index}).sum().clamp(min=1)"
+    end = culprit.source.extent(call)[1]
+    edits = (
+        keyword(culprit.source, call, "reduction", '"sum"'),
+        culprit.source.edit(end, end, f" / {count}"),
+    )
+    yield Candidate("guard-empty", "let the loss over nothing but ignored targets be 0", edits)
+
+
+def _rows(culprit: Culprit) -> Iterator[Candidate]:
+    """Rows of nothing but -inf: the most negative finite number gives them equal weights, and
+    leaves every other row bit-identical, since exp underflows to 0 there all the same."""
+    operand = culprit.operands.get("self") or culprit.operands.get("attn_mask")
+    if operand is None or isinstance(operand, ast.Constant):
+        return
+    finfo = culprit.torch("torch.finfo(")
+    if finfo is None:
+        return
+    text = culprit.text(operand)
+    title = "give rows that are masked everywhere equal weights instead of 0 / 0"
+    if can_repeat(culprit, operand):
+        new = f"{text}.clamp_min({finfo}{text}.dtype).min)"
+        yield Candidate("guard-empty", title, (culprit.replace(operand, new),))
+    lowest = {"float16": "-65504.0", "bfloat16": "-3e38"}.get(culprit.dtype, "-1e30")
+    yield Candidate(
+        "guard-empty", title, (culprit.replace(operand, f"{text}.clamp_min({lowest})"),)
+    )
+
+
+def _attention(culprit: Culprit) -> Iterator[Candidate]:
+    """A padding mask that hides every key of a sample: hide none of them there."""
+    if not isinstance(culprit.node, ast.Call):
+        return
+    edits = []
+    for given in culprit.node.keywords:
+        is_mask = given.arg is not None and given.arg.endswith("key_padding_mask")
+        if is_mask and not isinstance(given.value, ast.Constant):
+            text = culprit.text(given.value)
+            new = f"{text} & ~{text}.all(-1, keepdim=True)"
+            edits.append(culprit.replace(given.value, new))
+    if edits:
+        title = "unmask the rows whose keys are all masked"
+        yield Candidate("guard-empty", title, tuple(edits))

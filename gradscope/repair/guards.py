@@ -1,0 +1,173 @@
+"""Guards: keep an operand off the edge of its op (epsilon, clamp-domain), or only where a mask
+will throw the result away (masked-branch)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gradscope.ops import Edge
+from gradscope.ops.dtypes import Margin, eps_for
+from gradscope.repair.candidate import Candidate
+from gradscope.repair.culprit import Culprit
+from gradscope.source import Mask, expression, mask
+from gradscope.source.masks import definition, in_reach
+
+LONGEST_TWICE = 60  # characters of an operand that a condition may repeat
+FLOORS = (Margin.ROOT, Margin.DENOMINATOR, Margin.LOG)
+
+
+def guarded(culprit: Culprit) -> Iterator[Candidate]:
+    """The op's own guards around its operand: `sqrt(v)` -> `sqrt(v.clamp_min(1e-12))`."""
+    for edge in culprit.edges():
+        node = _operand(culprit, edge)
+        if node is None or not edge.guard:
+            continue
+        text = _filled(culprit, edge, edge.guard, node)
+        if text is not None:
+            kind = "epsilon" if edge.margin in FLOORS else "clamp-domain"
+            yield Candidate(kind, _title(kind, culprit, node), (culprit.replace(node, text),))
+    yield from _added(culprit)
+
+
+def _added(culprit: Culprit) -> Iterator[Candidate]:
+    """`+ eps` on the operand, where the table has no guard or the guard did not do."""
+    for edge in culprit.edges():
+        node = _operand(culprit, edge)
+        if node is not None and edge.margin in FLOORS:
+            text = f"{culprit.text(node)} + {eps_for(culprit.dtype, edge.margin):g}"
+            yield Candidate(
+                "epsilon", _title("epsilon", culprit, node), (culprit.replace(node, text),)
+            )
+            return
+
+
+def _title(kind: str, culprit: Culprit, node: ast.expr) -> str:
+    what = _short(culprit, node)
+    if kind == "epsilon":
+        return f"keep {what} off the singularity of `{culprit.finding.op}`"
+    return f"keep {what} inside the domain of `{culprit.finding.op}`"
+
+
+def _short(culprit: Culprit, node: ast.expr) -> str:
+    text = culprit.source.of(node)
+    return f"`{text}`" if len(text) <= 30 and "\n" not in text else "the operand"
+
+
+def masked(culprit: Culprit) -> Iterator[Candidate]:
+    """A harmless operand where the result is thrown away: `torch.where(x > 0, x, 1.0) ** 0.5`.
+
+    The mask's own condition when it is a name in reach, then the op's condition, then the
+    mask's condition written out.
+    """
+    edges = [edge for edge in culprit.edges() if _operand(culprit, edge) is not None]
+    if not edges:
+        return
+    edge = edges[0]
+    node = _operand(culprit, edge)
+    assert node is not None
+    harmless = edge.harmless or "1.0"
+    conditions = list(_mask_conditions(culprit))
+    names = [pair for pair in conditions if pair[0].isidentifier()]
+    own = list(_own_conditions(culprit, edges, node))
+    rest = [pair for pair in conditions if pair not in names]
+    title = f"give `{culprit.finding.op}` a harmless operand where its result is thrown away"
+    seen = set()
+    for condition, kept in (*names, *own, *rest):
+        text = _where(culprit, condition, kept, node, harmless)
+        if text not in seen:
+            seen.add(text)
+            edit = culprit.replace(node, text)
+            yield Candidate("masked-branch", title, (edit,), same=True)
+
+
+def _where(culprit: Culprit, condition: str, kept: bool, node: ast.expr, harmless: str) -> str:
+    operand = culprit.source.of(node)
+    where = culprit.torch("torch.where(")
+    if where is not None:
+        first, second = (operand, harmless) if kept else (harmless, operand)
+        return f"{where}{condition}, {first}, {second})"
+    condition = condition if kept else f"~({condition})"
+    return f"{culprit.text(node)}.where({condition}, {harmless})"
+
+
+def _own_conditions(
+    culprit: Culprit, edges: list[Edge], node: ast.expr
+) -> Iterator[tuple[str, bool]]:
+    if not can_repeat(culprit, node):
+        return
+    for edge in edges:
+        if edge.condition and _operand(culprit, edge) is node:
+            text = _filled(culprit, edge, edge.condition, node)
+            if text is not None:
+                yield text, True
+
+
+def _mask_conditions(culprit: Culprit) -> Iterator[tuple[str, bool]]:
+    """(condition, whether the value is kept where it holds), for masks in the culprit's file."""
+    for related in culprit.finding.related:
+        if related.role != "mask" or related.location.file != culprit.source.file:
+            continue
+        place = expression(culprit.source, related.location)
+        found = mask(culprit.source, place, culprit.node) if place is not None else None
+        if found is None:
+            continue
+        text = _condition(culprit, found)
+        if text is not None:
+            for kept in (True, False) if found.kept is None else (found.kept,):
+                yield text, kept
+
+
+def _condition(culprit: Culprit, found: Mask) -> str | None:
+    """The condition as it can be written at the culprit: itself, or the definition of its name."""
+    assert culprit.node is not None
+    node = found.condition
+    if not in_reach(culprit.source, node, culprit.node):
+        meaning = definition(culprit.source, node) if isinstance(node, ast.Name) else None
+        if meaning is None or not in_reach(culprit.source, meaning, culprit.node):
+            return None
+        node = meaning
+    text = culprit.source.of(node)
+    if "\n" in text:
+        return None
+    return f"{culprit.text(node)}.bool()" if found.number else text
+
+
+def _operand(culprit: Culprit, edge: Edge) -> ast.expr | None:
+    node = culprit.operands.get(edge.argument)
+    if isinstance(culprit.node, ast.AugAssign) and node is culprit.node.target:
+        return None
+    return None if isinstance(node, ast.Constant) else node
+
+
+def can_repeat(culprit: Culprit, node: ast.expr) -> bool:
+    """Whether an operand may be written twice: short, and evaluating it again changes nothing."""
+    if len(culprit.source.of(node)) > LONGEST_TWICE:
+        return False
+    return not any(
+        isinstance(part, ast.Call) and not _is_pure(culprit, part) for part in ast.walk(node)
+    )
+
+
+def _is_pure(culprit: Culprit, call: ast.Call) -> bool:
+    """A torch function or a method that neither draws random numbers nor writes in place."""
+    if not isinstance(call.func, ast.Attribute | ast.Name):
+        return False
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id
+    dotted = culprit.names.dotted(call.func) or ""
+    is_torch = dotted.startswith("torch.") or isinstance(call.func, ast.Attribute)
+    impure = ("rand", "dropout", "bernoulli", "normal", "multinomial", "pop", "next", "read")
+    return is_torch and not name.endswith("_") and not any(word in name for word in impure)
+
+
+def _filled(culprit: Culprit, edge: Edge, template: str, node: ast.expr) -> str | None:
+    """A template of the op table with the operands' source in it; None where one is not written."""
+    if template.count("{x}") > 1 and not can_repeat(culprit, node):
+        return None
+    texts = {role: culprit.text(part) for role, part in culprit.operands.items()}
+    eps = f"{eps_for(culprit.dtype, edge.margin):g}"
+    spelled = culprit.torch(template)
+    try:
+        return spelled and spelled.format(**{**texts, "x": culprit.text(node), "eps": eps})
+    except (KeyError, IndexError):
+        return None

@@ -1,0 +1,61 @@
+"""Which candidates belong to which kind of fix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from gradscope.facts import Edit, Fix, Phase
+from gradscope.repair import empty, guards, stable, training
+from gradscope.repair.backward import corrected
+from gradscope.repair.candidate import Candidate
+from gradscope.repair.culprit import Culprit
+
+GUARDS = ("epsilon", "clamp-domain")
+MOST = 6  # candidates of one fix that are worth a run each
+
+Maker = Callable[[Culprit], Iterator[Candidate]]
+
+
+def _epsilon(culprit: Culprit) -> Iterator[Candidate]:
+    if culprit.finding.phase is Phase.OPTIMIZER:
+        yield from training.optimizer_eps(culprit)
+    yield from guards.guarded(culprit)
+
+
+def _masked(culprit: Culprit) -> Iterator[Candidate]:
+    yield from guards.masked(culprit)
+    yield from guards.guarded(culprit)
+
+
+MAKERS: Mapping[str, Maker] = {
+    "masked-branch": _masked,
+    "epsilon": _epsilon,
+    "clamp-domain": guards.guarded,
+    "stable-op": stable.rewritten,
+    "dtype": training.widened,
+    "guard-empty": empty.filled,
+    "lower-lr": training.lower_rate,
+    "clip-norm": training.clipped,
+    "loss-scaling": training.scaled,
+    "backward-rewrite": corrected,
+}
+
+
+def candidates(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
+    """The ways to write a fix at the culprit, the one to prefer first, none twice."""
+    if fix.edits:
+        yield Candidate(fix.kind, fix.title, fix.edits, same=fix.safety == "safe")
+        return
+    seen: set[tuple[Edit, ...]] = set()
+    for candidate in MAKERS.get(fix.kind, _nothing)(culprit):
+        if candidate.edits not in seen and len(seen) < MOST:
+            seen.add(candidate.edits)
+            # A guard is an epsilon or a clamp by the rule's judgement of the values.
+            is_guard = fix.kind in GUARDS and candidate.kind in GUARDS
+            yield replace(candidate, kind=fix.kind) if is_guard else candidate
+
+
+def _nothing(culprit: Culprit) -> Iterator[Candidate]:
+    """Advice: what to change is not told by the source (data, init, the graph)."""
+    yield from ()

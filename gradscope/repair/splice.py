@@ -1,0 +1,71 @@
+"""Edits into a text, and the text's difference as a patch."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import os
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from pathlib import Path
+
+from gradscope.facts import Edit
+from gradscope.source import Source
+
+
+def spliced(source: Source, edits: Iterable[Edit]) -> str:
+    """The text with its spans replaced; everything else stays, to the byte."""
+    spans = sorted(
+        (source.offset(e.line, e.col), source.offset(e.end_line, e.end_col), e.text) for e in edits
+    )
+    if any(start < end for (_, end, _), (start, _, _) in pairwise(spans)):
+        raise ValueError("two edits of one patch overlap")
+    text = source.text
+    for start, end, new in reversed(spans):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+def unified(changed: Mapping[Source, str]) -> str:
+    """A patch that `git apply` takes from the current folder."""
+    return "".join(_difference(source, text) for source, text in changed.items())
+
+
+def _difference(source: Source, text: str) -> str:
+    path = Path(os.path.relpath(source.file)).as_posix()
+    # git ends a name at the first blank unless a tab follows it.
+    end = "\t" if " " in path else ""
+    pieces = difflib.unified_diff(
+        _lines(source.text), _lines(text), f"a/{path}{end}", f"b/{path}{end}"
+    )
+    return "".join(
+        piece if piece.endswith("\n") else f"{piece}\n\\ No newline at end of file\n"
+        for piece in pieces
+    )
+
+
+def _lines(text: str) -> list[str]:
+    """Lines as git counts them: ended by "\\n" alone, with the "\\r" of CRLF kept inside."""
+    return [line + "\n" for line in text.split("\n")[:-1]] + [text.rsplit("\n", 1)[-1]] * (
+        not text.endswith("\n") and bool(text)
+    )
+
+
+def keyword(source: Source, call: ast.Call, name: str, value: str) -> Edit:
+    """Give a call a keyword argument, in place of one of that name."""
+    given = next((key.value for key in call.keywords if key.arg == name), None)
+    if given is not None:
+        return source.edit(*source.extent(given), value)
+    end = source.extent(call)[1] - 1
+    last = len(source.text[:end].rstrip())
+    separator = "" if source.text[last - 1] in "(," else ", "
+    return source.edit(last, last, f"{separator}{name}={value}")
+
+
+def before(source: Source, place: ast.stmt, *lines: str) -> Edit | None:
+    """New lines before a statement that has its line to itself; None where it has not."""
+    start, first = source.offset(place.lineno, 0), source.extent(place)[0]
+    if source.text[start:first].strip():
+        return None
+    indent, newline = source.indent(place.lineno), source.newline
+    return source.edit(start, start, "".join(f"{indent}{line}{newline}" for line in lines))

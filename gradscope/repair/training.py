@@ -1,0 +1,156 @@
+"""Repairs of the training, not of the loss: the optimizer's arguments, clipping, wider dtypes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gradscope.facts import Edit
+from gradscope.ops.dtypes import Margin, eps_for
+from gradscope.repair.candidate import Candidate
+from gradscope.repair.culprit import Culprit
+from gradscope.repair.splice import before, keyword
+from gradscope.source.masks import in_reach
+from gradscope.source.spans import scope, statement
+
+RATES = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # of the learning rate that diverged
+LOSS_SCALE = 65536.0  # GradScaler's own first scale
+TENSORS = frozenset(
+    "self other mat1 mat2 tensor1 tensor2 x1 x2 target weight query key value".split()
+)
+
+
+def optimizers(culprit: Culprit) -> list[ast.Call]:
+    """The calls of the file that construct an optimizer of torch."""
+    return [
+        node
+        for node in ast.walk(culprit.source.tree)
+        if isinstance(node, ast.Call)
+        and (culprit.names.dotted(node.func) or "").startswith("torch.optim.")
+        and not (culprit.names.dotted(node.func) or "").startswith("torch.optim.lr_scheduler")
+    ]
+
+
+def optimizer_eps(culprit: Culprit) -> Iterator[Candidate]:
+    """An eps that the parameters' dtype can hold next to a squared gradient that underflows."""
+    eps = f"{eps_for(culprit.dtype, Margin.DENOMINATOR):g}"
+    for call in optimizers(culprit):
+        edit = keyword(culprit.source, call, "eps", eps)
+        title = f"give the optimizer an eps that {culprit.dtype} can hold"
+        yield Candidate("epsilon", title, (edit,))
+
+
+def lower_rate(culprit: Culprit) -> Iterator[Candidate]:
+    """The largest power of ten below the learning rate that holds is found by trying."""
+    for call in optimizers(culprit):
+        given = next((key.value for key in call.keywords if key.arg == "lr"), None)
+        if given is None and len(call.args) > 1:
+            given = call.args[1]
+        if isinstance(given, ast.Constant) and isinstance(given.value, int | float):
+            for rate in RATES:
+                new = f"{given.value * rate:g}"
+                title = f"lower the learning rate from {given.value:g} to {new}"
+                yield Candidate("lower-lr", title, (culprit.replace(given, new),))
+
+
+def clipped(culprit: Culprit) -> Iterator[Candidate]:
+    """Clip the total norm before every step of the optimizer."""
+    clip = culprit.torch("torch.nn.utils.clip_grad_norm_")
+    for call in optimizers(culprit):
+        if clip is None or not call.args:
+            continue
+        parameters = call.args[0]
+        for step in _steps(culprit, call):
+            if in_reach(culprit.source, parameters, parameters) and _shares(culprit, call, step):
+                line = f"{clip}({culprit.source.of(parameters)}, 1.0)"
+                edit = before(culprit.source, statement(culprit.source, step), line)
+                if edit is not None:
+                    title = "clip the total gradient norm to 1.0 before each step"
+                    yield Candidate("clip-norm", title, (edit,))
+
+
+def scaled(culprit: Culprit) -> Iterator[Candidate]:
+    """Scale the loss before backward and the gradients back before the step, as GradScaler does."""
+    for call in optimizers(culprit):
+        name = _target(culprit, call)
+        for step in _steps(culprit, call):
+            backward = _backward(culprit, step)
+            receiver = backward.func.value if backward else None  # type: ignore[attr-defined]
+            if name is None or receiver is None:
+                continue
+            unscale = (
+                f"for group in {name}.param_groups:",
+                '    for parameter in group["params"]:',
+                "        if parameter.grad is not None:",
+                f"            parameter.grad /= {LOSS_SCALE}",
+            )
+            edit = before(culprit.source, statement(culprit.source, step), *unscale)
+            if edit is not None:
+                scale = culprit.replace(receiver, f"({culprit.text(receiver)} * {LOSS_SCALE})")
+                title = f"scale the loss by {LOSS_SCALE:g} for backward, and the gradients back"
+                yield Candidate("loss-scaling", title, (scale, edit))
+
+
+def widened(culprit: Culprit) -> Iterator[Candidate]:
+    """A wider dtype for the culprit's operands, else for all that its function is given."""
+    wide, method = ("float64", "double()") if culprit.dtype == "float32" else ("float32", "float()")
+    tensors = [
+        node
+        for role, node in culprit.operands.items()
+        if role in TENSORS and not isinstance(node, ast.Constant)
+    ]
+    for chosen in (tensors[:1], tensors):
+        if chosen:
+            edits = (culprit.replace(node, f"{culprit.text(node)}.{method}") for node in chosen)
+            title = f"compute `{culprit.finding.op}` in {wide}"
+            yield Candidate("dtype", title, tuple(edits))
+    read = {part.id for node in tensors for part in ast.walk(node) if isinstance(part, ast.Name)}
+    edit = _rebound(culprit, read, method)
+    if edit is not None:
+        yield Candidate("dtype", f"compute what follows in {wide}", (edit,))
+
+
+def _rebound(culprit: Culprit, read: set[str], method: str) -> Edit | None:
+    """A line at the top of the function that widens the parameters which the culprit reads."""
+    if culprit.node is None:
+        return None
+    where = scope(culprit.source, culprit.node)
+    if not isinstance(where, ast.FunctionDef):
+        return None
+    names = [one.arg for one in where.args.args if one.arg in read and one.arg != "self"]
+    first = where.body[ast.get_docstring(where) is not None :][:1]
+    if not names or not first:
+        return None
+    values = ", ".join(f"{name}.{method}" for name in names)
+    return before(culprit.source, first[0], f"{', '.join(names)} = {values}")
+
+
+def _target(culprit: Culprit, call: ast.Call) -> str | None:
+    """What an optimizer is called: the text that its construction is assigned to."""
+    made = culprit.source.parents.get(call)
+    return culprit.source.of(made.targets[0]) if isinstance(made, ast.Assign) else None
+
+
+def _steps(culprit: Culprit, call: ast.Call) -> Iterator[ast.Call]:
+    name = _target(culprit, call)
+    for node in ast.walk(culprit.source.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr == "step" and culprit.source.of(node.func.value) == name:
+                yield node
+
+
+def _shares(culprit: Culprit, call: ast.Call, step: ast.Call) -> bool:
+    return scope(culprit.source, call) is scope(culprit.source, step)
+
+
+def _backward(culprit: Culprit, step: ast.Call) -> ast.Call | None:
+    """The last `loss.backward()` before a step in the same function."""
+    found = [
+        node
+        for node in ast.walk(scope(culprit.source, step))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "backward"
+        and node.lineno < step.lineno
+    ]
+    return max(found, key=lambda node: node.lineno, default=None)
