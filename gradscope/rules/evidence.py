@@ -214,14 +214,18 @@ def facts_of(root: Root, event: Event) -> dict[str, object]:
     return found
 
 
+_ROLE = {"self": "operand", "other": "second operand"}
+_SILENT = ("result", "alpha", "dim", "keepdim", "correction", "reduction")
+
+
 def numbers_of(root: Root, event: Event, trace: Trace) -> tuple[str, ...]:
     """The measured numbers as phrases: operands, count, sample, incoming gradient, loss, term."""
     found = []
     here = phrases.place(event.index)
     shown = [
-        f"{phrases.name(operand(event, role), role)} = {phrases.number(value)}"
+        f"{phrases.name(operand(event, role), _ROLE.get(role, role))} = {phrases.number(value)}"
         for role, value in values(event).items()
-        if "." not in role
+        if role not in _SILENT
     ]
     if shown:
         found.append((f"at {here}: " if here else "") + ", ".join(shown))
@@ -238,6 +242,8 @@ def numbers_of(root: Root, event: Event, trace: Trace) -> tuple[str, ...]:
     loss = loss_of(root, trace)
     if loss is not None and math.isfinite(loss):
         found.append(f"loss {phrases.number(loss)}, finite")
+    if (before := growth(root, trace)) is not None:
+        found.append(f"the loss grew before: {before}")
     if (part := term(event)) is not None:
         found.append(part)
     return tuple(found)
@@ -246,6 +252,16 @@ def numbers_of(root: Root, event: Event, trace: Trace) -> tuple[str, ...]:
 def loss_of(root: Root, trace: Trace) -> float | None:
     step = root.symptoms[0].step if root.symptoms else root.event.step
     return next((one.loss for one in trace.steps if one.index == step), None)
+
+
+def growth(root: Root, trace: Trace) -> str | None:
+    """The losses of the steps before, where they already grew tenfold: "0.5, 3.1, 88"."""
+    step = root.event.step
+    losses = [one.loss for one in trace.steps if one.index < step and one.loss is not None]
+    last = [abs(loss) for loss in losses[-4:] if math.isfinite(loss)]
+    if len(last) < 2 or last[-1] < 10 * min(last[:-1]):
+        return None
+    return ", ".join(phrases.number(loss) for loss in last)
 
 
 def term(event: Event) -> str | None:

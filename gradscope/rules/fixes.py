@@ -22,9 +22,16 @@ def text_at(edge: Edge, event: Event) -> str:
     return texts(event).get(edge.argument, phrases.source(None, edge.argument))
 
 
+def subject(edge: Edge, event: Event) -> str:
+    """The operand that lies on the edge, in a sentence: its name, or "the operand"."""
+    operand = evidence.operand(event, edge.argument)
+    return phrases.name(operand, f"the operand of `{phrases.spelled(event.op)}`")
+
+
 def says(edge: Edge, event: Event) -> str:
     """The edge in words: "slope is inf where `x` is 0"."""
-    return _fill(edge.says, edge, event, quoted=True)
+    named = {one.role: phrases.name(one, "the operand") for one in evidence.operands(event)}
+    return edge.says.format_map(_Named({**named, "x": named.get(edge.argument, "the operand")}))
 
 
 def masked(edge: Edge | None, event: Event) -> Fix:
@@ -44,14 +51,14 @@ def guards(edge: Edge | None, event: Event) -> tuple[Fix, ...]:
     """Keep the operand off the edge for good; nothing where the table knows no guard."""
     if edge is None or not edge.guard:
         return ()
-    x = text_at(edge, event)
-    op = phrases.spelled(event.op)
-    kind = guard_kind(edge, event)
-    title = (
-        f"keep `{x}` away from 0 before `{op}`"
-        if kind == "epsilon"
-        else f"keep `{x}` inside what `{op}` can take"
-    )
+    op, kind = phrases.spelled(event.op), guard_kind(edge, event)
+    named = subject(edge, event)
+    if kind == "epsilon":
+        title = f"keep {named} away from 0"
+    elif edge.nature is Nature.OVERFLOW:
+        title = f"bound {named} so that `{op}` stays in range"
+    else:
+        title = f"keep {named} inside what `{op}` can take"
     return (Fix(kind, title, "unsafe", _fill(edge.guard, edge, event)),)
 
 
@@ -80,13 +87,9 @@ def wider(event: Event) -> Fix:
     return Fix("dtype", title, "unsafe", f"{x}.float()")
 
 
-def _fill(template: str, edge: Edge, event: Event, *, quoted: bool = False) -> str:
+def _fill(template: str, edge: Edge, event: Event) -> str:
     """A template of the table with the operands' source text put in."""
-    names = texts(event)
-    x = text_at(edge, event)
-    if quoted:
-        names = {key: f"`{text}`" for key, text in names.items()}
-        x = f"`{x}`"
+    names, x = texts(event), text_at(edge, event)
     eps = f"{eps_for(evidence.dtype(event), edge.margin):g}"
     return template.format_map(_Named({**names, "x": x, "eps": eps}))
 

@@ -83,10 +83,12 @@ def _culprit(root: Root) -> Event:
 
 
 def _headline(root: Root, event: Event) -> str:
-    if root.symptoms:
-        return phrases.symptoms(root.symptoms)
-    bad = phrases.of_total(event.bad, event.numel)
-    return f"the discarded branch of `{phrases.spelled(event.op)}` gives NaN at {bad}"
+    if len(root.symptoms) == 1:
+        return phrases.symptom(root.symptoms[0])
+    mask, op = evidence.discard(root), phrases.spelled(event.op)
+    by = f"`{phrases.spelled(mask.op)}`" if mask else "a mask"
+    branch = f"through the branch of `{op}` that {by} discards"
+    return f"{phrases.symptoms(root.symptoms)}, {branch}"
 
 
 def _mechanism(root: Root, event: Event, edge: Edge | None, trace: Trace) -> str:
@@ -95,11 +97,10 @@ def _mechanism(root: Root, event: Event, edge: Edge | None, trace: Trace) -> str
     loss = evidence.loss_of(root, trace)
     finite = f", so the loss is finite ({phrases.number(loss)})" if loss is not None else ""
     slope = edge.slope if edge and edge.slope else "inf"
-    product = f"gradient 0 times slope {slope}" if slope != "nan" else "gradient 0 times 0 / 0"
     text = (
         f"`{by}`{phrases.line(mask)} throws these elements of `{op}` away{finite}. Backward visits"
-        f" the discarded branch too: `{op}` computes {product} there, which is NaN, and NaN added"
-        " to the gradient of the branch that was kept is NaN."
+        f" the discarded branch too: `{op}` computes gradient 0 times slope {slope} there, which is"
+        " NaN, and NaN added to the gradient of the branch that was kept is NaN."
     )
     late = LATE.get("clamp" if mask and mask.op.startswith("clamp") else mask.op if mask else "")
     if edge is not None and edge.nature is Nature.REMOVABLE:

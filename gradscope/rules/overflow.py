@@ -62,7 +62,7 @@ class Overflow(Rule):
             message=_headline(event),
             label=_label(event, edge),
             why=_mechanism(event),
-            fixes=_repairs(edge, event),
+            fixes=(*_repairs(edge, event), *_slower(root, trace)),
             facts={"max": limits(evidence.dtype(event)).max},
             confidence=0.8 if known else 0.5,
         )
@@ -108,6 +108,16 @@ def _reach(operand: object) -> float:
     return max((abs(one) for one in bounds if one is not None and math.isfinite(one)), default=0.0)
 
 
+def _slower(root: Root, trace: Trace) -> tuple[Fix, ...]:
+    """Where the loss had been growing for steps, the overflow is only how that ended."""
+    if evidence.growth(root, trace) is None:
+        return ()
+    return (
+        Fix("clip-norm", "clip the gradient norm before each step", "unsafe"),
+        Fix("lower-lr", "lower the learning rate", "unsafe"),
+    )
+
+
 def _repairs(edge: Edge | None, event: Event) -> tuple[Fix, ...]:
     guards = fixes.guards(edge, event)
     stable = fixes.stable(edge, event)
@@ -115,5 +125,5 @@ def _repairs(edge: Edge | None, event: Event) -> tuple[Fix, ...]:
         return (fixes.wider(event), *stable, *guards)
     if event.phase is Phase.BACKWARD:
         clip = Fix("clip-norm", "clip the gradient norm before the step", "unsafe")
-        return (*guards, *stable, clip, fixes.wider(event))
-    return (*stable, *guards, fixes.wider(event))
+        return (*guards, *stable, clip)
+    return (*stable, *guards) or (fixes.wider(event),)

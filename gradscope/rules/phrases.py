@@ -31,7 +31,7 @@ def spelled(op: str) -> str:
 
 def number(value: float | None) -> str:
     """A measured number with four digits that matter: "0.0105", "inf", "0"."""
-    return "unknown" if value is None else text_of(float(value), 4)
+    return "unknown" if value is None else text_of(float(value) or 0.0, 4)  # -0 reads as 0
 
 
 def place(index: tuple[int, ...]) -> str:
@@ -107,7 +107,7 @@ def symptoms(many: Iterable[Symptom]) -> str:
     kinds = {one.kind.rpartition("-")[2] for one in many}
     noun = {"grad": "gradient", "param": "parameter", "loss": "loss"}.get(kinds.pop(), "tensor")
     if kinds:
-        return f"{symptom(many[0])}, and {plural(len(many) - 1, 'tensor')} more"
+        return f"{symptom(many[0])}, and with it {plural(len(many) - 1, 'tensor')}"
     word = " or ".join(sorted({_word(one) for one in many}))
     return f"{plural(len(many), noun)} hold {word}, `{many[0].tensor}` first"
 

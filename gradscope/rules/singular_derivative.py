@@ -95,7 +95,7 @@ def _mechanism(event: Event, edge: Edge | None, bound: Ancestor | None) -> str:
             f" backward, gives {gives}. No more is known of the slope of this op."
         )
     text = f"The value of `{op}` is finite here, its slope is {edge.slope or 'inf'}: {times}"
-    text = f"{text} times that slope gives {gives}, and the ops before it pass it on."
+    text = f"{text} times that slope gives {gives}, and backward carries it on from here."
     if edge.nature is Nature.REMOVABLE:
         text = (
             f"{text} The mathematics has a finite slope there; it is PyTorch's backward formula"

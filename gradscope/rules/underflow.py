@@ -11,6 +11,8 @@ from gradscope.rules.rule import Rule
 
 # Greater than 0 for every finite operand, so that a 0 among their results was flushed.
 POSITIVE = frozenset("exp exp2 softplus sigmoid _softmax softmax prod cumprod".split())
+# The logarithm of the others is the business of log-zero, which knows their stable forms.
+LOGGED = frozenset("prod cumprod softplus".split())
 # 0 only where their operand is 0 already (a sum, if its terms are not negative).
 KEEPS_ZERO = VIEWS | frozenset("sum mean sqrt square neg abs pow index gather cumsum".split())
 # Products of many factors below 1: the logarithm of the product is a sum of logarithms.
@@ -81,7 +83,7 @@ class Underflow(Rule):
 def _flushed_at(event: Event, edge: Edge) -> Call | None:
     """The call above the operand whose result cannot truly be 0."""
     one: Ancestor | None = evidence.above(event, edge.argument)
-    wanted = POSITIVE if edge.cause == "zero-division" else PRODUCTS
+    wanted = POSITIVE if edge.cause == "zero-division" else LOGGED
     while one is not None and one.call is not None:
         if one.call.op in wanted:
             return one.call
