@@ -8,7 +8,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`max`: the largest finite number; `tiny`: the smallest normal one; `eps`: the step above 1."""
+    """`max`: the largest finite number; `tiny`: the smallest normal; `eps`: the step above 1."""
 
     max: float
     tiny: float

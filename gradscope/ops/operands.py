@@ -12,16 +12,18 @@ def operands(event: Event) -> dict[str, float]:
     `self` is the value of that argument there. `self.min`, `self.max` (over the finite elements),
     `self.numel`, `self.nan`, `self.posinf`, `self.neginf`, `self.zeros` describe all of it, and
     `self.requires_grad` is 1 or 0: an op that mixes elements (a norm, a matmul, a softmax) has no
-    single operand to one element of its result. `output` and `output.numel` are the result,
-    `grad_output` the gradient that came into the running node. `dtype.max`, `dtype.tiny`,
-    `dtype.eps` are the limits of the dtype of what the event wrote.
+    single operand to one element of its result. `output` and `output.numel` are the result of a
+    forward event, `grad_input` what a backward event wrote, `grad_output` the gradient that came
+    into its node. `dtype.max`, `dtype.tiny`, `dtype.eps` are the limits of what was written.
     """
     found = event.values()
-    described = (*event.inputs, *event.saved) if event.phase is Phase.FORWARD else event.saved
+    backward = event.phase is Phase.BACKWARD
+    described = event.saved if backward else (*event.inputs, *event.saved)
     for operand in described:
         found |= _described(operand.role, operand)
-    if event.output is not None and event.phase is Phase.FORWARD:
-        found |= _described("output", event.output)
+    if event.output is not None:
+        role = "grad_input" if backward else "output"
+        found |= _described(role, event.output)
     if event.grad_output is not None:
         found["grad_output"] = event.grad_output
     return found | _limits(event)

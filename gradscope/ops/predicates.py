@@ -58,3 +58,44 @@ def overflows(*names: str, by: Callable[..., float]) -> Holds:
             return False
 
     return holds
+
+
+def magnitude(values: Values, name: str) -> float:
+    """The largest finite |element| of an operand; of the one element where no more was measured."""
+    if f"{name}.min" in values:
+        return max(abs(values[f"{name}.min"]), abs(values[f"{name}.max"]))
+    return abs(values[name])
+
+
+def is_finite(values: Values, name: str) -> bool:
+    """All of an operand is finite. True of an operand that was not given (an optional bias)."""
+    counts = (values.get(f"{name}.{kind}", 0.0) for kind in ("nan", "posinf", "neginf"))
+    return not any(counts) and math.isfinite(values.get(name, 0.0))
+
+
+def has_infinity(name: str) -> Holds:
+    def holds(values: Values) -> bool:
+        if math.isinf(values.get(name, 0.0)):
+            return True
+        return values.get(f"{name}.posinf", 0.0) + values.get(f"{name}.neginf", 0.0) > 0
+
+    return holds
+
+
+def broke(*names: str) -> Holds:
+    """The result is not finite although all of these operands are.
+
+    For ops that mix elements there is no telling from one element; that it happened is told.
+    """
+    return lambda values: (
+        not math.isfinite(values["output"]) and all(is_finite(values, name) for name in names)
+    )
+
+
+def slope_broke(*names: str) -> Holds:
+    """The gradient is not finite although these operands and the incoming gradient are."""
+    return lambda values: (
+        not math.isfinite(values["grad_input"])
+        and math.isfinite(values.get("grad_output", 0.0))
+        and all(is_finite(values, name) for name in names)
+    )

@@ -7,13 +7,31 @@ from gradscope.ops import (
     bounded,
     divisions,
     exponentials,
+    layers,
+    linalg,
     logarithms,
+    losses,
     powers,
+    reductions,
+    softmaxes,
     special,
 )
 from gradscope.ops.edges import OpFact
 
-_FAMILIES = (powers, divisions, logarithms, bounded, exponentials, special, arithmetic)
+_FAMILIES = (
+    powers,
+    divisions,
+    logarithms,
+    bounded,
+    exponentials,
+    special,
+    arithmetic,
+    reductions,
+    softmaxes,
+    losses,
+    layers,
+    linalg,
+)
 
 OPS: dict[str, OpFact] = {fact.name: fact for family in _FAMILIES for fact in family.FACTS}
 

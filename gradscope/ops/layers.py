@@ -1,0 +1,254 @@
+"""Products of matrices, convolutions, normalisation, pooling and transforms."""
+
+from __future__ import annotations
+
+import math
+
+from gradscope.ops.edges import Edge, Holds, Nature, OpFact, Values
+from gradscope.ops.predicates import both, broke, has_infinity, magnitude, slope_broke
+
+_WIDER = "{x}.float()"
+
+
+def _meets_infinity(argument: str, *names: str) -> Holds:
+    """The result is nan, `argument` holds inf, and none of the operands holds nan."""
+    return lambda values: (
+        math.isnan(values["output"])
+        and has_infinity(argument)(values)
+        and not any(values.get(f"{name}.nan", 0.0) for name in names)
+    )
+
+
+def _product(name: str, first: str, second: str, *spelled: str, third: str = "") -> OpFact:
+    """A sum of products of elements, with `third` added."""
+    names = (first, second, third) if third else (first, second)
+    return OpFact(
+        name,
+        (
+            Edge(
+                first,
+                Nature.OVERFLOW,
+                broke(*names),
+                "the sum of products leaves the dtype",
+                "overflow",
+                slope="inf",
+                stable=_WIDER,
+            ),
+            *(
+                Edge(
+                    argument,
+                    Nature.DOMAIN,
+                    _meets_infinity(argument, *names),
+                    "{x} is already inf: its products meet 0 * inf or inf - inf",
+                    "inf-arithmetic",
+                    slope="nan",
+                    condition="{x}.isfinite()",
+                    harmless="0.0",
+                )
+                for argument in (first, second)
+            ),
+            *(
+                Edge(
+                    argument,
+                    Nature.INFINITE_INPUT,
+                    has_infinity(argument),
+                    "{x} is already inf: its products with the gradient meet 0 * inf or inf - inf",
+                    "inf-arithmetic",
+                    slope="nan",
+                    condition="{x}.isfinite()",
+                    harmless="0.0",
+                )
+                for argument in (first, second)
+            ),
+            Edge(
+                first,
+                Nature.SLOPE_OVERFLOW,
+                slope_broke(*names),
+                "the sum of products in the slope leaves the dtype",
+                "overflow",
+                slope="inf",
+                stable=_WIDER,
+            ),
+        ),
+        spelled,
+    )
+
+
+def _variance_is_negative(values: Values) -> bool:
+    return not values.get("training", 0.0) and values["running_var.min"] + values["eps"] <= 0
+
+
+def _divides_by_no_variance(values: Values) -> bool:
+    """eps is 0 (or below what the dtype resolves), and a group of equal elements has variance 0."""
+    return values["eps"] < values.get("dtype.tiny", 0.0) or values["eps"] == 0
+
+
+def _normalisation(name: str, argument: str, *spelled: str, running: bool = False) -> OpFact:
+    edges = []
+    if running:
+        edges.append(
+            Edge(
+                "running_var",
+                Nature.DOMAIN,
+                _variance_is_negative,
+                "the running variance plus eps is not positive, and its root is nan",
+                "domain-error",
+                slope="nan",
+                guard="{x}.clamp_min(0)",
+            )
+        )
+    edges += [
+        Edge(
+            argument,
+            Nature.OVERFLOW,
+            both(broke(argument), lambda values: magnitude(values, argument) > 1e9),
+            "the variance leaves the dtype",
+            "overflow",
+            slope="nan",
+            stable="{x}.double()",
+        ),
+        Edge(
+            argument,
+            Nature.POLE,
+            both(broke(argument), _divides_by_no_variance),
+            "equal elements have variance 0, and eps does not keep the division from 0",
+            "zero-division",
+            slope="nan",
+            stable="eps=1e-5",
+        ),
+        Edge(
+            argument,
+            Nature.SLOPE_OVERFLOW,
+            slope_broke(argument),
+            "the power of the deviation in the slope leaves the dtype",
+            "overflow",
+            slope="nan",
+            stable="{x}.double()",
+        ),
+    ]
+    return OpFact(name, tuple(edges), spelled)
+
+
+def _linear(name: str, argument: str, *spelled: str) -> OpFact:
+    """Weighted sums of elements: only overflow breaks them."""
+    return OpFact(
+        name,
+        (
+            Edge(
+                argument,
+                Nature.OVERFLOW,
+                broke(argument),
+                "a sum of elements leaves the dtype",
+                "overflow",
+                stable=_WIDER,
+            ),
+            Edge(
+                argument,
+                Nature.DOMAIN,
+                _meets_infinity(argument, argument),
+                "{x} is already inf: a weight of 0 times inf, or inf - inf, is nan",
+                "inf-arithmetic",
+                slope="nan",
+                condition="{x}.isfinite()",
+                harmless="0.0",
+            ),
+            Edge(
+                argument,
+                Nature.SLOPE_OVERFLOW,
+                slope_broke(argument),
+                "a sum of products in the slope leaves the dtype",
+                "overflow",
+                slope="inf",
+                stable=_WIDER,
+            ),
+        ),
+        spelled,
+    )
+
+
+def _complex(name: str) -> OpFact:
+    """The slope of |z| is z / |z|; PyTorch squares the parts on the way."""
+
+    def broke_at(tiny: bool) -> Edge:
+        return Edge(
+            "self",
+            Nature.SLOPE_OVERFLOW,
+            both(
+                slope_broke("self"),
+                lambda values: (magnitude(values, "self") < 1) is tiny,
+            ),
+            "PyTorch's formula squares the parts of {x}, which leaves the dtype; the true slope is"
+            " finite",
+            "singular-derivative" if tiny else "overflow",
+            slope="nan",
+            stable="{x}.to(torch.complex128)",
+        )
+
+    overflow = Edge(
+        "self",
+        Nature.OVERFLOW,
+        broke("self"),
+        "the modulus, or its reciprocal, leaves the dtype",
+        "overflow",
+        slope="nan",
+        stable="{x}.to(torch.complex128)",
+    )
+    infinite = Edge(
+        "self",
+        Nature.INFINITE_INPUT,
+        has_infinity("self"),
+        "slope is {x} over its modulus: inf / inf",
+        "inf-arithmetic",
+        slope="nan",
+        condition="{x}.isfinite()",
+        harmless="0.0",
+    )
+    return OpFact(name, (overflow, infinite, broke_at(True), broke_at(False)), (f"torch.{name}",))
+
+
+_POOLS = ("avg_pool2d", "avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
+_UPSAMPLES = (
+    *(f"upsample_{kind}" for kind in ("linear1d", "bilinear2d", "trilinear3d", "bicubic2d")),
+    *(f"_upsample_{kind}2d_aa" for kind in ("bilinear", "bicubic")),
+)
+
+FACTS = (
+    _product("mm", "self", "mat2", "@", "torch.mm", "torch.matmul", "torch.nn.functional.linear"),
+    _product("bmm", "self", "mat2", "@", "torch.bmm", "torch.matmul", "torch.einsum"),
+    _product("addmm", "mat1", "mat2", "torch.addmm", "torch.nn.Linear", third="self"),
+    _product("baddbmm", "batch1", "batch2", "torch.baddbmm", third="self"),
+    _product("addbmm", "batch1", "batch2", "torch.addbmm", third="self"),
+    _product("mv", "self", "vec", "@", "torch.mv"),
+    _product("addmv", "mat", "vec", "torch.addmv", third="self"),
+    _product("addr", "vec1", "vec2", "torch.addr", third="self"),
+    _product("dot", "self", "tensor", "@", "torch.dot", "torch.inner", "torch.tensordot"),
+    _product("vdot", "self", "other", "torch.vdot"),
+    _product("linear", "input", "weight", "torch.nn.functional.linear", third="bias"),
+    _product("linalg_cross", "self", "other", "torch.linalg.cross", "torch.cross"),
+    _product("_trilinear", "i1", "i2", "torch.nn.functional.bilinear", third="i3"),
+    _product("convolution", "input", "weight", "torch.nn.Conv2d", third="bias"),
+    _product("_prelu_kernel", "self", "weight", "torch.nn.functional.prelu"),
+    _product("polar", "abs", "angle", "torch.polar"),
+    _normalisation("native_layer_norm", "input", "torch.nn.functional.layer_norm"),
+    _normalisation("native_group_norm", "input", "torch.nn.functional.group_norm"),
+    _normalisation("_fused_rms_norm", "input", "torch.nn.functional.rms_norm"),
+    *(
+        _normalisation(name, "input", "torch.nn.functional.batch_norm", running=True)
+        for name in (
+            "native_batch_norm",
+            "_native_batch_norm_legit",
+            "_native_batch_norm_legit_no_training",
+            "_batch_norm_with_update",
+            "_batch_norm_no_update",
+            "cudnn_batch_norm",
+        )
+    ),
+    *(_linear(name, "self") for name in (*_POOLS, *_UPSAMPLES)),
+    _linear("grid_sampler_2d", "input", "torch.nn.functional.grid_sample"),
+    _linear("grid_sampler_3d", "input", "torch.nn.functional.grid_sample"),
+    _linear("_embedding_bag", "weight", "torch.nn.functional.embedding_bag"),
+    *(_linear(name, "self", "torch.fft") for name in ("_fft_r2c", "_fft_c2c", "_fft_c2r")),
+    _complex("abs"),
+    _complex("angle"),
+    _complex("sgn"),
+)

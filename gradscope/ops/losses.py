@@ -1,0 +1,239 @@
+"""Losses that run as one op."""
+
+from __future__ import annotations
+
+import math
+
+from gradscope.ops.dtypes import Margin
+from gradscope.ops.edges import Edge, Nature, OpFact, Values
+from gradscope.ops.predicates import (
+    broke,
+    has_infinity,
+    infinite,
+    is_finite,
+    overflows,
+    slope_broke,
+)
+
+_WIDER = "{x}.float()"
+_NONE, _MEAN = 0, 1  # at::Reduction
+
+
+def _averages_nothing(values: Values) -> bool:
+    return values.get("reduction", _MEAN) == _MEAN and values["self.numel"] == 0
+
+
+def _all_targets_ignored(values: Values) -> bool:
+    """A mean over targets of which none counts: finite log-probabilities, and 0 / 0."""
+    return (
+        values.get("reduction", _MEAN) == _MEAN
+        and math.isnan(values["output"])
+        and is_finite(values, "self")
+        and is_finite(values, "weight")
+    )
+
+
+def _empty(says: str) -> Edge:
+    return Edge("self", Nature.EMPTY, _averages_nothing, says, "empty-reduction", slope="nan")
+
+
+def _distance(name: str, what: str, *spelled: str) -> OpFact:
+    return OpFact(
+        name,
+        (
+            _empty("the mean over an empty batch is 0 / 0"),
+            Edge(
+                "self",
+                Nature.OVERFLOW,
+                broke("self", "target"),
+                f"the {what} leaves the dtype",
+                "overflow",
+                stable=_WIDER,
+            ),
+            Edge(
+                "self",
+                Nature.DOMAIN,
+                lambda values: has_infinity("self")(values) and has_infinity("target")(values),
+                "inf - inf is nan",
+                "inf-arithmetic",
+                slope="nan",
+                condition="{x}.isfinite()",
+                harmless="0.0",
+            ),
+        ),
+        spelled,
+    )
+
+
+def _likelihood(name: str) -> OpFact:
+    return OpFact(
+        name,
+        (
+            _empty("the mean over an empty batch is 0 / 0"),
+            Edge(
+                "self",
+                Nature.EMPTY,
+                _all_targets_ignored,
+                "every target is `ignore_index`: the mean over none of them is 0 / 0",
+                "empty-reduction",
+                slope="nan",
+                stable="reduction='sum', divided by the number of targets clamped to at least 1",
+            ),
+            Edge(
+                "self",
+                Nature.OVERFLOW,
+                broke("self", "weight"),
+                "the sum leaves the dtype",
+                "overflow",
+                stable=_WIDER,
+            ),
+        ),
+        ("torch.nn.functional.nll_loss", "torch.nn.functional.cross_entropy"),
+    )
+
+
+BINARY_CROSS_ENTROPY = OpFact(
+    "binary_cross_entropy",
+    (
+        _empty("the mean over an empty batch is 0 / 0"),
+        Edge(
+            "self",
+            Nature.REMOVABLE,
+            lambda values: values["self"] in (0, 1) and bool(values["target.requires_grad"]),
+            "the value clamps log to -100, but PyTorch's slope in the target is an unclamped"
+            " log(1 - {x}) - log({x})",
+            "singular-derivative",
+            slope="inf",
+            guard="{x}.clamp({eps}, 1 - {eps})",
+            condition="({x} > 0) & ({x} < 1)",
+            harmless="0.5",
+            stable="torch.nn.functional.binary_cross_entropy_with_logits",
+            margin=Margin.ENDPOINT,
+        ),
+    ),
+    ("torch.nn.functional.binary_cross_entropy", "torch.nn.BCELoss"),
+)
+
+WITH_LOGITS = OpFact(
+    "binary_cross_entropy_with_logits",
+    (
+        _empty("the mean over an empty batch is 0 / 0"),
+        Edge(
+            "self",
+            Nature.DOMAIN,
+            infinite("self"),
+            "{x} is already inf: (1 - target) * inf, or inf - inf, is nan",
+            "inf-arithmetic",
+            slope="nan",
+            condition="{x}.isfinite()",
+            harmless="0.0",
+        ),
+        Edge(
+            "self",
+            Nature.OVERFLOW,
+            broke("self", "target"),
+            "the product with the target leaves the dtype",
+            "overflow",
+            stable=_WIDER,
+        ),
+        Edge(
+            "self",
+            Nature.SLOPE_OVERFLOW,
+            slope_broke("self", "target"),
+            "the slope in the target is -{x}: the incoming gradient times it leaves the dtype",
+            "overflow",
+            slope="inf",
+            stable=_WIDER,
+        ),
+    ),
+    ("torch.nn.functional.binary_cross_entropy_with_logits", "torch.nn.BCEWithLogitsLoss"),
+)
+
+SOFT_MARGIN = OpFact(
+    "soft_margin_loss",
+    (
+        _empty("the mean over an empty batch is 0 / 0"),
+        Edge(
+            "self",
+            Nature.OVERFLOW,
+            overflows("self", "target", by=lambda x, y: math.exp(-x * y)),
+            "exp(-target * {x}) leaves the dtype",
+            "overflow",
+            slope="nan",
+            guard="{x}.clamp(-{eps}, {eps})",
+            condition="{x}.abs() < {eps}",
+            harmless="0.0",
+            stable="torch.nn.functional.softplus(-target * {x}).mean()",
+            margin=Margin.EXPONENT,
+        ),
+        Edge(
+            "self",
+            Nature.OVERFLOW,
+            broke("self", "target"),
+            "exp(-target * {x}) leaves the dtype",
+            "overflow",
+            slope="nan",
+            guard="{x}.clamp(-{eps}, {eps})",
+            stable="torch.nn.functional.softplus(-target * {x}).mean()",
+            margin=Margin.EXPONENT,
+        ),
+    ),
+    ("torch.nn.functional.soft_margin_loss", "torch.nn.SoftMarginLoss"),
+)
+
+CTC = OpFact(
+    "_ctc_loss",
+    (
+        Edge(
+            "log_probs",
+            Nature.DOMAIN,
+            lambda values: values["output"] == math.inf,
+            "no alignment has a probability above 0 (a target longer than its input, or -inf in"
+            " {x}), and -log(0) is inf",
+            "log-zero",
+            slope="nan",
+            stable="zero_infinity=True",
+        ),
+        Edge(
+            "log_probs",
+            Nature.INFINITE_INPUT,
+            has_infinity("log_probs"),
+            "{x} holds -inf: the slope is inf - inf there",
+            "inf-arithmetic",
+            slope="nan",
+            guard="{x}.clamp_min(-{eps})",
+            condition="{x}.isfinite()",
+            harmless="0.0",
+            margin=Margin.EXPONENT,
+        ),
+        Edge(
+            "log_probs",
+            Nature.REMOVABLE,
+            slope_broke("log_probs"),
+            "{x} are not log-probabilities (some are above 0): PyTorch's formula takes their exp,"
+            " which leaves the dtype",
+            "overflow",
+            slope="inf",
+            guard="{x}.log_softmax(-1)",
+        ),
+    ),
+    ("torch.nn.functional.ctc_loss", "torch.nn.CTCLoss"),
+)
+
+FACTS = (
+    _distance("mse_loss", "square", "torch.nn.functional.mse_loss", "torch.nn.MSELoss"),
+    _distance("huber_loss", "distance", "torch.nn.functional.huber_loss"),
+    _distance("smooth_l1_loss", "distance", "torch.nn.functional.smooth_l1_loss"),
+    _distance("multi_margin_loss", "power of the margin", "torch.nn.functional.multi_margin_loss"),
+    _distance(
+        "multilabel_margin_loss_forward",
+        "sum of margins",
+        "torch.nn.functional.multilabel_margin_loss",
+    ),
+    _likelihood("nll_loss_forward"),
+    _likelihood("nll_loss2d_forward"),
+    BINARY_CROSS_ENTROPY,
+    WITH_LOGITS,
+    SOFT_MARGIN,
+    CTC,
+)

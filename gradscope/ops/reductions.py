@@ -1,0 +1,277 @@
+"""Reductions: sums, products, spreads and norms."""
+
+from __future__ import annotations
+
+from gradscope.ops.dtypes import Margin
+from gradscope.ops.edges import Edge, Holds, Nature, OpFact, Values
+from gradscope.ops.predicates import both, broke, has_infinity, magnitude, slope_broke
+
+_WIDER = "{x}.float()"
+
+
+def _empty(values: Values) -> bool:
+    return values["self.numel"] == 0
+
+
+def _cancelling_infinities(values: Values) -> bool:
+    return values["self.posinf"] > 0 and values["self.neginf"] > 0
+
+
+def _too_few_items(values: Values) -> bool:
+    """The spread of n items divides by n - correction."""
+    items = values["self.numel"] / max(values["output.numel"], 1)
+    return items <= values.get("correction", 1.0)
+
+
+def _inf_minus_inf(argument: str = "self") -> Edge:
+    return Edge(
+        argument,
+        Nature.DOMAIN,
+        _cancelling_infinities,
+        "the sum meets inf and -inf",
+        "inf-arithmetic",
+        slope="nan",
+        condition="{x}.isfinite()",
+        harmless="0.0",
+    )
+
+
+def _overflow(what: str, *, argument: str = "self", slope: str = "") -> Edge:
+    return Edge(
+        argument,
+        Nature.OVERFLOW,
+        broke(argument),
+        f"the {what} leaves the dtype",
+        "overflow",
+        slope=slope,
+        stable=_WIDER,
+    )
+
+
+def _slope_overflow(what: str) -> Edge:
+    return Edge(
+        "self",
+        Nature.SLOPE_OVERFLOW,
+        slope_broke("self"),
+        f"{what} in the slope leaves the dtype",
+        "overflow",
+        slope="nan",
+        stable=_WIDER,
+    )
+
+
+def _sum(name: str, *spelled: str) -> OpFact:
+    return OpFact(name, (_inf_minus_inf(), _overflow("sum")), spelled)
+
+
+def _mean(name: str, *spelled: str) -> OpFact:
+    empty = Edge(
+        "self",
+        Nature.EMPTY,
+        _empty,
+        f"the {name} of no elements is 0 / 0",
+        "empty-reduction",
+        slope="nan",
+        guard="({x} if {x}.numel() else {x}.new_zeros(1))",
+    )
+    return OpFact(name, (empty, _inf_minus_inf(), _overflow("sum")), spelled)
+
+
+def _product(name: str, *spelled: str) -> OpFact:
+    return OpFact(
+        name,
+        (
+            _overflow("product", slope="inf"),
+            _slope_overflow("the product of the other elements"),
+        ),
+        spelled,
+    )
+
+
+def _spread(name: str, *spelled: str) -> OpFact:
+    return OpFact(
+        name,
+        (
+            Edge(
+                "self",
+                Nature.EMPTY,
+                _too_few_items,
+                f"the {name} of one item divides by 0",
+                "empty-reduction",
+                slope="nan",
+                stable=f"torch.{name}({{x}}, correction=0)",
+            ),
+            Edge(
+                "self",
+                Nature.DOMAIN,
+                has_infinity("self"),
+                "the distance of inf from the mean is inf - inf",
+                "inf-arithmetic",
+                slope="nan",
+                condition="{x}.isfinite()",
+                harmless="0.0",
+            ),
+            _overflow("sum of squares", slope="nan"),
+            _slope_overflow("the distance from the mean"),
+        ),
+        spelled,
+    )
+
+
+def _is_tiny(argument: str) -> Holds:
+    """A nonzero element whose square falls below the smallest number of float32."""
+    return lambda values: 0 < abs(values[argument]) < 1e-19
+
+
+def _norm(name: str, *arguments: str, spelled: tuple[str, ...]) -> OpFact:
+    """At 0 PyTorch gives the subgradient 0. What breaks are the powers inside: x^(p - 1)."""
+    first = arguments[0]
+    infinite = [
+        Edge(
+            argument,
+            Nature.INFINITE_INPUT,
+            has_infinity(argument),
+            "slope is {x} over the norm: inf / inf",
+            "inf-arithmetic",
+            slope="nan",
+            condition="{x}.isfinite()",
+            harmless="0.0",
+        )
+        for argument in arguments
+    ]
+    return OpFact(
+        name,
+        (
+            Edge(
+                first,
+                Nature.OVERFLOW,
+                broke(*arguments),
+                "the sum of powers leaves the dtype",
+                "overflow",
+                slope="nan",
+                stable=_WIDER,
+            ),
+            *infinite,
+            Edge(
+                first,
+                Nature.SLOPE_OVERFLOW,
+                both(slope_broke(*arguments), _is_tiny(first)),
+                "a power of {x} in PyTorch's formula leaves the dtype where {x} is this close to 0",
+                "singular-derivative",
+                slope="nan",
+                guard="torch.where({x}.abs() < {eps}, {eps}, {x})",
+                condition="{x}.abs() > {eps}",
+                harmless="1.0",
+                stable="torch.sqrt({x}.square().sum() + {eps})",
+                margin=Margin.ROOT,
+            ),
+            Edge(
+                first,
+                Nature.SLOPE_OVERFLOW,
+                slope_broke(*arguments),
+                "a power of {x} in PyTorch's formula leaves the dtype",
+                "overflow",
+                slope="nan",
+                stable=_WIDER,
+            ),
+        ),
+        spelled,
+    )
+
+
+def _renorm_scale_broke(values: Values) -> bool:
+    return slope_broke("self")(values) and magnitude(values, "self") > 1
+
+
+RENORM = OpFact(
+    "renorm",
+    (
+        _overflow("norm"),
+        Edge(
+            "self",
+            Nature.SLOPE_OVERFLOW,
+            _renorm_scale_broke,
+            "the norm in the slope leaves the dtype",
+            "overflow",
+            slope="nan",
+            stable=_WIDER,
+        ),
+    ),
+    ("torch.renorm", "torch.nn.Embedding(max_norm=...)"),
+)
+
+MEDIAN = OpFact(
+    "median",
+    (
+        Edge(
+            "self",
+            Nature.EMPTY,
+            _empty,
+            "the median of no elements is nan",
+            "empty-reduction",
+            slope="nan",
+            guard="({x} if {x}.numel() else {x}.new_zeros(1))",
+        ),
+    ),
+    ("torch.median", "Tensor.median"),
+)
+
+
+def _scattered(name: str, source: str) -> OpFact:
+    """Reduces `source` into `self` by index; a product is the only one whose slope can break."""
+    return OpFact(
+        name,
+        (
+            Edge(
+                source,
+                Nature.OVERFLOW,
+                broke("self", source),
+                "the reduction leaves the dtype",
+                "overflow",
+                stable=_WIDER,
+            ),
+            Edge(
+                source,
+                Nature.SLOPE_OVERFLOW,
+                slope_broke("self", source),
+                "the product of the other elements in the slope leaves the dtype",
+                "overflow",
+                slope="nan",
+                stable=_WIDER,
+            ),
+        ),
+        (f"torch.{name}", f"Tensor.{name}"),
+    )
+
+
+FACTS = (
+    _sum("sum", "torch.sum", "Tensor.sum"),
+    _sum("nansum", "torch.nansum"),
+    _sum("cumsum", "torch.cumsum"),
+    _sum("trace", "torch.trace"),
+    _mean("mean", "torch.mean", "Tensor.mean"),
+    MEDIAN,
+    _product("prod", "torch.prod", "Tensor.prod"),
+    _product("cumprod", "torch.cumprod", "torch.linalg.vander"),
+    _spread("var", "torch.var", "Tensor.var"),
+    _spread("std", "torch.std", "Tensor.std"),
+    _spread("var_mean", "torch.var_mean"),
+    _spread("std_mean", "torch.std_mean"),
+    _norm(
+        "linalg_vector_norm",
+        "self",
+        spelled=("Tensor.norm", "torch.norm", "torch.linalg.norm", "torch.linalg.vector_norm"),
+    ),
+    _norm("norm", "self", spelled=("torch.nn.functional.pairwise_distance",)),
+    _norm("dist", "self", "other", spelled=("torch.dist",)),
+    _norm("_cdist_forward", "x1", "x2", spelled=("torch.cdist",)),
+    _norm("_euclidean_dist", "x1", "x2", spelled=("torch.cdist",)),
+    _norm("_pdist_forward", "self", spelled=("torch.nn.functional.pdist",)),
+    RENORM,
+    *(
+        _scattered(name, "source")
+        for name in ("index_add", "index_reduce", "scatter_add", "index_put")
+    ),
+    _scattered("scatter_reduce", "src"),
+    _scattered("segment_reduce", "data"),
+)
