@@ -1,4 +1,4 @@
-"""What rules ask of a root: its situation, the operands, the edge, the mask, the numbers."""
+"""What rules ask of a root: its situation, the operands, the edge, the mask."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from enum import StrEnum
-from itertools import pairwise
 
-from gradscope.facts import Ancestor, Call, Event, Kind, Operand, Phase, Related, Root, Trace
+from gradscope.facts import Ancestor, Call, Event, Kind, Operand, Phase, Root
 from gradscope.ops import Edge, lookup
 from gradscope.ops.operands import operands as op_values
-from gradscope.rules import phrases
 
 # Ops that can throw an element of their operand away: it does not reach the loss, and receives
 # gradient 0. Index and view ops belong here, arithmetic that merely absorbs an inf does not.
@@ -187,112 +185,6 @@ def sample(event: Event) -> int | None:
     if event.row_count == 1 and event.rows and shape and shape[0] > 1 and len(shape) > 1:
         return event.rows[0]
     return None
-
-
-def facts_of(root: Root, event: Event) -> dict[str, object]:
-    """The evidence of the JSON contract: what was measured at the first bad element."""
-    found: dict[str, object] = {
-        "index": list(event.index),
-        "operands": values(event),
-        "names": {one.role: one.name for one in operands(event) if one.name},
-        "bad": event.bad,
-        "numel": event.numel,
-        "dtype": dtype(event),
-    }
-    backward = leak(root)
-    if backward is not None and backward.grad_output is not None:
-        found["grad_output"] = backward.grad_output
-    at_edge = edge(event)
-    if at_edge is not None and at_edge.slope:
-        found["slope"] = at_edge.slope
-    if event.output is not None and event.output.at is not None:
-        found["result"] = event.output.at
-    if event.rows:
-        found["rows"] = list(event.rows)
-    if (row := sample(event)) is not None:
-        found["sample"] = row
-    return found
-
-
-_ROLE = {"self": "operand", "other": "second operand"}
-_SILENT = ("result", "alpha", "dim", "keepdim", "correction", "reduction")
-
-
-def numbers_of(root: Root, event: Event, trace: Trace) -> tuple[str, ...]:
-    """The measured numbers as phrases: operands, count, sample, incoming gradient, loss, term."""
-    found = []
-    here = phrases.place(event.index)
-    shown = [
-        f"{phrases.name(operand(event, role), _ROLE.get(role, role))} = {phrases.number(value)}"
-        for role, value in values(event).items()
-        if role not in _SILENT
-    ]
-    if shown:
-        found.append((f"at {here}: " if here else "") + ", ".join(shown))
-    if event.numel:
-        share = phrases.percent(event.bad, event.numel)
-        found.append(f"{phrases.of_total(event.bad, event.numel)} bad ({share})")
-    if (row := sample(event)) is not None:
-        found.append(f"all {event.bad:,} lie in sample {row}" if event.bad > 1 else f"sample {row}")
-    backward = leak(root)
-    if backward is not None and backward.grad_output is not None:
-        found.append(f"incoming gradient {phrases.number(backward.grad_output)}")
-    if root.symptoms:
-        found.append(phrases.symptoms(root.symptoms))
-    loss = loss_of(root, trace)
-    if loss is not None and math.isfinite(loss):
-        found.append(f"loss {phrases.number(loss)}, finite")
-    if (before := growth(root, trace)) is not None:
-        found.append(f"the loss grew before: {before}")
-    if (part := term(event)) is not None:
-        found.append(part)
-    return tuple(found)
-
-
-def loss_of(root: Root, trace: Trace) -> float | None:
-    step = root.symptoms[0].step if root.symptoms else root.event.step
-    return next((one.loss for one in trace.steps if one.index == step), None)
-
-
-def growth(root: Root, trace: Trace) -> str | None:
-    """The losses of the steps before, where they already grew tenfold: "0.5, 3.1, 88"."""
-    step = root.event.step
-    losses = [one.loss for one in trace.steps if one.index < step and one.loss is not None]
-    last = [abs(loss) for loss in losses[-4:] if math.isfinite(loss)]
-    if len(last) < 2 or last[-1] < 10 * min(last[:-1]):
-        return None
-    return ", ".join(phrases.number(loss) for loss in last)
-
-
-def term(event: Event) -> str | None:
-    """Which summand of the loss the culprit feeds, where the loss is a sum of single numbers."""
-    calls = (event.blame, *event.path)
-    for inner, total in pairwise(calls):
-        if total.op in ("add", "sub", "rsub") and None not in (inner.value, total.value):
-            whole, part = total.value or 0.0, inner.value or 0.0
-            words = f"it feeds the term{phrases.line(inner)} of the loss that is"
-            words = f"{words} {phrases.number(part)}, in a sum of {phrases.number(whole)}"
-            if math.isfinite(whole) and math.isfinite(part) and whole:
-                words = f"{words} ({100 * part / whole:.3g} %)"
-            return words
-    return None
-
-
-def related_of(root: Root, event: Event) -> tuple[Related, ...]:
-    """The other places that belong to the finding: what hid the value, the library's own line."""
-    found = []
-    mask = discard(root) if situation(root) is Situation.HIDDEN else None
-    if mask is not None and mask.location is not None:
-        message = "hides those elements going forward, sends them gradient 0 going back"
-        found.append(Related("mask", mask.location, message))
-    if event.blame.inner is not None:
-        words = f"`{phrases.spelled(event.blame.op)}` runs here, inside the library"
-        found.append(Related("inner", event.blame.inner, words))
-    first = root.event.blame.location
-    if event is not root.event and first is not None and first != event.blame.location:
-        words = f"the {phrases.outcome(root.event.output)} comes from here"
-        found.append(Related("birth", first, words))
-    return tuple(found)
 
 
 def outside(event: Event) -> Operand | None:

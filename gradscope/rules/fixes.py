@@ -9,6 +9,10 @@ from gradscope.ops.edges import Nature
 from gradscope.rules import evidence, phrases
 
 
+# A "stable form" that is the same op in another dtype.
+_CASTS = ("{x}.float()", "{x}.double()", "{x}.to(")
+
+
 def texts(event: Event) -> dict[str, str]:
     """Source text that stands for each operand, by schema name."""
     found = {key: str(value) for key, value in event.scalars}
@@ -71,6 +75,8 @@ def guard_kind(edge: Edge, event: Event) -> str:
 
 def stable(edge: Edge | None, event: Event) -> tuple[Fix, ...]:
     """The stable form of the whole expression: of the pattern around the op, else of the op."""
+    if edge is not None and edge.stable.startswith(_CASTS):
+        return (wider(event),)
     if edge is not None and edge.stable:
         code = _fill(edge.stable, edge, event)
         return (Fix("stable-op", f"write it in its stable form, `{code}`", "safe", code),)

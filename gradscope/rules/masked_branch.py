@@ -5,7 +5,7 @@ from __future__ import annotations
 from gradscope.facts import Event, Finding, Fix, Kind, Phase, Root, Trace
 from gradscope.ops import Edge
 from gradscope.ops.edges import Nature
-from gradscope.rules import evidence, fixes, phrases
+from gradscope.rules import evidence, fixes, measurements, phrases
 from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
 
@@ -94,7 +94,7 @@ def _headline(root: Root, event: Event) -> str:
 def _mechanism(root: Root, event: Event, edge: Edge | None, trace: Trace) -> str:
     mask = evidence.discard(root)
     op, by = phrases.spelled(event.op), phrases.spelled(mask.op) if mask else "a mask"
-    loss = evidence.loss_of(root, trace)
+    loss = measurements.loss_of(root, trace)
     finite = f", so the loss is finite ({phrases.number(loss)})" if loss is not None else ""
     slope = edge.slope if edge and edge.slope else "inf"
     text = (

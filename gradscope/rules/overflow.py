@@ -7,7 +7,7 @@ import math
 from gradscope.facts import Event, Finding, Fix, Phase, Root, Trace
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import limits
-from gradscope.rules import evidence, fixes, phrases
+from gradscope.rules import evidence, fixes, measurements, phrases
 from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
 
@@ -110,7 +110,7 @@ def _reach(operand: object) -> float:
 
 def _slower(root: Root, trace: Trace) -> tuple[Fix, ...]:
     """Where the loss had been growing for steps, the overflow is only how that ended."""
-    if evidence.growth(root, trace) is None:
+    if measurements.growth(root, trace) is None:
         return ()
     return (
         Fix("clip-norm", "clip the gradient norm before each step", "unsafe"),
@@ -122,7 +122,7 @@ def _repairs(edge: Edge | None, event: Event) -> tuple[Fix, ...]:
     guards = fixes.guards(edge, event)
     stable = fixes.stable(edge, event)
     if evidence.is_half(event):
-        return (fixes.wider(event), *stable, *guards)
+        return (fixes.wider(event), *(one for one in stable if one.kind != "dtype"), *guards)
     if event.phase is Phase.BACKWARD:
         clip = Fix("clip-norm", "clip the gradient norm before the step", "unsafe")
         return (*guards, *stable, clip)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from gradscope.facts import Event, Finding, Fix, Operand, Phase, Related, Root, Severity, Trace
-from gradscope.rules import evidence
+from gradscope.rules import evidence, measurements
 
 
 class Rule:
@@ -64,9 +64,9 @@ class Rule:
             label=label,
             node=node,
             location=event.blame.location,
-            related=(*evidence.related_of(root, event), *related),
-            evidence={**evidence.facts_of(root, event), **(facts or {})},
-            numbers=evidence.numbers_of(root, event, trace),
+            related=(*measurements.related_of(root, event), *related),
+            evidence={**measurements.facts_of(root, event), **(facts or {})},
+            numbers=measurements.numbers_of(root, event, trace),
             tensors=tensors(event),
             chain=root.chain,
             symptoms=root.symptoms,
