@@ -87,7 +87,7 @@ def trace(
     keep_going: Annotated[
         bool | None, typer.Option("--keep-going", help="Do not stop at the first error.")
     ] = None,
-    input: Annotated[  # noqa: A002
+    input: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=EXPR", help="An input of a function; torch is in scope."),
     ] = None,
@@ -99,7 +99,7 @@ def trace(
     fail_on: Annotated[
         Severity | None, typer.Option(help="Exit with 1 for findings from here on [error].")
     ] = None,
-    format: Annotated[str, typer.Option(help="terminal or json.")] = "terminal",  # noqa: A002
+    format: Annotated[str, typer.Option(help="terminal or json.")] = "terminal",
     output: Annotated[Path | None, typer.Option(help="Write the report to a file.")] = None,
     config: Annotated[
         Path | None, typer.Option(help="A configuration other than the nearest gradscope.yaml.")
@@ -115,7 +115,7 @@ def trace(
     from gradscope.target.progress import progress_line
 
     _check_report_place(format, output)
-    given = {
+    given: dict[str, Any] = {
         "steps": steps,
         "keep_going": keep_going,
         "time_limit": time_limit,
@@ -183,7 +183,7 @@ def _input(text: str) -> Input:
     return Input(name.strip(), expression.strip())
 
 
-def _check_report_place(format: str, output: Path | None) -> None:  # noqa: A002
+def _check_report_place(format: str, output: Path | None) -> None:
     """Before the program runs: its hours should not be lost to a misspelt path."""
     from gradscope.report import FORMATS
 
@@ -194,7 +194,7 @@ def _check_report_place(format: str, output: Path | None) -> None:  # noqa: A002
         raise GradscopeError(f"--output {output} {reason}", help="name a file to write")
 
 
-def _write(report: Report, format: str, output: Path | None) -> None:  # noqa: A002
+def _write(report: Report, format: str, output: Path | None) -> None:
     from gradscope.report import FORMATS, Options
 
     if output is not None:
@@ -215,7 +215,7 @@ def _stdout_is_gone() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def _complain(message: str, help: str = "", detail: str = "") -> None:  # noqa: A002
+def _complain(message: str, help: str = "", detail: str = "") -> None:
     lines = [f"gradscope: error: {message}"]
     if detail:
         lines.append(detail.rstrip())

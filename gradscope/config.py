@@ -146,7 +146,8 @@ class _Yaml(_Document):
         self.content = {str(key): value for key, value in self.content.items()}
 
     def place(self, keys: tuple[str, ...]) -> tuple[int, int]:
-        line, column, node = 0, 0, self._root
+        line, column = 0, 0
+        node: Any = self._root
         for key in keys:
             pairs = node.value if node.id == "mapping" else ()
             found = next((pair for pair in pairs if pair[0].value == key), None)

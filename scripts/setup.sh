@@ -9,9 +9,11 @@ stamp="$root/.venv/gradscope-setup"
 log="$root/.venv/gradscope-setup.log"
 python=${PYTHON:-python3}
 
-# What the environment depends on: another checkout, another list of packages, another Python.
+# What the environment was made for: this place, since its commands know their own path, and these
+# lists of packages.
 setup_key() {
-    { printf '%s\n' "$root" && cat "$root/pyproject.toml" "$root/scripts/constraints.txt"; } | cksum
+    printf '%s\n' "$root"
+    cat "$root/pyproject.toml" "$root/scripts/constraints.txt" | cksum
 }
 
 set_up() {
@@ -19,8 +21,10 @@ set_up() {
         echo "gradscope needs Python 3.11 or later; say which with PYTHON=/path/to/python" >&2
         exit 2
     fi
-    echo "setting up $root/.venv (once: torch and the development tools, a few minutes)" >&2
-    "$python" -m venv --clear "$root/.venv"
+    echo "setting up $root/.venv (torch and the development tools; minutes the first time)" >&2
+    if [[ ! -x "$bin/python" || "$(head -n 1 "$stamp" 2>/dev/null)" != "$root" ]]; then
+        "$python" -m venv --clear "$root/.venv"
+    fi
     if ! "$bin/python" -m pip install --quiet --disable-pip-version-check \
         --constraint "$root/scripts/constraints.txt" --editable "$root[dev]" >"$log" 2>&1; then
         tail -n 20 "$log" >&2

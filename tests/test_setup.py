@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTHON = r"""#!/usr/bin/env bash
 case "$1 $2" in
     "-c "*) exit "${PRETEND_TOO_OLD:-0}" ;;
-    "-m venv") mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;
+    "-m venv") [[ "$3" == --clear ]] && rm -rf "$4" && mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;
     "-m pip")
         [[ -z "${PRETEND_NO_NETWORK:-}" ]] || { echo "no such package" >&2; exit 1; }
         printf '%s\n' "$@" >"$(dirname "$0")/pip-arguments"
@@ -75,18 +75,23 @@ def test_the_second_run_only_runs(clone: Path):
 @pytest.mark.parametrize("changed", ["pyproject.toml", "scripts/constraints.txt"])
 def test_a_changed_list_of_packages_sets_up_again(clone: Path, changed: str):
     run(clone)
+    kept = clone / ".venv/kept"
+    kept.touch()
     with (clone / changed).open("a") as file:
         file.write("\n# another package\n")
 
     assert "setting up" in run(clone).stderr
     assert run(clone).stderr == ""
+    assert kept.exists()
 
 
-def test_a_moved_checkout_sets_up_again(clone: Path):
+def test_a_moved_checkout_starts_afresh(clone: Path):
     run(clone)
+    (clone / ".venv/stale").touch()
     moved = clone.rename(clone.parent / "moved")
 
     assert f"setting up {moved}/.venv" in run(moved).stderr
+    assert not (moved / ".venv/stale").exists()
 
 
 def test_a_failed_installation_says_why_and_is_tried_again(clone: Path):

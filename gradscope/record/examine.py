@@ -142,6 +142,9 @@ class Examiner:
             raw.sources += tuple(self._came_from_outside(name, tensor, raw) for name, tensor in unknown)
         raw.sources = tuple(self._through_parameters(raw, stained))
         raw.kind = self._kind(raw, info, args, kwargs, inputs, stained, output, values)
+        filled = self._fills_parameter(raw, written)
+        if filled is not None:
+            raw.kind, raw.phase, output = Kind.SOURCE, Phase.DATA, filled
         raw.innocent = self._is_innocent(raw, values, stained)
         if recorder.journal.add(raw) is None:
             return
@@ -229,23 +232,18 @@ class Examiner:
     def _through_parameters(
         self, raw: Raw, stained: list[tuple[str, torch.Tensor, Stain]]
     ) -> list[int]:
-        """Where a parameter or buffer was bad before training touched it, the op that first used
-        it is where the user's trouble begins, not the line that filled a file with it."""
+        """Where a library call (load_state_dict) filled a parameter or buffer with bad values,
+        the op that first used it is where the user's trouble begins."""
         recorder = self.recorder
         sources = list(raw.sources)
+        if raw.note.info.written:
+            return sources
         for name, tensor, stain in stained:
-            kin = recorder.names.kin(tensor)
-            if kin not in ("parameter", "buffer") or raw.note.info.written:
+            filled = recorder.journal.events.get(stain.event)
+            if filled is None or filled.kind is not Kind.SOURCE or not filled.note.info.written:
                 continue
-            ends = [e for e in recorder.journal.ancestors(stain.event) if not e.sources]
-            if not ends or any(e.kind not in (Kind.SOURCE, Kind.MINTED) for e in ends):
+            if not filled.note.inner or recorder.names.kin(tensor) not in ("parameter", "buffer"):
                 continue
-            if any(e.phase in (Phase.BACKWARD, Phase.OPTIMIZER) for e in recorder.journal.ancestors(stain.event)):
-                continue
-            if ends[0].phase is Phase.DATA and stain.event == ends[0].id:
-                continue  # already an origin of this kind
-            if all(e.innocent for e in ends):
-                continue  # a mask kept in a buffer
             origin = Raw(
                 id=-1, step=raw.step, kind=Kind.SOURCE, phase=Phase.DATA, note=raw.note, seq=raw.seq,
                 sources=(stain.event,),
@@ -256,6 +254,19 @@ class Examiner:
             sources[sources.index(stain.event)] = origin.id
             recorder.provenance.mark(tensor, origin.id, innocent=False)
         return sources
+
+    def _fills_parameter(self, raw: Raw, written: list[torch.Tensor]) -> torch.Tensor | None:
+        """The parameter or buffer into which an op put values that were bad before any training:
+        a NaN literal, a checkpoint."""
+        if not written or raw.phase is not Phase.FORWARD or not raw.sources:
+            return None
+        held = self.recorder.names.holder(written[0])
+        if held is None:
+            return None
+        past = [raw for id in raw.sources for raw in self.recorder.journal.ancestors(id)]
+        outside = all(e.kind in (Kind.SOURCE, Kind.MINTED, Kind.PROPAGATION) for e in past)
+        meant = all(e.innocent for e in past)
+        return held if outside and not meant else None
 
     def _mark_uninitialized(self, info: OpInfo, out: Any, frame: Any) -> None:
         """Remember memory that the user's own line allocated without filling it.

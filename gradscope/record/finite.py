@@ -21,6 +21,8 @@ def plain(tensor: torch.Tensor) -> torch.Tensor | None:
         local = getattr(tensor, "_local_tensor", None)  # DTensor: never start a collective
         if local is not None:
             tensor = local
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # torch.func.grad, vmap
+        tensor = torch._C._functorch.get_unwrapped(tensor)
     if tensor.is_meta or tensor.is_quantized or tensor.is_nested:
         return None
     if tensor.layout is not torch.strided:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -119,21 +120,13 @@ def describe(
 
 def _describe_saved(raw: Raw, shape: tuple[int, ...], recorder: Recorder) -> None:
     """The operands of the forward call, as its node saved them, named as in its schema."""
-    if raw.blame is None or raw.blame.custom is not None or _is_hooked(recorder):
+    if raw.blame is None or raw.blame.custom is not None:
         return
     found: list[Operand] = []
-    keys: set[int | None] = set()
     scalars: list[tuple[str, object]] = []
-    for name in dir(raw.node):
-        if not name.startswith("_saved_"):
-            continue
-        try:
-            value = getattr(raw.node, name)
-        except RuntimeError:  # freed already, or its hook refuses a second unpacking
-            continue
-        role = name.removeprefix("_saved_")
+    for role, value in _saved_by(raw.node, recorder.mode.running):
         if isinstance(value, torch.Tensor):
-            keys.add(storage_key(value))
+            recorder.mode.running.saved_keys.add(storage_key(value))
             found.append(
                 operand(role, value, recorder, index=raw.index, shape=shape, frame=recorder.frame())
             )
@@ -141,9 +134,31 @@ def _describe_saved(raw: Raw, shape: tuple[int, ...], recorder: Recorder) -> Non
             scalars.append((role, value))
         elif isinstance(value, list | tuple) and all(isinstance(item, int) for item in value):
             scalars.append((role, tuple(value)))
-    recorder.mode.running.saved_keys |= keys
     raw.saved = (*found, *_operand_from_result(raw.blame.info.name, found))
     raw.scalars = tuple(scalars)
+
+
+def _saved_by(node: Any, running: NodeOps) -> Iterator[tuple[str, Any]]:
+    """What a running node has saved, with its names.
+
+    Tensors under saved-tensor hooks were seen when the node unpacked them, in the order in which
+    the node's type declares them.
+    """
+    tensors = [name for name in vars(type(node)) if name.startswith("_raw_saved_")]
+    hooked = dict(zip(tensors, running.unpacked, strict=False)) if running.unpacked else {}
+    for name in dir(node):
+        if not name.startswith("_saved_"):
+            continue
+        role = name.removeprefix("_saved_")
+        raw_name = f"_raw_saved_{role}"
+        if hooked and raw_name in tensors:
+            if raw_name in hooked:
+                yield role, hooked[raw_name]
+            continue
+        try:
+            yield role, getattr(node, name)
+        except RuntimeError:  # freed already
+            continue
 
 
 def _operand_from_result(op: str, saved: list[Operand]) -> tuple[Operand, ...]:
@@ -157,12 +172,6 @@ def _operand_from_result(op: str, saved: list[Operand]) -> tuple[Operand, ...]:
             numel=result.numel, at=float(inverse(result.at)),
         ),
     )  # fmt: skip
-
-
-def _is_hooked(recorder: Recorder) -> bool:
-    """Saved tensors under hooks (checkpoint, offloading) must not be unpacked by us: unpacking
-    runs the user's forward again."""
-    return recorder.hooked_saves
 
 
 def describe_grad_output(raw: Raw, ops: NodeOps) -> None:

@@ -45,7 +45,7 @@ class NodeOps:
     without a copy only when nobody else holds it.
     """
 
-    __slots__ = ("events", "made", "node", "ops", "saved_keys")
+    __slots__ = ("events", "made", "node", "ops", "saved_keys", "unpacked")
 
     def __init__(self) -> None:
         self.node: Any = None
@@ -53,6 +53,7 @@ class NodeOps:
         self.made: set[int] = set()
         self.events: list[Any] = []
         self.saved_keys: set[int | None] = set()
+        self.unpacked: list[Any] = []  # what saved-tensor hooks gave back to this node
 
 
 class RecordingMode(TorchDispatchMode):
@@ -168,6 +169,25 @@ class RecordingMode(TorchDispatchMode):
             return args[0].clone()
         return None
 
+    def note_unpacked(self, tensor: Any) -> None:
+        node = _current_node()
+        if node is not self.running.node:
+            self._enter_node(node)
+        self.running.unpacked.append(tensor)
+        # What ran until now was the hook's own work (a checkpoint's forward), not the formula.
+        self.running.ops.clear()
+        self.running.made.clear()
+
+    def hide_from_dynamo(self) -> None:
+        cls = type(self)
+        cls.__torch_dispatch__ = torch._disable_dynamo(_DISPATCH, recursive=True)  # type: ignore[method-assign]
+
+    def show_to_dynamo(self) -> None:
+        type(self).__torch_dispatch__ = _DISPATCH  # type: ignore[method-assign]
+
     def leave(self) -> None:
         """The backward pass is over: let go of what it held."""
         self._enter_node(None)
+
+
+_DISPATCH = RecordingMode.__torch_dispatch__

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from gradscope.record.provenance import storage_key
 from gradscope.record.sites import user_frames
 
 
@@ -16,28 +17,37 @@ class Names:
 
     def __init__(self) -> None:
         self.roots: dict[int, torch.nn.Module] = {}  # outermost modules, by id
-        self._buffers: dict[int, set[int]] = {}
 
     def saw_root(self, module: torch.nn.Module) -> None:
         self.roots.setdefault(id(module), module)
 
     def kin(self, tensor: torch.Tensor) -> str:
-        """What holds it: "parameter", "buffer", "leaf" or ""."""
-        if isinstance(tensor, torch.nn.Parameter):
-            return "parameter"
-        for key, module in self.roots.items():
-            buffers = self._buffers.get(key)
-            if buffers is None:
-                buffers = self._buffers[key] = {id(buffer) for buffer in module.buffers()}
-            if id(tensor) in buffers:
-                return "buffer"
+        """What holds it: "parameter", "buffer", "leaf" or "". A view of a parameter is the
+        parameter's: layers multiply by `weight.t()`."""
+        held = self.holder(tensor)
+        if held is not None:
+            return "parameter" if isinstance(held, torch.nn.Parameter) else "buffer"
         return "leaf" if tensor.is_leaf and tensor.requires_grad else ""
+
+    def holder(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """The parameter or buffer in whose memory the tensor lies."""
+        if isinstance(tensor, torch.nn.Parameter):
+            return tensor
+        if isinstance(tensor._base, torch.nn.Parameter):
+            return tensor._base
+        key = storage_key(tensor)
+        for module in self.roots.values():
+            for held in (*module.parameters(), *module.buffers()):
+                if key is not None and storage_key(held) == key:
+                    return held
+        return None
 
     def name(self, tensor: torch.Tensor, frame: FrameType | None) -> str | None:
         """The shortest honest name; None where the program has none for it."""
         frames = user_frames(frame)
-        if isinstance(tensor, torch.nn.Parameter) or self.kin(tensor) == "buffer":
-            fqn = self._fqn(tensor, frames)
+        held = self.holder(tensor)
+        if held is not None:
+            fqn = self._fqn(held, frames)
             if fqn is not None:
                 return fqn
         for current in frames:
@@ -95,12 +105,15 @@ def _is_same(value: Any, tensor: torch.Tensor) -> bool:
         return True
     if type(value) is not torch.Tensor or value.layout is not torch.strided:
         return False
+    key = storage_key(value)
     return (
-        value.shape == tensor.shape
+        key is not None
+        and value.shape == tensor.shape
         and value.dtype == tensor.dtype
         and tensor.layout is torch.strided
         and tensor.numel() > 0
-        and value.data_ptr() == tensor.data_ptr()
+        and key == storage_key(tensor)
+        and value.storage_offset() == tensor.storage_offset()
         and value.stride() == tensor.stride()
     )
 

@@ -6,6 +6,7 @@ the originals run.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -34,7 +35,11 @@ def install(recorder: Recorder, stack: ExitStack) -> None:
     engine = _engine(recorder, thread)
     _replace(stack, torch.autograd, "_engine_run_backward", engine)
     _replace(stack, torch.autograd.graph, "_engine_run_backward", engine)
-    _replace(stack, torch.autograd.graph.saved_tensors_hooks, "__enter__", _hooks_enter(recorder))
+    _replace(stack, torch.autograd.graph.saved_tensors_hooks, "__init__", _hooks_init(recorder))
+    _replace(stack, torch, "compile", _compile(recorder))
+    stack.callback(recorder.mode.show_to_dynamo)
+    if "torch._dynamo" in sys.modules:
+        recorder.mode.hide_from_dynamo()
     before = register_optimizer_step_pre_hook(
         lambda optimizer, args, kwargs: recorder.optimizer_begins(optimizer)
     )
@@ -102,12 +107,28 @@ def _engine(recorder: Recorder, thread: int) -> Callable[..., Any]:
     return engine
 
 
-def _hooks_enter(recorder: Recorder) -> Callable[..., Any]:
-    """Saved tensors under hooks are not ours to unpack; see `measure`."""
-    original = torch.autograd.graph.saved_tensors_hooks.__enter__
+def _hooks_init(recorder: Recorder) -> Callable[..., Any]:
+    """Sees what saved-tensor hooks (checkpoint, offloading) give back to a node. Unpacking a
+    second time, to look for ourselves, would run the user's hook again."""
+    original = torch.autograd.graph.saved_tensors_hooks.__init__
 
-    def __enter__(self: Any) -> Any:  # noqa: N807
-        recorder.hooked_saves = True
-        return original(self)
+    def __init__(self: Any, pack_hook: Any, unpack_hook: Any) -> None:  # noqa: N807
+        def unpack(packed: Any) -> Any:
+            tensor = unpack_hook(packed)
+            recorder.mode.note_unpacked(tensor)
+            return tensor
 
-    return __enter__
+        original(self, pack_hook, unpack)
+
+    return __init__
+
+
+def _compile(recorder: Recorder) -> Callable[..., Any]:
+    """Dynamo must not trace the recorder itself. Told only where it is used: telling imports it."""
+    original = torch.compile
+
+    def compile(*args: Any, **kwargs: Any) -> Any:
+        recorder.mode.hide_from_dynamo()
+        return original(*args, **kwargs)
+
+    return compile

@@ -74,7 +74,6 @@ class Recorder:
         self.mode = RecordingMode(self)
         self.module: ModuleFrame | None = None
         self.halted = False
-        self.hooked_saves = False
         self.bad_in_step = False
         self.in_optimizer: Any = None
         self.depth = 0  # nested backward passes (reentrant checkpoint)
@@ -152,10 +151,11 @@ class Recorder:
 
     def run_backward(self, engine: Any, outputs: Any, args: Any, kwargs: Any) -> Any:
         """Run autograd's engine; a pass that accumulates into leaves is a step."""
-        create_graph = bool(args[2]) if len(args) > 2 else False
+        functional = torch._C._are_functorch_transforms_active()  # torch.func.grad and its kin
+        create_graph = bool(args[2]) and not functional if len(args) > 2 else False
         into_leaves = bool(kwargs.get("accumulate_grad", False))
         inputs = args[3] if len(args) > 3 else ()
-        asked = [t for t in inputs or () if isinstance(t, torch.Tensor) and t.is_leaf]
+        asked = [t for t in inputs or () if isinstance(t, torch.Tensor) and (t.is_leaf or functional)]
         is_step = self.depth == 0 and (into_leaves or (bool(asked) and not create_graph))
         if is_step:
             with unobserved():

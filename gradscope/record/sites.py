@@ -24,7 +24,9 @@ USER, LIBRARY, OURS, ENGINE = range(4)
 _DEEPEST = 64  # user frames kept an op: enough for people, bounded for recursive programs
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _EXAMPLES = os.path.join(_PACKAGE, "examples") + os.sep
-_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_TORCH = os.path.realpath(os.path.dirname(torch.__file__)) + os.sep
+
+_DYNAMO = (os.path.join(_TORCH, "_dynamo") + os.sep, os.path.join(_TORCH, "_compile.py"))
 
 
 def _library_roots() -> tuple[str, ...]:
@@ -55,6 +57,8 @@ def _classify(code: CodeType) -> int:
         # unless it is what the user typed.
         return USER if name in ("<string>", "<stdin>") else LIBRARY
     path = os.path.realpath(name)
+    if path.startswith(_DYNAMO):
+        return OURS  # what hides the recorder from torch.compile stands around each of its calls
     if path.startswith(_PACKAGE + os.sep) and not path.startswith(_EXAMPLES):
         return OURS
     return LIBRARY if path.startswith(_LIBRARY_ROOTS) else USER

@@ -165,6 +165,11 @@ def offered(fixes: Sequence[Fix]) -> list[Fix]:
     return sorted(fixes, key=lambda fix: {True: 0, None: 1, False: 2}[fix.verified])
 
 
+def leading(finding: Finding) -> Fix | None:
+    """The fix to show in full: the first that nothing speaks against."""
+    return next((fix for fix in offered(finding.fixes) if fix.verified is not False), None)
+
+
 def trial(fix: Fix) -> str:
     return {True: "verified", False: "refuted", None: "not tried"}[fix.verified]
 

@@ -47,6 +47,11 @@ def render(report: Report, options: Options) -> str:
     return _painted(lines, width)
 
 
+def text_of_finding(finding: Finding, options: Options) -> str:
+    """One finding without colour, for formats that hold it as a block of text."""
+    return "".join(f"{plain(line)}\n" for line in _finding(finding, options))
+
+
 def _report(report: Report, options: Options) -> Iterator[Line]:
     for remark in report.said:
         yield from _prose((), remark, options, 2)
@@ -65,9 +70,8 @@ def _report(report: Report, options: Options) -> Iterator[Line]:
 
 def _finding(finding: Finding, options: Options) -> Iterator[Line]:
     found = marks(finding)
-    fixes = phrases.offered(finding.fixes)
-    lead = [fix for fix in fixes[:1] if fix.verified is not False]
-    numbers = [change.number for fix in lead for change in changes(fix.patch or "")]
+    lead = phrases.leading(finding)
+    numbers = [change.number for change in changes(lead.patch or "")] if lead else []
     gutter = max([gutter_of(found), *(len(str(number)) for number in numbers)])
     severity = finding.severity.value
 
@@ -81,9 +85,11 @@ def _finding(finding: Finding, options: Options) -> Iterator[Line]:
         yield from _item("symptoms", [phrases.symptoms(finding.symptoms)], gutter, options)
     if len(phrases.links(finding.chain)) > 1:
         yield from _item("chain", [" -> ".join(phrases.chain(finding))], gutter, options)
-    for fix in lead:
-        yield from _help(fix, finding, gutter, options)
-    for fix in fixes[len(lead) :]:
+    if lead is not None:
+        yield from _help(lead, finding, gutter, options)
+    for fix in phrases.offered(finding.fixes):
+        if fix is lead:
+            continue
         named = "also" if fix.verified is not False else "tried"
         words = f"{fix.title} ({phrases.verdict(fix)})"
         yield from _item(named, [sentence(words)], gutter, options)

@@ -48,7 +48,7 @@ def prepare_function(target: Function) -> Run:
     def run(went_backward: Callable[[], bool]) -> None:
         result = function(**inputs)
         if not went_backward():
-            loss_of(result, target.name).backward()
+            _go_backward(result, target.name)
 
     return run
 
@@ -64,19 +64,19 @@ def prepare_parts(target: Parts) -> Run:
     model = _instance(evaluate(target.model, names), target.model)
     batch = _first_batch(evaluate(target.batch, names))
     if target.loss is None:
-        return lambda _: loss_of(_apply(model, *_split(batch)), target.name).backward()
+        return lambda _: _go_backward(_apply(model, *_split(batch)), target.name)
     loss = _instance(evaluate(target.loss, names), target.loss)
     shown = str(target.loss)
     required = _required(loss)
     if required[:1] == ["model"]:
-        return lambda _: loss_of(loss(model, batch), shown).backward()
+        return lambda _: _go_backward(loss(model, batch), shown)
     arguments, keywords = _split(batch)
     expected = _take_target(arguments, keywords)
 
     def run(went_backward: Callable[[], bool]) -> None:
         output = _apply(model, arguments, keywords)
         result = loss(output) if len(required) == 1 else loss(output, expected)
-        loss_of(result, shown).backward()
+        _go_backward(result, shown)
 
     return run
 
@@ -94,6 +94,10 @@ def make_inputs(
             value = eval_expression(given.expression, scope | made, f"--input {given.name}")
             made[given.name] = _with_grad(value, given)
     return made
+
+
+def _go_backward(result: object, name: str) -> None:
+    loss_of(result, name).backward()  # type: ignore[no-untyped-call]
 
 
 def loss_of(result: object, name: str) -> torch.Tensor:

@@ -27,7 +27,7 @@ def install(patches: Mapping[str, str]) -> None:
         text = patched(patches, path)
         return original(self, fullname) if text is None else compiled(text, path)
 
-    SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+    SourceFileLoader.get_code = get_code  # type: ignore[method-assign,assignment]
 
 
 def patched(patches: Mapping[str, str], path: str | Path) -> str | None:

@@ -48,7 +48,7 @@ def start(job: Job, *, fork: bool | None = None) -> Child:
 def can_fork() -> bool:
     """macOS frameworks and an initialised CUDA context do not survive a fork."""
     fork_is_safe = hasattr(os, "fork") and sys.platform != "darwin"
-    return fork_is_safe and not torch.cuda.is_initialized()
+    return fork_is_safe and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
 
 
 def preload(modules: tuple[str, ...]) -> None:
