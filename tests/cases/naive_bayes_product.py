@@ -1,0 +1,23 @@
+# symptom: inf-loss
+# phase: forward
+# op: prod
+# cause: underflow
+# fix: stable-op
+# also: cause=log-zero; op=log; fix=dtype
+"""The likelihood of 400 pixels is multiplied out before the log."""
+
+import torch
+
+torch.manual_seed(0)
+
+pixels = (torch.rand(5, 400) > 0.4).float()
+logit = torch.zeros(400, requires_grad=True)
+
+
+def likelihood(x, p):
+    return (p**x * (1 - p) ** (1 - x)).prod(dim=-1)  # <- culprit
+
+
+loss = -torch.log(likelihood(pixels, torch.sigmoid(logit))).mean()  # <- culprit
+loss.backward()
+print(loss.item(), logit.grad[:3])
