@@ -1,0 +1,83 @@
+"""The figures as one table, each beside what it may be at most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from benchmark.memory import Growth
+from benchmark.startup import Startup
+from benchmark.steps import Cost
+
+LIMITS = {"transformer": 1.08, "mlp": 2.0}
+HELP, WALL = 0.2, 1.3
+MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """`limit` is None where there is none; `beside` puts the value into perspective."""
+
+    what: str
+    value: float
+    unit: str
+    limit: float | None
+    beside: str
+
+
+def of_cost(cost: Cost) -> Iterator[Figure]:
+    low, high = cost.spread["trace"]
+    yield Figure(
+        what=f"full trace / bare step, {cost.program}",
+        value=cost.ratios["trace"],
+        unit="x",
+        limit=LIMITS.get(cost.program),
+        beside=f"{low:.2f} to {high:.2f}; anomaly mode {cost.ratios['anomaly']:.2f}x;"
+        f" bare {cost.seconds * 1e3:.3g} ms",
+    )
+
+
+def of_growth(growth: Growth) -> Iterator[Figure]:
+    early, late = growth.early, growth.late
+    yield Figure(
+        what=f"growth over {growth.steps:,} steps, {growth.program}",
+        value=growth.per_step,
+        unit=" B a step",
+        limit=None,
+        beside=f"Python objects {early.traced / MIB:.2f} to {late.traced / MIB:.2f} MiB,"
+        f" resident {early.resident / MIB:.0f} to {late.resident / MIB:.0f} MiB",
+    )
+    yield Figure(
+        what=f"tensors more after {growth.steps:,} steps, {growth.program}",
+        value=late.tensors - early.tensors,
+        unit="",
+        limit=0,
+        beside=f"{early.tensors} to {late.tensors}",
+    )
+
+
+def of_startup(startup: Startup) -> Iterator[Figure]:
+    yield Figure("gradscope --help", startup.help, " s", HELP, "")
+    beside = f"{startup.trace:.2f} s to {startup.python:.2f} s"
+    yield Figure("gradscope trace / python, gamma_mask", startup.ratio, "x", WALL, beside)
+
+
+def show(figures: Sequence[Figure], console: Console) -> None:
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("what")
+    for column in ("measured", "at most", ""):
+        table.add_column(column, justify="right")
+    table.add_column("beside")
+    for figure in figures:
+        table.add_row(
+            figure.what,
+            f"{figure.value:.3g}{figure.unit}",
+            "" if figure.limit is None else f"{figure.limit:g}{figure.unit}",
+            "" if figure.limit is None else "ok" if figure.value <= figure.limit else "OVER",
+            figure.beside,
+        )
+    console.print(table)
