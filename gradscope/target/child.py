@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 from gradscope.errors import GradscopeError
 from gradscope.facts import Ending
 from gradscope.record import Recorder, StopTrace
+from gradscope.record.sites import shown_path
 from gradscope.target.endings import ending_of, is_ours, trimmed
 from gradscope.target.load import run_script
 from gradscope.target.loss import Run, prepare_function, prepare_parts
@@ -28,7 +29,7 @@ from gradscope.target.patches import install
 from gradscope.target.targets import Function, Parts, Script, Target
 
 PROGRESS_EVERY = 0.1  # seconds
-SNAPSHOT_SHARE = 0.02  # of the run's time may go into snapshots
+SNAPSHOT_SHARE = 0.05  # of the run's time may go into snapshots
 SLOW_MODULES = ("torch._dynamo", "torch._inductor", "torch.distributed.tensor")
 
 
@@ -52,10 +53,14 @@ class Channel:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._pid = os.getpid()
-        self.closed = False
+        self._closed = False
+
+    @property
+    def is_open(self) -> bool:
+        return not self._closed and os.getpid() == self._pid
 
     def send(self, message: Message) -> None:
-        if self.closed or os.getpid() != self._pid:
+        if not self.is_open:
             return
         with _uninterrupted():
             try:
@@ -66,7 +71,7 @@ class Channel:
     def close(self, last: Message) -> None:
         """Send the last word. What happens later in the program is its own affair."""
         self.send(last)
-        self.closed = True
+        self._closed = True
 
 
 @contextmanager
@@ -102,10 +107,14 @@ class Watch:
             spent = time.monotonic() - now
             self._next_snapshot = now + spent / SNAPSHOT_SHARE
 
+    def end(self, recorder: Recorder, ending: Ending) -> None:
+        """The last word, unless it was said before."""
+        if self._channel.is_open:
+            _flush()
+            self._channel.close(Final(recorder.trace(self._target, ending), _slow_imports()))
+
     def stop(self, recorder: Recorder) -> None:
-        trace = recorder.trace(self._target, Ending("stopped"))
-        _flush()
-        self._channel.close(Final(trace, _slow_imports()))
+        self.end(recorder, Ending("stopped"))
 
 
 def run_child(job: Job, connection: Connection) -> NoReturn:
@@ -134,6 +143,13 @@ def _run(job: Job, channel: Channel) -> int:
         on_stop=watch.stop,
         on_progress=lambda steps, ops, _: watch.progress(recorder, steps, ops),
     )
+    leave = os._exit
+
+    def exit_at_once(code: int) -> NoReturn:
+        watch.end(recorder, Ending("exited", f"os._exit({code})", code))
+        leave(code)
+
+    os._exit = exit_at_once
     try:
         run = _prepare(job)
         if job.setup:
@@ -147,16 +163,14 @@ def _run(job: Job, channel: Channel) -> int:
         channel.close(Unusable(str(error), error.help, error.detail))
         return 2
     except BaseException as error:
-        if isinstance(error, Exception) and is_ours(error):
-            raise
         if isinstance(error, ImportError | SyntaxError) and not recorder.done:
             channel.close(_not_importable(job.target, error))
             return 2
+        if isinstance(error, Exception) and is_ours(error):
+            raise
         ending = ending_of(error)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if not channel.closed:
-        _flush()
-        channel.close(Final(recorder.trace(job.target.name, ending), _slow_imports()))
+    watch.end(recorder, ending)
     return ending.code or 0
 
 
@@ -173,7 +187,7 @@ def _prepare(job: Job) -> Run:
 
 def _not_importable(target: Target, error: ImportError | SyntaxError) -> Unusable:
     if isinstance(error, SyntaxError):
-        place = f"{error.filename}:{error.lineno}:{error.offset or 1}"
+        place = f"{shown_path(error.filename or '?')}:{error.lineno}:{error.offset or 1}"
         return Unusable(f"{place}: {error.msg}", "it is no valid Python", trimmed(error))
     return Unusable(
         f"{target.name} could not be imported: {error}",

@@ -45,7 +45,10 @@ def ending_of_status(status: int, deaths: str) -> Ending:
     if -status == signal.SIGKILL:
         detail = f"{name}: killed from outside, often because memory ran out"
     frames = list(_native_frames(deaths))
-    told = "".join(f'  File "{file}", line {line}, in {name}\n' for file, line, name in frames)
+    stack = traceback.StackSummary.from_list(
+        [traceback.FrameSummary(file, line, name) for file, line, name in frames]
+    )
+    told = "".join(["Traceback (most recent call last):\n", *stack.format()]) if frames else ""
     place = _whole_line(*frames[-1]) if frames else None
     return Ending("died", detail, status, told, place)
 
@@ -69,7 +72,8 @@ def is_ours(error: BaseException) -> bool:
 
 
 def kind_of_file(name: str) -> int:
-    return kind_of(compile("", name, "exec"))
+    """Whose file it is. Code objects of two files can be equal, those of two names cannot."""
+    return kind_of(compile("", name, "exec").replace(co_name=name))
 
 
 def _chain(told: traceback.TracebackException | None) -> Iterator[traceback.TracebackException]:

@@ -26,10 +26,22 @@ def run_script(script: Script, patches: Mapping[str, str]) -> None:
     sys.argv = [script.name if Path(script.name).is_file() else path, *script.arguments]
     main = ModuleType("__main__")
     main.__dict__.update(__file__=path, __builtins__=builtins, __cached__=None)
-    sys.modules["__main__"] = main  # pickle looks up the program's classes there
+    # pickle looks up the program's classes there, under both names
+    sys.modules["__main__"] = sys.modules["__mp_main__"] = main
     text = patched(patches, path)
-    code = compiled(Path(path).read_bytes() if text is None else text, path)
+    code = compiled(_content(script) if text is None else text, path)
     exec(code, main.__dict__)
+
+
+def _content(script: Script) -> bytes:
+    try:
+        content = script.path.read_bytes()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise GradscopeError(f"{script.name} cannot be read: {reason}") from error
+    if b"\0" in content:
+        raise GradscopeError(f"{script.name} is no Python source", help="name the .py file")
+    return content
 
 
 def evaluate(reference: Reference, names: Mapping[str, Any]) -> Any:
