@@ -16,7 +16,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTHON = r"""#!/usr/bin/env bash
 case "$1 $2" in
     "-c "*) exit "${PRETEND_TOO_OLD:-0}" ;;
-    "-m venv") [[ "$3" == --clear ]] && rm -rf "$4" && mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;
+    "-m venv")
+        [[ "$3" == --clear ]] && rm -rf "$4"
+        mkdir -p "$4/bin" && cp "$0" "$4/bin/python"
+        ;;
     "-m pip")
         [[ -z "${PRETEND_NO_NETWORK:-}" ]] || { echo "no such package" >&2; exit 1; }
         printf '%s\n' "$@" >"$(dirname "$0")/pip-arguments"
