@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gradscope.report.options import Options
-from gradscope.report.text import Line, Segment, expanded, wrap
+from gradscope.report.text import Line, Segment, clean, expanded, wrap
 
 CONTEXT = 1  # unchanged lines shown on either side of a change
 
@@ -57,7 +57,10 @@ def numbered(patch: str, gutter: int, options: Options) -> Iterator[Line]:
     last: Change | None = None
     yield (Segment(bar.rstrip(), "gutter"),)
     for change in changes(patch):
-        if last is not None and (change.file != last.file or change.number > last.number + 1):
+        if last is not None and change.file != last.file:
+            file = clean(change.file, options.encoding)
+            yield Segment(" " * gutter + "::: ", "gutter"), Segment(file, "place")
+        elif last is not None and change.number > last.number + 1:
             yield (Segment("...", "gutter"),)
         last = change
         text = "".join(expanded(change.text, options.encoding))

@@ -80,7 +80,8 @@ def _finding(finding: Finding, options: Options) -> Iterator[Line]:
     if found:
         yield from frame(found, gutter, options)
     yield from _measured(finding, gutter, options)
-    yield from _item("why", [sentence(finding.why)], gutter, options)
+    if finding.why:
+        yield from _item("why", [finding.why], gutter, options)
     if finding.symptoms:
         yield from _item("symptoms", [phrases.symptoms(finding.symptoms)], gutter, options)
     if len(phrases.links(finding.chain)) > 1:
@@ -92,7 +93,7 @@ def _finding(finding: Finding, options: Options) -> Iterator[Line]:
             continue
         named = "also" if fix.verified is not False else "tried"
         words = f"{fix.title} ({phrases.verdict(fix)})"
-        yield from _item(named, [sentence(words)], gutter, options)
+        yield from _item(named, [words], gutter, options)
     yield from _item("more", [f"gradscope explain {finding.rule}"], gutter, options)
 
 
@@ -101,9 +102,9 @@ def _measured(finding: Finding, gutter: int, options: Options) -> Iterator[Line]
     phrase = [one for one in phrases.measured(finding) if "\n" not in one]
     blocks = [one.split("\n") for one in phrases.measured(finding) if "\n" in one]
     if phrase:
-        yield from _item("numbers", [sentence("; ".join(phrase))], gutter, options)
+        yield from _item("numbers", ["; ".join(phrase)], gutter, options)
     for title, *lines in blocks:
-        yield from _item("numbers", [sentence(title)], gutter, options)
+        yield from _item("numbers", [title], gutter, options)
         yield from _verbatim(lines, gutter + 5, options)
     if not finding.tensors:
         return
@@ -119,11 +120,10 @@ def _measured(finding: Finding, gutter: int, options: Options) -> Iterator[Line]
 
 def _help(fix: Fix, finding: Finding, gutter: int, options: Options) -> Iterator[Line]:
     yield from _prose((Segment("help", "help"), Segment(": ")), fix.title, options, 6)
-    changed = list(dict.fromkeys(change.file for change in changes(fix.patch or "")))
-    home = finding.location.file if finding.location else None
-    if changed and changed != [home]:
-        listed = ", ".join(clean(file, options.encoding) for file in changed)
-        yield Segment(" " * gutter + "--> ", "gutter"), Segment(listed, "place")
+    edited = next((change.file for change in changes(fix.patch or "")), None)
+    if edited is not None and (finding.location is None or finding.location.file != edited):
+        file = clean(edited, options.encoding)
+        yield Segment(" " * gutter + "--> ", "gutter"), Segment(file, "place")
     if fix.patch:
         yield from numbered(fix.patch, gutter, options)
     elif fix.code:
@@ -134,7 +134,7 @@ def _help(fix: Fix, finding: Finding, gutter: int, options: Options) -> Iterator
     yield from _item(f"fix is {fix.safety}", [safety], gutter, options)
     trial, _, words = phrases.verdict(fix).partition(": ")
     role = "good" if fix.verified else "warning"
-    yield from _item(trial, [sentence(words)], gutter, options, role)
+    yield from _item(trial, [words], gutter, options, role)
 
 
 def _item(

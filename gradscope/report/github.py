@@ -1,0 +1,56 @@
+"""GitHub annotations: workflow commands that put each finding on its line of the diff."""
+
+from __future__ import annotations
+
+from gradscope.facts import Finding, Location, Report
+from gradscope.report import phrases
+from gradscope.report.options import Options
+from gradscope.report.text import clean, sentence
+
+NAME = "github"
+SUFFIX = ".txt"
+
+
+def render(report: Report, options: Options) -> str:
+    lines = [_finding(finding) for finding in report.findings]
+    unexplained = phrases.unexplained(report)
+    if report.verdict == "failed":
+        end = report.trace.ending
+        lines.append(_command("error", end.location, "gradscope", phrases.ending(report)))
+    elif unexplained:
+        words = f"no finding explains {phrases.symptoms(unexplained)}"
+        lines.append(_command("error", None, "gradscope", words))
+    lines += [_command("notice", None, "gradscope", note) for note in report.trace.notes]
+    # The runner reads a command wherever a line begins with one: ours never begins with a name.
+    lines.append(f"gradscope: {sentence(phrases.summary(report))}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _finding(finding: Finding) -> str:
+    parts = [finding.message, finding.why]
+    if fix := phrases.leading(finding):
+        parts.append(f"help: {fix.title} ({fix.safety}; {phrases.verdict(fix)})")
+    title = f"{finding.rule} {finding.name}"
+    level = {"error": "error", "warning": "warning", "note": "notice"}[finding.severity.value]
+    return _command(level, finding.location, title, *parts)
+
+
+def _command(level: str, location: Location | None, title: str, *parts: str) -> str:
+    values: dict[str, object] = {}
+    if location is not None:
+        last = max(location.line, location.end_line)
+        values = {"file": location.file, "line": location.line, "endLine": last}
+        if location.line == last:  # the runner takes columns only within a line
+            end = max(location.col, location.end_col)
+            values |= {"col": location.col + 1, "endColumn": end + 1}
+    values["title"] = title
+    listed = ",".join(f"{name}={_property(str(value))}" for name, value in values.items())
+    return f"::{level} {listed}::" + "%0A".join(_data(sentence(part)) for part in parts)
+
+
+def _data(text: str) -> str:
+    return clean(text).replace("%", "%25")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,228 @@
+"""The report as one self-contained page: no script, nothing fetched, light and dark, printable.
+
+Not called html.py, which would hide the standard library's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from html import escape
+
+from gradscope import __version__
+from gradscope.facts import Finding, Fix, Operand, Report
+from gradscope.report import phrases, tensors
+from gradscope.report.diffs import numbered
+from gradscope.report.frames import frame, gutter_of, marks
+from gradscope.report.options import Options
+from gradscope.report.text import Line, clean, expanded, sentence
+
+NAME = "html"
+SUFFIX = ".html"
+
+WIDTH = 100  # cells of a code frame: fits on paper; on a small screen it scrolls
+
+STYLE = """\
+:root { color-scheme: light dark; --page: #fff; --text: #1d2127; --dim: #59626e; --line: #d5dae1;
+  --code: #f5f7f9; --error: #b3151d; --warning: #8a5a00; --note: #0b6570; --good: #17692b;
+  --mark: #2f5fc4; --added: #e2f5e5; --removed: #fbe6e6; }
+@media (prefers-color-scheme: dark) { :root { --page: #15181c; --text: #e3e6ea; --dim: #9aa4b0;
+  --line: #343b44; --code: #1d2127; --error: #ff7b78; --warning: #e6b450; --note: #5fc9d6;
+  --good: #6fce82; --mark: #8fb2ff; --added: #17331d; --removed: #3b1c1e; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 68rem; padding: 1.5rem 1rem 3rem; background: var(--page);
+  color: var(--text); font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.4rem; margin: 0; } h2 { font-size: 1.1rem; margin: 0 0 .25rem; }
+h3 { font-size: 1rem; margin: 1.25rem 0 .25rem; }
+p { margin: .4rem 0; max-width: 50rem; } a { color: inherit; }
+code, pre { font: .875rem/1.5 ui-monospace, "SF Mono", Menlo, Consolas, monospace; }
+code { background: var(--code); padding: 0 .2em; border-radius: 3px; }
+pre { background: var(--code); border: 1px solid var(--line); border-radius: 6px; margin: .6rem 0;
+  padding: .6rem .8rem; overflow-x: auto; overflow-wrap: normal; }
+section { border: 1px solid var(--line); border-left: 4px solid var(--dim); border-radius: 6px;
+  margin: 1.25rem 0; padding: 1rem 1.1rem; }
+section.error { border-left-color: var(--error); } section.note { border-left-color: var(--note); }
+section.warning { border-left-color: var(--warning); }
+.scroll { overflow-x: auto; } .dim, .gutter { color: var(--dim); }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
+th, td { border-bottom: 1px solid var(--line); padding: .25rem .9rem .25rem 0; text-align: left;
+  vertical-align: baseline; overflow-wrap: normal; }
+th { color: var(--dim); font-weight: normal; } td.what { overflow-wrap: anywhere; }
+ul, ol { margin: .4rem 0; padding-left: 1.3rem; }
+.error { color: var(--error); } .warning { color: var(--warning); } .note { color: var(--note); }
+section.error, section.warning, section.note { color: inherit; }
+.good { color: var(--good); } .bad { color: var(--error); } .related { color: var(--mark); }
+.tag { font-weight: 600; } .lines { white-space: pre-wrap; }
+.added { background: var(--added); } .removed { background: var(--removed); }
+.bar { display: inline-block; width: 5rem; height: .6rem; border: 1px solid var(--line);
+  background: linear-gradient(var(--error), var(--error)) no-repeat; margin-right: .5rem; }
+footer { color: var(--dim); font-size: .875rem; }
+@media print { body { max-width: none; padding: 0; font-size: 10pt; }
+  pre { font-size: 7.5pt; white-space: pre-wrap; overflow-wrap: anywhere; }
+  h2, h3 { break-after: avoid; } pre, tr { break-inside: avoid; }
+  .bar, .added, .removed { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
+"""
+
+HEAD = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="referrer" content="no-referrer">
+"""
+
+
+def render(report: Report, options: Options) -> str:
+    options = Options(WIDTH, sources=options.sources)
+    return "\n".join(_page(report, options)) + "\n"
+
+
+def _page(report: Report, options: Options) -> Iterator[str]:
+    target = escape(sentence(report.target))
+    yield f"{HEAD}<title>gradscope: {target}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>"
+    yield f"<header>\n<h1>gradscope: {target}</h1>"
+    yield from (f'<p class="dim">{_prose(remark)}</p>' for remark in report.said)
+    healthy = report.verdict == "healthy" and report.trace.steps
+    role = "good" if healthy and not phrases.unexplained(report) else "error"
+    yield f'<p class="tag {role}">{_prose(phrases.state(report))}</p>'
+    yield f"<p>{'; '.join(filter(None, (phrases.tally(report), phrases.effort(report))))}</p>"
+    yield "</header>"
+    yield from _contents(report)
+    for number, finding in enumerate(report.findings, 1):
+        yield from _finding(number, finding, options)
+    yield from _afterwards(report, options)
+    env = report.trace.environment
+    known = [("torch", env.torch), ("Python", env.python), ("device", env.device)]
+    listed = ", ".join(f"{name} {sentence(value)}" for name, value in known if value)
+    yield f"<footer>gradscope {__version__}; {escape(listed)}</footer>\n</body>\n</html>"
+
+
+def _contents(report: Report) -> Iterator[str]:
+    """Where more than one finding is below: what they are, with links."""
+    if len(report.findings) < 2:
+        return
+    rows = []
+    for number, one in enumerate(report.findings, 1):
+        where = f"<code>{escape(phrases.place(one.location))}</code>" if one.location else ""
+        rows.append(
+            f'<tr><td><span class="tag {one.severity}">{one.severity}</span></td>'
+            f'<td><a href="#finding-{number}">{escape(one.rule)} {escape(one.name)}</a></td>'
+            f'<td>{where}</td><td class="what">{_prose(one.message)}</td></tr>'
+        )
+    yield from _table(("", "rule", "where", "what"), rows)
+
+
+def _finding(number: int, finding: Finding, options: Options) -> Iterator[str]:
+    severity = finding.severity.value
+    yield f'<section class="{severity}" id="finding-{number}">'
+    yield (
+        f'<h2><span class="{severity}">{severity}[{escape(finding.rule)}] '
+        f"{escape(finding.name)}</span>: {_prose(finding.message)}</h2>"
+    )
+    if found := marks(finding):
+        yield _pre(frame(found, gutter_of(found), options))
+    yield f"<p>{_prose(finding.why)}</p>"
+    if measured := phrases.measured(finding):
+        yield "<h3>Numbers</h3>"
+        yield from _list("ul", (_number(phrase) for phrase in measured))
+    if finding.tensors:
+        yield "<h3>Tensors there</h3>"
+        yield from _table(tensors.HEADINGS, [_tensor(one) for one in finding.tensors])
+    if finding.symptoms:
+        yield f"<h3>Symptoms</h3>\n<p>{_prose(phrases.symptoms(finding.symptoms, 10))}</p>"
+    if len(phrases.links(finding.chain)) > 1:
+        yield "<h3>From birth to symptom</h3>"
+        yield from _list("ol", map(_prose, phrases.chain(finding)))
+    for fix in phrases.offered(finding.fixes):
+        yield from _fix(fix, options)
+    yield f'<p class="dim">More: <code>gradscope explain {escape(finding.rule)}</code></p>'
+    yield "</section>"
+
+
+def _number(phrase: str) -> str:
+    if "\n" in phrase:  # a small table of a rule's own
+        return f'<span class="lines">{_lines(phrase)}</span>'
+    return _prose(phrase)
+
+
+def _tensor(tensor: Operand) -> str:
+    """A row of the table, the share of bad elements drawn as a bar."""
+    (row,) = tensors.rows([tensor])
+    cells = [escape(cell) for cell in row]
+    if tensor.bad and tensor.numel:
+        percent = max(100 * tensor.bad / tensor.numel, 2)
+        index = tensors.HEADINGS.index("bad")
+        bar = f'<span class="bar" style="background-size: {percent:.0f}% 100%"></span>'
+        cells[index] = f'{bar}<span class="bad">{cells[index]}</span>'
+    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+
+
+def _fix(fix: Fix, options: Options) -> Iterator[str]:
+    """A fix that was refuted is one line, without the patch that nobody should apply."""
+    verdict = _prose(phrases.verdict(fix))
+    if fix.verified is False:
+        yield f"<h3>Tried</h3>\n<p>{_prose(fix.title)}: {verdict}</p>"
+        return
+    yield f"<h3>Fix: {_prose(fix.title)}</h3>"
+    if fix.patch:
+        yield _pre(numbered(fix.patch, 4, options))
+    elif fix.code:
+        yield f"<pre>{_lines(fix.code)}</pre>"
+    role = "good" if fix.verified else "warning"
+    safety = phrases.SAFETY.get(fix.safety, "")
+    yield f'<p><span class="tag {role}">{verdict}</span></p>'
+    yield f'<p class="dim">fix is {escape(fix.safety)}: {safety}</p>'
+
+
+def _afterwards(report: Report, options: Options) -> Iterator[str]:
+    end = report.trace.ending
+    unexplained = phrases.unexplained(report)
+    if words := phrases.ending(report):
+        yield f"<h3>How it ended</h3>\n<p>{_prose(words)}</p>"
+        if end.traceback:
+            yield f"<pre>{_lines(end.traceback.rstrip())}</pre>"
+    if unexplained and report.verdict == "unhealthy":
+        yield f"<p>no finding explains {_prose(phrases.symptoms(unexplained))}</p>"
+    if report.trace.notes:
+        yield "<h3>What could not be observed</h3>"
+        yield from _list("ul", map(_prose, report.trace.notes))
+
+
+def _table(headings: Iterable[str], rows: Iterable[str]) -> Iterator[str]:
+    yield '<div class="scroll"><table>'
+    yield f"<tr>{''.join(f'<th>{heading}</th>' for heading in headings)}</tr>"
+    yield from rows
+    yield "</table></div>"
+
+
+def _list(tag: str, items: Iterable[str]) -> Iterator[str]:
+    yield f"<{tag}>"
+    yield from (f"<li>{item}</li>" for item in items)
+    yield f"</{tag}>"
+
+
+def _pre(lines: Iterable[Line]) -> str:
+    return f"<pre>{chr(10).join(_line(line) for line in lines)}</pre>"
+
+
+def _line(line: Line) -> str:
+    return "".join(
+        f'<span class="{part.role}">{escape(part.text)}</span>' if part.role else escape(part.text)
+        for part in line
+    )
+
+
+def _lines(text: str) -> str:
+    """Text whose line breaks count, as in a traceback or a small table."""
+    return "\n".join(escape("".join(expanded(line))) for line in text.split("\n"))
+
+
+def _prose(text: str) -> str:
+    """Text with the `code` that it names set as code."""
+    pieces = escape(sentence(text)).split("`")
+    if len(pieces) % 2 == 0:  # a backtick of somebody's name
+        return clean("`".join(pieces))
+    return "".join(
+        f"<code>{piece}</code>" if number % 2 else piece for number, piece in enumerate(pieces)
+    )

@@ -1,0 +1,154 @@
+"""Markdown for a job summary or a comment: a table of the findings, then each with its frame."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gradscope.facts import Finding, Fix, Report
+from gradscope.report import phrases, tensors
+from gradscope.report.frames import frame, gutter_of, marks
+from gradscope.report.options import Options
+from gradscope.report.text import clean, plain, sentence
+
+NAME = "markdown"
+SUFFIX = ".md"
+
+WIDTH = 100
+
+_SPECIAL = re.compile(r"([\\`*\[\]#|<~$]|(?<!\w)_|_(?!\w))")
+_OPENING = re.compile(r"^(\d*)([-+>=.)])")  # what begins a list, a quote or a heading
+_ENDS = re.compile(r"\r?\n")
+_RUNS = re.compile(r"`+")
+
+
+def render(report: Report, options: Options) -> str:
+    options = Options(WIDTH, sources=options.sources)
+    return "\n".join(_report(report, options)).rstrip() + "\n"
+
+
+def _report(report: Report, options: Options) -> Iterator[str]:
+    yield f"# gradscope: {_prose(report.target)}"
+    yield ""
+    for remark in report.said:
+        yield _prose(remark)
+        yield ""
+    yield f"**{_prose(phrases.state(report))}**"
+    yield ""
+    counts = phrases.tally(report)
+    yield _prose(f"{counts}; {phrases.effort(report)}" if counts else phrases.effort(report))
+    yield ""
+    if report.findings:
+        yield from _table(report)
+    for finding in report.findings:
+        yield from _finding(finding, options)
+    yield from _afterwards(report)
+
+
+def _table(report: Report) -> Iterator[str]:
+    yield "| | rule | where | what |"
+    yield "|---|---|---|---|"
+    for one in report.findings:
+        where = _code(phrases.place(one.location), table=True) if one.location else ""
+        rule = f"{one.rule} {one.name}"
+        yield f"| {one.severity} | {rule} | {where} | {_prose(one.message, table=True)} |"
+    yield ""
+
+
+def _finding(finding: Finding, options: Options) -> Iterator[str]:
+    yield f"## {finding.severity} {finding.rule} {finding.name}"
+    yield ""
+    yield f"{_prose(finding.message)}"
+    yield ""
+    if found := marks(finding):
+        lines = frame(found, gutter_of(found), options)
+        yield from _fenced("text", "\n".join(plain(line) for line in lines))
+    yield _prose(finding.why)
+    yield ""
+    for phrase in phrases.measured(finding):
+        yield f"- {_prose(phrase)}"
+    if finding.symptoms:
+        yield f"- symptoms: {_prose(phrases.symptoms(finding.symptoms))}"
+    if len(phrases.links(finding.chain)) > 1:
+        yield f"- chain: {_prose(' -> '.join(phrases.chain(finding)))}"
+    yield ""
+    if finding.tensors:
+        yield f"| {' | '.join(tensors.HEADINGS)} |"
+        yield f"|{'---|' * len(tensors.HEADINGS)}"
+        for row in tensors.rows(finding.tensors):
+            yield f"| {' | '.join(_prose(cell, table=True) for cell in row)} |"
+        yield ""
+    for fix in phrases.offered(finding.fixes):
+        yield from _fix(fix)
+    yield f"More: `gradscope explain {finding.rule}`"
+    yield ""
+
+
+def _fix(fix: Fix) -> Iterator[str]:
+    """A fix that was refuted is one line, without the patch that nobody should apply."""
+    if fix.verified is False:
+        yield f"**tried:** {_prose(fix.title)}; {_prose(phrases.verdict(fix))}"
+        yield ""
+        return
+    yield f"**help:** {_prose(fix.title)}"
+    yield ""
+    if fix.patch:
+        yield from _fenced("diff", fix.patch)
+    elif fix.code:
+        yield from _fenced("python", fix.code)
+    safety = phrases.SAFETY.get(fix.safety, "")
+    yield f"- fix is {fix.safety}: {safety}"
+    yield f"- {_prose(phrases.verdict(fix))}"
+    yield ""
+
+
+def _afterwards(report: Report) -> Iterator[str]:
+    if words := phrases.ending(report):
+        yield _prose(words)
+        yield ""
+        if report.trace.ending.traceback:
+            yield from _fenced("text", report.trace.ending.traceback)
+    if report.verdict == "unhealthy" and (unexplained := phrases.unexplained(report)):
+        yield _prose(f"no finding explains {phrases.symptoms(unexplained)}")
+        yield ""
+    for note in report.trace.notes:
+        yield f"- note: {_prose(note)}"
+
+
+def _prose(text: str, table: bool = False) -> str:
+    """Text with nothing in it that markdown obeys, but for the `code` that it names."""
+    pieces = sentence(text).split("`")
+    if len(pieces) % 2 == 0:  # a backtick of somebody's name
+        words = _escaped("`".join(pieces))
+    else:
+        turns = zip(pieces, [False, True] * len(pieces), strict=False)
+        words = "".join(
+            _code(piece, table) if code and piece else _escaped(piece) for piece, code in turns
+        )
+    return words if table else _OPENING.sub(r"\1\\\2", words)
+
+
+def _escaped(text: str) -> str:
+    """Backslashes for punctuation; entities for what would become a mention or a bare link."""
+    text = _SPECIAL.sub(r"\\\1", text.replace("&", "&amp;"))
+    return text.replace("@", "&#64;").replace("://", "&#58;//").replace("www.", "www&#46;")
+
+
+def _code(text: str, table: bool = False) -> str:
+    """A code span, fenced by more backticks than it holds."""
+    text = clean(text)
+    ticks = "`" * (1 + max((len(run) for run in _RUNS.findall(text)), default=0))
+    pad = " " if len(ticks) > 1 else ""
+    if table:
+        text = text.replace("|", "\\|")
+    return f"{ticks}{pad}{text}{pad}{ticks}"
+
+
+def _fenced(language: str, text: str) -> Iterator[str]:
+    lines = ["\t".join(map(clean, line.split("\t"))) for line in _ENDS.split(text.rstrip())]
+    longest = max((len(run) for line in lines for run in _RUNS.findall(line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    yield f"{fence}{language}"
+    yield from lines
+    yield fence
+    yield ""

@@ -1,0 +1,227 @@
+"""SARIF 2.1.0, for code scanning: https://docs.oasis-open.org/sarif/sarif/v2.1.0/
+
+The chain from birth to symptom is a code flow, patches are fixes. Texts are plain: brackets that
+SARIF would read as a link are taken apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import quote
+
+from gradscope import __version__
+from gradscope.facts import Edit, Event, Finding, Fix, Location, Related, Report
+from gradscope.report import phrases
+from gradscope.report.options import Options, Sources
+from gradscope.report.text import sentence
+
+NAME = "sarif"
+SUFFIX = ".sarif"
+
+SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+FINGERPRINT = "gradscopeFinding/v1"
+
+Value = dict[str, Any]
+
+
+def render(report: Report, options: Options) -> str:
+    return json.dumps(document(report, options.sources), indent=2, allow_nan=False) + "\n"
+
+
+def document(report: Report, sources: Sources) -> Value:
+    """The SARIF log as plain values: one run, one result a finding."""
+    codes = list(dict.fromkeys(finding.rule for finding in report.findings))
+    names = {finding.rule: finding.name for finding in report.findings}
+    results = [_result(finding, codes.index(finding.rule), report) for finding in report.findings]
+    prints = _fingerprints(report.findings, sources)
+    for result, digest in zip(results, prints, strict=True):
+        result["partialFingerprints"] = {FINGERPRINT: digest}
+    driver = {
+        "name": "gradscope",
+        "version": __version__,
+        "semanticVersion": __version__,
+        "rules": [_rule(code, names[code]) for code in codes],
+    }
+    run = {
+        "tool": {"driver": driver},
+        "invocations": [_invocation(report)],
+        "columnKind": "unicodeCodePoints",
+        "results": results,
+        "properties": {
+            "target": sentence(report.target),
+            "verdict": report.verdict,
+            "steps": len(report.trace.steps),
+        },
+    }
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _rule(code: str, name: str) -> Value:
+    return {
+        "id": code,
+        "name": "".join(word.capitalize() for word in name.split("-")),
+        "shortDescription": _message(name.replace("-", " ")),
+        "help": _message(f"gradscope explain {code}"),
+    }
+
+
+def _result(finding: Finding, index: int, report: Report) -> Value:
+    result: Value = {
+        "ruleId": finding.rule,
+        "ruleIndex": index,
+        "level": finding.severity.value,
+        "message": _message(_told(finding)),
+        "locations": _culprit(finding, report),
+    }
+    if finding.related:
+        result["relatedLocations"] = [
+            _related(number, one) for number, one in enumerate(finding.related)
+        ]
+    if flow := _flow(finding):
+        result["codeFlows"] = [{"threadFlows": [{"locations": flow}]}]
+    fixes = [fix for fix in phrases.offered(finding.fixes) if fix.edits]
+    if fixes := [fix for fix in fixes if fix.verified is not False]:
+        result["fixes"] = [_fix(fix) for fix in fixes]
+    return result
+
+
+def _told(finding: Finding) -> str:
+    """Headline, mechanism and the best fix: all that most viewers show of a result."""
+    words = [f"{finding.message}. {finding.why}"]
+    if fix := phrases.leading(finding):
+        words.append(f"Fix ({phrases.verdict(fix)}): {fix.title}.")
+    return " ".join(words)
+
+
+def _culprit(finding: Finding, report: Report) -> list[Value]:
+    """The finding's place; the script as a whole where the place is not known."""
+    if finding.location is not None:
+        place = _physical(finding.location)
+        logical = _logical(finding.location)
+        return [{"physicalLocation": place, **logical}]
+    file = report.target.split(":")[0]
+    if not file.endswith(".py"):
+        return []
+    return [{"physicalLocation": {"artifactLocation": _artifact(file)}}]
+
+
+def _related(number: int, one: Related) -> Value:
+    words = f"{one.role}: {one.message}" if one.message else one.role
+    return {"id": number, "physicalLocation": _physical(one.location), "message": _message(words)}
+
+
+def _flow(finding: Finding) -> list[Value]:
+    """From the birth to the symptom, which is shown where the last event stands."""
+    placed = [event for event in phrases.links(finding.chain) if event.blame.location]
+    if not placed:
+        return []
+    flow = [_step(order, event, _event_words(event)) for order, event in enumerate(placed)]
+    flow[0]["importance"] = "essential"
+    if finding.symptoms:
+        words = phrases.symptoms(finding.symptoms)
+        flow.append(_step(len(flow), placed[-1], words) | {"importance": "essential"})
+    return flow
+
+
+def _step(order: int, event: Event, words: str) -> Value:
+    assert event.blame.location is not None
+    location = {
+        "physicalLocation": _physical(event.blame.location),
+        "message": _message(words),
+    }
+    return {"location": location, "executionOrder": order, "kinds": [event.kind.value]}
+
+
+def _event_words(event: Event) -> str:
+    return f"{event.kind} at {event.op} ({event.phase})"
+
+
+def _fix(fix: Fix) -> Value:
+    changes = [
+        {
+            "artifactLocation": _artifact(file),
+            "replacements": [_replacement(edit) for edit in fix.edits if edit.file == file],
+        }
+        for file in dict.fromkeys(edit.file for edit in fix.edits)
+    ]
+    words = f"{fix.title} ({phrases.verdict(fix)})"
+    return {"description": _message(words), "artifactChanges": changes}
+
+
+def _replacement(edit: Edit) -> Value:
+    text = edit.text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return {"deletedRegion": _region(edit), "insertedContent": {"text": text}}
+
+
+def _physical(location: Location) -> Value:
+    return {"artifactLocation": _artifact(location.file), "region": _region(location)}
+
+
+def _logical(location: Location) -> Value:
+    names = [(location.function, "function"), (location.module, "module")]
+    found = [
+        {"fullyQualifiedName": sentence(name), "kind": kind}
+        for name, kind in names
+        if name and name != "<module>"
+    ]
+    return {"logicalLocations": found} if found else {}
+
+
+def _artifact(file: str) -> Value:
+    path = PurePath(file)
+    uri = quote(path.as_posix().encode("utf-8", "surrogatepass"))
+    if path.is_absolute():
+        return {"uri": f"file://{uri}"}
+    return {"uri": uri, "uriBaseId": "%SRCROOT%"}
+
+
+def _region(span: Location | Edit) -> Value:
+    """1-based columns, the end exclusive. An empty span (an insertion) is a region too."""
+    last, end = max((span.line, span.col), (span.end_line, span.end_col))
+    return {
+        "startLine": span.line,
+        "startColumn": span.col + 1,
+        "endLine": last,
+        "endColumn": end + 1,
+    }
+
+
+def _invocation(report: Report) -> Value:
+    told = [("note", note) for note in report.trace.notes]
+    if words := phrases.ending(report):
+        told.append(("error" if report.verdict == "failed" else "note", words))
+    if symptoms := phrases.unexplained(report):
+        told.append(("warning", f"no finding explains {phrases.symptoms(symptoms)}"))
+    return {
+        "executionSuccessful": report.verdict != "failed",
+        "toolExecutionNotifications": [
+            {"level": level, "message": _message(words)} for level, words in told
+        ],
+    }
+
+
+def _message(words: str) -> Value:
+    return {"text": sentence(words).replace("](", "] (")}
+
+
+def _fingerprints(findings: tuple[Finding, ...], sources: Sources) -> list[str]:
+    """What a finding keeps when lines move: its rule, function, op and the code at its place."""
+    seen: Counter[str] = Counter()
+    found = []
+    for finding in findings:
+        parts = [finding.rule, finding.op]
+        if at := finding.location:
+            source = sources(at.file)
+            line = source[at.line - 1] if 0 < at.line <= len(source) else ""
+            parts += [at.file, at.function, at.module or "", " ".join(line.split())]
+        text = "\0".join(parts)
+        digest = hashlib.sha256(f"{text}\0{seen[text]}".encode("utf-8", "surrogatepass"))
+        seen[text] += 1
+        found.append(digest.hexdigest()[:32])
+    return found

@@ -1,0 +1,85 @@
+"""What holds for every format, found by walking the package as a new one would be."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import report_cases as cases
+
+from gradscope.errors import GradscopeError
+from gradscope.facts import Finding, Operand, Phase, Report, Severity, Trace
+from gradscope.report import FORMATS, render
+
+ROOT = Path(__file__).resolve().parent.parent
+REPORTS = ["full", "healthy", "failed", "hostile"]
+
+
+def test_the_formats_are_these() -> None:
+    assert set(FORMATS) == {"terminal", "json", "sarif", "junit", "github", "markdown", "html"}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_format_has_a_name_and_a_suffix(name: str) -> None:
+    assert FORMATS[name].NAME == name
+    assert FORMATS[name].SUFFIX.startswith(".")
+
+
+def test_an_unknown_format_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(GradscopeError, match="no format is called `yaml`") as raised:
+        render("yaml", cases.healthy())
+
+    assert "terminal" in raised.value.help
+
+
+@pytest.mark.parametrize("report", REPORTS)
+@pytest.mark.parametrize("name", FORMATS)
+def test_text_ends_in_one_newline_and_holds_nothing_to_obey(name: str, report: str) -> None:
+    text = render(name, getattr(cases, report)(), sources=cases.hostile_sources)
+
+    assert text.endswith("\n") and not text.endswith("\n\n")
+    assert {character for character in text if not character.isprintable()} == {"\n"}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_rendering_twice_gives_the_same_text(name: str) -> None:
+    first, second = (render(name, cases.full(), sources=cases.sources) for _ in range(2))
+
+    assert first == second
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_report_of_the_barest_facts_renders(name: str) -> None:
+    bare = Finding(
+        "GS102", "singular-derivative", Severity.ERROR, Phase.BACKWARD, 0, "sqrt", "", "",
+        tensors=(Operand("self"),),
+    )  # fmt: skip
+
+    assert "GS102" in render(name, Report("", Trace(""), (bare,)))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_refuted_patch_is_shown_by_none_but_json(name: str) -> None:
+    text = render(name, cases.full(), sources=cases.sources)
+
+    assert ("clamp_min(1e-3)" in text) is (name == "json")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_users_file_is_read_from_disk(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("gamma_loss.py").write_text(cases.GAMMA)
+    only = replace(cases.full(), findings=(replace(cases.masked_branch(), fixes=()),))
+
+    assert render(name, only) == render(name, only, sources=cases.sources)
+
+
+def test_reports_never_import_torch() -> None:
+    code = "import sys, gradscope.report; sys.exit('torch' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
