@@ -111,7 +111,8 @@ class RecordingMode(TorchDispatchMode):
 
     def _is_plainly_finite(self, out: Any, seq: int, info: OpInfo) -> bool:
         """True when one cheap look proves every output finite; False asks for a closer look."""
-        if type(out) is torch.Tensor:
+        kind = type(out)
+        if kind is torch.Tensor or kind is torch.nn.Parameter:
             dtype = out.dtype
             if dtype in _FULL:
                 try:
@@ -129,7 +130,7 @@ class RecordingMode(TorchDispatchMode):
             else:
                 return True
             return bool(total - total == 0.0)
-        if out is None or type(out) in (int, bool, float, str, torch.dtype, torch.device):
+        if out is None or kind in (int, bool, float, str, torch.dtype, torch.device):
             return not info.written
         return False
 

@@ -38,7 +38,9 @@ def install(recorder: Recorder, stack: ExitStack) -> None:
     _replace(stack, torch.autograd.graph.saved_tensors_hooks, "__init__", _hooks_init(recorder))
     _replace(stack, torch, "compile", _compile(recorder))
     stack.callback(recorder.mode.show_to_dynamo)
-    if "torch._dynamo" in sys.modules:
+    # Optimizers import Dynamo without using it; a backend is there only once something compiled.
+    backends = getattr(sys.modules.get("torch._dynamo.eval_frame"), "cached_backends", {})
+    if any(backend is not None for backend in backends.values()):
         recorder.mode.hide_from_dynamo()
     before = register_optimizer_step_pre_hook(
         lambda optimizer, args, kwargs: recorder.optimizer_begins(optimizer)
