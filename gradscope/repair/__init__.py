@@ -7,6 +7,7 @@ A fix leads once it was verified; what was refuted is kept with what went wrong,
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
@@ -17,7 +18,8 @@ from gradscope.facts import Finding, Fix, Severity, Trace
 from gradscope.repair.attempt import Bench, Patched, Rerun, patched
 from gradscope.repair.compare import Outcome, Seen
 from gradscope.repair.culprit import Unpatchable, locate
-from gradscope.repair.propose import candidates
+from gradscope.repair.propose import candidates, fixes_of
+from gradscope.source import Source
 
 if TYPE_CHECKING:
     from gradscope.target import RunOptions, Target
@@ -63,27 +65,37 @@ def repaired(
     verify: bool = True,
     seconds: float = SECONDS,
     diagnosis: Callable[[Trace], tuple[Finding, ...]] = diagnose,
+    overlay: Mapping[str, Source] | None = None,
 ) -> tuple[Finding, ...]:
-    """`repair` with the way to run the program again given as a function."""
-    bench = Bench(Seen(trace, findings), rerun, diagnosis, seconds) if verify else None
+    """`repair` with the way to run the program again given as a function.
+
+    `overlay` holds texts that stand in for files, by their real path: patches of earlier rounds.
+    """
+    # Diagnosed anew: the findings given may be those that the user's configuration lets through.
+    bench = Bench(Seen(trace, diagnosis(trace)), rerun, diagnosis, seconds) if verify else None
     return tuple(
-        replace(finding, fixes=_ordered(_fixes(finding, bench)))
+        replace(finding, fixes=_ordered(_fixes(finding, bench, overlay or {})))
         if finding.fixes and finding.severity is not Severity.NOTE
         else finding
         for finding in findings
     )
 
 
-def _fixes(finding: Finding, bench: Bench | None) -> Iterator[Fix]:
+def _fixes(finding: Finding, bench: Bench | None, overlay: Mapping[str, Source]) -> Iterator[Fix]:
     """Every fix that the rule proposes, tried until one holds; the later ones only written."""
     try:
-        culprit = locate(finding)
+        path = os.path.realpath(finding.location.file) if finding.location else ""
+        culprit = locate(finding, overlay.get(path))
     except Unpatchable as reason:
         for fix in finding.fixes:
             yield replace(fix, verified=None, verdict=f"not tried: {reason}")
         return
     holds = False
-    for fix in finding.fixes:
+    if bench is not None and (shared := bench.shared(finding)) is not None:
+        # Two culprits that one patch had to repair together.
+        holds = True
+        yield shared
+    for fix in fixes_of(culprit):
         ways = (patched(culprit.source, candidate) for candidate in candidates(culprit, fix))
         written = [way for way in ways if way is not None]
         if not written:
@@ -100,8 +112,8 @@ def _fixes(finding: Finding, bench: Bench | None) -> Iterator[Fix]:
 
 def _until_one_holds(finding: Finding, written: list[Patched], bench: Bench) -> Iterator[Fix]:
     for one in written:
-        outcome = bench.attempt(finding, one)
-        yield one.as_fix(outcome)
+        best, outcome = bench.attempt(finding, one)
+        yield best.as_fix(outcome)
         if outcome.verified or outcome.verified is None:
             return
 

@@ -5,47 +5,52 @@ from __future__ import annotations
 import ast
 import os
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Fix, Trace
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.compare import Outcome, Seen, compare, last_step, repeats
-from gradscope.repair.splice import spliced, unified
+from gradscope.repair.culprit import Unpatchable, locate
+from gradscope.repair.propose import candidates, fixes_of
+from gradscope.repair.splice import edits_between, spliced, unified
 from gradscope.source import Source
 
 Rerun = Callable[[Mapping[str, str], int, float], Trace]  # patches, steps, time limit in seconds
+
+DEEPEST = 2  # further culprits that one patch may have to repair as well
+BRANCHES = 3  # ways to repair each of them that are tried
 
 
 @dataclass(frozen=True, slots=True)
 class Patched:
     """A candidate as text: the file's new content, and the patch that makes it."""
 
-    candidate: Candidate
+    kind: str
+    title: str
+    same: bool
     source: Source
     text: str
 
     @property
     def patch(self) -> str:
-        return unified({self.source: self.text})
+        return unified(self.source, self.text)
 
     def as_fix(self, outcome: Outcome) -> Fix:
+        patch = self.patch
+        added = (line for line in patch.splitlines() if line.startswith("+"))
         return Fix(
-            kind=self.candidate.kind,
-            title=self.candidate.title,
-            safety=self.candidate.safety,
-            code=self._code(),
-            edits=self.candidate.edits,
-            patch=self.patch,
+            kind=self.kind,
+            title=self.title,
+            safety="safe" if self.same else "unsafe",
+            code="\n".join(line[1:].strip() for line in added if not line.startswith("+++")),
+            edits=edits_between(self.source, self.text),
+            patch=patch,
             verified=outcome.verified,
             verdict=outcome.verdict,
         )
-
-    def _code(self) -> str:
-        """The lines that the patch adds, for people."""
-        added = (line for line in self.patch.splitlines() if line.startswith("+"))
-        return "\n".join(line[1:].strip() for line in added if not line.startswith("+++"))
 
 
 def patched(source: Source, candidate: Candidate) -> Patched | None:
@@ -53,9 +58,11 @@ def patched(source: Source, candidate: Candidate) -> Patched | None:
     text = spliced(source, candidate.edits)
     try:
         ast.parse(text)
-    except SyntaxError:
+    except (SyntaxError, ValueError):
         return None
-    return Patched(candidate, source, text) if text != source.text else None
+    if text == source.text:
+        return None
+    return Patched(candidate.kind, candidate.title, candidate.same, source, text)
 
 
 @dataclass
@@ -67,30 +74,91 @@ class Bench:
     diagnose: Callable[[Trace], tuple[Finding, ...]]
     seconds: float
     _started: float = field(default_factory=time.monotonic)
-    _controls: dict[int, bool] = field(default_factory=dict)
+    _held: list[Patched] = field(default_factory=list)
+    _runs: dict[tuple[str, str, int], Trace] = field(default_factory=dict)
 
     @property
     def left(self) -> float:
         return self.seconds - (time.monotonic() - self._started)
 
-    def attempt(self, finding: Finding, one: Patched) -> Outcome:
+    def shared(self, finding: Finding) -> Fix | None:
+        """An earlier finding's patch, where it repairs this one too."""
+        for one in self._held:
+            outcome = self._verdict(finding, one)
+            if outcome.verified:
+                return one.as_fix(outcome)
+        return None
+
+    def attempt(self, finding: Finding, one: Patched) -> tuple[Patched, Outcome]:
+        """The verdict on a patch; on one that repairs what remained as well, where that holds."""
+        best, outcome = self._best(finding, one)
+        if outcome.verified:
+            self._held.append(best)
+        return best, outcome
+
+    def _best(self, finding: Finding, one: Patched) -> tuple[Patched, Outcome]:
+        outcome = self._verdict(finding, one)
+        if outcome.verified is False and outcome.remains is not None:
+            wider = self._extended(finding, one, outcome.remains, DEEPEST)
+            for more in islice(wider, BRANCHES**2):
+                if (found := self._verdict(finding, more)).verified:
+                    return more, found
+        return one, outcome
+
+    def _verdict(self, finding: Finding, one: Patched) -> Outcome:
         step = last_step(finding)
-        if self.left <= 0:
-            return Outcome(None, "not tried: the time for trying fixes was spent")
-        path = os.path.abspath(one.source.file)
         try:
-            trace = self.rerun({path: one.text}, step + 1, self.left)
+            after = self._seen(os.path.abspath(one.source.file), one.text, step)
+            outcome = compare(finding, self.before, after, same=one.same)
+            if outcome.doubtful and not self._is_repeatable(step):
+                why = "the second run differed before the failing step"
+                return Outcome(None, f"not tried: {why}, without a patch as well")
+        except TimeoutError:
+            return Outcome(None, "not tried: the time for trying fixes was spent")
         except GradscopeError as error:
             return Outcome(False, f"tried: the program cannot be run then ({error})")
-        after = Seen(trace, self.diagnose(trace))
-        outcome = compare(finding, self.before, after, same=one.candidate.same)
-        if outcome.doubtful and not self._is_repeatable(step):
-            return Outcome(None, "not tried: the second run differed before the failing step")
         return outcome
 
+    def _seen(self, path: str, text: str, step: int) -> Seen:
+        trace = self._run(path, text, step)
+        return Seen(trace, self.diagnose(trace))
+
+    def _run(self, path: str, text: str, step: int) -> Trace:
+        key = (path, text, step)
+        if key not in self._runs:
+            if self.left <= 0:
+                raise TimeoutError
+            patches = {path: text} if path else {}
+            self._runs[key] = self.rerun(patches, step + 1, self.left)
+        return self._runs[key]
+
     def _is_repeatable(self, step: int) -> bool:
-        """Whether the program without any patch does the same again; asked once per step."""
-        if step not in self._controls:
-            trace = self.rerun({}, step + 1, max(self.left, 1.0))
-            self._controls[step] = repeats(self.before.trace, trace, step)
-        return self._controls[step]
+        """Whether the program without any patch does the same again."""
+        return repeats(self.before.trace, self._run("", "", step), step)
+
+    def _extended(
+        self, finding: Finding, one: Patched, remains: Finding, depth: int
+    ) -> Iterator[Patched]:
+        """The patch with the culprit that remained repaired too, and what remained after that."""
+        if depth == 0 or remains.location is None or remains.location.file != one.source.file:
+            return
+        source = replace(one.source, text=one.text)
+        for more in islice(_ways(remains, source), BRANCHES):
+            # What the values may do is what the looser of the two claims.
+            wider = replace(one, text=more.text, same=one.same and more.same)
+            yield wider
+            outcome = self._verdict(finding, wider)
+            if outcome.verified is False and outcome.remains is not None:
+                yield from self._extended(finding, wider, outcome.remains, depth - 1)
+
+
+def _ways(finding: Finding, source: Source) -> Iterator[Patched]:
+    try:
+        culprit = locate(finding, source)
+    except Unpatchable:
+        return
+    for fix in fixes_of(culprit):
+        for candidate in candidates(culprit, fix):
+            written = patched(source, candidate)
+            if written is not None:
+                yield written

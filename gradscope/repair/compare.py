@@ -17,6 +17,7 @@ class Outcome:
     verified: bool | None
     verdict: str
     doubtful: bool = False
+    remains: Finding | None = None  # the next culprit, where the patch did away with its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +44,24 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool) -> Outco
         return failed
     remaining = _same_cause(finding, before, after)
     if remaining is not None:
-        return Outcome(False, f"tried: {remaining.message} all the same", doubtful=True)
+        why = f"tried: {_said(remaining)} is there all the same"
+        elsewhere = remaining if _line(remaining) != _line(finding) else None
+        return Outcome(False, why, doubtful=True, remains=elsewhere)
     fresh = _new_findings(before, after)
     if fresh:
-        return Outcome(False, f"tried: brings {_said(fresh[0])}", doubtful=True)
+        why = f"tried: {_said(fresh[0])} breaks then"
+        return Outcome(False, why, doubtful=True, remains=fresh[0])
+    left = _left(finding, after.trace, step)
+    if left is not None:
+        others = [other for other in after.findings if left in other.symptoms]
+        why = f"tried: {left.kind} in `{left.tensor}` all the same"
+        if others:
+            why = f"{why}, from {_said(others[0])}"
+        return Outcome(False, why, doubtful=True, remains=others[0] if others else None)
     unexplained = _unexplained(before, after, step)
     if unexplained is not None:
-        return Outcome(
-            False,
-            f"tried: {unexplained.kind} in `{unexplained.tensor}` all the same",
-            doubtful=True,
-        )
+        what = f"{unexplained.kind} in `{unexplained.tensor}`"
+        return Outcome(False, f"tried: {what} is new", doubtful=True)
     moved = _moved(before.trace, after.trace, step)
     if same and moved:
         return Outcome(False, f"tried: {moved[0]}, which this fix must not do", doubtful=True)
@@ -116,11 +124,25 @@ def _said(finding: Finding) -> str:
     return f"{finding.rule} {finding.name}{line}"
 
 
+def _left(finding: Finding, after: Trace, step: int) -> Symptom | None:
+    """A symptom of the finding that the second run shows as well."""
+    had = {_hurt(symptom) for symptom in finding.symptoms}
+    return next((s for s in after.symptoms if s.step <= step and _hurt(s) in had), None)
+
+
 def _unexplained(before: Seen, after: Seen, step: int) -> Symptom | None:
-    """A bad value of the second run that no finding explains."""
-    explained = {s for finding in after.findings for s in finding.symptoms}
-    bad = (s for s in after.trace.symptoms if s.step <= step and s not in explained)
-    return next(bad, None)
+    """A bad value of the second run that the first did not have."""
+    had = {_hurt(symptom) for symptom in before.trace.symptoms}
+    return next((s for s in after.trace.symptoms if s.step <= step and _hurt(s) not in had), None)
+
+
+def _hurt(symptom: Symptom) -> tuple[str, str]:
+    """What is bad, whether by NaN or by inf: ("grad", "x")."""
+    return symptom.kind.partition("-")[2], symptom.tensor
+
+
+def _line(finding: Finding) -> int | None:
+    return finding.location.line if finding.location else None
 
 
 def _gains(finding: Finding, before: Trace, after: Trace) -> Iterator[str]:

@@ -89,15 +89,15 @@ class Culprit:
         return self.source.edit(start, end, text)
 
 
-def locate(finding: Finding) -> Culprit:
-    """The culprit in its file, or Unpatchable."""
+def locate(finding: Finding, source: Source | None = None) -> Culprit:
+    """The culprit in its file (or in the text that stands in for it), or Unpatchable."""
     location = finding.location
     if location is None:
         raise Unpatchable("the finding has no place in the source")
     if is_installed(location.file):
         raise Unpatchable(f"{location.file} belongs to an installed package, which is never edited")
     try:
-        source = read(location.file)
+        source = source or read(location.file)
         tree = source.tree
     except SourceError as error:
         raise Unpatchable(str(error)) from error

@@ -5,12 +5,25 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from gradscope.facts import Edit
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.guards import can_repeat
 from gradscope.repair.splice import keyword
+from gradscope.source.masks import definition
 from gradscope.source.operands import spelled
 
+INFINITE = frozenset(
+    (
+        '-float("inf")',
+        'float("-inf")',
+        "-inf",
+        "-math.inf",
+        "-np.inf",
+        "-numpy.inf",
+        "-torch.inf",
+    )
+)
 SOFTMAXES = frozenset({"softmax", "log_softmax", "logsumexp", "scaled_dot_product_attention"})
 
 
@@ -83,21 +96,36 @@ def _ignored(culprit: Culprit) -> Iterator[Candidate]:
 def _rows(culprit: Culprit) -> Iterator[Candidate]:
     """Rows of nothing but -inf: the most negative finite number gives them equal weights, and
     leaves every other row bit-identical, since exp underflows to 0 there all the same."""
+    title = "give rows that are masked everywhere equal weights instead of 0 / 0"
     operand = culprit.operands.get("self") or culprit.operands.get("attn_mask")
     if operand is None or isinstance(operand, ast.Constant):
         return
+    for edit in _fills(culprit, operand):
+        yield Candidate("guard-empty", title, (edit,))
+    text, lowest = culprit.text(operand), _lowest(culprit, operand)
+    clamped = culprit.replace(operand, f"{text}.clamp_min({lowest})")
+    yield Candidate("guard-empty", title, (clamped,))
+
+
+def _fills(culprit: Culprit, operand: ast.expr) -> Iterator[Edit]:
+    """Every -inf that a mask fills in, in the operand or in what its name stands for."""
+    meaning = definition(culprit.source, operand) if isinstance(operand, ast.Name) else operand
+    for node in ast.walk(meaning) if meaning is not None else ():
+        found = spelled(culprit.source, node)
+        if found is None or found.name not in ("masked_fill", "where"):
+            continue
+        scores = found.positional[0] if found.name == "masked_fill" else found.positional[1]
+        for value in (*found.positional[1:], *found.keywords.values()):
+            if culprit.source.of(value).replace(" ", "").replace("'", '"') in INFINITE:
+                yield culprit.replace(value, _lowest(culprit, scores))
+
+
+def _lowest(culprit: Culprit, scores: ast.expr) -> str:
+    """The most negative finite number of the scores' dtype, as text."""
     finfo = culprit.torch("torch.finfo(")
-    if finfo is None:
-        return
-    text = culprit.text(operand)
-    title = "give rows that are masked everywhere equal weights instead of 0 / 0"
-    if can_repeat(culprit, operand):
-        new = f"{text}.clamp_min({finfo}{text}.dtype).min)"
-        yield Candidate("guard-empty", title, (culprit.replace(operand, new),))
-    lowest = {"float16": "-65504.0", "bfloat16": "-3e38"}.get(culprit.dtype, "-1e30")
-    yield Candidate(
-        "guard-empty", title, (culprit.replace(operand, f"{text}.clamp_min({lowest})"),)
-    )
+    if finfo is not None and isinstance(scores, ast.Name | ast.Attribute):
+        return f"{finfo}{culprit.source.of(scores)}.dtype).min"
+    return {"float16": "-65504.0", "bfloat16": "-3e38"}.get(culprit.dtype, "-1e30")
 
 
 def _attention(culprit: Culprit) -> Iterator[Candidate]:

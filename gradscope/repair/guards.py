@@ -10,10 +10,13 @@ from gradscope.ops import Edge
 from gradscope.ops.dtypes import Margin, eps_for
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
+from gradscope.rules import phrases
 from gradscope.source import Mask, expression, mask
 from gradscope.source.masks import definition, in_reach
+from gradscope.source.operands import canonical, spelled
 
 LONGEST_TWICE = 60  # characters of an operand that a condition may repeat
+DECOMPOSITIONS = frozenset(("svd", "eigh", "eig", "eigvals"))
 FLOORS = (Margin.ROOT, Margin.DENOMINATOR, Margin.LOG)
 
 
@@ -23,11 +26,33 @@ def guarded(culprit: Culprit) -> Iterator[Candidate]:
         node = _operand(culprit, edge)
         if node is None or not edge.guard:
             continue
-        text = _filled(culprit, edge, edge.guard, node)
+        text = _filled(culprit, edge, edge.guard, _unclamped(culprit, edge, node))
         if text is not None:
             kind = "epsilon" if edge.margin in FLOORS else "clamp-domain"
             yield Candidate(kind, _title(kind, culprit, node), (culprit.replace(node, text),))
+    yield from _apart(culprit)
     yield from _added(culprit)
+
+
+def _unclamped(culprit: Culprit, edge: Edge, node: ast.expr) -> ast.expr:
+    """What an existing `x.clamp(low, high)` clamps, where the guard's own clamp takes its place."""
+    found = spelled(culprit.source, node)
+    is_clamp = found is not None and found.name == "clamp" and edge.guard.startswith("{x}.clamp(")
+    return found.positional[0] if found and is_clamp and found.positional else node
+
+
+def _apart(culprit: Culprit) -> Iterator[Candidate]:
+    """Equal or zero values of a square matrix moved apart by a small, uneven diagonal."""
+    node, op = culprit.operands.get("self"), canonical(culprit.finding.op)
+    arange = culprit.torch("torch.arange(")
+    if op not in DECOMPOSITIONS or node is None or arange is None:
+        return
+    if can_repeat(culprit, node):
+        text = culprit.text(node)
+        for eps in (1e-4, 1e-2):
+            diagonal = f"{arange}{text}.shape[-1]).to({text}).diag()"
+            edit = culprit.replace(node, f"{text} + {eps:g} * {diagonal}")
+            yield Candidate("epsilon", f"move equal values of `{op}` apart by {eps:g}", (edit,))
 
 
 def _added(culprit: Culprit) -> Iterator[Candidate]:
@@ -43,10 +68,10 @@ def _added(culprit: Culprit) -> Iterator[Candidate]:
 
 
 def _title(kind: str, culprit: Culprit, node: ast.expr) -> str:
-    what = _short(culprit, node)
+    what, op = _short(culprit, node), phrases.spelled(culprit.finding.op)
     if kind == "epsilon":
-        return f"keep {what} off the singularity of `{culprit.finding.op}`"
-    return f"keep {what} inside the domain of `{culprit.finding.op}`"
+        return f"keep {what} off the singularity of `{op}`"
+    return f"keep {what} inside the domain of `{op}`"
 
 
 def _short(culprit: Culprit, node: ast.expr) -> str:
@@ -71,7 +96,8 @@ def masked(culprit: Culprit) -> Iterator[Candidate]:
     names = [pair for pair in conditions if pair[0].isidentifier()]
     own = list(_own_conditions(culprit, edges, node))
     rest = [pair for pair in conditions if pair not in names]
-    title = f"give `{culprit.finding.op}` a harmless operand where its result is thrown away"
+    op = phrases.spelled(culprit.finding.op)
+    title = f"give `{op}` a harmless operand where its result is thrown away"
     seen = set()
     for condition, kept in (*names, *own, *rest):
         text = _where(culprit, condition, kept, node, harmless)

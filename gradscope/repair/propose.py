@@ -42,6 +42,17 @@ MAKERS: Mapping[str, Maker] = {
 }
 
 
+def fixes_of(culprit: Culprit) -> tuple[Fix, ...]:
+    """The fixes that the rule proposes, after the stable form where the source has one."""
+    fixes = culprit.finding.fixes
+    stable_form = next(stable.rewritten(culprit), None)
+    if stable_form is None:
+        return fixes
+    proposed = [fix for fix in fixes if fix.kind == "stable-op"]
+    first = proposed or [Fix("stable-op", stable_form.title, "unsafe")]
+    return (*first, *(fix for fix in fixes if fix not in proposed))
+
+
 def candidates(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
     """The ways to write a fix at the culprit, the one to prefer first, none twice."""
     if fix.edits:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import difflib
 import os
-from collections.abc import Iterable, Mapping
-from itertools import pairwise
+from collections.abc import Iterable
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from gradscope.facts import Edit
@@ -26,12 +26,8 @@ def spliced(source: Source, edits: Iterable[Edit]) -> str:
     return text
 
 
-def unified(changed: Mapping[Source, str]) -> str:
-    """A patch that `git apply` takes from the current folder."""
-    return "".join(_difference(source, text) for source, text in changed.items())
-
-
-def _difference(source: Source, text: str) -> str:
+def unified(source: Source, text: str) -> str:
+    """The patch from a source to `text`, as `git apply` takes it from the current folder."""
     path = Path(os.path.relpath(source.file)).as_posix()
     # git ends a name at the first blank unless a tab follows it.
     end = "\t" if " " in path else ""
@@ -48,6 +44,18 @@ def _lines(text: str) -> list[str]:
     """Lines as git counts them: ended by "\\n" alone, with the "\\r" of CRLF kept inside."""
     return [line + "\n" for line in text.split("\n")[:-1]] + [text.rsplit("\n", 1)[-1]] * (
         not text.endswith("\n") and bool(text)
+    )
+
+
+def edits_between(source: Source, text: str) -> tuple[Edit, ...]:
+    """The edits, by whole lines, that make a source into `text`."""
+    old, new = _lines(source.text), _lines(text)
+    starts = [0, *accumulate(map(len, old))]
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    return tuple(
+        source.edit(starts[a], starts[b], "".join(new[c:d]))
+        for tag, a, b, c, d in matcher.get_opcodes()
+        if tag != "equal"
     )
 
 

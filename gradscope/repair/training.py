@@ -10,6 +10,7 @@ from gradscope.ops.dtypes import Margin, eps_for
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.splice import before, keyword
+from gradscope.rules import phrases
 from gradscope.source.masks import in_reach
 from gradscope.source.spans import scope, statement
 
@@ -92,22 +93,23 @@ def scaled(culprit: Culprit) -> Iterator[Candidate]:
 
 
 def widened(culprit: Culprit) -> Iterator[Candidate]:
-    """A wider dtype for the culprit's operands, else for all that its function is given."""
+    """A wider dtype for all that the culprit's function is given, else for its operands alone:
+    where one sum over half numbers overflows, the next one is close."""
     wide, method = ("float64", "double()") if culprit.dtype == "float32" else ("float32", "float()")
     tensors = [
         node
         for role, node in culprit.operands.items()
         if role in TENSORS and not isinstance(node, ast.Constant)
     ]
-    for chosen in (tensors[:1], tensors):
-        if chosen:
-            edits = (culprit.replace(node, f"{culprit.text(node)}.{method}") for node in chosen)
-            title = f"compute `{culprit.finding.op}` in {wide}"
-            yield Candidate("dtype", title, tuple(edits))
     read = {part.id for node in tensors for part in ast.walk(node) if isinstance(part, ast.Name)}
     edit = _rebound(culprit, read, method)
     if edit is not None:
         yield Candidate("dtype", f"compute what follows in {wide}", (edit,))
+    for chosen in (tensors[:1], tensors):
+        if chosen:
+            edits = (culprit.replace(node, f"{culprit.text(node)}.{method}") for node in chosen)
+            title = f"compute `{phrases.spelled(culprit.finding.op)}` in {wide}"
+            yield Candidate("dtype", title, tuple(edits))
 
 
 def _rebound(culprit: Culprit, read: set[str], method: str) -> Edit | None:

@@ -1,0 +1,166 @@
+"""`gradscope fix`: trace, repair, and again on the repaired text, until healthy or stuck."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from gradscope.diagnose import diagnose
+from gradscope.errors import GradscopeError
+from gradscope.facts import Edit, Finding, Fix, Severity, Trace
+from gradscope.repair import repaired
+from gradscope.repair.culprit import EXAMPLES
+from gradscope.repair.splice import spliced, unified
+from gradscope.source import Source, read
+
+MOST_ROUNDS = 8
+
+Run = Callable[[Mapping[str, str], int | None, float | None], Trace]  # patches, steps, seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """One fix that went into the text, and the finding that asked for it."""
+
+    round: int
+    finding: Finding
+    fix: Fix
+
+
+@dataclass
+class Repaired:
+    """What `fix_all` arrived at. `texts` are whole files by path; nothing is written yet."""
+
+    sources: dict[str, Source] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    applied: list[Applied] = field(default_factory=list)
+    withheld: list[Applied] = field(default_factory=list)  # verified or not, but not asked for
+    left: tuple[Finding, ...] = ()  # of the last trace
+    rounds: int = 0
+    trace: Trace | None = None  # the last one
+
+    @property
+    def patch(self) -> str:
+        return "".join(unified(self.sources[path], text) for path, text in self.texts.items())
+
+
+def fix_all(
+    run: Run,
+    *,
+    may_apply: Callable[[Fix], bool],
+    wanted: Callable[[Finding], bool] = lambda finding: True,
+    verify: bool = True,
+    seconds: float = 60.0,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Repaired:
+    """Repair the program that `run` runs. Each round traces it with the patches found so far and
+    applies every fix that `may_apply` allows; the last round shows what they led to."""
+    state = Repaired()
+    while True:
+        trace = run(state.texts, None, None)
+        state.trace = trace
+        found = tuple(finding for finding in diagnose(trace) if wanted(finding))
+        state.left = tuple(finding for finding in found if finding.severity is Severity.ERROR)
+        if not state.left or state.rounds == MOST_ROUNDS:
+            return state
+        overlay = {
+            path: replace(state.sources[path], text=text) for path, text in state.texts.items()
+        }
+        tried = repaired(
+            trace,
+            state.left,
+            lambda patches, steps, limit: run({**state.texts, **patches}, steps, limit),
+            verify=verify,
+            seconds=seconds,
+            overlay=overlay,
+        )
+        state.rounds += 1
+        if not _apply(state, tried, may_apply, tell):
+            state.rounds -= 1
+            return state
+
+
+def _apply(
+    state: Repaired,
+    findings: Iterable[Finding],
+    may_apply: Callable[[Fix], bool],
+    tell: Callable[[str], None],
+) -> bool:
+    """Put this round's fixes into the texts; False where there was none to put in."""
+    edits: dict[str, set[Edit]] = {}
+    for finding in findings:
+        patches = [fix for fix in finding.fixes if fix.patch and fix.verified is not False]
+        fix = next((one for one in patches if may_apply(one)), None)
+        if fix is None:
+            state.withheld += [Applied(state.rounds, finding, one) for one in patches[:1]]
+            continue
+        path = os.path.realpath(fix.edits[0].file)
+        together = edits.get(path, set()) | set(fix.edits)
+        if _spliced(state, path, together) is not None:
+            edits[path] = together
+            state.applied.append(Applied(state.rounds, finding, fix))
+            tell(f"round {state.rounds}: {_place(finding)}: {fix.title} ({_verdict(fix)})")
+    state.texts |= {path: _spliced(state, path, made) or "" for path, made in edits.items()}
+    return bool(edits)
+
+
+def _spliced(state: Repaired, path: str, edits: set[Edit]) -> str | None:
+    """The file's text of this round with all the edits in it; None where two of them overlap."""
+    state.sources.setdefault(path, read(path))
+    base = state.texts.get(path, state.sources[path].text)
+    try:
+        return spliced(replace(state.sources[path], text=base), edits)
+    except ValueError:
+        return None
+
+
+def _place(finding: Finding) -> str:
+    location = finding.location
+    where = f"{location.file}:{location.line}" if location else "?"
+    return f"{finding.rule} {finding.name} at {where}"
+
+
+def _verdict(fix: Fix) -> str:
+    return f"verified: {fix.verdict}" if fix.verified else fix.verdict
+
+
+def write(state: Repaired) -> tuple[str, ...]:
+    """Write the repaired files, all or none, and return their paths.
+
+    Raises GradscopeError where a file changed since it was read, cannot be written, or belongs
+    to an installed package.
+    """
+    ready: list[tuple[str, str]] = []
+    try:
+        for path, text in state.texts.items():
+            if Path(path).is_relative_to(EXAMPLES):
+                raise GradscopeError(f"{path} is a built-in example and is not written to")
+            ready.append((_prepared(path, state.sources[path], text), path))
+        for temporary, path in ready:
+            os.replace(temporary, path)
+    finally:
+        for temporary, _ in ready:
+            Path(temporary).unlink(missing_ok=True)
+    return tuple(state.sources[path].file for path in state.texts)
+
+
+def _prepared(path: str, source: Source, text: str) -> str:
+    """The new content in a file beside the old one, with its mode."""
+    if read(path).text != source.text:
+        raise GradscopeError(
+            f"{source.file} changed since it was read, and was left alone",
+            help="run gradscope fix again",
+        )
+    if not os.access(path, os.W_OK):
+        raise GradscopeError(f"{source.file} is read-only, and was left alone")
+    try:
+        handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".gradscope-")
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode(source.encoding))
+        os.chmod(temporary, os.stat(path).st_mode)
+    except OSError as error:
+        raise GradscopeError(f"{source.file} cannot be written: {error.strerror}") from error
+    return temporary
