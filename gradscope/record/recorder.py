@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import torch
 
-from gradscope.facts import Ending, Environment, Kind, Phase, Step, Trace
+from gradscope.facts import Ending, Environment, Gradient, Kind, Phase, Step, Trace
 from gradscope.record import journal as journals
 from gradscope.record.examine import Examiner
 from gradscope.record.finite import plain
@@ -81,6 +81,7 @@ class Recorder:
         self.done: list[Step] = []
         self.leaves: list[torch.Tensor] = []
         self.notes: list[str] = []
+        self.gradients: tuple[Gradient, ...] = ()
         self.faults = 0
         self._clock = time.perf_counter()
         self._step_ops = 0
@@ -180,7 +181,7 @@ class Recorder:
     def _begin_step(self) -> None:
         if self.done:
             self.symptoms.settle_before_next_step()
-        if self.limit is not None and len(self.done) >= self.limit:
+        if self.at_limit:
             self.halt()
 
     def _end_backward(
@@ -205,6 +206,11 @@ class Recorder:
             self.on_progress(len(self.done), self.mode.ops, now)
         self.step += 1
         self._turn()
+
+    @property
+    def at_limit(self) -> bool:
+        """Whether the step that just ended is the last that will run."""
+        return self.limit is not None and len(self.done) >= self.limit
 
     def _turn(self) -> None:
         """Between steps: keep only what a later step can still lead back to."""
@@ -276,6 +282,7 @@ class Recorder:
             ),
             ops=self.mode.ops,
             notes=tuple(self.notes),
+            gradients=self.gradients,
         )
 
     def _device(self, events: Any) -> str:

@@ -15,6 +15,7 @@ import torch
 from gradscope.facts import Ending, Kind, Phase, Symptom
 from gradscope.record import graph
 from gradscope.record.finite import census, first_index, looks_finite, plain
+from gradscope.record.gradients import describe_gradients
 from gradscope.record.journal import Raw, to_call
 from gradscope.record.masks import discarding_call
 
@@ -80,6 +81,9 @@ class Symptoms:
             found += [symptom for _, symptom in gradients]
             self._explain(found, above)
             self._waiting_for = gradients
+        if found or recorder.at_limit:
+            leaves = graph.leaves(graph.consumers(nodes))
+            recorder.gradients = describe_gradients((self._leaf_name(leaf), leaf) for leaf in leaves)
         if loss_is_bad:
             self._confirm(found)
             self._stop()
@@ -111,6 +115,8 @@ class Symptoms:
                 if symptom is not None:
                     found.append(symptom)
         if found:
+            held = [p for group in optimizer.param_groups for p in group["params"]]
+            self.recorder.gradients = describe_gradients((self._leaf_name(p), p) for p in held)
             self._confirm(found)
             self._stop()
 
