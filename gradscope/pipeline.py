@@ -8,9 +8,11 @@ from gradscope.config import Config, Input
 from gradscope.diagnose import diagnose
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import Finding, Report, Severity, Trace
+from gradscope.repair import repair
 from gradscope.rules import RULES, by_name
 from gradscope.target import (
     FIRST_EXAMPLE,
+    ChildFault,
     Progress,
     RunOptions,
     Target,
@@ -36,6 +38,14 @@ def trace(
     seen = run(target, options, on_progress=on_progress)
     require_backward(target, seen)
     findings = tuple(finding for finding in diagnose(seen) if wanted(finding))
+    in_a_hurry = seen.ending.kind == "interrupted" and seen.ending.code is not None
+    verify = config.verify and not in_a_hurry
+    try:
+        findings = repair(seen, findings, target, options, verify=verify)
+    except (KeyboardInterrupt, ChildFault) as reason:
+        # What was found must not be lost with the attempt to mend it.
+        findings = repair(seen, findings, target, options, verify=False)
+        said += (f"the fixes were not tried: {type(reason).__name__} {reason}".rstrip(),)
     return Report(target.name, seen, findings, said)
 
 

@@ -13,13 +13,14 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import Ending
 from gradscope.record import Recorder, StopTrace
+from gradscope.record.magnitudes import MagnitudeWatch
 from gradscope.record.sites import shown_path
 from gradscope.target.endings import ending_of, is_ours, trimmed
 from gradscope.target.load import run_script
@@ -91,6 +92,7 @@ class Watch:
     """Listens to the recorder: progress, snapshots of the facts, and the moment to stop."""
 
     def __init__(self, target: str, channel: Channel) -> None:
+        self.magnitudes: MagnitudeWatch | None = None
         self._target = target
         self._channel = channel
         self._started = self._told = time.monotonic()
@@ -111,7 +113,10 @@ class Watch:
         """The last word, unless it was said before."""
         if self._channel.is_open:
             _flush()
-            self._channel.close(Final(recorder.trace(self._target, ending), _slow_imports()))
+            trace = recorder.trace(self._target, ending)
+            if self.magnitudes is not None:
+                trace = replace(trace, magnitudes=self.magnitudes.facts())
+            self._channel.close(Final(trace, _slow_imports()))
 
     def stop(self, recorder: Recorder) -> None:
         self.end(recorder, Ending("stopped"))
@@ -145,16 +150,17 @@ def _run(job: Job, channel: Channel) -> int:
     )
     leave = os._exit
 
-    def exit_at_once(code: int) -> NoReturn:
-        watch.end(recorder, Ending("exited", f"os._exit({code})", code))
-        leave(code)
+    def exit_at_once(status: int) -> NoReturn:
+        watch.end(recorder, Ending("exited", f"os._exit({status})", status))
+        leave(status)
 
     os._exit = exit_at_once
     try:
         run = _prepare(job)
         if job.setup:
             job.setup()
-        with recorder:
+        watch.magnitudes = MagnitudeWatch(lambda: recorder.module)
+        with recorder, watch.magnitudes:
             run(lambda: bool(recorder.done))
         ending = Ending("finished")
     except StopTrace:

@@ -13,7 +13,7 @@ import sys
 import time
 import warnings
 from multiprocessing.connection import Connection, Pipe
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import torch
 
@@ -47,8 +47,8 @@ def start(job: Job, *, fork: bool | None = None) -> Child:
 
 def can_fork() -> bool:
     """macOS frameworks and an initialised CUDA context do not survive a fork."""
-    fork_is_safe = hasattr(os, "fork") and sys.platform != "darwin"
-    return fork_is_safe and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    cuda: Any = torch.cuda
+    return hasattr(os, "fork") and sys.platform != "darwin" and not cuda.is_initialized()
 
 
 def preload(modules: tuple[str, ...]) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TICK = 0.05  # seconds between looks at the clock, at Ctrl-C and at the child
 STOP_GRACE = 2.0  # seconds that a program has to unwind after we stopped it
 END_GRACE = 60.0  # and for its exit handlers, where it ended by itself
-INTERRUPT_GRACE = 0.8  # and after Ctrl-C, when somebody waits for the report
+INTERRUPT_GRACE = 0.6  # and after Ctrl-C, when somebody waits for the report
 FORWARD_AFTER = 0.3  # a terminal's Ctrl-C reaches the child without our help
 
 
@@ -61,7 +61,8 @@ def run(
     before the options' limit. With `silent` the program prints nothing and reads nothing. `fork`
     False starts a fresh interpreter; None does what the platform allows.
 
-    Raises GradscopeError where the target cannot be run.
+    Raises GradscopeError where the target cannot be run, and KeyboardInterrupt where a silent run
+    is interrupted.
     """
     from gradscope.target.child import Job
     from gradscope.target.process import start
@@ -81,6 +82,8 @@ def run(
         with _interrupts() as interrupts:
             wait = _Wait(start(job, fork=fork), limit, interrupts, on_progress)
             wait.until_gone()
+        if interrupts and silent:
+            raise KeyboardInterrupt  # nobody wants to see how half a trial ended
         return wait.trace(target.name, deaths)
 
 
