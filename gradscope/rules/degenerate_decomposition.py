@@ -65,7 +65,7 @@ class DegenerateDecomposition(Rule):
             root,
             trace,
             message=_headline(event),
-            label=fixes.says(edge, event) if edge else "no finite derivative at this matrix",
+            label="no finite derivative at this matrix",
             why=_mechanism(event),
             fixes=_repairs(event, edge),
             confidence=0.95,

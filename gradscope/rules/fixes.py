@@ -8,7 +8,6 @@ from gradscope.ops.dtypes import eps_for
 from gradscope.ops.edges import Nature
 from gradscope.rules import evidence, phrases
 
-
 # A "stable form" that is the same op in another dtype.
 _CASTS = ("{x}.float()", "{x}.double()", "{x}.to(")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gradscope.facts import Event, Finding, Fix, Phase, Root, Trace
+from gradscope.facts import Event, Finding, Fix, Kind, Phase, Root, Trace
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import limits
 from gradscope.rules import evidence, fixes, measurements, phrases
@@ -70,7 +70,8 @@ class Overflow(Rule):
 
 def _left_the_range(event: Event, edge: Edge | None) -> bool:
     """An op that the table does not explain, and that gave inf from finite values."""
-    return edge is None and not evidence.gives_nan(event) and evidence.is_fed_finite(event)
+    born = edge is None and event.kind is not Kind.MINTED
+    return born and not evidence.gives_nan(event) and evidence.is_fed_finite(event)
 
 
 def _subject(event: Event) -> str:
@@ -80,7 +81,15 @@ def _subject(event: Event) -> str:
 
 def _headline(event: Event) -> str:
     dtype, count = evidence.dtype(event) or "its dtype", phrases.of_total(event.bad, event.numel)
-    return f"{_subject(event)} overflows {dtype} at {count}"
+    return f"{_subject(event)} overflows {dtype} at {count}{_first(event)}"
+
+
+def _first(event: Event) -> str:
+    """ ", first where `x` is 95": the operand at the first bad element, where there is just one."""
+    known = [one for one in evidence.operands(event) if one.at is not None]
+    if len(known) != 1 or event.phase is Phase.BACKWARD:
+        return ""
+    return f", first where {phrases.name(known[0], 'its operand')} is {phrases.number(known[0].at)}"
 
 
 def _label(event: Event, edge: Edge | None) -> str:

@@ -33,17 +33,3 @@ def summary(rule: Rule) -> str:
     """The first sentence of "What it does", on one line, without its verb."""
     text = " ".join(sections(rule)["What it does"].split())
     return re.split(r"(?<=[.:]) ", text, maxsplit=1)[0].rstrip(".:").removeprefix("Finds ")
-
-
-def explain_page(rule: Rule) -> str:
-    """The whole page of one rule, as Markdown."""
-    body = "\n\n".join(f"## {head}\n{text}" for head, text in sections(rule).items())
-    return f"# {rule.name} ({rule.code})\n\nSeverity: {rule.severity.value}\n\n{body}\n"
-
-
-def explain_list(rules: dict[str, Rule]) -> str:
-    """One line a rule: code, name, what it finds."""
-    width = max(len(rule.name) for rule in rules.values())
-    return "\n".join(
-        f"{code}  {rule.name:<{width}}  {summary(rule)}" for code, rule in rules.items()
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Ancestor, Event, Finding, Related, Root, Trace
+from gradscope.facts import Ancestor, Event, Finding, Fix, Related, Root, Trace
 from gradscope.ops import Edge
 from gradscope.ops.edges import Nature
 from gradscope.rules import evidence, fixes, phrases
@@ -65,7 +65,7 @@ class SingularDerivative(Rule):
             label=fixes.says(edge, event) if edge else f"slope is {phrases.outcome(event.output)}",
             why=_mechanism(event, edge, bound),
             related=_bounded_here(bound),
-            fixes=(*fixes.guards(edge, event), *fixes.stable(edge, event)),
+            fixes=(*fixes.guards(edge, event), *fixes.stable(edge, event)) or (_away(event),),
             confidence=0.8 if edge else 0.4,
         )
 
@@ -116,6 +116,11 @@ def _bound(event: Event, edge: Edge) -> Ancestor | None:
     """The clamp right above the op: it keeps the operand in a range whose end is the edge."""
     above = evidence.above(event, edge.argument)
     return above if above and above.node.startswith(BOUNDS) else None
+
+
+def _away(event: Event) -> Fix:
+    op = phrases.spelled(event.op)
+    return Fix("epsilon", f"keep the operand of `{op}` off the point where its slope breaks")
 
 
 def _bounded_here(bound: Ancestor | None) -> tuple[Related, ...]:

@@ -50,11 +50,10 @@ class UninitializedMemory(Rule):
         event = root.event
         if event.kind is not Kind.UNINITIALIZED or evidence.situation(root) is Situation.HIDDEN:
             return None
-        op = phrases.spelled(event.op)
         return self.finding(
             root,
             trace,
-            message=f"memory of `{op}` was read before anything was written to it",
+            message=_headline(event),
             label="allocated here, and not filled",
             why=_mechanism(event),
             fixes=_repairs(event),
@@ -62,12 +61,15 @@ class UninitializedMemory(Rule):
         )
 
 
+def _headline(event: Event) -> str:
+    size = phrases.plural(event.numel, "element")
+    return f"`{phrases.spelled(event.op)}` allocated {size} that were read before they were written"
+
+
 def _mechanism(event: Event) -> str:
-    output = event.output
-    size = f"{output.numel:,} elements" if output is not None else "memory"
-    name = phrases.name(output, "The result")
+    name = phrases.name(event.output, "The result")
     return (
-        f"`{phrases.spelled(event.op)}` allocates {size} without writing them. {name} was used"
+        f"`{phrases.spelled(event.op)}` allocates memory without writing to it. {name} was used"
         " before all of it was filled, so the result is what happened to lie there. gradscope"
         " fills such memory with NaN to make every such read visible."
     )

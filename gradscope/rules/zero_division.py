@@ -67,7 +67,7 @@ class ZeroDivision(Rule):
 
 def _headline(event: Event, edge: Edge) -> str:
     divisor = phrases.name(evidence.operand(event, edge.argument), "0")
-    by = f"{divisor}, which is 0" if divisor != "0" else "0"
+    by = f"{divisor}, which is 0" if divisor != "0" else "exactly 0"
     count = phrases.of_total(event.bad, event.numel)
     return f"`{phrases.spelled(event.op)}` divides by {by}, at {count}"
 
@@ -78,6 +78,7 @@ def _mechanism(event: Event, edge: Edge) -> str:
     made = evidence.made_by(event, edge.argument)
     form = f"{phrases.number(above)} / 0" if above is not None else "a division by 0"
     text = f"{form} is {gives} in floating point, and no error is raised."
+    text = f"{text} What is computed from it is not finite either."
     if made is not None:
         op = phrases.spelled(made.op)
         text = f"The denominator comes from `{op}`{phrases.line(made)} and is exactly 0. {text}"

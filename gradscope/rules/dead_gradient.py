@@ -1,0 +1,225 @@
+"""GS403."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from gradscope.facts import (
+    Absence,
+    Finding,
+    Fix,
+    Location,
+    Magnitudes,
+    Phase,
+    Related,
+    Root,
+    Severity,
+    Symptom,
+    Trace,
+)
+from gradscope.rules.rule import Rule
+from gradscope.rules.vanishing_gradient import fades
+
+# A factor of zero is how LoRA, residual branches and warm-ups start; after this many backward
+# passes it has had the time to move.
+PASSES_TO_LEAVE_ZERO = 3
+_NAMES_SHOWN = 3
+
+_WHY = {
+    "detach": "`detach` (and `.data`) gives the values without their graph, so backward never"
+    " learns that they came from these parameters.",
+    "no_grad": "Ops that run under `no_grad` leave no graph behind, so backward never learns that"
+    " these parameters took part.",
+    "integer": "Integers and booleans carry no gradient: what is cast to them, or found by"
+    " `argmax` or a comparison, is cut off from what came before.",
+    "number": "A Python number carries no graph: what `item()` or `float()` read out comes back"
+    " as a constant.",
+    "unused": "No op of the forward pass read them. The optimizer holds them, nothing moves them.",
+    "unreached": "The forward pass reads them, and what it computes from them never reaches the loss.",
+    "stale": "The optimizer was given these tensors, and the program computes with others: they"
+    " were replaced after the optimizer was made.",
+    "dead-relu": "Every input of the rectifier is negative, so its output is 0 and its slope is 0."
+    " No gradient passes, so nothing can bring the inputs back.",
+    "saturated": "The function is flat where its inputs lie: its slope is exactly 0 in this dtype.",
+    "zero-op": "The op is piecewise constant, so its derivative is 0 everywhere.",
+    "overwritten": "The values were overwritten before the loss read them; their own gradient is 0.",
+    "masked": "None of the values that depend on these parameters was chosen.",
+    "zero-weight": "The other factor of the product is exactly 0, and so is the derivative.",
+    "unknown": "Every element of the gradient is exactly 0.",
+}
+_LABELS = {
+    "detach": "the graph ends here",
+    "no_grad": "no graph is recorded in here",
+    "integer": "the graph ends here",
+    "number": "the graph ends here",
+    "unused": "defined here, never called",
+    "dead-relu": "all inputs are negative",
+    "saturated": "flat at all its inputs",
+    "zero-op": "has slope 0 everywhere",
+    "overwritten": "replaces the values",
+    "zero-weight": "times exactly 0",
+}
+_CODE = {
+    "detach": "drop the `.detach()` (or `.data`) on the way to the loss",
+    "no_grad": "run the part that has to learn outside of `no_grad`",
+    "integer": "use a differentiable form: `softmax` for `argmax`, a float for the cast",
+    "number": "keep the tensor: leave out `.item()` until it is printed",
+    "unused": "call the layer in `forward`, or delete it",
+    "unreached": "add what is computed from them to the loss, or delete it",
+    "stale": "make the optimizer after the model has its final parameters",
+    "zero-op": "pass the gradient straight through: `x + (x.round() - x).detach()`",
+    "overwritten": "write into a copy, or combine the values instead of replacing them",
+}
+
+
+class DeadGradient(Rule):
+    """
+    ## What it does
+    Finds parameters that an optimizer holds and that never get a gradient, or only exact zeros,
+    and the place where the way back to them ends.
+
+    ## Why is this bad?
+    They keep their initial values while the rest of the model trains around them. Nothing
+    raises: `optimizer.step()` skips a gradient that is None, and adds one that is zero.
+
+    ## Example
+    ```python
+    import torch
+
+    encoder, head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
+    features = encoder(torch.ones(2, 4)).detach()
+    head(features).square().mean().backward()
+    optimizer.step()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    encoder, head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
+    features = encoder(torch.ones(2, 4))
+    head(features).square().mean().backward()
+    optimizer.step()
+    ```
+
+    ## Fix safety
+    Unsafe: parameters that stood still will move. Parameters that are meant to stand still are
+    not reported once `requires_grad` is False or the optimizer does not hold them.
+    """
+
+    code = "GS403"
+    name = "dead-gradient"
+
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        magnitudes = trace.magnitudes
+        if magnitudes is None:
+            return
+        groups: dict[object, list[Absence]] = defaultdict(list)
+        for absence in magnitudes.absences:
+            if is_dead(absence, magnitudes) and absence.reason != "underflow":
+                key = (absence.missing, absence.reason, absence.location)
+                groups[key].append(absence)
+        for group in groups.values():
+            yield self._about(group, magnitudes)
+
+    def _about(self, group: Sequence[Absence], magnitudes: Magnitudes) -> Finding:
+        first = group[0]
+        what = "no gradient" if first.missing else "a gradient of exactly 0"
+        count = len(group)
+        noun = "parameter gets" if count == 1 else "parameters get"
+        call = first.call
+        mild = first.siblings and first.reason == "unused"
+        return Finding(
+            rule=self.code,
+            name=self.name,
+            severity=Severity.WARNING if mild or not first.trained else Severity.ERROR,
+            phase=Phase.FORWARD if first.missing else Phase.BACKWARD,
+            step=first.step,
+            op=call.op if call is not None else "",
+            node=first.node,
+            location=first.location,
+            message=f"{count} {noun} {what}: {names(group)}",
+            label=_LABELS.get(first.reason, "the gradient ends here"),
+            why=_WHY[first.reason],
+            related=_related(first),
+            evidence={
+                "reason": first.reason,
+                "parameters": [absence.leaf for absence in group],
+                "of": len(magnitudes.leaves),
+                "grad_output": first.grad_output,
+            },
+            numbers=tuple(_numbers(group, magnitudes)),
+            symptoms=tuple(
+                Symptom("none-grad" if one.missing else "zero-grad", one.step, one.leaf)
+                for one in group
+            ),
+            fixes=_fixes(first),
+            confidence=0.8 if first.location is not None else 0.6,
+        )
+
+
+def is_dead(absence: Absence, magnitudes: Magnitudes) -> bool:
+    """Whether the absence is a fault: of what should train, for good, and of more than a bias."""
+    if magnitudes.updates and not absence.trained:
+        return False
+    if absence.missing:
+        return absence.trained or absence.reason in ("detach", "integer", "number")
+    return _is_zero_for_good(absence, magnitudes)
+
+
+def _is_zero_for_good(absence: Absence, magnitudes: Magnitudes) -> bool:
+    leaf = next((one for one in magnitudes.leaves if one.name == absence.leaf), None)
+    if leaf is None or any(fades(growth) for growth in magnitudes.growths):
+        return False  # the far end of a gradient that fades is the business of GS402
+    if (
+        absence.reason in ("zero-weight", "masked", "unknown")
+        and len(leaf.known) < PASSES_TO_LEAVE_ZERO
+    ):
+        return False
+    owner = absence.leaf.rpartition(".")[0]
+    beside = [one for one in magnitudes.leaves if one.name.rpartition(".")[0] == owner]
+    if owner and any(any(one.known) for one in beside):
+        return False  # a bias before a normalisation, a scale that another one absorbs
+    return absence.trained or leaf.kin == "leaf" or absence.reason not in ("masked", "unknown")
+
+
+def names(group: Sequence[Absence]) -> str:
+    """The first few leaves by name, and how many more."""
+    shown = ", ".join(f"`{absence.leaf}`" for absence in group[:_NAMES_SHOWN])
+    more = len(group) - _NAMES_SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _related(absence: Absence) -> tuple[Related, ...]:
+    place: Location | None = absence.related
+    if place is None:
+        return ()
+    if absence.reason == "unused":
+        return (Related("use", place, "never calls it"),)
+    return (Related("call", place, "runs without a graph"),)
+
+
+def _numbers(group: Sequence[Absence], magnitudes: Magnitudes) -> Iterator[str]:
+    trained = sum(leaf.trained for leaf in magnitudes.leaves)
+    if trained:
+        yield f"{len(group)} of the {trained} parameters that the optimizer holds"
+    passes = max((len(leaf.norms) for leaf in magnitudes.leaves), default=0)
+    yield f"over {passes} backward pass{'es' if passes != 1 else ''}"
+    grad_output = group[0].grad_output
+    if grad_output is not None:
+        yield f"a gradient of norm {grad_output:.2e} comes in, exactly 0 goes out"
+
+
+def _fixes(absence: Absence) -> tuple[Fix, ...]:
+    if absence.reason in ("dead-relu", "saturated"):
+        return (
+            Fix("init", "bring the inputs back to where the slope is not 0", "unsafe",
+                "a smaller learning rate or initialisation; or nn.LeakyReLU, which is never flat"),
+        )  # fmt: skip
+    if absence.reason == "zero-weight":
+        return (Fix("init", "start the other factor away from 0", "unsafe"),)
+    title = _CODE.get(absence.reason, "keep the graph between these parameters and the loss")
+    return (Fix("graph", title, "unsafe"),)

@@ -1,0 +1,264 @@
+"""GS404."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gradscope import source
+from gradscope.errors import GradscopeError
+from gradscope.facts import (
+    Edit,
+    Finding,
+    Fix,
+    Location,
+    Phase,
+    Root,
+    Severity,
+    Step,
+    Symptom,
+    Trace,
+    Update,
+    text_of,
+)
+from gradscope.rules.rule import Rule
+
+# Losses in a row that grow, and by how much in all. Noise between batches stays well below both.
+FEWEST_RISES = 3
+GROWTH_LIMIT = 100.0
+# In a run that stays finite the evidence has to be stronger: a loss may rise for a good reason.
+FINITE_RISES = 5
+FINITE_LIMIT = 1000.0
+# An overflow in one of these is the loop's own growth arriving there. One in `exp` or a division
+# is a cause of its own, whatever came before.
+_CARRIERS = frozenset(
+    "mul mm addmm bmm baddbmm matmul linear convolution add sub sum mean pow square mse_loss mv dot"
+    " smooth_l1_loss huber_loss l1_loss addcmul addcdiv norm linalg_vector_norm abs neg".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rise:
+    """The losses that grew, one after the other, up to the end of the finite ones."""
+
+    first: int
+    losses: tuple[float, ...]
+
+    @property
+    def rises(self) -> int:
+        return len(self.losses) - 1
+
+    @property
+    def total(self) -> float:
+        return self.losses[-1] / self.losses[0] if self.losses[0] else math.inf
+
+    @property
+    def factor(self) -> float:
+        """The growth from one step to the next, their geometric mean."""
+        return float(self.total ** (1 / self.rises)) if self.rises else 1.0
+
+
+class DivergingTraining(Rule):
+    """
+    ## What it does
+    Finds a loss that grows from step to step because each update overshoots.
+
+    ## Why is this bad?
+    Gradient descent with a step longer than the curvature allows lands farther from the minimum
+    than it was, every time. The loss grows by a constant factor a step until it overflows, and
+    the op where it does is innocent. Gradients that are never cleared, and a sum where a mean was
+    meant, lengthen the step in the same way.
+
+    ## Example
+    ```python
+    import torch
+
+    w = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([w], lr=3.0)
+    for _ in range(12):
+        optimizer.zero_grad()
+        w.square().sum().backward()
+        optimizer.step()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    w = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([w], lr=0.1)
+    for _ in range(12):
+        optimizer.zero_grad()
+        w.square().sum().backward()
+        optimizer.step()
+    ```
+
+    ## Fix safety
+    Unsafe: training takes other steps, which is the point.
+    """
+
+    code = "GS404"
+    name = "diverging-training"
+
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        magnitudes = trace.magnitudes
+        if magnitudes is None or not magnitudes.updates:
+            return
+        rise = rise_of(trace.steps)
+        if rise is None or not _is_divergence(rise, roots):
+            return
+        update = next((u for u in reversed(magnitudes.updates) if u.step <= trace.steps[-1].index))
+        yield self._about(rise, update, trace, roots)
+
+    def _about(self, rise: Rise, update: Update, trace: Trace, roots: tuple[Root, ...]) -> Finding:
+        last = rise.first + rise.rises
+        consequences = tuple(symptom for root in roots for symptom in root.symptoms)
+        stale = any(one.stale for one in trace.magnitudes.updates) if trace.magnitudes else False
+        totals = trace.magnitudes.totals() if trace.magnitudes else ()
+        return Finding(
+            rule=self.code,
+            name=self.name,
+            severity=Severity.ERROR,
+            phase=Phase.OPTIMIZER,
+            step=rise.first + 1,
+            op="step",
+            location=update.location,
+            message=f"the loss grows x{text_of(rise.factor, 3)} per step from step {rise.first} to"
+            f" {last}: {text_of(rise.losses[0], 4)} to {text_of(rise.losses[-1], 4)}",
+            label="adds the gradients of earlier steps too"
+            if stale
+            else f"steps with lr {update.lr:g}",
+            why=_why(stale, update),
+            evidence={
+                "losses": list(rise.losses),
+                "factor": rise.factor,
+                "lr": update.lr,
+                "optimizer": update.optimizer,
+                "stale_gradients": stale,
+            },
+            numbers=(
+                "loss by step: " + ", ".join(text_of(loss, 3) for loss in rise.losses[:8]),
+                *_norms(totals, rise),
+                f"{update.optimizer}, lr {update.lr:g}",
+            ),
+            symptoms=(Symptom("diverging-loss", last, "loss"), *consequences),
+            chain=roots[0].chain if roots else (),
+            fixes=tuple(_fixes(rise, update, stale)),
+            confidence=0.92,
+        )
+
+
+def rise_of(steps: tuple[Step, ...]) -> Rise | None:
+    """The unbroken growth at the end of the losses; None where the last finite ones do not grow."""
+    finite: list[float] = []
+    for step in steps:
+        if step.loss is None or not math.isfinite(step.loss):
+            break
+        finite.append(abs(step.loss))
+    start = len(finite) - 1
+    while start > 0 and finite[start - 1] < finite[start]:
+        start -= 1
+    return Rise(start, tuple(finite[start:])) if start >= 0 and len(finite) - start > 1 else None
+
+
+def _is_divergence(rise: Rise, roots: tuple[Root, ...]) -> bool:
+    if not roots:
+        return rise.rises >= FINITE_RISES and rise.total >= FINITE_LIMIT
+    if any(root.event.op not in _CARRIERS for root in roots):
+        return False
+    return rise.rises >= FEWEST_RISES - 1 and rise.total >= GROWTH_LIMIT
+
+
+def _why(stale: bool, update: Update) -> str:
+    if stale:
+        return (
+            "The gradients were not cleared between `optimizer.step()` and the next backward, so"
+            " each step goes along the sum of all gradients so far and overshoots more and more."
+        )
+    return (
+        f"Each step of {update.optimizer} with lr {update.lr:g} lands farther from the minimum than"
+        " it started, so the next gradient is larger and so is the next step. Every op is innocent;"
+        " an overflow is only where the growth ends."
+    )
+
+
+def _norms(totals: tuple[float, ...], rise: Rise) -> Iterator[str]:
+    shown = [norm for norm in totals[rise.first : rise.first + rise.rises + 1] if norm]
+    if shown:
+        yield "gradient norm by step: " + ", ".join(text_of(norm, 3) for norm in shown[:8])
+
+
+def stable_lr(rise: Rise, lr: float) -> float:
+    """The step at which a quadratic loss falls fastest.
+
+    On a quadratic of curvature c, gradient descent multiplies the distance to the minimum by
+    |1 - lr c| a step, and the loss by its square. From the growth seen, c = (1 + growth) / lr,
+    and lr = 1 / c goes straight to the minimum; at 2 / c it starts to diverge.
+    """
+    return float(f"{lr / (1 + math.sqrt(rise.factor)):.1g}")
+
+
+def _fixes(rise: Rise, update: Update, stale: bool) -> Iterator[Fix]:
+    if stale:
+        yield Fix(
+            "graph",
+            "clear the gradients before each backward",
+            "unsafe",
+            "optimizer.zero_grad()",
+            edits=_clear(update.location),
+        )
+    lr = stable_lr(rise, update.lr)
+    yield Fix(
+        "lower-lr",
+        f"lower the learning rate from {update.lr:g} to {lr:g}",
+        "unsafe",
+        f"lr={lr:g}",
+        edits=_literal(update, lr),
+    )
+    yield Fix(
+        "data",
+        "bring the inputs to mean 0 and spread 1",
+        "display-only",
+        "x = (x - x.mean(0)) / x.std(0)",
+    )
+    yield Fix("clip-norm", "bound the length of each step", "unsafe",
+              "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)")  # fmt: skip
+
+
+def _literal(update: Update, lr: float) -> tuple[Edit, ...]:
+    """The learning rate where the optimizer is made, if it is written there as a number."""
+    if update.location is None:
+        return ()
+    try:
+        text = source.read(update.location.file)
+    except GradscopeError:
+        return ()
+    found = [
+        value
+        for node in ast.walk(text.tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).rpartition(".")[2] == update.optimizer
+        for value in (*(k.value for k in node.keywords if k.arg == "lr"), *node.args[1:2])
+        if isinstance(value, ast.Constant) and value.value == update.lr
+    ]
+    if len(found) != 1:
+        return ()
+    return (text.edit(*text.extent(found[0]), f"{lr:g}"),)
+
+
+def _clear(place: Location | None) -> tuple[Edit, ...]:
+    """A `zero_grad()` on the line after `optimizer.step()`."""
+    if place is None or place.line != place.end_line:
+        return ()
+    try:
+        line = source.lines(place.file)[place.line - 1]
+    except (GradscopeError, IndexError):
+        return ()
+    call = line[place.col : place.end_col]
+    receiver, dot, method = call.rpartition(".step")
+    if not dot or line[: place.col].strip() or line[place.end_col :].strip():
+        return ()
+    text = f"\n{line[: place.col]}{receiver}.zero_grad()"
+    return (Edit(place.file, place.line, place.end_col, place.line, place.end_col, text),)

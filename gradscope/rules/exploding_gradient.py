@@ -1,0 +1,206 @@
+"""GS401."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from gradscope.facts import (
+    Finding,
+    Fix,
+    Growth,
+    Phase,
+    Related,
+    Root,
+    Severity,
+    Symptom,
+    Trace,
+    text_of,
+)
+from gradscope.rules.rule import Rule
+
+# float16's largest number: past this ratio no half-precision scale holds both ends of the graph.
+TOTAL_LIMIT = 65504.0
+# Fewer repeats than this, or one repeat that makes half of the change, is an op and no growth.
+FEWEST_REPEATS = 5
+STEADY_SHARE = 0.5
+# A total norm that an optimizer saw this much smaller was clipped (or unscaled) on the way.
+CLIPPED = 0.99
+
+
+class ExplodingGradient(Rule):
+    """
+    ## What it does
+    Finds a gradient that grows by a steady factor from layer to layer, or from time step to time
+    step, on its way from the loss to the input.
+
+    ## Why is this bad?
+    Backward multiplies by the slope of every layer in turn. Where that product grows, the first
+    layers (or the recurrent weights) take steps many orders of magnitude longer than the rest,
+    and a few steps later the loss is NaN. The loss itself tells nothing: it can be small.
+
+    ## Example
+    ```python
+    import torch
+
+    torch.manual_seed(0)
+    w = torch.nn.Parameter(torch.randn(32, 32) * 0.5)
+    h = torch.randn(4, 32)
+    for _ in range(40):
+        h = torch.tanh(h @ w)
+    h.square().mean().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    torch.manual_seed(0)
+    w = torch.nn.Parameter(torch.nn.init.orthogonal_(torch.empty(32, 32)))
+    h = torch.randn(4, 32)
+    for _ in range(40):
+        h = torch.tanh(h @ w)
+    h.square().mean().backward()
+    ```
+
+    ## Fix safety
+    Unsafe: clipping and another initialisation change the steps that training takes.
+    """
+
+    code = "GS401"
+    name = "exploding-gradient"
+
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        if trace.magnitudes is None:
+            return
+        growing = [growth for growth in trace.magnitudes.growths if explodes(growth)]
+        if growing:
+            yield self._about(max(growing, key=lambda growth: growth.total), trace, roots)
+
+    def _about(self, growth: Growth, trace: Trace, roots: tuple[Root, ...]) -> Finding:
+        assert trace.magnitudes is not None
+        totals = trace.magnitudes.totals()
+        total = totals[growth.step] if growth.step < len(totals) else None
+        clipped = any(
+            u.clipped is not None and u.clipped < CLIPPED for u in trace.magnitudes.updates
+        )
+        unit = "step" if growth.axis == "time" else "layer"
+        explained = [root for root in roots if _is_consequence(root, growth)]
+        symptoms = tuple(symptom for root in explained for symptom in root.symptoms)
+        hurt = _largest_leaf(trace, growth.step)
+        own = Symptom("exploding-grad", growth.step, hurt or "gradient")
+        return Finding(
+            rule=self.code,
+            name=self.name,
+            severity=Severity.WARNING if clipped else Severity.ERROR,
+            phase=Phase.BACKWARD,
+            step=growth.step,
+            op=growth.call.op,
+            node=growth.call.node,
+            location=growth.call.location,
+            message=f"the gradient grows x{growth.factor:.2f} per {unit} over {len(growth.norms)}"
+            f" {unit}s, to {growth.total:.2e} times its size at the loss",
+            label=f"crossed {len(growth.norms)} times on the way back",
+            why=_why(growth, unit),
+            related=_optimizer(trace),
+            evidence={
+                "axis": growth.axis,
+                "factor": growth.factor,
+                "range": [growth.low, growth.high],
+                "norms": list(growth.norms),
+                "total_norm": total,
+                "limit": TOTAL_LIMIT,
+            },
+            numbers=(*profile(growth, unit), *_totals(totals, growth.step)),
+            symptoms=(own, *symptoms),
+            chain=explained[0].chain if explained else (),
+            fixes=_fixes(totals, growth),
+            confidence=0.9,
+        )
+
+
+def explodes(growth: Growth) -> bool:
+    return is_steady(growth) and growth.factor > 1 and growth.total >= TOTAL_LIMIT
+
+
+def is_steady(growth: Growth) -> bool:
+    """Whether the repeats share the change: no single one makes most of it."""
+    alive = [norm for norm in growth.norms if 0 < norm < math.inf]
+    if len(alive) < FEWEST_REPEATS:
+        return False
+    change = abs(math.log(alive[-1] / alive[0]))
+    largest = max(abs(math.log(growth.low)), abs(math.log(growth.high)))
+    return largest <= STEADY_SHARE * change
+
+
+def profile(growth: Growth, unit: str) -> Iterator[str]:
+    """The norms at five places along the way, loss first."""
+    last = len(growth.norms) - 1
+    places = sorted({round(last * part / 4) for part in range(5)})
+    shown = ", ".join(f"{growth.norms[place]:.2e} ({place + 1})" for place in places)
+    yield f"norm of the gradient by {unit}, the loss first: {shown}"
+    yield f"fitted x{growth.factor:.4g} per {unit}, between x{growth.low:.3g} and x{growth.high:.3g}"
+
+
+def _why(growth: Growth, unit: str) -> str:
+    where = (
+        "Backward multiplies by the same weights once per step"
+        if growth.axis == "time"
+        else "Backward multiplies by the slope of each layer in turn"
+    )
+    return (
+        f"{where}. Most of the growth comes from `{growth.call.op}`. It is steady, not a spike, so"
+        f" it comes from the weights and not from one bad batch, and it doubles with every"
+        f" {max(1, round(math.log(2) / math.log(growth.factor)))} {unit}s more."
+    )
+
+
+def _fixes(totals: tuple[float, ...], growth: Growth) -> tuple[Fix, ...]:
+    bound = clip_bound(totals[: growth.step])
+    init = "orthogonal_" if growth.axis == "time" else "kaiming_normal_"
+    return (
+        Fix(
+            "clip-norm",
+            f"clip the total norm to {text_of(bound, 3)} before `optimizer.step()`",
+            "unsafe",
+            f"torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm={text_of(bound, 3)})",
+        ),
+        Fix(
+            "init",
+            "start from weights that keep the norm of what passes through them",
+            "unsafe",
+            f"torch.nn.init.{init}(weight)",
+        ),
+    )
+
+
+def clip_bound(earlier: tuple[float, ...]) -> float:
+    """The median of the total norms before the explosion; 1.0, the usual choice, without any."""
+    healthy = sorted(norm for norm in earlier if 0 < norm < math.inf)
+    return float(f"{healthy[len(healthy) // 2]:.2g}") if len(healthy) >= 3 else 1.0
+
+
+def _is_consequence(root: Root, growth: Growth) -> bool:
+    return root.event.phase is Phase.BACKWARD and root.event.step == growth.step
+
+
+def _largest_leaf(trace: Trace, step: int) -> str | None:
+    assert trace.magnitudes is not None
+    known = [
+        (leaf.norms[step] or 0.0, leaf.name)
+        for leaf in trace.magnitudes.leaves
+        if step < len(leaf.norms)
+    ]
+    return max(known)[1] if known else None
+
+
+def _totals(totals: tuple[float, ...], step: int) -> Iterator[str]:
+    if step < len(totals):
+        before = f", {totals[step - 1]:.2e} the step before" if step else ""
+        yield f"total gradient norm {totals[step]:.2e} at step {step}{before}"
+
+
+def _optimizer(trace: Trace) -> tuple[Related, ...]:
+    assert trace.magnitudes is not None
+    places = [update.location for update in trace.magnitudes.updates if update.location is not None]
+    return (Related("use", places[-1], "takes this gradient"),) if places else ()

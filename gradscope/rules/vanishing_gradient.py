@@ -1,0 +1,160 @@
+"""GS402."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from gradscope.facts import (
+    Finding,
+    Fix,
+    Growth,
+    Leaf,
+    Magnitudes,
+    Phase,
+    Root,
+    Severity,
+    Symptom,
+    Trace,
+)
+from gradscope.rules.exploding_gradient import is_steady, profile
+from gradscope.rules.rule import Rule
+
+# Adam divides by |g| + eps, eps = 1e-8 by default: below it, its steps shrink with the gradient.
+RMS_LIMIT = 1e-8
+# A share of the whole gradient that float32 (resolution 1.2e-7) all but rounds away.
+SHARE_LIMIT = 1e-6
+# Over the whole depth; an ordinary deep ReLU network in PyTorch's default init loses a thousandth.
+TOTAL_LIMIT = 1e-5
+
+
+class VanishingGradient(Rule):
+    """
+    ## What it does
+    Finds weights whose gradient is next to nothing because every layer between them and the loss
+    shrinks it by a steady factor.
+
+    ## Why is this bad?
+    Backward multiplies by the slope of every layer in turn; a sigmoid's is at most 0.25. After
+    some layers the first weights are told nothing and stay as they were initialised. The loss
+    falls a little all the same, since the last layers still learn.
+
+    ## Example
+    ```python
+    import torch
+
+    torch.manual_seed(0)
+    layers = [m for _ in range(16) for m in (torch.nn.Linear(32, 32), torch.nn.Sigmoid())]
+    model = torch.nn.Sequential(*layers, torch.nn.Linear(32, 1))
+    model(torch.randn(8, 32)).square().mean().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    torch.manual_seed(0)
+    layers = [m for _ in range(16) for m in (torch.nn.Linear(32, 32), torch.nn.ReLU())]
+    for layer in layers[::2]:
+        torch.nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+    model = torch.nn.Sequential(*layers, torch.nn.Linear(32, 1))
+    model(torch.randn(8, 32)).square().mean().backward()
+    ```
+
+    ## Fix safety
+    Unsafe: another activation or initialisation is another model; training starts again.
+    """
+
+    code = "GS402"
+    name = "vanishing-gradient"
+
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        if trace.magnitudes is None or not trace.magnitudes.growths:
+            return
+        growths = trace.magnitudes.growths
+        if not all(fades(growth) for growth in (growths[0], growths[-1])):
+            return
+        growth = growths[-1]
+        starved = starved_leaves(trace.magnitudes, growth.step)
+        if starved:
+            yield self._about(growth, starved)
+
+    def _about(self, growth: Growth, starved: list[Leaf]) -> Finding:
+        unit = "step" if growth.axis == "time" else "layer"
+        smallest = min(starved, key=lambda leaf: leaf.norms[growth.step] or 0.0)
+        norm = smallest.norms[growth.step] or 0.0
+        lost = 1 / growth.factor
+        return Finding(
+            rule=self.code,
+            name=self.name,
+            severity=Severity.ERROR,
+            phase=Phase.BACKWARD,
+            step=growth.step,
+            op=growth.call.op,
+            node=growth.call.node,
+            location=growth.call.location,
+            message=f"the gradient shrinks x{growth.factor:.3g} per {unit} over"
+            f" {len(growth.norms)} {unit}s; {len(starved)} weights get next to none",
+            label=f"divides the gradient by about {lost:.1f}, {len(growth.norms)} times",
+            why=f"Backward multiplies by the slope of each {unit} in turn, and the product fades."
+            f" Most of the loss comes from `{growth.call.op}`. The weights on the far side are"
+            " left as they were initialised while the last ones still learn.",
+            evidence={
+                "axis": growth.axis,
+                "factor": growth.factor,
+                "range": [growth.low, growth.high],
+                "norms": list(growth.norms),
+                "starved": [leaf.name for leaf in starved],
+                "limit": RMS_LIMIT,
+            },
+            numbers=(
+                *profile(growth, unit),
+                f"gradient of `{smallest.name}` has norm {norm:.2e}, {_rms(smallest, growth.step):.1e}"
+                f" an element; Adam's eps is {RMS_LIMIT:.0e}",
+            ),
+            symptoms=(Symptom("zero-grad", growth.step, smallest.name, 0, smallest.numel),),
+            fixes=_fixes(growth),
+            confidence=0.85,
+        )
+
+
+def fades(growth: Growth) -> bool:
+    """Shrinks steadily by more than an ordinary deep model does, if need be down to exactly 0."""
+    alive = [norm for norm in growth.norms if norm > 0]
+    if growth.factor >= 1 or len(alive) < 2 or not is_steady(growth):
+        return False
+    return min(growth.norms) / alive[0] <= TOTAL_LIMIT
+
+
+def starved_leaves(magnitudes: Magnitudes, step: int) -> list[Leaf]:
+    """Weight matrices whose gradient is both tiny and a tiny part of the largest one. Vectors do
+    not count: a bias before a normalisation has no gradient by construction."""
+    weights = [
+        leaf
+        for leaf in magnitudes.leaves
+        if len(leaf.shape) > 1 and step < len(leaf.norms) and leaf.norms[step] is not None
+    ]
+    largest = max((_rms(leaf, step) for leaf in weights), default=0.0)
+    limit = min(RMS_LIMIT, SHARE_LIMIT * largest)
+    return [leaf for leaf in weights if _rms(leaf, step) < limit]
+
+
+def _rms(leaf: Leaf, step: int) -> float:
+    return (leaf.norms[step] or 0.0) / math.sqrt(leaf.numel)
+
+
+def _fixes(growth: Growth) -> tuple[Fix, ...]:
+    return (
+        Fix(
+            "init",
+            "use an activation whose slope is near 1, and the initialisation that goes with it",
+            "unsafe",
+            'self.act = nn.ReLU()\nnn.init.kaiming_normal_(self.lin.weight, nonlinearity="relu")',
+        ),
+        Fix(
+            "stable-op",
+            "add a way around each layer, or normalise in between",
+            "display-only",
+            "x = x + block(norm(x))",
+        ),
+    )

@@ -1,0 +1,417 @@
+"""The rules over traces built by hand: the right cause speaks, its neighbours are silent."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from gradscope.diagnose import diagnose
+from gradscope.facts import (
+    Ancestor,
+    Call,
+    Event,
+    Finding,
+    Kind,
+    Location,
+    Operand,
+    Phase,
+    Root,
+    Severity,
+    Step,
+    Symptom,
+    Trace,
+)
+from gradscope.rules import RULES
+
+INF, NAN = math.inf, math.nan
+BY_VALUE = [rule for code, rule in RULES.items() if code.startswith(("GS1", "GS2", "GS5"))]
+
+NAN_GRAD = Symptom("nan-grad", 0, "w", bad=2, numel=8, first_index=(0,))
+NAN_LOSS = Symptom("nan-loss", 0, "loss", bad=1, numel=1)
+
+
+def place(line: int) -> Location:
+    return Location("loss.py", line, 4, line, 12, "loss")
+
+
+def call(op: str, line: int = 4, **facts: object) -> Call:
+    return Call(op=op, location=place(line), **facts)
+
+
+def tensor(role: str, at: float | None, **facts: object) -> Operand:
+    """An operand of 8 elements whose value at the bad element is `at`."""
+    counts = {
+        "zeros": int(at == 0),
+        "nan": int(at is not None and math.isnan(at)),
+        "posinf": int(at == INF),
+        "neginf": int(at == -INF),
+    }
+    known = {"shape": (8,), "dtype": "float32", "numel": 8, "name": None} | counts | facts
+    if at is not None and math.isfinite(at):
+        known = {"min": min(at, 0.0), "max": max(at, 0.0)} | known
+    return Operand(role=role, at=at, **known)
+
+
+def forward(op: str, *inputs: Operand, gives: float = NAN, **facts: object) -> Event:
+    """A birth going forward, at 2 of 8 elements."""
+    known = {"kind": Kind.BIRTH, "index": (3,), "bad": 2, "numel": 8} | facts
+    output = tensor("output", gives, dtype=inputs[0].dtype if inputs else "float32")
+    known = {"output": output} | known
+    return Event(
+        id=1, step=0, phase=Phase.FORWARD, call=call(op), blame=call(op), inputs=inputs, **known
+    )
+
+
+def backward(op: str, *saved: Operand, gives: float = NAN, **facts: object) -> Event:
+    """A birth inside the backward of `op`, at 2 of 8 elements."""
+    known = {"kind": Kind.BIRTH, "index": (3,), "bad": 2, "numel": 8, "grad_output": 0.5} | facts
+    return Event(
+        id=1,
+        step=0,
+        phase=Phase.BACKWARD,
+        call=call("mul"),
+        blame=call(op),
+        node=f"{op.title()}Backward0",
+        saved=saved,
+        output=tensor("output", gives),
+        **known,
+    )
+
+
+def event(op: str, kind: Kind, phase: Phase = Phase.FORWARD, id: int = 2, **facts: object) -> Event:
+    return Event(id=id, step=0, kind=kind, phase=phase, call=call(op, 7), blame=call(op), **facts)
+
+
+def root(first: Event, *after: Event, symptoms: tuple[Symptom, ...] = (NAN_LOSS,)) -> Root:
+    return Root(first, symptoms, (first, *after))
+
+
+def explain(one: Root, trace: Trace | None = None) -> list[Finding]:
+    """What the rules say of a root, the most confident first."""
+    trace = trace or Trace("loss.py", steps=(Step(0, 0.25, 0.1, 9),))
+    found = [finding for rule in BY_VALUE if (finding := rule.explain(one, trace)) is not None]
+    return sorted(found, key=lambda finding: -finding.confidence)
+
+
+def hidden(first: Event, by: str = "where") -> Root:
+    """The birth of a value that a mask threw away, and whose gradient is NaN."""
+    kill = event(by, Kind.KILL)
+    revival = replace(backward(first.op, grad_output=0.0), id=3, kind=Kind.REVIVAL)
+    return root(first, kill, revival, symptoms=(NAN_GRAD,))
+
+
+SOFTPLUS = Ancestor("SoftplusBackward0", call("softplus", 2))
+
+CAUSES = {
+    "a branch that where discards": (
+        root(
+            backward("sqrt", tensor("self", 0.0), grad_output=0.0, hidden_by=call("where", 9)),
+            symptoms=(NAN_GRAD,),
+        ),
+        ["masked-branch"],
+    ),
+    "a pole that indexing hides": (
+        hidden(forward("div", tensor("self", 1.0), tensor("other", 0.0), gives=INF), "index"),
+        ["masked-branch"],
+    ),
+    "an overflow that minimum hides": (
+        hidden(forward("exp", tensor("self", 95.0), gives=INF), "minimum"),
+        ["masked-branch"],
+    ),
+    "a pole that nan_to_num hides": (
+        hidden(forward("log", tensor("self", 0.0), gives=-INF), "nan_to_num"),
+        ["masked-branch"],
+    ),
+    "NaN labels that a mask hides": (
+        root(
+            replace(event("sub", Kind.SOURCE, id=1), inputs=(tensor("other", NAN, kin="data"),)),
+            event("where", Kind.KILL),
+            replace(backward("pow", tensor("self", NAN), grad_output=0.0), kind=Kind.REVIVAL),
+            symptoms=(NAN_GRAD,),
+        ),
+        ["masked-branch"],
+    ),
+    "a root at zero": (
+        root(backward("sqrt", tensor("self", 0.0), gives=INF), symptoms=(NAN_GRAD,)),
+        ["singular-derivative"],
+    ),
+    "a root at zero whose residual is zero": (
+        root(
+            backward("sqrt", tensor("self", 0.0), grad_output=0.0, hidden_by=call("sub")),
+            symptoms=(NAN_GRAD,),
+        ),
+        ["singular-derivative"],
+    ),
+    "an op that the table does not know": (
+        root(backward("frobnicate", tensor("self", 0.5)), symptoms=(NAN_GRAD,)),
+        ["singular-derivative"],
+    ),
+    "zero times a meant inf": (
+        root(forward("mul", tensor("self", 0.0), tensor("other", -INF))),
+        ["inf-arithmetic"],
+    ),
+    "inf minus inf": (
+        root(forward("sub", tensor("self", INF), tensor("other", INF))),
+        ["inf-arithmetic"],
+    ),
+    "a meant inf that reaches the loss": (
+        root(event("masked_fill", Kind.MINTED, id=1, output=tensor("output", -INF))),
+        ["inf-arithmetic"],
+    ),
+    "gradients of both signs": (
+        root(
+            backward("mul", tensor("self", 1.0), summed=(call("sqrt"), call("sqrt", 5))),
+            symptoms=(NAN_GRAD,),
+        ),
+        ["inf-arithmetic"],
+    ),
+    "a division by zero": (
+        root(forward("div", tensor("self", 1.0), tensor("other", 0.0), gives=INF)),
+        ["zero-division"],
+    ),
+    "nothing over nothing": (
+        root(forward("div", tensor("self", 0.0), tensor("other", 0.0))),
+        ["zero-division"],
+    ),
+    "a division by what was flushed": (
+        root(
+            forward(
+                "div",
+                tensor("self", 1.0),
+                tensor("other", 0.0),
+                gives=INF,
+                ancestry=(None, SOFTPLUS),
+            )
+        ),
+        ["underflow", "zero-division"],
+    ),
+    "an eps that float16 loses": (
+        root(
+            replace(
+                forward(
+                    "addcdiv",
+                    tensor("self", 1.0, dtype="float16"),
+                    tensor("tensor1", 1e-6, dtype="float16"),
+                    tensor("tensor2", 0.0, dtype="float16"),
+                    gives=INF,
+                ),
+                phase=Phase.OPTIMIZER,
+            )
+        ),
+        ["underflow", "zero-division"],
+    ),
+    "the logarithm of zero": (
+        root(forward("log", tensor("self", 0.0), gives=-INF)),
+        ["log-zero"],
+    ),
+    "the logarithm of a product that was flushed": (
+        root(
+            forward(
+                "log",
+                tensor("self", 0.0),
+                gives=-INF,
+                ancestry=(Ancestor("ProdBackward0", call("prod", 2)),),
+            )
+        ),
+        ["underflow", "log-zero"],
+    ),
+    "the logarithm of a negative number": (
+        root(forward("log", tensor("self", -0.5))),
+        ["domain-error"],
+    ),
+    "a cosine above one": (root(forward("acos", tensor("self", 1.0000001))), ["domain-error"]),
+    "NaN of an unknown op": (
+        root(forward("frobnicate", tensor("self", 0.5))),
+        ["domain-error"],
+    ),
+    "exp of 95": (root(forward("exp", tensor("self", 95.0), gives=INF)), ["overflow"]),
+    "a sum in half precision": (
+        root(forward("sum", tensor("self", None, dtype="float16", min=0.0, max=0.9), gives=INF)),
+        ["overflow"],
+    ),
+    "inf of an unknown op": (
+        root(forward("frobnicate", tensor("self", 0.5), gives=INF)),
+        ["overflow"],
+    ),
+    "a row of nothing but -inf": (
+        root(forward("_softmax", tensor("self", -INF, neginf=2), scalars=(("dim", -1),))),
+        ["all-masked-softmax", "inf-arithmetic"],
+    ),
+    "the mean of nothing": (
+        root(forward("mean", Operand("self", shape=(0,), dtype="float32"), index=())),
+        ["empty-reduction"],
+    ),
+    "the spread of one item": (
+        root(forward("std", replace(tensor("self", 0.5), shape=(1,), numel=1), numel=1)),
+        ["empty-reduction"],
+    ),
+    "equal singular values": (
+        root(
+            backward("_linalg_svd", tensor("S", None, min=1.0, max=1.0), grad_output=None),
+            symptoms=(NAN_GRAD,),
+        ),
+        ["degenerate-decomposition", "singular-derivative"],
+    ),
+    "NaN in the batch": (
+        root(event("mm", Kind.SOURCE, id=1, inputs=(tensor("self", NAN, kin="data"),))),
+        ["bad-input"],
+    ),
+    "NaN in a parameter": (
+        root(event("mm", Kind.SOURCE, id=1, inputs=(tensor("self", NAN, kin="parameter"),))),
+        ["bad-parameter"],
+    ),
+    "inf in a buffer": (
+        root(event("mul", Kind.SOURCE, id=1, inputs=(tensor("self", INF, kin="buffer"),))),
+        ["bad-parameter"],
+    ),
+    "memory that nothing wrote": (
+        root(event("empty", Kind.UNINITIALIZED, id=1, output=tensor("output", NAN), numel=8)),
+        ["uninitialized-memory"],
+    ),
+}
+
+
+@pytest.mark.parametrize("story", CAUSES)
+def test_the_cause_is_named_first_and_neighbours_are_silent(story: str):
+    one, causes = CAUSES[story]
+
+    assert [finding.name for finding in explain(one)] == causes
+
+
+@pytest.mark.parametrize("story", CAUSES)
+def test_every_finding_has_words_and_a_repair(story: str):
+    for finding in explain(CAUSES[story][0]):
+        text = " ".join((finding.message, finding.label, finding.why, *finding.numbers))
+
+        assert finding.message[0].islower() or finding.message[0] in "`0123456789N"
+        assert not finding.message.endswith(".")
+        assert finding.why.endswith(".")
+        assert "{" not in text and "None" not in text and "unknown" not in text
+        assert finding.fixes
+        assert all("{" not in fix.code + fix.title for fix in finding.fixes)
+
+
+def test_masked_branch_names_the_mask_and_its_line():
+    finding = explain(CAUSES["a branch that where discards"][0])[0]
+
+    assert finding.message == "gradient of `w` is NaN at 2 of 8 elements"
+    assert [(one.role, one.location.line) for one in finding.related] == [("mask", 9)]
+    assert "`where` (line 9)" in finding.why
+    assert "finite (0.25)" in finding.why
+    assert finding.evidence["grad_output"] == 0.0
+    assert finding.evidence["slope"] == "inf"
+    assert [fix.kind for fix in finding.fixes] == ["masked-branch", "epsilon"]
+    assert "torch.where(x > 0, x, 1.0)" in finding.fixes[0].code
+
+
+def test_a_hidden_pole_is_told_from_the_gradient_that_it_leaks_into():
+    finding = explain(CAUSES["a pole that indexing hides"][0])[0]
+
+    assert (finding.op, finding.phase, finding.node) == ("div", Phase.BACKWARD, "DivBackward0")
+    assert finding.evidence["operands"] == {"self": 1.0, "other": 0.0}
+
+
+def test_a_repair_behind_the_op_is_said_to_come_too_late():
+    late = explain(CAUSES["a pole that nan_to_num hides"][0])[0]
+    clamped = explain(hidden(forward("log", tensor("self", 0.0), gives=-INF), "clamp"))[0]
+
+    assert "replaces the value after the op has run" in late.why
+    assert "stands after the op" in clamped.why
+
+
+def test_the_same_pole_without_a_mask_is_no_masked_branch():
+    pole = forward("div", tensor("self", 1.0), tensor("other", 0.0), gives=INF)
+    absorbed = root(pole, event("reciprocal", Kind.KILL), symptoms=(NAN_GRAD,))
+    finding = explain(absorbed)[0]
+
+    assert finding.name == "zero-division"
+    assert finding.phase is Phase.BACKWARD, "the loss is finite, the gradient is not"
+
+
+def test_an_epsilon_behind_the_root_is_said_to_come_too_late():
+    late = (call("add", 5, constant=1e-8),)
+    meant = (call("add", 5, constant=1.0),)
+    first = backward("sqrt", tensor("self", 0.0), gives=INF, path=late)
+
+    assert "added after `sqrt` (line 5) comes too late" in explain(root(first))[0].why
+    assert "too late" not in explain(root(replace(first, path=meant)))[0].why
+
+
+def test_a_clamp_that_lets_the_edge_through_protects_only_the_value():
+    above = Ancestor("ClampBackward1", call("clamp", 3))
+    first = backward("acos", tensor("self", 1.0), gives=-INF, ancestry=(above,))
+    finding = explain(root(first, symptoms=(NAN_GRAD,)))[0]
+
+    assert "`clamp` (line 3) protects the value and not the slope" in finding.why
+    assert [one.location.line for one in finding.related] == [3]
+    assert finding.fixes[0].kind == "clamp-domain"
+
+
+def test_what_the_node_read_is_not_taken_for_an_operand():
+    # Inside SqrtBackward0 a division runs, whose own operand `self` is the gradient 0.
+    inner = (tensor("self", 0.0), tensor("other", 2.0))
+    first = backward("sqrt", tensor("self", 4.0), inputs=inner)
+
+    assert explain(root(first))[0].evidence["operands"] == {"self": 4.0}
+
+
+def test_the_term_of_the_loss_and_the_sample_are_named():
+    path = (call("mean", 6, value=0.2), call("add", 8, value=0.8))
+    output = Operand("output", shape=(4, 8), dtype="float32", at=INF)
+    first = forward(
+        "log", tensor("self", 0.0), output=output, path=path, rows=(3,), row_count=1, bad=4
+    )
+    numbers = explain(root(first))[0].numbers
+
+    assert "all 4 lie in sample 3" in numbers
+    assert any(
+        "the term (line 6)" in one and "0.2, in a sum of 0.8 (25 %)" in one for one in numbers
+    )
+
+
+def test_a_loss_that_grew_before_is_said_to_have():
+    first = replace(forward("exp", tensor("self", 95.0), gives=INF), step=3)
+    losses = (1.0, 40.0, 9e5, INF)
+    trace = Trace("loss.py", steps=tuple(Step(i, loss, 0.1, 9) for i, loss in enumerate(losses)))
+    finding = explain(root(first), trace)[0]
+
+    assert "the loss grew before: 1, 40, 9e+05" in finding.numbers
+    assert [fix.kind for fix in finding.fixes][-2:] == ["clip-norm", "lower-lr"]
+
+
+def test_half_precision_is_repaired_by_the_dtype_first():
+    finding = explain(CAUSES["a sum in half precision"][0])[0]
+
+    assert "overflows float16 at 2 of 8 elements" in finding.message
+    assert finding.fixes[0].kind == "dtype"
+
+
+def test_rows_of_a_masked_softmax_are_counted():
+    output = Operand("output", shape=(4, 6), dtype="float32", at=NAN)
+    first = forward(
+        "_softmax", tensor("self", -INF), output=output, bad=12, numel=24, scalars=(("dim", -1),)
+    )
+    finding = explain(root(first))[0]
+
+    assert finding.message == "`softmax` over 2 rows that hold only -inf (2 of 4 rows)"
+    assert finding.fixes[0].kind == "guard-empty"
+
+
+def test_a_rule_that_raises_is_a_note():
+    note = RULES["GS901"].report(RULES["GS201"], ValueError("boom"))
+
+    assert (note.rule, note.severity) == ("GS901", Severity.NOTE)
+    assert "zero-division (GS201) raised ValueError: boom" in note.message
+
+
+def test_what_was_not_observed_is_a_note():
+    (note,) = diagnose(Trace("loss.py", notes=("saved tensors lie behind hooks.",)))
+
+    assert (note.rule, note.severity) == ("GS902", Severity.NOTE)
+    assert note.message == "saved tensors lie behind hooks"
+
+
+def test_a_healthy_run_has_no_finding():
+    assert diagnose(Trace("loss.py", steps=(Step(0, 0.25, 0.1, 9),))) == ()
