@@ -319,6 +319,13 @@ class Magnitudes:
     updates: tuple[Update, ...] = ()
     inspected: tuple[int, ...] = ()
 
+    def totals(self) -> tuple[float, ...]:
+        """The L2 norm of all gradients together, one a step."""
+        steps = max((len(leaf.norms) for leaf in self.leaves), default=0)
+        return tuple(
+            math.hypot(*(leaf.norms[step] or 0.0 for leaf in self.leaves)) for step in range(steps)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Ending:

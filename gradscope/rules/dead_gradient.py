@@ -36,14 +36,14 @@ _WHY = {
     "number": "A Python number carries no graph: what `item()` or `float()` read out comes back"
     " as a constant.",
     "unused": "No op of the forward pass read them. The optimizer holds them, nothing moves them.",
-    "unreached": "The forward pass reads them, and what it computes from them never reaches the loss.",
+    "unreached": "The forward pass reads them, and what it makes of them never reaches the loss.",
     "stale": "The optimizer was given these tensors, and the program computes with others: they"
     " were replaced after the optimizer was made.",
     "dead-relu": "Every input of the rectifier is negative, so its output is 0 and its slope is 0."
     " No gradient passes, so nothing can bring the inputs back.",
-    "saturated": "The function is flat where its inputs lie: its slope is exactly 0 in this dtype.",
+    "saturated": "The function is flat where its inputs lie: its slope there is exactly 0.",
     "zero-op": "The op is piecewise constant, so its derivative is 0 everywhere.",
-    "overwritten": "The values were overwritten before the loss read them; their own gradient is 0.",
+    "overwritten": "The values were overwritten before the loss read them; their gradient is 0.",
     "masked": "None of the values that depend on these parameters was chosen.",
     "zero-weight": "The other factor of the product is exactly 0, and so is the derivative.",
     "unknown": "Every element of the gradient is exactly 0.",

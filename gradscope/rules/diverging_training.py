@@ -109,7 +109,7 @@ class DivergingTraining(Rule):
         rise = rise_of(trace.steps)
         if rise is None or not _is_divergence(rise, roots):
             return
-        update = next((u for u in reversed(magnitudes.updates) if u.step <= trace.steps[-1].index))
+        update = magnitudes.updates[-1]
         yield self._about(rise, update, trace, roots)
 
     def _about(self, rise: Rise, update: Update, trace: Trace, roots: tuple[Root, ...]) -> Finding:
@@ -257,7 +257,7 @@ def _clear(place: Location | None) -> tuple[Edit, ...]:
     except (GradscopeError, IndexError):
         return ()
     call = line[place.col : place.end_col]
-    receiver, dot, method = call.rpartition(".step")
+    receiver, dot, _ = call.rpartition(".step")
     if not dot or line[: place.col].strip() or line[place.end_col :].strip():
         return ()
     text = f"\n{line[: place.col]}{receiver}.zero_grad()"

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Ancestor, Call, Event, Finding, Fix, Phase, Related, Root, Trace
+from collections.abc import Iterator, Sequence
+
+from gradscope.facts import (
+    Absence,
+    Ancestor,
+    Call,
+    Event,
+    Finding,
+    Fix,
+    Phase,
+    Related,
+    Root,
+    Severity,
+    Symptom,
+    Trace,
+)
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import limits
 from gradscope.rules import evidence, fixes, phrases
@@ -15,6 +30,7 @@ POSITIVE = frozenset("exp exp2 softplus sigmoid _softmax softmax prod cumprod".s
 LOGGED = frozenset("prod cumprod softplus".split())
 # 0 only where their operand is 0 already (a sum, if its terms are not negative).
 KEEPS_ZERO = VIEWS | frozenset("sum mean sqrt square neg abs pow index gather cumsum".split())
+SMALLEST_HALF = 2.0**-24  # the smallest float16 number that is not 0
 # Products of many factors below 1: the logarithm of the product is a sum of logarithms.
 PRODUCTS = frozenset("prod cumprod".split())
 
@@ -57,6 +73,16 @@ class Underflow(Rule):
     code = "GS205"
     name = "underflow"
 
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        yield from super().check(trace, roots)
+        absences = trace.magnitudes.absences if trace.magnitudes else ()
+        places: dict[object, list[Absence]] = {}
+        for absence in absences:
+            if absence.reason == self.name:
+                places.setdefault((absence.node, absence.location), []).append(absence)
+        for group in places.values():
+            yield self._flushed_gradient(group)
+
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         event = root.event
         if evidence.situation(root) not in (Situation.VALUE, Situation.SLOPE):
@@ -74,10 +100,52 @@ class Underflow(Rule):
             label=fixes.says(edge, event),
             why=_mechanism(event, edge, flushed),
             related=_born_here(flushed),
-            fixes=_repairs(event, edge, flushed),
+            fixes=_repairs(event, edge, flushed, root),
             facts={"tiny": limits(evidence.dtype(event)).tiny},
             confidence=0.85,
         )
+
+    def _flushed_gradient(self, group: Sequence[Absence]) -> Finding:
+        """Gradients that a cast to half precision on their way back flushed to exactly 0."""
+        first = group[0]
+        call = first.call
+        size = phrases.number(first.grad_output or 0.0)
+        tiny = phrases.number(SMALLEST_HALF)
+        shown = ", ".join(f"`{absence.leaf}`" for absence in group[:3])
+        more = f" and {len(group) - 3} more" if len(group) > 3 else ""
+        return Finding(
+            rule=self.code,
+            name=self.name,
+            severity=Severity.ERROR,
+            phase=Phase.BACKWARD,
+            step=first.step,
+            op=call.op if call is not None else "",
+            node=first.node,
+            location=first.location,
+            message=f"half precision flushed the gradient to exactly 0: {shown}{more}",
+            label="its backward casts the gradient to half precision",
+            why=f"The gradient that comes in here has norm {size}, and each of its elements is less"
+            f" than the smallest float16 number, {tiny}. It is rounded to 0, and so is everything"
+            " that is computed from it. The loss is a normal number throughout.",
+            evidence={
+                "parameters": [absence.leaf for absence in group],
+                "grad_output": first.grad_output,
+                "smallest": SMALLEST_HALF,
+            },
+            numbers=(f"a gradient of norm {size} comes in, exactly 0 goes out",),
+            symptoms=tuple(Symptom("zero-grad", one.step, one.leaf) for one in group),
+            fixes=(
+                Fix(
+                    "loss-scaling",
+                    "scale the loss before backward, and the gradients back before the step",
+                    "unsafe",
+                    "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
+                ),
+                Fix("dtype", "run this part in bfloat16, whose range is float32's", "unsafe",
+                    "torch.autocast(device, dtype=torch.bfloat16)"),
+            ),
+            confidence=0.85,
+        )  # fmt: skip
 
 
 def _flushed_at(event: Event, edge: Edge) -> Call | None:
@@ -130,12 +198,12 @@ def _born_here(flushed: Call | None) -> tuple[Related, ...]:
     return (Related("birth", flushed.location, "flushed to 0 here"),)
 
 
-def _repairs(event: Event, edge: Edge, flushed: Call | None) -> tuple[Fix, ...]:
+def _repairs(event: Event, edge: Edge, flushed: Call | None, root: Root) -> tuple[Fix, ...]:
     if event.phase is Phase.OPTIMIZER:
         eps = Fix("epsilon", "give the optimizer an eps that float16 holds", "unsafe", "eps=1e-4")
         wide = Fix("dtype", "keep parameters and optimizer state in float32", "unsafe")
         return (eps, wide)
-    stable = fixes.stable(edge, event)
+    stable = fixes.stable(edge, event, root)
     guards = fixes.guards(edge, event)
     if flushed is not None and flushed.op in PRODUCTS:
         logs = Fix("stable-op", "add logarithms instead of multiplying", "safe", "x.log().sum(-1)")

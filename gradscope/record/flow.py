@@ -1,0 +1,174 @@
+"""Which leaves each value depends on, and where that dependence was cut: one forward pass.
+
+A parameter without a gradient was not used, or something between it and the loss threw the graph
+away. Every memory carries two sets, as bits: the leaves that a gradient could still reach, and
+the cuts that lie upstream of it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gradscope.record.provenance import storage_key
+from gradscope.record.schema import OpInfo, read_schema
+from gradscope.record.sites import Site, note_site
+
+_current_node = torch._C._current_autograd_node
+_sequence_nr = torch._C._autograd._get_sequence_nr
+_NUMBERS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero"})
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """An op that took values with a graph and gave values without: `lost` are the leaves."""
+
+    reason: str
+    op: str
+    user: Site
+    inner: Site
+    lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    op: str
+    overload: str
+    user: Site
+    inner: Site
+    module: str | None
+
+
+class Flow(TorchDispatchMode):
+    """Watches the ops of one forward pass. Holds no tensor but the leaves."""
+
+    def __init__(self, module_of: Any) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.module_of = module_of
+        self.paused = False
+        self.calls: dict[int, Noted] = {}
+        self.cuts: list[Cut] = []
+        self._bits: dict[int, int] = {}
+        self._leaves: list[torch.Tensor] = []
+        self._state: dict[int, tuple[int, int]] = {}
+        self._seq = _sequence_nr()
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # as in the recording mode: Dynamo is slow to import
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        if not self.paused and _current_node() is None:
+            try:
+                self._follow(func, args, kwargs, out)
+            except Exception:  # a fault of ours costs the reasons, not the program
+                self.paused = True
+        return out
+
+    def _follow(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        info = read_schema(func)
+        site: tuple[Site, Site] | None = None
+        seq = _sequence_nr()
+        if seq != self._seq:
+            self._seq = seq
+            site = note_site(sys._getframe(2))
+            self.calls[seq - 1] = Noted(info.name, info.overload, *site, self.module_of())
+        live, cuts, read = self._upstream(args, kwargs)
+        reason = self._cut_by(info.name, out) if live else ""
+        if reason:
+            user, inner = site or note_site(sys._getframe(2))
+            cuts |= 1 << len(self.cuts)
+            self.cuts.append(Cut(reason, info.name, user, inner, live))
+            live = 0
+        self._pass_on(info, args, out, (live, cuts), read)
+
+    def bit_of(self, leaf: torch.Tensor) -> int:
+        """The leaf's bit; 0 where no op of this pass has read it."""
+        return self._bits.get(id(leaf), 0)
+
+    def of(self, tensor: torch.Tensor) -> tuple[int, int]:
+        """The leaves and the cuts upstream of a value."""
+        key = storage_key(tensor)
+        return self._state.get(key, (0, 0)) if key is not None else (0, 0)
+
+    def cuts_in(self, bits: int) -> Iterator[Cut]:
+        return (cut for position, cut in enumerate(self.cuts) if bits >> position & 1)
+
+    def _upstream(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, int, set[int]]:
+        """The leaves and the cuts upstream of an op's arguments, and the memories they lie in."""
+        live = cuts = 0
+        read = set()
+        for tensor in _tensors(args, kwargs):
+            key = storage_key(tensor)
+            if key is not None:
+                read.add(key)
+            needs = tensor.requires_grad
+            if needs and tensor.is_leaf:
+                live |= self._register(tensor)
+                continue
+            state = self._state.get(key, (0, 0)) if key is not None else (0, 0)
+            cuts |= state[1]
+            if needs:
+                live |= state[0]
+                if not state[0]:
+                    # The ops inside a custom Function's forward run without a graph; the
+                    # Function gives its result one again.
+                    for cut in self.cuts_in(state[1]):
+                        live |= cut.lost
+        return live, cuts, read
+
+    def _register(self, leaf: torch.Tensor) -> int:
+        bit = self._bits.get(id(leaf))
+        if bit is None:
+            bit = self._bits[id(leaf)] = 1 << len(self._leaves)
+            self._leaves.append(leaf)
+        return bit
+
+    def _cut_by(self, op: str, out: Any) -> str:
+        if op in _NUMBERS:
+            return "number"
+        if op == "detach":
+            return "detach"
+        results = out if isinstance(out, list | tuple) else (out,)
+        tensors = [one for one in results if isinstance(one, torch.Tensor)]
+        if tensors and not any(one.is_floating_point() or one.is_complex() for one in tensors):
+            return "integer"
+        return "" if torch.is_grad_enabled() else "no_grad"
+
+    def _pass_on(
+        self, info: OpInfo, args: tuple[Any, ...], out: Any, state: tuple[int, int], read: set[int]
+    ) -> None:
+        results = list(out) if isinstance(out, list | tuple) else [out]
+        for position in info.written:
+            if isinstance(position, int) and position < len(args):
+                written = args[position]
+                results += written if isinstance(written, list | tuple) else [written]
+        for tensor in results:
+            if not isinstance(tensor, torch.Tensor) or id(tensor) in self._bits:
+                continue
+            key = storage_key(tensor)
+            if key is None:
+                continue
+            before = self._state.get(key)
+            if key in read and before is not None:
+                # A view, or a write into a part: the memory still holds what it held.
+                self._state[key] = (before[0] | state[0], before[1] | state[1])
+            elif before is not None or state != (0, 0):
+                self._state[key] = state
+
+
+def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from (item for item in value if isinstance(item, torch.Tensor))

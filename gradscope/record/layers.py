@@ -1,0 +1,205 @@
+"""The user's modules: what a parameter is called, and where its layer was defined."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+
+from gradscope.facts import Location
+from gradscope.record.sites import USER, kind_of, shown_path, user_frames
+
+_MANY = 50  # entries of a container that are looked through
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Where a parameter hangs: `path` are the modules from the root to the owner with the name
+    of each in its parent, the root's being the user's variable."""
+
+    name: str
+    path: tuple[tuple[str, torch.nn.Module], ...]
+
+
+class Layers:
+    """The modules that the user's frames hold, and their parameters by identity."""
+
+    def __init__(self) -> None:
+        self.owners: dict[int, Owner] = {}
+        self.parameters: dict[int, torch.nn.Parameter] = {}
+        self._seen: set[int] = set()
+
+    def look(self, frame: FrameType | None) -> None:
+        """Learn the modules that variables of the live frames hold, the outermost frame first."""
+        for current in reversed(user_frames(frame)):
+            for scope in (current.f_globals, current.f_locals):
+                for name, module in _held(scope):
+                    self._learn(name, module)
+
+    def _learn(self, name: str, root: torch.nn.Module) -> None:
+        if id(root) in self._seen:
+            return
+        for prefix, module in root.named_modules():
+            self._seen.add(id(module))
+            path = _path(root, name, prefix)
+            for attribute, parameter in module.named_parameters(recurse=False):
+                if id(parameter) not in self.owners:
+                    dotted = ".".join(part for part in (name, prefix, attribute) if part)
+                    self.owners[id(parameter)] = Owner(dotted, path)
+                    self.parameters[id(parameter)] = parameter
+
+    def unused(self, parameter: torch.Tensor, gone: set[int]) -> Owner | None:
+        """The largest module around a parameter of which every parameter is in `gone` (by id)."""
+        owner = self.owners.get(id(parameter))
+        if owner is None:
+            return None
+        for depth, (_, module) in enumerate(owner.path):
+            inside = [one for one in module.parameters() if one.requires_grad]
+            if inside and all(id(one) in gone for one in inside):
+                return Owner(owner.name, owner.path[: depth + 1])
+        return owner
+
+
+def definition(owner: Owner) -> tuple[Location | None, Location | None]:
+    """Where the layer was assigned in the `__init__` of the module that holds it, and that
+    module's `forward`. The layer's own attribute may be a list's index: its holder's counts."""
+    for depth in range(len(owner.path) - 1, 0, -1):
+        attribute = owner.path[depth][0]
+        parent = owner.path[depth - 1][1]
+        for kind in type(parent).__mro__:
+            code = getattr(vars(kind).get("__init__"), "__code__", None)
+            if code is None or kind_of(code) != USER:
+                continue
+            found = _assignment(code, attribute)
+            if found is not None:
+                return found, _definition_line(getattr(type(parent).forward, "__code__", None))
+    return None, None
+
+
+def siblings(owner: Owner) -> bool:
+    """Whether the layer is one of several in a ModuleList or ModuleDict."""
+    holders = (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList)
+    return any(isinstance(module, holders) for _, module in owner.path[:-1])
+
+
+def _held(scope: dict[str, Any]) -> Iterator[tuple[str, torch.nn.Module]]:
+    for name, value in list(scope.items()):
+        if isinstance(value, torch.nn.Module):
+            if name != "self":
+                yield name, value
+        elif isinstance(value, list | tuple) and 0 < len(value) < _MANY:
+            yield from _modules(name, enumerate(value))
+        elif isinstance(value, dict) and 0 < len(value) < _MANY and not name.startswith("__"):
+            yield from _modules(name, value.items())
+        elif type(value).__module__ not in ("builtins", "torch") and hasattr(value, "__dict__"):
+            if not isinstance(value, type):
+                held = getattr(value, "__dict__", {})
+                yield from (
+                    (f"{name}.{key}", one) for key, one in list(held.items()) if _is_module(one)
+                )
+
+
+def _modules(name: str, pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, torch.nn.Module]]:
+    return ((f"{name}[{key!r}]", value) for key, value in list(pairs) if _is_module(value))
+
+
+def _is_module(value: Any) -> bool:
+    return isinstance(value, torch.nn.Module)
+
+
+def _path(root: torch.nn.Module, name: str, prefix: str) -> tuple[tuple[str, torch.nn.Module], ...]:
+    path = [(name, root)]
+    module = root
+    for part in filter(None, prefix.split(".")):
+        module = module._modules[part]  # type: ignore[assignment]
+        path.append((part, module))
+    return tuple(path)
+
+
+@lru_cache(maxsize=64)
+def _tree(file: str) -> ast.Module | None:
+    try:
+        return ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:
+        return None
+
+
+def _function(code: CodeType) -> ast.FunctionDef | None:
+    tree = _tree(code.co_filename)
+    nodes = ast.walk(tree) if tree else ()
+    return next(
+        (
+            node
+            for node in nodes
+            if isinstance(node, ast.FunctionDef)
+            and node.name == code.co_name
+            and code.co_firstlineno in (node.lineno, *(one.lineno for one in node.decorator_list))
+        ),
+        None,
+    )
+
+
+def _assignment(code: CodeType, attribute: str) -> Location | None:
+    function = _function(code)
+    for node in ast.walk(function) if function else ():
+        if not isinstance(node, ast.Assign | ast.AnnAssign):
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        names = [one for target in targets for one in ast.walk(target)]
+        if any(isinstance(one, ast.Attribute) and one.attr == attribute for one in names):
+            return _span(code, node)
+    return None
+
+
+def _definition_line(code: CodeType | None) -> Location | None:
+    if code is None or kind_of(code) != USER:
+        return None
+    function = _function(code)
+    if function is None:
+        return None
+    end = function.col_offset + len(f"def {function.name}")
+    file = shown_path(code.co_filename)
+    return Location(
+        file, function.lineno, function.col_offset, function.lineno, end, code.co_qualname
+    )
+
+
+def _span(code: CodeType, node: ast.stmt) -> Location:
+    return Location(
+        file=shown_path(code.co_filename),
+        line=node.lineno,
+        col=node.col_offset,
+        end_line=node.end_lineno or node.lineno,
+        end_col=node.end_col_offset or node.col_offset,
+        function=code.co_qualname,
+    )
+
+
+def guarding_with(code: CodeType, line: int) -> Location | None:
+    """The `with torch.no_grad()` (or the decorator) of a function's code that covers a line."""
+    tree = _tree(code.co_filename)
+    found = None
+    for node in ast.walk(tree) if tree else ():
+        if not isinstance(node, ast.With | ast.FunctionDef):
+            continue
+        if not node.lineno <= line <= (node.end_lineno or 0):
+            continue
+        items = (
+            [item.context_expr for item in node.items]
+            if isinstance(node, ast.With)
+            else node.decorator_list
+        )
+        for item in items:
+            text = ast.unparse(item)
+            if any(word in text for word in ("no_grad", "inference_mode", "set_grad_enabled")):
+                found = Location(
+                    shown_path(code.co_filename), item.lineno, item.col_offset,
+                    item.end_lineno or item.lineno, item.end_col_offset or 0, code.co_qualname,
+                )  # fmt: skip
+    return found

@@ -1,0 +1,450 @@
+"""Watches how large gradients are, step by step, without looking at every op.
+
+After each backward one fused pass takes the norms of the leaves' gradients. At a few steps (the
+first ones, then ever more rarely, and where the graph has grown) the graph itself is inspected:
+which leaves each value depends on, and the norm of the gradient at every node.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+from gradscope.facts import Growth, Leaf, Magnitudes, Update
+from gradscope.record.absences import Absences
+from gradscope.record.crossings import Crossings, norm_of
+from gradscope.record.flow import Flow
+from gradscope.record.growth import fit
+from gradscope.record.journal import ModuleFrame, module_path
+from gradscope.record.layers import Layers
+from gradscope.record.sites import note_site, resolve, user_frames
+
+_MOST_INSPECTED = 16  # growths kept, and graphs looked at because they had grown
+_sequence_nr = torch._C._autograd._get_sequence_nr
+
+
+@dataclass(slots=True)
+class Watched:
+    """A leaf while the program runs. Only parameters are held; other leaves may go."""
+
+    name: str
+    ref: Callable[[], torch.Tensor | None]
+    kin: str
+    shape: tuple[int, ...]
+    dtype: str
+    device: str
+    numel: int
+    trained: bool = False
+    weight: float = 0.0
+    norms: list[float | None] = field(default_factory=list)
+
+
+class MagnitudeWatch:
+    """Context manager; enter it inside a `Recorder` if there is one.
+
+    `modules` tells the running module, None makes the watch keep track of it itself. Gradients
+    are read and never written. `after_step` is called after each backward with the step's number
+    and the leaves that got a gradient, for what only some commands measure. A fault of ours ends
+    the watching and not the program; it is in `notes`.
+    """
+
+    def __init__(
+        self,
+        modules: Callable[[], ModuleFrame | None] | None = None,
+        after_step: Callable[[int, Sequence[torch.Tensor]], None] | None = None,
+    ) -> None:
+        self.modules = modules
+        self.after_step = after_step
+        self.step = 0
+        self.layers = Layers()
+        self.absences = Absences(self.layers)
+        self.leaves: dict[str, Watched] = {}
+        self.losses: list[float | None] = []
+        self._names: dict[int, str] = {}
+        self._module: ModuleFrame | None = None
+        self._flow: Flow | None = None
+        self._growths: list[Growth] = []
+        self._updates: list[Update] = []
+        self._inspected: list[int] = []
+        self._largest = 0  # nodes made for the largest graph that was inspected
+        self._made_until = 0
+        self._stepped = False  # an optimizer has stepped since the last backward
+        self._trained: dict[int, torch.Tensor] = {}
+        self._given: set[int] = (
+            set()
+        )  # had a gradient when the optimizer came, by hand or by backward
+        self._total_after_backward: float | None = None
+        self._stale: set[int] = set()
+        self._depth = 0
+        self._stack = ExitStack()
+        self.notes: list[str] = []
+
+    def __enter__(self) -> MagnitudeWatch:
+        self._install(threading.get_ident())
+        self._made_until = _sequence_nr()
+        self._watch_flow()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._leave_flow()
+        self._stack.close()
+        self._module = None
+
+    # What is put around torch, and taken off in reverse order
+
+    def _install(self, thread: int) -> None:
+        engine = torch.autograd.graph._engine_run_backward
+
+        def run_backward(outputs: Any, *args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() != thread:
+                return engine(outputs, *args, **kwargs)
+            return self._run_backward(engine, outputs, args, kwargs)
+
+        owner: Any
+        for owner in (torch.autograd, torch.autograd.graph):
+            self._stack.callback(setattr, owner, "_engine_run_backward", owner._engine_run_backward)
+            owner._engine_run_backward = run_backward
+        before = register_optimizer_step_pre_hook(lambda one, args, kwargs: self._begin_update(one))
+        after = register_optimizer_step_post_hook(lambda one, args, kwargs: self._end_update())
+        self._stack.callback(before.remove)
+        self._stack.callback(after.remove)
+        if self.modules is None:
+            self._track_modules(thread)
+
+    def _track_modules(self, thread: int) -> None:
+        original = torch.nn.Module.__call__
+        self.modules = lambda: self._module
+
+        def __call__(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if self._flow is None or threading.get_ident() != thread:
+                return original(module, *args, **kwargs)
+            outer = self._module
+            self._module = ModuleFrame(module, outer)
+            try:
+                return original(module, *args, **kwargs)
+            finally:
+                self._module = outer
+
+        self._stack.callback(setattr, torch.nn.Module, "__call__", original)
+        torch.nn.Module.__call__ = __call__  # type: ignore[method-assign]
+
+    @contextmanager
+    def _ours(self) -> Iterator[None]:
+        """Our own arithmetic: no mode sees it, no graph is made, no fault of it gets out."""
+        try:
+            with torch._C._DisableTorchDispatch(), torch.no_grad():
+                yield
+        except Exception as fault:
+            if not self.notes:
+                self.notes.append(
+                    f"gradient sizes were not all measured: {type(fault).__name__}: {fault}"
+                )
+
+    # Inspection of the forward pass
+
+    def _watch_flow(self) -> None:
+        """Watch the forward pass of the coming step if that step is to be inspected."""
+        if self.step > 2 and self.step & (self.step - 1):
+            return
+        assert self.modules is not None
+        modules = self.modules
+        self._flow = Flow(lambda: module_path(modules()))
+        self._flow.__enter__()  # type: ignore[no-untyped-call]
+
+    def _leave_flow(self) -> Flow | None:
+        flow, self._flow = self._flow, None
+        if flow is not None:
+            flow.paused = True
+            stack = _get_current_dispatch_mode_stack()
+            if stack and stack[-1] is flow:  # else a mode of the program lies above: it stays, idle
+                flow.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        return flow
+
+    # A backward pass
+
+    def _run_backward(self, engine: Any, outputs: Any, args: Any, kwargs: Any) -> Any:
+        if self._depth or not kwargs.get("accumulate_grad", False):
+            return engine(outputs, *args, **kwargs)
+        frame = sys._getframe(2)
+        roots = [
+            root for root in outputs if isinstance(root, torch.Tensor) and root.grad_fn is not None
+        ]
+        flow = self._leave_flow()
+        crossings: Crossings | None = None
+        before: dict[int, tuple[int, int]] = {}
+        with self._ours():
+            before = self._versions()
+            crossings = self._inspect(roots, flow, frame)
+        self._depth += 1
+        try:
+            result = engine(outputs, *args, **kwargs)
+        except BaseException:
+            with self._ours():
+                if crossings is not None:  # stopped at a bad gradient: how it grew is still wanted
+                    self._note_growth(crossings, flow)
+            raise
+        finally:
+            self._depth -= 1
+            if crossings is not None:
+                crossings.close()
+        with self._ours():
+            self._after_backward(roots, flow, crossings, before, frame)
+        self.step += 1
+        self._stepped = False
+        self._watch_flow()
+        return result
+
+    def _inspect(
+        self, roots: list[torch.Tensor], flow: Flow | None, frame: Any
+    ) -> Crossings | None:
+        made = _sequence_nr() - self._made_until
+        grown = made > 1.5 * self._largest and len(self._inspected) < _MOST_INSPECTED
+        self._made_until = _sequence_nr()
+        if flow is None and not grown:
+            return None
+        self._largest = max(self._largest, made)
+        self._inspected.append(self.step)
+        self.layers.look(frame)
+
+        def place_of(seq: int) -> tuple[object, str | None]:
+            noted = flow.calls.get(seq) if flow is not None else None
+            return (
+                (noted.user[0], noted.module) if noted is not None and noted.user else (None, None)
+            )
+
+        return Crossings([root.grad_fn for root in roots], place_of)
+
+    def _versions(self) -> dict[int, tuple[int, int]]:
+        """Each gradient that is there already, to tell which ones this pass adds to."""
+        held = {}
+        for leaf in self._known():
+            grad = leaf.grad
+            if grad is not None:
+                held[id(leaf)] = (id(grad), grad._version)
+        if self._stepped:
+            self._stale = {
+                key for key in held if key in self._trained and _any(self._trained[key].grad)
+            }
+        else:
+            self._stale = set()
+        return held
+
+    def _after_backward(
+        self,
+        roots: list[torch.Tensor],
+        flow: Flow | None,
+        crossings: Crossings | None,
+        before: dict[int, tuple[int, int]],
+        frame: Any,
+    ) -> None:
+        for leaf in crossings.variables if crossings is not None else ():
+            self._meet(leaf, frame)
+        touched = [
+            leaf
+            for leaf in self._known()
+            if leaf.grad is not None and before.get(id(leaf)) != (id(leaf.grad), leaf.grad._version)
+        ]
+        self._stale &= {id(leaf) for leaf in touched}
+        norms = dict(zip(map(id, touched), norms_of([leaf.grad for leaf in touched]), strict=True))
+        for watched in self.leaves.values():
+            current = watched.ref()
+            watched.norms += [None] * (self.step - len(watched.norms))
+            watched.norms.append(norms.get(id(current)) if current is not None else None)
+            if crossings is not None and current is not None:
+                watched.weight = norm_of(current.detach())
+        self._total_after_backward = self._total() if crossings is not None else None
+        self.losses.append(_loss(roots))
+        if flow is not None:
+            zero = {key for key, norm in norms.items() if norm == 0.0}
+            self.absences.look(self.step, flow, roots, crossings, zero, frame)
+        if crossings is not None:
+            self._note_growth(crossings, flow)
+        if self.after_step is not None:
+            self.after_step(self.step, touched)
+
+    def _note_growth(self, crossings: Crossings, flow: Flow | None) -> None:
+        found = fit(crossings.found)
+        if found is None:
+            return
+        culprit = crossings.found[found.culprit]
+        call = self.absences.call_of(culprit, flow)
+        modules = tuple(dict.fromkeys(crossings.found[one].module or "" for one in found.anchors))
+        axis = (
+            "depth"
+            if len(modules) > 1 or crossings.found[found.anchors[0]].place is None
+            else "time"
+        )
+        self._growths.append(
+            Growth(
+                step=self.step,
+                axis=axis,
+                call=call,
+                norms=found.norms,
+                factor=found.factor,
+                low=found.low,
+                high=found.high,
+                modules=tuple(filter(None, modules)),
+            )
+        )
+
+    def _known(self) -> list[torch.Tensor]:
+        found = (watched.ref() for watched in self.leaves.values())
+        return [leaf for leaf in found if leaf is not None]
+
+    def _meet(self, leaf: torch.Tensor, frame: Any) -> Watched:
+        """The record of a leaf; a new tensor under the name of one that is gone continues it."""
+        name = self._names.get(id(leaf))
+        watched = self.leaves.get(name) if name is not None else None
+        if watched is not None and watched.ref() is leaf:
+            return watched
+        name = self._name(leaf, frame)
+        self._names[id(leaf)] = name
+        watched = self.leaves.get(name)
+        if watched is not None:
+            watched.ref = weakref.ref(leaf)
+            return watched
+        watched = Watched(
+            name=name,
+            ref=weakref.ref(leaf),
+            kin="parameter" if isinstance(leaf, torch.nn.Parameter) else "leaf",
+            shape=tuple(leaf.shape),
+            dtype=str(leaf.dtype).removeprefix("torch."),
+            device=str(leaf.device),
+            numel=leaf.numel(),
+        )
+        self.leaves[name] = watched
+        return watched
+
+    def _name(self, leaf: torch.Tensor, frame: Any) -> str:
+        owner = self.layers.owners.get(id(leaf))
+        if owner is not None:
+            return owner.name
+        for current in user_frames(frame):
+            for scope in (current.f_locals, current.f_globals):
+                for name, value in list(scope.items()):
+                    if value is leaf and not name.startswith("__"):
+                        return name
+        taken = sum(name.startswith("leaf ") for name in self.leaves)
+        return f"leaf {taken + 1}"
+
+    # An optimizer step
+
+    def _begin_update(self, optimizer: Any) -> None:
+        if self._flow is not None:
+            self._flow.paused = True
+        if not self._depth and self.step:
+            with self._ours():
+                self._before_update(optimizer)
+
+    def _end_update(self) -> None:
+        if self._flow is not None:
+            self._flow.paused = False
+        self._stepped = True
+
+    def _before_update(self, optimizer: Any) -> None:
+        frame = sys._getframe(3)
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        for parameter in parameters:
+            if parameter.grad is not None:
+                self._given.add(id(parameter))
+            if parameter.requires_grad and id(parameter) not in self._trained:
+                self._trained[id(parameter)] = parameter
+                self._meet(parameter, frame).trained = True
+        clipped = None
+        if self._total_after_backward:
+            clipped = self._total() / self._total_after_backward
+            self._total_after_backward = None
+        user, _ = note_site(frame)
+        self._updates.append(
+            Update(
+                step=self.step - 1,
+                optimizer=type(optimizer).__name__,
+                lr=float(optimizer.param_groups[0].get("lr", 0.0)),
+                location=resolve(*user[0]) if user else None,
+                stale=bool(self._stale.intersection(map(id, parameters))),
+                clipped=clipped,
+            )
+        )
+
+    def _total(self) -> float:
+        grads = [leaf.grad for leaf in self._known() if leaf.grad is not None]
+        return math.hypot(*norms_of(grads))
+
+    # The end
+
+    def facts(self) -> Magnitudes:
+        """What was measured so far."""
+        leaves = tuple(self._leaf(watched) for watched in self.leaves.values())
+        known = {key: self._names[key] for key in self._trained if key in self._names}
+        return Magnitudes(
+            leaves=leaves,
+            growths=_strongest(self._growths),
+            absences=self.absences.facts(leaves, self._trained, known, self._given),
+            updates=tuple(self._updates),
+            inspected=tuple(self._inspected),
+        )
+
+    def _leaf(self, watched: Watched) -> Leaf:
+        return Leaf(
+            name=watched.name,
+            shape=watched.shape,
+            dtype=watched.dtype,
+            device=watched.device,
+            numel=watched.numel,
+            kin=watched.kin,
+            trained=watched.trained,
+            weight=watched.weight,
+            norms=(*watched.norms, *[None] * (self.step - len(watched.norms))),
+        )
+
+
+def norms_of(grads: Sequence[Any]) -> list[float]:
+    """L2 norms in one fused pass; again in float64 where the squares leave their dtype's range."""
+    groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
+    found = [0.0] * len(grads)
+    for position, grad in enumerate(grads):
+        if type(grad) is torch.Tensor and grad.layout is torch.strided and grad.is_floating_point():
+            groups.setdefault((grad.device, grad.dtype), []).append(position)
+        else:
+            found[position] = norm_of(grad)
+    for positions in groups.values():
+        norms = torch._foreach_norm([grads[position] for position in positions], 2.0)
+        for position, norm in zip(positions, torch.stack(list(norms)).tolist(), strict=True):
+            plain_enough = 1e-15 < norm < 1e15 and grads[position].dtype is not torch.float16
+            found[position] = norm if plain_enough else norm_of(grads[position])
+    return found
+
+
+def _any(grad: torch.Tensor | None) -> bool:
+    if grad is None or grad.is_sparse:
+        return grad is not None
+    return bool(grad.any())
+
+
+def _loss(roots: list[torch.Tensor]) -> float | None:
+    try:
+        return sum(float(root.detach().sum(dtype=torch.float64).item()) for root in roots)
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def _strongest(growths: list[Growth]) -> tuple[Growth, ...]:
+    """The first and the last growth, and the most extreme ones, in the order of the steps."""
+    if len(growths) <= 4:
+        return tuple(growths)
+    by_total = sorted(growths, key=lambda growth: growth.total)
+    kept = {id(one): one for one in (growths[0], growths[-1], by_total[0], by_total[-1])}
+    return tuple(sorted(kept.values(), key=lambda growth: growth.step))
