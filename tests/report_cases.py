@@ -189,6 +189,11 @@ def singular_derivative() -> Finding:
         related=(
             Related("use", span("lib/metric.py", 10, "distance[target]", "margin_loss"), "zeros"),
             Related("call", span("train.py", 3, "margin_loss(metric, embed(batch), target)"), ""),
+            Related(
+                "inner",
+                Location("/opt/py/site-packages/torch/functional.py", 431, 15, 431, 40, "norm"),
+                "`sqrt` runs here, inside the library",
+            ),
         ),
         evidence={"index": (0, 0), "operands": {"self": 0.0}, "grad_output": 0.001, "bad": 32},
         numbers=("all 32 zeros are on the diagonal", "loss 5.421"),

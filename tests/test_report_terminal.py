@@ -10,7 +10,7 @@ import pytest
 import report_cases as cases
 from rich.cells import cell_len
 
-from gradscope.facts import Finding, Location, Related, Report
+from gradscope.facts import Finding, Location, Operand, Related, Report
 from gradscope.report import Options, render
 from gradscope.report.diffs import changes
 from gradscope.report.frames import frame, gutter_of, marks
@@ -179,6 +179,39 @@ def test_a_place_without_source_keeps_its_words() -> None:
     )
 
     assert " --> a.py:7:3, in f\n  = slope is inf\n  = b.py:3:5, in g: hides it\n" in page
+
+
+def test_a_line_of_a_library_is_named_and_not_framed() -> None:
+    page = shown(replace(cases.full(), findings=(cases.singular_derivative(),)))
+
+    assert "= inside: torch/functional.py:431:16 in norm: `sqrt` runs here" in page
+    assert "site-packages" not in page
+    assert "431 |" not in page
+
+
+def test_a_label_that_does_not_fit_behind_its_carets_goes_below_them() -> None:
+    label = "slope is inf where its input is 0"
+
+    assert framed("y = a + b + c.sqrt()", at(1, 12, 20, label), width=40)[2:4] == [
+        "  |             ^^^^^^^^",
+        "  |    slope is inf where its input is 0",
+    ]
+
+
+def test_a_tensor_that_is_read_twice_is_listed_once() -> None:
+    weight = Operand("weight", "conv.weight", (4,), "torch.float32", "cpu", 4, nan=1)
+    finding = replace(cases.not_observed(), tensors=(weight, replace(weight, role="other")))
+
+    assert shown(replace(cases.healthy(), findings=(finding,))).count("conv.weight") == 1
+
+
+def test_a_tensor_without_a_finite_element_has_no_range() -> None:
+    name = "a_name_that_leaves_no_room_for_a_table"
+    tensor = Operand("self", name, (4,), "torch.float32", "cpu", 4, nan=4)
+    finding = replace(cases.not_observed(), tensors=(tensor,))
+    page = shown(replace(cases.healthy(), findings=(finding,)), 70)
+
+    assert f"      {name} [4] float32 cpu\n        4 of 4 (100 %) bad\n" in page
 
 
 def test_a_symptom_that_nothing_explains_is_said() -> None:

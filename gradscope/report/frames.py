@@ -42,8 +42,9 @@ class Underline:
 
 
 def marks(finding: Finding) -> tuple[Mark, ...]:
-    """The culprit first, then the places that belong to it."""
-    related = tuple(Mark(one.location, one.message) for one in finding.related)
+    """The culprit first, then the places in the user's code that belong to it."""
+    own = (one for one in finding.related if one.role != "inner")
+    related = tuple(Mark(one.location, one.message) for one in own)
     if finding.location is None:
         return related
     return (Mark(finding.location, finding.label, finding.severity.value), *related)
@@ -205,7 +206,7 @@ def _underlined(one: Underline, gutter: int, room: int) -> Iterator[Line]:
         yield bar, *line, Segment(f" {label}", one.role)
     else:
         yield bar, *line
-        indent = min(one.start, max(room - min(cell_len(label), 44), 0))
+        indent = min(one.start, max(room - cell_len(label), 0))  # in one line rather than in place
         for part in wrap(label, room - indent):
             yield bar, Segment(" " * indent), Segment(part, one.role)
 

@@ -123,12 +123,13 @@ def _finding(number: int, finding: Finding, options: Options) -> Iterator[str]:
     if found := marks(finding):
         yield _pre(frame(found, gutter_of(found), options))
     yield f"<p>{_prose(finding.why)}</p>"
+    yield from (f'<p class="dim">inside {_prose(words)}</p>' for words in phrases.inside(finding))
     if measured := phrases.measured(finding):
         yield "<h3>Numbers</h3>"
         yield from _list("ul", (_number(phrase) for phrase in measured))
     if finding.tensors:
         yield "<h3>Tensors there</h3>"
-        yield from _table(tensors.HEADINGS, [_tensor(one) for one in finding.tensors])
+        yield from _table(tensors.HEADINGS, dict.fromkeys(map(_tensor, finding.tensors)))
     if finding.symptoms:
         yield f"<h3>Symptoms</h3>\n<p>{_prose(phrases.symptoms(finding.symptoms, 10))}</p>"
     if len(phrases.links(finding.chain)) > 1:

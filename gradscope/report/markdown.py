@@ -65,6 +65,8 @@ def _finding(finding: Finding, options: Options) -> Iterator[str]:
         yield from _fenced("text", "\n".join(plain(line) for line in lines))
     yield _prose(finding.why)
     yield ""
+    for words in phrases.inside(finding):
+        yield f"- inside {_prose(words)}"
     for phrase in phrases.measured(finding):
         yield f"- {_prose(phrase)}"
     if finding.symptoms:

@@ -77,11 +77,19 @@ def place(location: Location) -> str:
 
 def scope(location: Location) -> str:
     """ "in Net.forward (module encoder.0)", or nothing at the top of a script."""
-    function = clean(location.function)
-    words = [f"in {function}"] if function and function != "<module>" else []
-    if location.module:
-        words.append(f"(module {clean(location.module)})")
-    return " ".join(words)
+    function, module = clean(location.function), clean(location.module or "")
+    if function in ("", "<module>"):
+        return f"in module {module}" if module else ""
+    return f"in {function} (module {module})" if module else f"in {function}"
+
+
+def inside(finding: Finding) -> list[str]:
+    """Where in an installed package the op ran: for the curious, who need no frame of it."""
+    return [
+        f"{place(one.location).split('site-packages/')[-1]} {scope(one.location)}: {one.message}"
+        for one in finding.related
+        if one.role == "inner"
+    ]
 
 
 def tensor(found: Symptom) -> str:

@@ -15,9 +15,9 @@ HEADINGS = ("tensor", "shape", "dtype", "device", "bad", "min", "max")
 
 def rows(tensors: Sequence[Operand]) -> list[tuple[str, ...]]:
     """One row a tensor under HEADINGS. min and max are over the finite elements."""
-    return [
+    found = [
         (
-            clean(tensor.name or tensor.role),
+            clean(tensor.name or ("operand" if tensor.role == "self" else tensor.role)),
             str(list(tensor.shape)),
             clean(tensor.dtype.removeprefix("torch.")),
             clean(tensor.device),
@@ -27,12 +27,14 @@ def rows(tensors: Sequence[Operand]) -> list[tuple[str, ...]]:
         )
         for tensor in tensors
     ]
+    return list(dict.fromkeys(found))  # what an op reads may also be what it saved
 
 
-def described(row: Sequence[str]) -> str:
-    """A row as a phrase, for pages too narrow for a table."""
+def described(row: Sequence[str]) -> tuple[str, str]:
+    """A row in two lines, for pages too narrow for a table."""
     name, shape, dtype, device, bad, least, most = row
-    return f"{name} {shape} {dtype} {device}, {bad} bad, finite part {least} to {most}"
+    finite = f"{bad} bad" if least == "-" else f"{bad} bad, finite part {least} to {most}"
+    return f"{name} {shape} {dtype} {device}", finite
 
 
 def table(tensors: Sequence[Operand], encoding: str) -> Iterator[tuple[Segment, ...]]:

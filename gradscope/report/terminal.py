@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -79,6 +80,8 @@ def _finding(finding: Finding, options: Options) -> Iterator[Line]:
     yield from _prose(head, finding.message, options, 4, "strong")
     if found:
         yield from frame(found, gutter, options)
+    if inside := phrases.inside(finding):
+        yield from _item("inside", inside, gutter, options)
     yield from _measured(finding, gutter, options)
     if finding.why:
         yield from _item("why", [finding.why], gutter, options)
@@ -110,12 +113,14 @@ def _measured(finding: Finding, gutter: int, options: Options) -> Iterator[Line]
         return
     margin = gutter + 5
     table = list(tensors.table(finding.tensors, options.encoding))
-    if all(len(plain(line)) + margin <= options.width for line in table):
-        yield from _item("tensors", [""], gutter, options)
+    yield from _item("tensors", [""], gutter, options)
+    if all(cell_len(plain(line)) + margin <= options.width for line in table):
         yield from ((Segment(" " * margin), *line) for line in table)
         return
-    described = [tensors.described(row) for row in tensors.rows(finding.tensors)]
-    yield from _item("tensors", described, gutter, options)
+    for row in tensors.rows(finding.tensors):
+        what, finite = tensors.described(row)
+        yield from _prose((Segment(" " * margin),), what, options, margin + 4)
+        yield from _prose((Segment(" " * (margin + 2)),), finite, options, margin + 4)
 
 
 def _help(fix: Fix, finding: Finding, gutter: int, options: Options) -> Iterator[Line]:
