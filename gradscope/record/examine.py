@@ -7,7 +7,6 @@ Runs only near non-finite values, so it may count, compare and copy; the healthy
 from __future__ import annotations
 
 import math
-import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,7 +17,7 @@ from gradscope.record.finite import looks_finite, plain
 from gradscope.record.journal import Note, Raw
 from gradscope.record.provenance import Stain, covers_storage
 from gradscope.record.schema import SOFTMAX_FAMILY, OpInfo
-from gradscope.record.sites import called_by_engine, kind_of, note_site, user_frames, USER
+from gradscope.record.spot import Spot
 
 if TYPE_CHECKING:
     from gradscope.record.mode import NodeOps
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
 _DETAILED = 200  # events measured in full a run: the first ones are those that people ask about
 _FILL_LIMIT = 1_000_000  # elements of uninitialised memory that are worth filling
+_OPTIMIZER_FILES = ("torch/optim/", "torch\\optim\\")
 _BAD_LITERALS = "lift_fresh"
 _FROM_OUTSIDE = ("set", "from_file", "_pin_memory")  # `torch.load` lays tensors over read memory
 
@@ -45,10 +45,10 @@ class Examiner:
         out: Any,
         seq: int | None,
         before: torch.Tensor | None,
+        spot: Spot,
     ) -> None:
-        frame = sys._getframe(3)  # the caller of __torch_dispatch__
         if info.allocates:
-            self._mark_uninitialized(info, out, frame)
+            self._mark_uninitialized(info, out, spot)
             return
         written = info.written_tensors(args, kwargs)
         outputs = written or _flatten(out)
@@ -56,9 +56,9 @@ class Examiner:
         stained = self._stained(inputs, written)
         bad_outputs = [tensor for tensor in outputs if _is_bad(tensor)]
         if not bad_outputs:
-            self._all_outputs_finite(info, outputs, written, stained, frame, seq)
+            self._all_outputs_finite(info, outputs, written, stained, spot, seq)
             return
-        self._bad_result(info, args, kwargs, inputs, written, stained, bad_outputs, frame, seq, before)
+        self._bad_result(info, args, kwargs, inputs, written, stained, bad_outputs, spot, seq, before)
 
     # What came in
 
@@ -96,7 +96,7 @@ class Examiner:
         outputs: list[torch.Tensor],
         written: list[torch.Tensor],
         stained: list[tuple[str, torch.Tensor, Stain]],
-        frame: Any,
+        spot: Spot,
         seq: int | None,
     ) -> None:
         for tensor in written:
@@ -104,7 +104,7 @@ class Examiner:
                 self.recorder.provenance.clear(tensor)
         hidden = [stain for name, tensor, stain in stained if not _among(tensor, written)]
         if hidden and any(plain(tensor) is not None for tensor in outputs):
-            raw = self._raw(Kind.KILL, info, frame, seq)
+            raw = self._raw(Kind.KILL, info, spot, seq)
             raw.sources = tuple(dict.fromkeys(stain.event for stain in hidden))
             self.recorder.journal.add(raw)
 
@@ -119,7 +119,7 @@ class Examiner:
         written: list[torch.Tensor],
         stained: list[tuple[str, torch.Tensor, Stain]],
         bad_outputs: list[torch.Tensor],
-        frame: Any,
+        spot: Spot,
         seq: int | None,
         before: torch.Tensor | None,
     ) -> None:
@@ -128,7 +128,7 @@ class Examiner:
         output = bad_outputs[0]
         values = plain(output)
         assert values is not None
-        raw = self._raw(Kind.PROPAGATION, info, frame, seq)
+        raw = self._raw(Kind.PROPAGATION, info, spot, seq)
         raw.in_graph = output.requires_grad or seq is not None
         overwrites = info.name in ("copy", "fill", "zero") and bool(written) and covers_storage(written[0])
         raw.sources = tuple(
@@ -156,9 +156,9 @@ class Examiner:
         if wants_detail and self.detailed < _DETAILED:
             self.detailed += 1
             old = {id(written[0]): before} if before is not None and written else {}
-            measure.describe(raw, info, args, kwargs, inputs, old, output, recorder, frame)
+            measure.describe(raw, info, args, kwargs, inputs, old, output, recorder, spot.running)
         if raw.node is not None:
-            recorder.mode.running.events.append(raw)
+            spot.running.events.append(raw)
         recorder.bad_in_step = True
         recorder.note_bad_write(raw, written)
 
@@ -268,7 +268,7 @@ class Examiner:
         meant = all(e.innocent for e in past)
         return held if outside and not meant else None
 
-    def _mark_uninitialized(self, info: OpInfo, out: Any, frame: Any) -> None:
+    def _mark_uninitialized(self, info: OpInfo, out: Any, spot: Spot) -> None:
         """Remember memory that the user's own line allocated without filling it.
 
         It is filled with NaN, so that reading it shows every time and not only when the memory
@@ -276,11 +276,11 @@ class Examiner:
         """
         for tensor in _flatten(out):
             values = plain(tensor)
-            if values is None or not _asked_by_user(frame):
+            if values is None or not spot.by_user:
                 continue
             if values.numel() > _FILL_LIMIT or values.numel() == 0:
                 continue
-            raw = self._raw(Kind.UNINITIALIZED, info, frame, None)
+            raw = self._raw(Kind.UNINITIALIZED, info, spot, None)
             if self.recorder.journal.add(raw) is None:
                 return
             values.fill_(math.nan)
@@ -290,16 +290,15 @@ class Examiner:
 
     # The frame of an event
 
-    def _raw(self, kind: Kind, info: OpInfo, frame: Any, seq: int | None) -> Raw:
+    def _raw(self, kind: Kind, info: OpInfo, spot: Spot, seq: int | None) -> Raw:
         recorder = self.recorder
-        node = recorder.mode.running.node
-        user, inner = note_site(frame)
-        note = Note(info, user, inner, recorder.module)
+        node = spot.running.node
+        note = Note(info, spot.user, spot.inner, spot.module)
         raw = Raw(
             id=-1,
-            step=recorder.step,
+            step=spot.step,
             kind=kind,
-            phase=recorder.phase(node, user, inner),
+            phase=_phase(spot),
             note=note,
             seq=seq - 1 if seq is not None else None,
         )
@@ -307,10 +306,10 @@ class Examiner:
             raw.node_name = node.name().removeprefix("torch::autograd::")
             raw.node_seq = node._sequence_nr()
             raw.node = node
-            if called_by_engine(frame):
-                raw.blame = recorder.blame(node)
-            elif user and _runs_forward_again(frame):
-                raw.node, raw.phase = None, Phase.FORWARD
+            if spot.by_engine:
+                raw.blame = recorder.call_of_node(node)
+            elif spot.user and spot.again:
+                raw.node = None
         return raw
 
     def finish_node(self, ops: NodeOps) -> None:
@@ -320,20 +319,14 @@ class Examiner:
                 measure.describe_grad_output(raw, ops)
 
 
-def _runs_forward_again(frame: Any) -> bool:
-    """Whether the op belongs to a checkpoint's recomputation: forward code inside backward."""
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if name.endswith(("torch/utils/checkpoint.py", "torch\\utils\\checkpoint.py")):
-            return True
-        if frame.f_code.co_name == "_engine_run_backward":
-            return False
-        frame = frame.f_back
-    return False
-
-
-def _asked_by_user(frame: Any) -> bool:
-    return frame is not None and kind_of(frame.f_code) == USER and bool(user_frames(frame))
+def _phase(spot: Spot) -> Phase:
+    if spot.running.node is not None:
+        return Phase.FORWARD if spot.user and spot.again else Phase.BACKWARD
+    if spot.optimizing and any(
+        part in code.co_filename for code, _ in spot.inner for part in _OPTIMIZER_FILES
+    ):
+        return Phase.OPTIMIZER
+    return Phase.FORWARD
 
 
 def _flatten(out: Any) -> list[torch.Tensor]:

@@ -14,8 +14,8 @@ from gradscope.record.provenance import storage_key
 from gradscope.record.schema import OpInfo
 
 if TYPE_CHECKING:
-    from gradscope.record.mode import NodeOps
     from gradscope.record.recorder import Recorder
+    from gradscope.record.spot import NodeOps
 
 _LEVELS = 5  # how far up the graph an ancestry goes
 _BREADTH = 60  # nodes in one ancestry, over all levels
@@ -82,7 +82,7 @@ def describe(
     old: dict[int, torch.Tensor],
     output: torch.Tensor,
     recorder: Recorder,
-    frame: Any,
+    running: NodeOps,
 ) -> None:
     """Everything the report may want of an event, measured while its tensors are at hand.
 
@@ -100,7 +100,7 @@ def describe(
         operand(
             name, tensor, recorder,
             index=raw.index, shape=shape, values=old.get(id(tensor)),
-            frame=frame,
+            frame=recorder.frame(),
         )
         for name, tensor in inputs[:_OPERANDS]
         if id(tensor) in old or tensor is not output
@@ -112,21 +112,24 @@ def describe(
         or (isinstance(value, list | tuple) and all(isinstance(item, int) for item in value))
     )
     if raw.node is not None:
-        _describe_saved(raw, shape, recorder)
+        _describe_saved(raw, shape, recorder, running)
         raw.ancestry = _ancestry([edge[0] for edge in raw.node.next_functions], recorder)
     else:
-        raw.ancestry = _ancestry([tensor.grad_fn for _, tensor in inputs[:_OPERANDS]], recorder)
+        raw.ancestry = _ancestry([_grad_fn(tensor) for _, tensor in inputs[:_OPERANDS]], recorder)
 
 
-def _describe_saved(raw: Raw, shape: tuple[int, ...], recorder: Recorder) -> None:
+def _describe_saved(
+    raw: Raw, shape: tuple[int, ...], recorder: Recorder, running: NodeOps
+) -> None:
     """The operands of the forward call, as its node saved them, named as in its schema."""
     if raw.blame is None or raw.blame.custom is not None:
         return
     found: list[Operand] = []
     scalars: list[tuple[str, object]] = []
-    for role, value in _saved_by(raw.node, recorder.mode.running):
+    early = running.saved
+    for role, value in saved_by(raw.node, running) if early is None else early:
         if isinstance(value, torch.Tensor):
-            recorder.mode.running.saved_keys.add(storage_key(value))
+            running.saved_keys.add(storage_key(value))
             found.append(
                 operand(role, value, recorder, index=raw.index, shape=shape, frame=recorder.frame())
             )
@@ -138,7 +141,7 @@ def _describe_saved(raw: Raw, shape: tuple[int, ...], recorder: Recorder) -> Non
     raw.scalars = tuple(scalars)
 
 
-def _saved_by(node: Any, running: NodeOps) -> Iterator[tuple[str, Any]]:
+def saved_by(node: Any, running: NodeOps) -> Iterator[tuple[str, Any]]:
     """What a running node has saved, with its names.
 
     Tensors under saved-tensor hooks were seen when the node unpacked them, in the order in which
@@ -205,6 +208,14 @@ def describe_source(raw: Raw, role: str, tensor: torch.Tensor, recorder: Recorde
     described = operand(role, tensor, recorder, index=raw.index, shape=shape, frame=recorder.frame())
     raw.inputs = (described,)
     raw.output = described
+
+
+def _grad_fn(tensor: torch.Tensor) -> Any:
+    """None also for a view made under no_grad whose base was written since: torch refuses to say."""
+    try:
+        return tensor.grad_fn
+    except RuntimeError:
+        return None
 
 
 def _ancestry(nodes: list[Any], recorder: Recorder) -> tuple[Ancestor | None, ...]:

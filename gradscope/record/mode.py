@@ -16,6 +16,8 @@ from gradscope.record.finite import quick_sum
 from gradscope.record.journal import Note
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import note_site
+from gradscope.record.spot import NodeOps, note_spot
+from gradscope.record.window import Entry, Window
 
 if TYPE_CHECKING:
     from gradscope.record.recorder import Recorder
@@ -37,25 +39,6 @@ _KEEP_OPERAND = frozenset(
 )
 
 
-class NodeOps:
-    """The ops that ran inside the autograd node that is running now.
-
-    Their arguments are held until the node is done, since only the later ops of a node tell which
-    of the tensors was its grad_output. Outputs are not held: autograd takes over a gradient
-    without a copy only when nobody else holds it.
-    """
-
-    __slots__ = ("events", "made", "node", "ops", "saved_keys", "unpacked")
-
-    def __init__(self) -> None:
-        self.node: Any = None
-        self.ops: list[tuple[OpInfo, tuple[Any, ...], dict[str, Any]]] = []
-        self.made: set[int] = set()
-        self.events: list[Any] = []
-        self.saved_keys: set[int | None] = set()
-        self.unpacked: list[Any] = []  # what saved-tensor hooks gave back to this node
-
-
 class RecordingMode(TorchDispatchMode):
     """Not reentrant, and of the thread that entered it (autograd's own threads included)."""
 
@@ -66,6 +49,7 @@ class RecordingMode(TorchDispatchMode):
         self.recorder = recorder
         self.infos: dict[Any, OpInfo] = {}
         self.running = NodeOps()
+        self.window = Window(recorder)
         self.seq = _sequence_nr()
         self.ops = 0
 
@@ -91,7 +75,7 @@ class RecordingMode(TorchDispatchMode):
         if node is not running.node:
             self._enter_node(node)
             running = self.running
-        before = self._before_write(info, args) if info.written else None
+        before = self._before_write(info, args, kwargs) if info.written else None
 
         out = func(*args, **kwargs)
 
@@ -105,9 +89,34 @@ class RecordingMode(TorchDispatchMode):
             running.ops.append((info, args, kwargs))
             if type(out) is torch.Tensor:
                 running.made.add(out._cdata)
-        if recorder.provenance or info.allocates or not self._is_plainly_finite(out, seq if noted else 0, info):
-            recorder.examine(info, args, kwargs, out, seq if noted else None, before)
+        if type(out) is torch.Tensor and not (out.is_cpu or info.allocates):
+            self._judge_later(info, args, kwargs, out, seq if noted else None, before)
+        elif (
+            recorder.provenance
+            or info.allocates
+            or not self._is_plainly_finite(out, seq if noted else 0, info)
+        ):
+            spot = note_spot(sys._getframe(1), recorder)
+            recorder.examine(info, args, kwargs, out, seq if noted else None, before, spot)
         return out
+
+    def _judge_later(
+        self,
+        info: OpInfo,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        out: torch.Tensor,
+        seq: int | None,
+        before: torch.Tensor | None,
+    ) -> None:
+        """Ops on a device wait for their window, unless a bad value is known to be near."""
+        recorder = self.recorder
+        spot = note_spot(sys._getframe(2), recorder)
+        if recorder.touches_stain(info, args, kwargs):
+            self.window.close()
+            recorder.examine(info, args, kwargs, out, seq, before, spot)
+        elif not out.is_meta:
+            self.window.add(Entry(info, args, kwargs, out, seq, before, spot))
 
     def _is_plainly_finite(self, out: Any, seq: int, info: OpInfo) -> bool:
         """True when one cheap look proves every output finite; False asks for a closer look."""
@@ -161,11 +170,13 @@ class RecordingMode(TorchDispatchMode):
             self.recorder.finish_node(done)
         if node is not None and node.name() == _ACCUMULATE:
             self.recorder.note_leaf(node)
-        self.running = NodeOps()
-        self.running.node = node
+        self.running = NodeOps(node)
 
-    def _before_write(self, info: OpInfo, args: tuple[Any, ...]) -> torch.Tensor | None:
+    def _before_write(
+        self, info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> torch.Tensor | None:
         """A copy of the operand that the op is about to overwrite, where the report would need it."""
+        self.window.before_write(info.written_tensors(args, kwargs))
         if info.name in _KEEP_OPERAND and args and isinstance(args[0], torch.Tensor):
             return args[0].clone()
         return None
@@ -188,6 +199,7 @@ class RecordingMode(TorchDispatchMode):
 
     def leave(self) -> None:
         """The backward pass is over: let go of what it held."""
+        self.window.close()
         self._enter_node(None)
 
 

@@ -11,19 +11,19 @@ from typing import Any, Protocol
 
 import torch
 
-from gradscope.facts import Ending, Environment, Gradient, Kind, Phase, Step, Trace
+from gradscope.facts import Ending, Environment, Gradient, Kind, Step, Trace
 from gradscope.record import journal as journals
 from gradscope.record.examine import Examiner
 from gradscope.record.finite import plain
 from gradscope.record.journal import Journal, ModuleFrame, Note, Raw
-from gradscope.record.mode import NodeOps, RecordingMode
+from gradscope.record.mode import RecordingMode
 from gradscope.record.names import Names
 from gradscope.record.patches import install
 from gradscope.record.provenance import Provenance
+from gradscope.record.schema import OpInfo
 from gradscope.record.sites import Site, resolve, user_frames
+from gradscope.record.spot import NodeOps, Spot
 from gradscope.record.symptoms import Symptoms
-
-_OPTIMIZER_FILES = ("torch/optim/", "torch\\optim\\")
 
 
 class StopTrace(BaseException):
@@ -101,15 +101,28 @@ class Recorder:
     # Asked by the mode
 
     def examine(
-        self, info: Any, args: Any, kwargs: Any, out: Any, seq: int | None, before: Any
+        self,
+        info: OpInfo,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        out: Any,
+        seq: int | None,
+        before: torch.Tensor | None,
+        spot: Spot,
     ) -> None:
         """The closer look. A fault of ours in here must not become the program's."""
         try:
-            self.examiner.examine(info, args, kwargs, out, seq, before)
+            self.examiner.examine(info, args, kwargs, out, seq, before, spot)
         except Exception as fault:
             self.faults += 1
             if self.faults <= 3:
                 self.notes.append(f"could not look at `{info.name}`: {type(fault).__name__}: {fault}")
+
+    def touches_stain(self, info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether an argument lies in memory that holds bad values."""
+        return bool(self.provenance) and any(
+            self.provenance.of(tensor) is not None for _, tensor in info.tensors(args, kwargs)
+        )
 
     def finish_node(self, ops: NodeOps) -> None:
         self.examiner.finish_node(ops)
@@ -121,25 +134,12 @@ class Recorder:
     def note_bad_write(self, raw: Raw, written: Sequence[torch.Tensor]) -> None:
         self.symptoms.note_bad_write(raw, written)
 
-    def blame(self, node: Any) -> Note | None:
-        """The forward call that made an autograd node."""
-        return self.call_of_node(node)
-
     def call_of_node(self, node: Any) -> Note | None:
         seq = node._sequence_nr()
         if node.name() == "torch::autograd::CopySlices":
             # Made after the in-place op on a view had returned; that op's own node is one below.
             return self.journal.call_of(seq - 1) or self.journal.call_of(seq)
         return self.journal.call_of(seq)
-
-    def phase(self, node: Any, user: Site, inner: Site) -> Phase:
-        if node is not None:
-            return Phase.BACKWARD
-        if self.in_optimizer is not None and any(
-            part in code.co_filename for code, _ in inner for part in _OPTIMIZER_FILES
-        ):
-            return Phase.OPTIMIZER
-        return Phase.FORWARD
 
     def frame(self) -> Any:
         return sys._getframe(1)
@@ -158,6 +158,7 @@ class Recorder:
         inputs = args[3] if len(args) > 3 else ()
         asked = [t for t in inputs or () if isinstance(t, torch.Tensor) and (t.is_leaf or functional)]
         is_step = self.depth == 0 and (into_leaves or (bool(asked) and not create_graph))
+        self.mode.window.close()
         if is_step:
             with unobserved():
                 self._begin_step()
@@ -224,6 +225,7 @@ class Recorder:
     def optimizer_begins(self, optimizer: Any) -> None:
         if self.halted or self.mode not in _active_modes():
             return
+        self.mode.window.close()
         self.in_optimizer = optimizer
         with unobserved():
             for observer in self.observers:
@@ -233,6 +235,7 @@ class Recorder:
     def optimizer_ends(self, optimizer: Any) -> None:
         if self.in_optimizer is None:
             return
+        self.mode.window.close()
         self.in_optimizer = None
         with unobserved():
             for observer in self.observers:

@@ -1,0 +1,75 @@
+"""Where an op runs: all that is needed to judge it, also later than it ran."""
+
+from __future__ import annotations
+
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gradscope.record.sites import USER, Site, called_by_engine, kind_of, note_site
+
+if TYPE_CHECKING:
+    from gradscope.record.journal import ModuleFrame
+    from gradscope.record.recorder import Recorder
+    from gradscope.record.schema import OpInfo
+
+
+class NodeOps:
+    """The ops that ran inside the autograd node that is running now.
+
+    Their arguments are held until the node is done, since only the later ops of a node tell which
+    of the tensors was its grad_output. Outputs are not held: autograd takes over a gradient
+    without a copy only when nobody else holds it.
+    """
+
+    __slots__ = ("events", "made", "node", "ops", "saved", "saved_keys", "unpacked")
+
+    def __init__(self, node: Any = None) -> None:
+        self.node = node
+        self.ops: list[tuple[OpInfo, tuple[Any, ...], dict[str, Any]]] = []
+        self.made: set[int] = set()
+        self.events: list[Any] = []
+        self.saved: list[tuple[str, Any]] | None = None  # read early where ops are judged late
+        self.saved_keys: set[int | None] = set()
+        self.unpacked: list[Any] = []  # what saved-tensor hooks gave back to this node
+
+
+class Spot(NamedTuple):
+    """The surroundings of one op. `again`: inside a checkpoint's recomputation. `by_user`: the
+    user's own line called the op, with nothing of a library between."""
+
+    user: Site
+    inner: Site
+    by_engine: bool
+    by_user: bool
+    again: bool
+    running: NodeOps
+    module: ModuleFrame | None
+    optimizing: bool
+    step: int
+
+
+def note_spot(frame: FrameType | None, recorder: Recorder) -> Spot:
+    """The surroundings of the op that `frame` called."""
+    user, inner = note_site(frame)
+    running = recorder.mode.running
+    return Spot(
+        user=user,
+        inner=inner,
+        by_engine=running.node is not None and called_by_engine(frame),
+        by_user=frame is not None and kind_of(frame.f_code) == USER,
+        again=running.node is not None and _runs_forward_again(frame),
+        running=running,
+        module=recorder.module,
+        optimizing=recorder.in_optimizer is not None,
+        step=recorder.step,
+    )
+
+
+def _runs_forward_again(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.replace("\\", "/").endswith("torch/utils/checkpoint.py"):
+            return True
+        if frame.f_code.co_name == "_engine_run_backward":
+            return False
+        frame = frame.f_back
+    return False
