@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import Ending
@@ -169,13 +169,13 @@ def _run(job: Job, channel: Channel) -> int:
         channel.close(Unusable(str(error), error.help, error.detail))
         return 2
     except BaseException as error:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the ending is told once
         if isinstance(error, ImportError | SyntaxError) and not recorder.done:
             channel.close(_not_importable(job.target, error))
             return 2
         if isinstance(error, Exception) and is_ours(error):
             raise
         ending = ending_of(error)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     watch.end(recorder, ending)
     return ending.code or 0
 
@@ -209,8 +209,16 @@ def _redirect(job: Job) -> None:
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(nowhere, stream)
+        sys.stdin = open(0, closefd=False)
+        sys.stdout, sys.stderr = _writer(1), _writer(2)
     elif job.stdout_to_stderr:
         os.dup2(2, 1)
+        sys.stdout = _writer(1)
+
+
+def _writer(stream: int) -> TextIO:
+    """Text to a stream of the process, whatever a caller (pytest, a notebook) had put there."""
+    return open(stream, "w", buffering=1, errors="backslashreplace", closefd=False)
 
 
 def _flush() -> None:

@@ -81,6 +81,9 @@ class _Forked:
             self.pid = os.fork()
         if self.pid == 0:
             self._be_the_child(job, theirs, parent)
+        if self.leads:
+            with contextlib.suppress(OSError):  # it has done so itself, or is gone
+                os.setpgid(self.pid, self.pid)
         theirs.close()
         self._status: int | None = None
 
@@ -111,13 +114,9 @@ class _Forked:
         wait(self, 1.0)
 
     def _signal(self, number: signal.Signals) -> None:
-        if self.poll() is not None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, number)
-        if self.leads:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, number)
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                (os.killpg if self.leads else os.kill)(self.pid, number)
 
 
 class _Spawned:

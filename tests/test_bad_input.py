@@ -1,0 +1,195 @@
+"""What cannot be run is said in one clear line, with exit code 2 and no traceback of ours."""
+
+import os
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from gradscope.cli import main
+
+HEALTHY = """
+import torch
+x = torch.ones(3, requires_grad=True)
+(x * 2).sum().backward()
+"""
+LOSSES = """
+import torch
+
+def loss(x, scale):
+    return (x * scale).sum()
+
+def vector(x):
+    return x * 2
+
+def detached(x):
+    return x.detach().sum()
+
+def nothing(x):
+    return {"output": x}
+
+PI = 3.14
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NO_COLOR", "1")
+    (tmp_path / "train.py").write_text(HEALTHY)
+    (tmp_path / "losses.py").write_text(LOSSES)
+    return tmp_path
+
+
+@pytest.fixture
+def refused(folder, capfd):
+    """Runs `gradscope trace ...` and returns the lines of its complaint."""
+
+    def run(*words: str) -> list[str]:
+        code = main(["trace", *words])
+        out, err = capfd.readouterr()
+        assert (code, out) == (2, "")
+        assert "gradscope/" not in err  # no frame of ours
+        first, *rest = err.splitlines()
+        assert first.startswith("gradscope: error: ")
+        return [first.removeprefix("gradscope: error: "), *rest]
+
+    return run
+
+
+def write(name: str, text: str) -> None:
+    Path(name).write_text(textwrap.dedent(text))
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "help"),
+    [
+        (["trian.py"], "there is no file trian.py", "did you mean train.py?"),
+        (["no/train.py"], "no/train.py: there is no folder no", "check the path"),
+        (["lossses.py:loss"], "there is no file lossses.py", "did you mean losses.py?"),
+        (["."], ". is a directory", "name the script in it, or FILE.py:FUNCTION"),
+        (["train.py", "--steps", "0"], "Invalid value for '--steps'", ""),
+        (["train.py", "--lr", "3"], "No such option: --lr", ""),
+        (["train.py", "--format", "xml"], "no format is called xml", ""),
+        (["train.py", "--output", "."], "--output . is a directory", ""),
+        (["train.py", "--output", "no/r.json"], "--output no/r.json lies in a folder that", ""),
+        (["train.py", "--config", "no.yaml"], "there is no configuration no.yaml", ""),
+        (["train.py", "--input", "x"], "--input x is not NAME=EXPR", ""),
+        (["train.py", "--input", "x=1"], "train.py is a script, which takes no --input", ""),
+        (["losses.py:loss", "--", "3"], "losses.py:loss takes no arguments of its own", ""),
+        (["--model", "losses.py:loss"], "a model, a loss and a batch belong together", ""),
+    ],
+)
+def test_the_command_line(refused, words, message, help):
+    first, *rest = refused(*words)
+
+    assert first.startswith(message)
+    assert not help or rest == [f"help: {help}"]
+
+
+def test_an_unknown_example_names_the_nearest(refused):
+    first, help = refused("gama_mask")
+
+    assert first == "gama_mask is neither a file nor a built-in example"
+    assert help.startswith("help: did you mean gamma_mask")
+
+
+def test_a_syntax_error_has_its_place(refused):
+    write("broken.py", "import torch\ndef f(:\n    pass\n")
+
+    lines = refused("broken.py")
+
+    assert lines[0] == "broken.py:2:7: invalid syntax"
+    assert "    def f(:" in lines
+
+
+def test_a_failing_import_shows_the_users_frames_alone(refused):
+    write("inner.py", "import a_module_that_nobody_has\n")
+    write("outer.py", "import torch\nimport inner\n")
+
+    lines = refused("outer.py")
+
+    assert lines[0] == "outer.py could not be imported: No module named 'a_module_that_nobody_has'"
+    frames = [line.strip().split(", ")[0] for line in lines if line.startswith("  File")]
+    assert frames == [f'File "{Path(name).resolve()}"' for name in ("outer.py", "inner.py")]
+
+
+def test_a_module_that_is_missing(refused):
+    lines = refused("no_such_package.losses:loss")
+
+    assert lines[0].endswith("could not be imported: No module named 'no_such_package'")
+
+
+def test_a_program_without_backward(refused):
+    write("forward.py", "import torch\ntorch.ones(3).sum()\n")
+
+    assert refused("forward.py")[0].startswith("no backward ever ran in forward.py")
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "help"),
+    [
+        (["loss"], "losses.py:loss needs inputs x, scale that nobody gave", "--input x="),
+        (["loss", "x=torch.ones(2)"], "losses.py:loss needs an input scale that nobody gave", ""),
+        (
+            ["loss", "x=torch.ones(2)", "scale=1", "sacle=2"],
+            "losses.py:loss takes no input sacle",
+            "did you mean scale? it takes x, scale",
+        ),
+        (["vector", "x=torch.ones(2)"], "the loss of losses.py:vector is not a scalar: its", ""),
+        (["detached", "x=torch.ones(2)"], "the loss of losses.py:detached needs no gradient", ""),
+        (["nothing", "x=torch.ones(2)"], "losses.py:nothing returned a dict with output", ""),
+        (["vectr", "x=1"], "losses.py has no vectr", "did you mean vector?"),
+        (["PI"], "losses.py:PI is a float and cannot be called", ""),
+        (["vector", "x=torch.oness(2)"], "--input x cannot be evaluated: AttributeError", ""),
+        (["vector", "x=1 +"], "--input x cannot be evaluated: SyntaxError", ""),
+    ],
+)
+def test_a_function_and_its_inputs(refused, words, message, help):
+    name, *inputs = words
+    options = [word for given in inputs for word in ("--input", given)]
+
+    first, *rest = refused(f"losses.py:{name}", *options)
+
+    assert first.startswith(message)
+    assert rest[0].startswith(f"help: {help}")
+
+
+def test_a_model_that_needs_arguments(refused):
+    write("net.py", "import torch\nclass Net(torch.nn.Module):\n  def __init__(self, n): pass\n")
+
+    first, help = refused("net.py", "--model", "Net", "--batch", "torch.ones(2)")
+
+    assert first == "net.py:Net needs n to be made"
+    assert help == "help: write them out: 'net.py:Net(n=...)'"
+
+
+def test_a_mistake_in_the_configuration(refused):
+    write("gradscope.yaml", "target: train.py\nstpes: 3\n")
+
+    assert refused() == [
+        "gradscope.yaml:2:1: unknown key stpes",
+        "help: did you mean steps?",
+    ]
+
+
+def test_an_unknown_rule_in_the_configuration(refused):
+    write("gradscope.yaml", "target: train.py\nignore: [masked-brunch]\n")
+
+    first, help = refused()
+
+    assert first == "no rule is called 'masked-brunch'"
+    assert "masked-branch" in help
+
+
+def test_a_file_that_is_no_python(refused):
+    Path("weights.py").write_bytes(b"\x00\x01\x02")
+
+    assert refused("weights.py")[0] == "weights.py is no Python source"
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_cannot_be_read(refused, folder):
+    (folder / "train.py").chmod(0)
+
+    assert refused("train.py")[0] == "train.py cannot be read: permission denied"
