@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from gradscope.facts import Finding, Location, Operand, Related, Report
 from gradscope.report import Options, render
-from gradscope.report.diffs import changes
+from gradscope.report.diffs import changes, numbered
 from gradscope.report.frames import frame, gutter_of, marks
 from gradscope.report.text import clean, plain, wrap
 
@@ -236,6 +236,18 @@ def test_a_removed_line_that_looks_like_a_header_is_a_line() -> None:
         ("+", 3, "-- keep"),
         (" ", 4, "x"),
     ]
+
+
+def test_a_patch_of_two_files_names_each() -> None:
+    patch = "".join(
+        f"--- a/{file}\n+++ b/{file}\n@@ -{line} +{line} @@\n-old\n+new\n"
+        for file, line in (("one.py", 3), ("two.py", 9))
+    )
+    lines = [plain(line) for line in numbered(patch, 1, Options())]
+
+    assert lines == [
+        "  |", "3 | - old", "3 | + new", " ::: two.py", "9 | - old", "9 | + new", "  |",
+    ]  # fmt: skip
 
 
 def test_words_longer_than_the_line_are_cut() -> None:
