@@ -252,7 +252,7 @@ CAUSES = {
             backward("_linalg_svd", tensor("S", None, min=1.0, max=1.0), grad_output=None),
             symptoms=(NAN_GRAD,),
         ),
-        ["degenerate-decomposition", "singular-derivative"],
+        ["degenerate-decomposition"],
     ),
     "NaN in the batch": (
         root(event("mm", Kind.SOURCE, id=1, inputs=(tensor("self", NAN, kin="data"),))),

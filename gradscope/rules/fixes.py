@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Event, Fix
+from gradscope.facts import Event, Fix, Root
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import eps_for
 from gradscope.ops.edges import Nature
+from gradscope.ops.patterns import recognize
 from gradscope.rules import evidence, phrases
 
 # A "stable form" that is the same op in another dtype.
@@ -72,8 +73,13 @@ def guard_kind(edge: Edge, event: Event) -> str:
     return "epsilon" if evidence.values(event).get(edge.argument) == 0 else "clamp-domain"
 
 
-def stable(edge: Edge | None, event: Event) -> tuple[Fix, ...]:
+def stable(edge: Edge | None, event: Event, root: Root) -> tuple[Fix, ...]:
     """The stable form of the whole expression: of the pattern around the op, else of the op."""
+    pattern = recognize(event, root.chain)
+    if pattern is not None:
+        names = {"x": "x", "dim": "-1", "eps": f"{eps_for(evidence.dtype(event)):g}"}
+        title = f"write `{pattern.written}` in its stable form"
+        return (Fix("stable-op", title, "safe", pattern.stable.format_map(_Named(names))),)
     if edge is not None and edge.stable.startswith(_CASTS):
         return (wider(event),)
     if edge is not None and edge.stable:

@@ -59,7 +59,7 @@ class LogZero(Rule):
             message=_headline(event, edge),
             label=fixes.says(edge, event),
             why=_mechanism(event, edge),
-            fixes=_repairs(edge, event),
+            fixes=_repairs(edge, event, root),
             confidence=0.8,
         )
 
@@ -84,5 +84,5 @@ def _mechanism(event: Event, edge: Edge) -> str:
     return text
 
 
-def _repairs(edge: Edge, event: Event) -> tuple[Fix, ...]:
-    return (*fixes.stable(edge, event), *fixes.guards(edge, event), fixes.masked(edge, event))
+def _repairs(edge: Edge, event: Event, root: Root) -> tuple[Fix, ...]:
+    return (*fixes.stable(edge, event, root), *fixes.guards(edge, event), fixes.masked(edge, event))

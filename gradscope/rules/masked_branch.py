@@ -70,7 +70,7 @@ class MaskedBranch(Rule):
             message=_headline(root, event),
             label=fixes.says(edge, event) if edge else "its backward gives NaN for gradient 0",
             why=_mechanism(root, event, edge, trace),
-            fixes=_repairs(edge, event),
+            fixes=_repairs(edge, event, root),
             confidence=0.9,
         )
 
@@ -108,5 +108,5 @@ def _mechanism(root: Root, event: Event, edge: Edge | None, trace: Trace) -> str
     return f"{text} {late}" if late else text
 
 
-def _repairs(edge: Edge | None, event: Event) -> tuple[Fix, ...]:
-    return (fixes.masked(edge, event), *fixes.guards(edge, event), *fixes.stable(edge, event))
+def _repairs(edge: Edge | None, event: Event, root: Root) -> tuple[Fix, ...]:
+    return (fixes.masked(edge, event), *fixes.guards(edge, event), *fixes.stable(edge, event, root))

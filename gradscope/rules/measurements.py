@@ -51,7 +51,7 @@ def numbers_of(root: Root, event: Event, trace: Trace) -> tuple[str, ...]:
     ]
     if shown:
         found.append((f"at {here}: " if here else "") + ", ".join(shown))
-    if event.numel:
+    if event.bad:
         share = phrases.percent(event.bad, event.numel)
         found.append(f"{phrases.of_total(event.bad, event.numel)} bad ({share})")
     if (row := evidence.sample(event)) is not None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from gradscope.facts import Event, Finding, Fix, Operand, Phase, Related, Root, Severity, Trace
+from gradscope.ops.patterns import recognize
 from gradscope.rules import evidence, measurements
 
 
@@ -51,6 +52,10 @@ class Rule:
         event = event or root.event
         phase = phase or evidence.phase(root)
         leak = evidence.leak(root)
+        pattern = recognize(event, root.chain)
+        if pattern is not None:
+            why = f"{why} The ops form `{pattern.written}`: {pattern.why}."
+            facts = {**(facts or {}), "pattern": pattern.name}
         node = leak.node if leak and phase is Phase.BACKWARD else event.node
         return Finding(
             rule=self.code,

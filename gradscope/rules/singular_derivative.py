@@ -65,7 +65,7 @@ class SingularDerivative(Rule):
             label=fixes.says(edge, event) if edge else f"slope is {phrases.outcome(event.output)}",
             why=_mechanism(event, edge, bound),
             related=_bounded_here(bound),
-            fixes=(*fixes.guards(edge, event), *fixes.stable(edge, event)) or (_away(event),),
+            fixes=(*fixes.guards(edge, event), *fixes.stable(edge, event, root)) or (_away(event),),
             confidence=0.8 if edge else 0.4,
         )
 
