@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gradscope.diagnose import diagnose
 from gradscope.errors import GradscopeError
@@ -15,6 +16,9 @@ from gradscope.repair import repaired
 from gradscope.repair.culprit import EXAMPLES
 from gradscope.repair.splice import spliced, unified
 from gradscope.source import Source, read
+
+if TYPE_CHECKING:
+    from gradscope.target import RunOptions, Target
 
 MOST_ROUNDS = 8
 
@@ -83,6 +87,50 @@ def fix_all(
             return state
 
 
+def fix_target(
+    target: Target,
+    options: RunOptions,
+    *,
+    may_apply: Callable[[Fix], bool],
+    wanted: Callable[[Finding], bool] = lambda finding: True,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Repaired:
+    """`fix_all` for a target. What the program prints is not shown: stdout is for the patch."""
+    from gradscope.target import run
+
+    def rerun(patches: Mapping[str, str], steps: int | None, limit: float | None) -> Trace:
+        again = options if steps is None else replace(options, steps=steps, keep_going=False)
+        return run(target, again, patches=patches, silent=True, timeout=limit)
+
+    return fix_all(rerun, may_apply=may_apply, wanted=wanted, tell=tell)
+
+
+def policy(*, write: bool, unsafe: bool) -> Callable[[Fix], bool]:
+    """Which fixes go into the patch: a printed one holds all that were verified, a written one
+    those that keep all values; `unsafe` lets every fix through that was not refuted."""
+
+    def may_apply(fix: Fix) -> bool:
+        if unsafe:
+            return fix.verified is not False
+        return fix.verified is True and (fix.safety == "safe" or not write)
+
+    return may_apply
+
+
+def summary(state: Repaired) -> Iterator[str]:
+    """The outcome in a few lines, for stderr."""
+    rounds = f"{state.rounds} round{'s' * (state.rounds != 1)}"
+    if not state.left:
+        yield f"healthy after {rounds}" if state.rounds else "healthy, there is nothing to fix"
+        return
+    count = len(state.left)
+    yield f"{count} finding{'s' * (count != 1)} left after {rounds}: no fix that may be applied"
+    for held in state.withheld:
+        yield f"withheld: {_place(held.finding)}: {held.fix.title} ({_verdict(held.fix)})"
+    if state.withheld:
+        yield "help: --unsafe applies these as well"
+
+
 def _apply(
     state: Repaired,
     findings: Iterable[Finding],
@@ -91,6 +139,7 @@ def _apply(
 ) -> bool:
     """Put this round's fixes into the texts; False where there was none to put in."""
     edits: dict[str, set[Edit]] = {}
+    state.withheld = []
     for finding in findings:
         patches = [fix for fix in finding.fixes if fix.patch and fix.verified is not False]
         fix = next((one for one in patches if may_apply(one)), None)
@@ -144,7 +193,7 @@ def write(state: Repaired) -> tuple[str, ...]:
     finally:
         for temporary, _ in ready:
             Path(temporary).unlink(missing_ok=True)
-    return tuple(state.sources[path].file for path in state.texts)
+    return tuple(os.path.relpath(path) for path in state.texts)
 
 
 def _prepared(path: str, source: Source, text: str) -> str:

@@ -74,6 +74,7 @@ class Bench:
     diagnose: Callable[[Trace], tuple[Finding, ...]]
     seconds: float
     _started: float = field(default_factory=time.monotonic)
+    _interrupted: bool = False
     _held: list[Patched] = field(default_factory=list)
     _runs: dict[tuple[str, str, int], Trace] = field(default_factory=dict)
 
@@ -108,6 +109,8 @@ class Bench:
     def _verdict(self, finding: Finding, one: Patched) -> Outcome:
         step = last_step(finding)
         try:
+            if self._interrupted:
+                return Outcome(None, "not tried: Ctrl-C")
             after = self._seen(os.path.abspath(one.source.file), one.text, step)
             outcome = compare(finding, self.before, after, same=one.same)
             if outcome.doubtful and not self._is_repeatable(step):
@@ -129,7 +132,8 @@ class Bench:
             if self.left <= 0:
                 raise TimeoutError
             patches = {path: text} if path else {}
-            self._runs[key] = self.rerun(patches, step + 1, self.left)
+            trace = self._runs[key] = self.rerun(patches, step + 1, self.left)
+            self._interrupted |= trace.ending.kind == "interrupted" and bool(trace.ending.code)
         return self._runs[key]
 
     def _is_repeatable(self, step: int) -> bool:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from gradscope.facts import Finding, Gradient, Severity, Symptom, Trace, text_of
 
+BETWEEN = 5e-324  # gradients that differ, but not at the elements that were sampled
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -62,6 +64,10 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool) -> Outco
     if unexplained is not None:
         what = f"{unexplained.kind} in `{unexplained.tensor}`"
         return Outcome(False, f"tried: {what} is new", doubtful=True)
+    worse = next((a.name for a, b in _pairs(before.trace, after.trace) if _breaks(a, b)), None)
+    if worse is not None:
+        why = f"tried: the gradient of `{worse}` is no longer finite where it was"
+        return Outcome(False, why, doubtful=True)
     moved = _moved(before.trace, after.trace, step)
     if same and moved:
         return Outcome(False, f"tried: {moved[0]}, which this fix must not do", doubtful=True)
@@ -201,20 +207,26 @@ def _pairs(before: Trace, after: Trace) -> Iterator[tuple[Gradient, Gradient]]:
             yield first, second
 
 
+def _breaks(first: Gradient, second: Gradient) -> bool:
+    """Whether elements that were finite are not any more."""
+    samples = zip(first.sample, second.sample, strict=False)
+    lost = any(math.isfinite(old) and not math.isfinite(new) for old, new in samples)
+    return lost or second.bad > first.bad
+
+
 def _distance(first: Gradient, second: Gradient) -> float:
-    """The largest change of an element that was finite before, relative to the largest of them;
-    inf where it is finite no longer."""
+    """The largest change of an element that was finite before, relative to the largest of them."""
     if first.digest == second.digest:
         return 0.0
     scale = max((abs(value) for value in first.sample if math.isfinite(value)), default=0.0)
     changes = (
-        abs(new - old) if math.isfinite(new) else math.inf
+        abs(new - old)
         for old, new in zip(first.sample, second.sample, strict=False)
         if math.isfinite(old) and old != new
     )
     worst = max(changes, default=0.0)
     if worst == 0.0 and not first.bad:
-        return math.inf if second.bad else 5e-324  # they differ between the samples
+        return BETWEEN
     return worst / scale if scale else worst
 
 
@@ -231,7 +243,7 @@ def _moved(before: Trace, after: Trace, step: int) -> tuple[str, ...]:
     distances = [(_distance(a, b), a.name) for a, b in _pairs(before, after)]
     worst, name = max(distances, default=(0.0, ""))
     if worst:
-        amount = "" if worst < 1e-300 else f" by {text_of(worst, 3)} of its largest"
+        amount = "" if worst == BETWEEN else f" by {text_of(worst, 3)} of its largest"
         found.append(f"finite gradients move, `{name}` most{amount}")
     return tuple(found)
 

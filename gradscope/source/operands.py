@@ -120,14 +120,17 @@ class Names:
         return None
 
     def spell(self, dotted: str) -> str | None:
-        """How the file can write a dotted name: torch.where -> `th.where`; None if it cannot."""
-        best = None
-        for name, target in self.imported.items():
-            if dotted == target or dotted.startswith(f"{target}."):
-                spelled = name + dotted[len(target) :]
-                if best is None or len(spelled) < len(best):
-                    best = spelled
-        return best
+        """How the file can write a dotted name: torch.where -> `th.where`; None if it cannot.
+
+        From the import that comes nearest to the name, the first of several.
+        """
+        reaching = {
+            name: target
+            for name, target in self.imported.items()
+            if dotted == target or dotted.startswith(f"{target}.")
+        }
+        name = max(reaching, key=lambda name: len(reaching[name]), default=None)
+        return None if name is None else name + dotted[len(reaching[name]) :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +160,7 @@ def spelled(source: Source, node: ast.AST) -> Spelled | None:
         return None
     keywords = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
     dotted = _names(source).dotted(node.func)
-    if dotted is not None:
+    if dotted is not None and dotted.startswith("torch."):  # else: a tensor that was imported
         return Spelled(canonical(dotted), tuple(node.args), keywords)
     if isinstance(node.func, ast.Name):
         return Spelled(canonical(node.func.id), tuple(node.args), keywords)

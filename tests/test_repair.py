@@ -1,0 +1,323 @@
+"""Patches of the user's source: every spelling, exactly undoable, never of foreign files."""
+
+import re
+import subprocess
+import sysconfig
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gradscope.facts import Finding, Fix, Location, Phase, Related, Severity
+from gradscope.repair.attempt import Patched, patched
+from gradscope.repair.culprit import Unpatchable, locate
+from gradscope.repair.propose import candidates, fixes_of
+from gradscope.repair.splice import edits_between, spliced, unified
+from gradscope.source import Source
+
+HEAD = """import math
+import torch
+import torch as th
+import torch.nn.functional as F
+from torch import sqrt as root
+
+x = torch.tensor([0.0, 0.5, 2.0], requires_grad=True)
+m = x > 0
+"""
+
+MASKED = [
+    # culprit, op, operands at 0, the line
+    ("x ** 0.5", "pow", {"self": 0.0, "exponent": 0.5}, "y = torch.where(m, {}, x)"),
+    ("x**.5", "pow", {"self": 0.0, "exponent": 0.5}, "y = torch.where(x > 0, {}, x)"),
+    ("x.pow(0.5)", "pow", {"self": 0.0, "exponent": 0.5}, "y = torch.where(m, {}, x)"),
+    ("torch.pow(x, 0.5)", "pow", {"self": 0.0, "exponent": 0.5}, "y = th.where(m, {}, x)"),
+    ("torch.pow(input=x, exponent=0.5)", "pow", {"self": 0.0, "exponent": 0.5}, "y = ({})[m]"),
+    ("pow(x, 0.5)", "pow", {"self": 0.0, "exponent": 0.5}, "y = ({})[x > 0]"),
+    ("(x + 0) ** 0.5", "pow", {"self": 0.0, "exponent": 0.5}, "y = torch.where(m, {}, 1.0)"),
+    ("(2 * x.abs()) ** 0.5", "pow", {"self": 0.0, "exponent": 0.5}, "y = torch.where(m, {}, 1.0)"),
+    ("x.sqrt()", "sqrt", {"self": 0.0}, "y = x.where(~m, {})"),
+    ("torch.sqrt(x)", "sqrt", {"self": 0.0}, "y = ({}).masked_fill(~m, 0.0)"),
+    ("th.sqrt(x)", "sqrt", {"self": 0.0}, "y = ({}).masked_fill(x <= 0, 0.0)"),
+    ("root(x)", "sqrt", {"self": 0.0}, "y = m.float() * {}"),
+    ("torch.sqrt(input=x)", "sqrt", {"self": 0.0}, "y = {} * (x > 0)"),
+    ("torch.sqrt(x + 0)", "sqrt", {"self": 0.0}, "keep = m.float(); y = {} * keep"),
+    ("x.abs().sqrt()", "sqrt", {"self": 0.0}, "y = torch.where(m, {}, 1.0)"),
+    ("torch.sqrt((x))", "sqrt", {"self": 0.0}, "y = torch.where(m, {}, 1.0)"),
+    ("torch.sqrt(\n    x,\n)", "sqrt", {"self": 0.0}, "y = torch.where(m, {}, 1.0)"),
+    ("torch.log(x)", "log", {"self": 0.0}, "y = torch.where(m, {}, 1.0)"),
+    ("x.log()", "log", {"self": 0.0}, "y = ({})[m]"),
+    ("(x * 2).log()", "log", {"self": 0.0}, "y = ({}).masked_select(m)"),
+    ("torch.log2(x)", "log2", {"self": 0.0}, "y = torch.where(m, {}, 1.0)"),
+    ("1 / x", "reciprocal", {"self": 0.0}, "y = torch.where(m, {}, 1.0)"),
+    ("torch.reciprocal(x)", "reciprocal", {"self": 0.0}, "y = torch.where(m, {}, 1.0)"),
+    ("x.reciprocal()", "reciprocal", {"self": 0.0}, "y = torch.where(m, {}, 1.0)"),
+    ("m / x", "div", {"self": 1.0, "other": 0.0}, "y = torch.where(m, {}, 1.0)"),
+    ("torch.div(x + 1, x)", "div", {"self": 1.0, "other": 0.0}, "y = ({})[x != 0]"),
+    ("(x + 1).div(x)", "div", {"self": 1.0, "other": 0.0}, "y = torch.where(m, {}, 1.0)"),
+    ("(x + 1) / (x * 3)", "div", {"self": 1.0, "other": 0.0}, "y = torch.where(m, {}, 1.0)"),
+    ("torch.rsqrt(x)", "rsqrt", {"self": 0.0}, "y = torch.where(m, {}, 1.0)"),
+    (
+        "x ** 0.5",
+        "pow",
+        {"self": 0.0, "exponent": 0.5},
+        "f = lambda: torch.where(m, {}, x); y = f()",
+    ),
+    ("x.sqrt()", "sqrt", {"self": 0.0}, "y = torch.stack([torch.where(m, {}, a) for a in [x]])"),
+    ("x ** 0.5", "pow", {"self": 0.0, "exponent": 0.5}, "y = torch.zeros(3); y[m] = ({})[m]"),
+]
+
+
+def span(text: str, expression: str) -> Location:
+    source = Source("loss.py", text)
+    start = text.index(expression, len(HEAD))
+    return Location(
+        "loss.py", *source.place(start), *source.place(start + len(expression)), "<module>"
+    )
+
+
+def finding(text: str, culprit: str, op: str, kind: str, values: dict[str, float], **more):
+    return Finding(
+        rule="GS101",
+        name="masked-branch",
+        severity=Severity.ERROR,
+        phase=Phase.BACKWARD,
+        step=0,
+        op=op,
+        message="",
+        why="",
+        location=span(text, culprit),
+        evidence={"operands": values, "dtype": "float32"},
+        fixes=(Fix(kind, "a fix"),),
+        **more,
+    )
+
+
+def ways(found: Finding, text: str) -> list[Patched]:
+    culprit = locate(found, Source("loss.py", text))
+    written = (
+        patched(culprit.source, candidate)
+        for fix in fixes_of(culprit)
+        for candidate in candidates(culprit, fix)
+    )
+    return [way for way in written if way is not None]
+
+
+def run(text: str):
+    names: dict[str, object] = {}
+    exec(compile(text, "loss.py", "exec"), names)
+    return names["loss"], names["x"].grad
+
+
+@pytest.mark.parametrize(("culprit", "op", "values", "line"), MASKED)
+def test_a_masked_branch_in_every_spelling(culprit, op, values, line):
+    """The first patch keeps the loss and every gradient that was finite bit-identical."""
+    text = f"{HEAD}{line.format(culprit)}\nloss = y.sum()\nloss.backward()\n"
+    loss, gradient = run(text)
+    assert gradient[0].isnan()
+
+    first = ways(finding(text, culprit, op, "masked-branch", values), text)[0]
+    new_loss, new_gradient = run(first.text)
+
+    assert "masked-branch" == first.kind
+    assert torch.equal(loss, new_loss)
+    assert torch.equal(gradient[1:], new_gradient[1:])
+    assert new_gradient.isfinite().all()
+
+
+def test_the_condition_of_the_mask_is_used_where_it_is_a_name_in_reach():
+    line = "y = torch.where(m, x ** 0.5, x)"
+    text = f"{HEAD}{line}\nloss = y.sum()\nloss.backward()\n"
+    mask = Related("mask", span(text, "torch.where(m, x ** 0.5, x)"), "hides it")
+    found = finding(text, "x ** 0.5", "pow", "masked-branch", {"self": 0.0, "exponent": 0.5})
+
+    first = ways(replace(found, related=(mask,)), text)[0]
+
+    assert "torch.where(m, torch.where(m, x, 1.0) ** 0.5, x)" in first.text
+
+
+def test_a_mask_that_is_made_later_is_not_in_reach():
+    text = f"{HEAD}p = x ** 0.5\nlate = x > 0\ny = torch.where(late, p, x)\nloss = y.sum()\n"
+    mask = Related("mask", span(text, "torch.where(late, p, x)"), "hides it")
+    found = finding(text, "x ** 0.5", "pow", "masked-branch", {"self": 0.0, "exponent": 0.5})
+
+    assert all(
+        "torch.where(late, x" not in way.text for way in ways(replace(found, related=(mask,)), text)
+    )
+
+
+STABLE = [
+    ("torch.log(torch.softmax(z, -1))", "torch.log(torch.softmax(z, -1))", "log",
+     "torch.log_softmax(z, -1)"),
+    ("F.softmax(z, dim=1).log()", "F.softmax(z, dim=1).log()", "log", "torch.log_softmax(z, 1)"),
+    ("torch.log(torch.sigmoid(z))", "torch.log(torch.sigmoid(z))", "log", "F.logsigmoid(z)"),
+    ("torch.log(1 - torch.sigmoid(z))", "torch.log(1 - torch.sigmoid(z))", "log",
+     "F.logsigmoid(-z)"),
+    ("torch.log(1.0 + torch.exp(z))", "torch.exp(z)", "exp", "F.softplus(z)"),
+    ("torch.log1p(z.exp())", "z.exp()", "exp", "F.softplus(z)"),
+    ("torch.log(torch.exp(z).sum(-1))", "torch.exp(z)", "exp", "torch.logsumexp(z, -1)"),
+    ("torch.exp(z) / torch.exp(z).sum(-1, keepdim=True)", "torch.exp(z)", "exp",
+     "torch.softmax(z, -1)"),
+    ("1 / (1 + torch.exp(-z))", "torch.exp(-z)", "exp", "torch.sigmoid(z)"),
+    ("torch.log(torch.cosh(z))", "torch.cosh(z)", "cosh", "torch.logaddexp(z, -z)"),
+    ("torch.log((torch.exp(z) + torch.exp(-z)) / 2)", "torch.exp(z)", "exp",
+     "torch.logaddexp(z, -z)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "culprit", "op", "stable"), STABLE)
+def test_the_stable_form_of_a_composite(written, culprit, op, stable):
+    """It stands in the patch, and computes the same where both are finite."""
+    text = f"{HEAD}z = torch.tensor([[0.5, -1.0], [2.0, 0.1]])\nloss = {written}\n"
+
+    first = ways(finding(text, culprit, op, "overflow", {}), text)[0]
+    names: list[dict] = [{}, {}]
+    exec(text, names[0])
+    exec(first.text, names[1])
+
+    assert "stable-op" == first.kind
+    assert stable in first.text
+    assert torch.allclose(names[0]["loss"], names[1]["loss"], atol=1e-6)
+
+
+def test_a_stable_form_reads_through_names_that_still_hold():
+    text = f"{HEAD}p = torch.softmax(x, 0)\nloss = torch.log(p).sum()\n"
+    changed = text.replace("loss", "x = x + 1\nloss")
+
+    first = ways(finding(text, "torch.log(p)", "log", "epsilon", {"self": 0.0}), text)[0]
+    other = ways(finding(changed, "torch.log(p)", "log", "epsilon", {"self": 0.0}), changed)[0]
+
+    assert "loss = torch.log_softmax(x, 0).sum()" in first.text
+    assert "log_softmax" not in other.text
+
+
+@pytest.mark.parametrize(
+    ("written", "op", "kind", "values", "expected"),
+    [
+        ("torch.sqrt(x)", "sqrt", "epsilon", {"self": 0.0}, "torch.sqrt(x.clamp_min(1e-12))"),
+        ("x.square().sum().sqrt()", "sqrt", "epsilon", {"self": 0.0},
+         "x.square().sum().clamp_min(1e-12).sqrt()"),
+        ("torch.acos(x.clamp(-1, 1))", "acos", "clamp-domain", {"self": 1.0},
+         "torch.acos(x.clamp(-1 + 1e-06, 1 - 1e-06))"),
+        ("x.std()", "std", "guard-empty", {}, "x.std(correction=min(1, x.numel() - 1))"),
+        ("x.std(unbiased=True)", "std", "guard-empty", {},
+         "x.std(correction=min(1, x.numel() - 1))"),
+        ("x.mean()", "mean", "guard-empty", {}, "(x.sum() / max(x.numel(), 1))"),
+        ("torch.softmax(x.masked_fill(m, -math.inf), 0)", "_softmax", "guard-empty", {},
+         "torch.softmax(x.masked_fill(m, torch.finfo(x.dtype).min), 0)"),
+        ("torch.exp(x)", "exp", "clamp-domain", {"self": 100.0}, "torch.exp(x.clamp_max(40))"),
+    ],
+)  # fmt: skip
+def test_the_guard_of_an_op(written, op, kind, values, expected):
+    text = f"{HEAD}loss = {written}\n"
+
+    texts = [way.text for way in ways(finding(text, written, op, kind, values), text)]
+
+    assert expected in texts[0]
+
+
+def test_an_augmented_division():
+    text = f"{HEAD}y = torch.ones(3)\ny /= x\nloss = y[m].sum()\nloss.backward()\n"
+    found = finding(text, "y /= x", "div", "masked-branch", {"self": 1.0, "other": 0.0})
+
+    assert "y /= torch.where(x != 0, x, 1.0)" in ways(found, text)[0].text
+
+
+def test_only_the_culprit_of_two_on_one_line():
+    text = f"{HEAD}loss = (x ** 0.5)[m].sum() + (x ** 0.25)[m].sum()\n"
+    found = finding(text, "x ** 0.25", "pow", "masked-branch", {"self": 0.0, "exponent": 0.25})
+
+    assert (
+        "(x ** 0.5)[m].sum() + (torch.where(x > 0, x, 1.0) ** 0.25)[m]" in ways(found, text)[0].text
+    )
+
+
+def test_random_operands_are_not_written_twice():
+    text = f"{HEAD}loss = torch.sqrt(F.dropout(x))[m].sum()\n"
+    found = finding(text, "torch.sqrt(F.dropout(x))", "sqrt", "masked-branch", {"self": 0.0})
+
+    assert all(way.text.count("dropout") == 1 for way in ways(found, text))
+
+
+def test_without_torch_by_name_a_method_does():
+    text = "from net import v\n" + "#" * len(HEAD) + "\ny = v.sqrt()\n"
+    found = finding(text, "v.sqrt()", "sqrt", "masked-branch", {"self": 0.0})
+
+    assert "y = v.where(v > 0, 1.0).sqrt()" in ways(found, text)[0].text
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from(["a = 1", "\tb = 'é'", "", "c = x  # naïve\x0c", "d"]), max_size=12),
+    st.lists(st.sampled_from(["a = 1", "new", "", "ü"]), max_size=12),
+    st.sampled_from(["\n", "\r\n"]),
+    st.booleans(),
+)
+def test_edits_make_the_new_text_and_undo_it(old, new, newline, ends):
+    before = newline.join(old) + newline * ends
+    after = newline.join(new) + newline * ends
+    source, target = Source("f.py", before), Source("f.py", after)
+
+    assert after == spliced(source, edits_between(source, after))
+    assert before == spliced(target, edits_between(target, before))
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_git_applies_the_patch(tmp_path, monkeypatch, newline, end):
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["git", "init", "-q", "."], check=True)
+    text = newline.join(["def f(x):", "\treturn x.sqrt()", "# é"]) + end.replace("\n", newline)
+    (tmp_path / "my loss.py").write_bytes(text.encode())
+    new = text.replace("x.sqrt()", "x.clamp_min(1e-12).sqrt()").replace("# é", "# è")
+    patch = unified(Source("my loss.py", text), new)
+    (tmp_path / "fix.patch").write_bytes(patch.encode())
+
+    subprocess.run(["git", "apply", "fix.patch"], check=True)
+
+    assert new.encode() == (tmp_path / "my loss.py").read_bytes()
+
+
+def test_an_installed_package_is_never_edited():
+    file = str(Path(torch.__file__).parent / "functional.py")
+    found = replace(
+        finding(HEAD + "x.sqrt()", "x.sqrt()", "sqrt", "epsilon", {}),
+        location=Location(file, 1, 0, 1, 5, "norm"),
+    )
+    stdlib = replace(
+        found, location=replace(found.location, file=f"{sysconfig.get_path('stdlib')}/random.py")
+    )
+
+    for one in (found, stdlib):
+        with pytest.raises(Unpatchable, match="installed package"):
+            locate(one)
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b"# coding: latin-1\ny = '\xe9'.sqrt()\n", "encoded as"),
+        (b"y = '\xe9'.sqrt()\n", "not valid text"),
+    ],
+)
+def test_other_encodings_are_said(tmp_path, raw, reason):
+    file = tmp_path / "old.py"
+    file.write_bytes(raw)
+    found = finding(HEAD + "x.sqrt()", "x.sqrt()", "sqrt", "epsilon", {})
+
+    with pytest.raises(Unpatchable, match=reason):
+        locate(replace(found, location=Location(str(file), 2, 0, 2, 5, "f")))
+
+
+def test_source_that_is_not_on_disk_is_said():
+    found = finding(HEAD + "x.sqrt()", "x.sqrt()", "sqrt", "epsilon", {})
+
+    with pytest.raises(Unpatchable, match="cannot be read"):
+        locate(replace(found, location=Location("<string>", 1, 0, 1, 5, "f")))
+
+
+def test_there_are_thirty_spellings():
+    assert len({(culprit, line) for culprit, _, _, line in MASKED}) >= 30
+    assert all(re.search(r"\{\}", line) for *_, line in MASKED)

@@ -1,0 +1,305 @@
+"""What a second run may be called: never verified unless it was seen to hold."""
+
+from dataclasses import replace
+
+import pytest
+
+from gradscope.errors import GradscopeError
+from gradscope.facts import (
+    Edit,
+    Ending,
+    Finding,
+    Fix,
+    Gradient,
+    Location,
+    Phase,
+    Severity,
+    Step,
+    Symptom,
+    Trace,
+)
+from gradscope.repair import repaired
+from gradscope.repair.apply import fix_all, policy, summary, write
+
+TEXT = "import torch\ny = torch.where(x > 0, x ** 0.5, x)\n"
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "loss.py"
+    path.write_text(TEXT)
+    return path
+
+
+def gradient(*values: float) -> Gradient:
+    finite = [value for value in values if abs(value) < INF]
+    bad = len(values) - len(finite)
+    return Gradient("x", (len(values),), len(values), bad, sum(finite), str(values), values)
+
+
+def seen(*losses: float, values=(1.0, 2.0), bad: bool = False, ending: str = "finished") -> Trace:
+    symptoms = (Symptom("nan-grad", len(losses) - 1, "x", 1, 2),) if bad else ()
+    return Trace(
+        "loss.py",
+        symptoms=symptoms,
+        steps=tuple(Step(index, loss, 0.1, 9) for index, loss in enumerate(losses)),
+        gradients=(gradient(*values),),
+        ending=Ending(ending, "ValueError: no" if ending == "raised" else ""),
+    )
+
+
+BROKEN = seen(3.0, 2.0, values=(NAN, 2.0), bad=True, ending="stopped")
+HEALED = seen(3.0, 2.0, values=(0.0, 2.0))
+
+
+def finding(trace: Trace = BROKEN, kind: str = "masked-branch", **changes) -> Finding:
+    found = Finding(
+        rule="GS101",
+        name="masked-branch",
+        severity=Severity.ERROR,
+        phase=Phase.BACKWARD,
+        step=trace.symptoms[0].step,
+        op="pow",
+        message="",
+        why="",
+        location=Location("loss.py", 2, 23, 2, 31, "<module>"),
+        evidence={"operands": {"self": 0.0, "exponent": 0.5}, "dtype": "float32"},
+        symptoms=trace.symptoms,
+        fixes=(Fix(kind, "a fix"),),
+    )
+    return replace(found, **changes)
+
+
+def judged(after, *, kind: str = "masked-branch", control: Trace = BROKEN, **more) -> Fix:
+    """The first fix of a kind, where a run with a patch gives `after`, one without `control`."""
+
+    def rerun(patches, steps, limit):
+        assert steps == 2
+        if callable(after) and patches:
+            return after(patches)
+        return after if patches else control
+
+    def diagnosis(trace: Trace) -> tuple[Finding, ...]:
+        return (finding(trace, kind),) if trace.symptoms else ()
+
+    (found,) = repaired(BROKEN, (finding(kind=kind),), rerun, diagnosis=diagnosis, **more)
+    return next(fix for fix in found.fixes if fix.kind == kind)
+
+
+def test_a_fix_that_holds_is_verified(file):
+    fix = judged(HEALED)
+
+    assert fix.verified is True
+    assert "bad elements of `x` 1 -> 0" in fix.verdict
+    assert "loss 2 -> 2" in fix.verdict
+    assert "the other 1 gradient elements unchanged" in fix.verdict
+    assert "+y = torch.where(x > 0, torch.where(x > 0, x, 1.0) ** 0.5, x)" in fix.patch
+    assert TEXT == file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("after", "why"),
+    [
+        (BROKEN, "all the same"),
+        (seen(3.0, 2.5, values=(0.0, 2.0)), "the loss of step 1 moves by 0.5"),
+        (seen(3.1, 2.0, values=(0.0, 2.0)), "the loss of step 0 moves"),
+        (seen(3.0, 2.0, values=(0.0, 2.5)), "finite gradients move"),
+        (seen(3.0, 2.0, values=(0.0, INF)), "no longer finite"),
+        (seen(3.0, ending="raised"), "ends with ValueError: no"),
+        (replace(HEALED, symptoms=(Symptom("inf-grad", 1, "z", 1, 1),)), "all the same"),
+    ],
+)
+def test_a_fix_made_wrong_on_purpose_is_refuted(file, after, why):
+    fix = judged(after)
+
+    assert fix.verified is False
+    assert why in fix.verdict
+
+
+def test_a_run_that_cannot_be_repeated_verifies_nothing(file):
+    """The control run without a patch differs: what the patch did cannot be told."""
+    differs = seen(3.3, 2.2, values=(NAN, 2.0), bad=True)
+
+    for after in (seen(3.2, 2.1, values=(0.0, 2.0)), BROKEN):
+        fix = judged(after, control=differs)
+        assert fix.verified is None
+        assert "the second run differed before the failing step" in fix.verdict
+
+
+def test_a_value_may_move_where_the_fix_says_so(file):
+    fix = judged(seen(3.0, 2.5, values=(0.0, 2.0)), kind="epsilon")
+
+    assert fix.verified is True
+    assert "the loss of step 1 moves by 0.5" in fix.verdict
+    assert "unsafe" == fix.safety
+
+
+def test_no_fix_may_break_a_gradient_that_was_finite(file):
+    fix = judged(seen(3.0, 2.0, values=(0.0, INF)), kind="epsilon")
+
+    assert fix.verified is False
+    assert "`x` is no longer finite where it was" in fix.verdict
+
+
+def test_a_second_run_that_takes_too_long_is_not_a_verdict(file):
+    fix = judged(replace(seen(3.0), ending=Ending("interrupted", "the time limit of 1 s")))
+
+    assert fix.verified is None
+    assert "the time limit of 1 s" in fix.verdict
+
+
+def test_the_time_for_all_of_them_is_limited(file):
+    assert "the time for trying fixes was spent" in judged(HEALED, seconds=0.0).verdict
+
+
+def test_without_verification_a_patch_is_written_and_not_tried(file):
+    fix = judged(HEALED, verify=False)
+
+    assert fix.patch is not None
+    assert (None, "not tried: verification is off") == (fix.verified, fix.verdict)
+
+
+def test_a_refuted_patch_is_never_first(file):
+    """The mask's repair fails, the guard of the op holds: the guard leads."""
+    fixes = (Fix("masked-branch", "a"), Fix("epsilon", "b"), Fix("data", "c"))
+
+    def rerun(patches, steps, limit):
+        return HEALED if any("clamp_min" in text for text in patches.values()) else BROKEN
+
+    def diagnosis(trace):
+        return (finding(trace),) if trace.symptoms else ()
+
+    (found,) = repaired(BROKEN, (finding(fixes=fixes),), rerun, diagnosis=diagnosis)
+
+    assert found.fixes[0].verified is True
+    assert "clamp_min" in found.fixes[0].patch
+    assert found.fixes[-1].verified is False
+
+
+def test_two_culprits_are_repaired_by_one_patch(file):
+    """The first patch uncovers the second culprit of the same gradient."""
+    file.write_text(TEXT + "z = torch.sqrt(x)\n")
+    second = finding(
+        rule="GS102",
+        op="sqrt",
+        location=Location("loss.py", 3, 4, 3, 17, "<module>"),
+        fixes=(Fix("epsilon", "b"),),
+        evidence={"operands": {"self": 0.0}},
+    )
+
+    def rerun(patches, steps, limit):
+        text = "".join(patches.values())
+        return HEALED if "** 0.5" in text and "clamp_min" in text else BROKEN
+
+    first = finding()
+
+    def diagnosis(trace):
+        return (first, second) if trace.symptoms else ()
+
+    def after_first(patches, steps, limit):
+        trace = rerun(patches, steps, limit)
+        return replace(trace, target="patched") if patches else trace
+
+    def diagnosis_after(trace):
+        return (second,) if trace.target == "patched" and trace.symptoms else diagnosis(trace)
+
+    found = repaired(BROKEN, (first, second), after_first, diagnosis=diagnosis_after)
+
+    assert [True, True] == [one.fixes[0].verified for one in found]
+    assert "clamp_min" in found[0].fixes[0].patch
+
+
+def test_nothing_is_tried_where_the_source_cannot_be_read(file):
+    file.unlink()
+
+    assert "not tried: loss.py: the source cannot be read" in judged(HEALED).verdict
+
+
+def test_a_program_that_cannot_be_run_with_the_patch(file):
+    def broken(patches):
+        raise GradscopeError("loss.py:2:1: invalid syntax")
+
+    fix = judged(broken)
+
+    assert fix.verified is False
+    assert "cannot be run then" in fix.verdict
+
+
+# gradscope fix
+
+
+def fixed(file, monkeypatch, **allowed):
+    def run(patches, steps, limit):
+        return HEALED if any("1.0)" in text for text in patches.values()) else BROKEN
+
+    def diagnosis(trace):
+        return (finding(trace),) if trace.symptoms else ()
+
+    monkeypatch.setattr("gradscope.repair.apply.diagnose", diagnosis)
+    monkeypatch.setattr(
+        "gradscope.repair.repaired.__kwdefaults__",
+        {
+            **repaired.__kwdefaults__,
+            "diagnosis": diagnosis,
+        },
+    )
+    return fix_all(run, may_apply=policy(**{"write": True, "unsafe": False, **allowed}))
+
+
+def test_fix_repeats_until_healthy_and_writes_once(file, monkeypatch):
+    done = fixed(file, monkeypatch)
+    assert TEXT == file.read_text()
+
+    assert ("loss.py",) == write(done)
+
+    assert "torch.where(x > 0, x, 1.0) ** 0.5" in file.read_text()
+    assert ["healthy after 1 round"] == list(summary(done))
+    assert ["loss.py"] == [path.name for path in file.parent.iterdir()]
+
+
+def test_fix_refuses_a_file_that_changed(file, monkeypatch):
+    done = fixed(file, monkeypatch)
+    file.write_text(TEXT + "# edited\n")
+
+    with pytest.raises(GradscopeError, match="changed since it was read"):
+        write(done)
+
+    assert TEXT + "# edited\n" == file.read_text()
+    assert ["loss.py"] == [path.name for path in file.parent.iterdir()]
+
+
+def test_fix_keeps_line_ends_tabs_and_the_mark(file, monkeypatch):
+    raw = ("\ufeff" + TEXT.replace("y =", "if 1:\n\ty =")).replace("\n", "\r\n").encode()
+    file.write_bytes(raw)
+    location = Location("loss.py", 3, 24, 3, 32, "<module>")
+    monkeypatch.setattr(
+        f"{__name__}.finding",
+        lambda trace=BROKEN, kind="masked-branch": replace(
+            _FINDING, location=location, symptoms=trace.symptoms
+        ),
+    )
+
+    write(fixed(file, monkeypatch))
+
+    new = raw.replace(b"x ** 0.5", b"torch.where(x > 0, x, 1.0) ** 0.5")
+    assert new == file.read_bytes()
+
+
+_FINDING = finding()
+
+
+def test_a_written_fix_is_safe_unless_asked_otherwise():
+    safe = Fix("masked-branch", "", "safe", edits=(Edit("f", 1, 0, 1, 0, ""),), verified=True)
+    moves = replace(safe, safety="unsafe")
+    untried = replace(safe, verified=None)
+    refuted = replace(safe, verified=False)
+
+    def allowed(**flags):
+        may_apply = policy(**flags)
+        return [may_apply(fix) for fix in (safe, moves, untried, refuted)]
+
+    assert [True, False, False, False] == allowed(write=True, unsafe=False)
+    assert [True, True, False, False] == allowed(write=False, unsafe=False)
+    assert [True, True, True, False] == allowed(write=True, unsafe=True)
