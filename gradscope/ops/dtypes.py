@@ -24,6 +24,7 @@ class Margin(StrEnum):
     ENDPOINT = "endpoint"  # an operand from -1, 1 or 0 at the end of a bounded domain
     EXPONENT = "exponent"  # an exponent from overflow: the largest one to let through
     SQUARE = "square"  # a factor from overflow when squared: the largest one to let through
+    PIVOT = "pivot"  # the diagonal of a matrix of order 1 from being singular
     RANGE = "range"  # a number from the end of the dtype it is cast to
 
 
@@ -41,7 +42,8 @@ LIMITS: dict[str, Limits] = {
 # finite. ENDPOINT: the distance must survive rounding next to 1, so it is a few times the
 # dtype's eps (1 - 1e-8 == 1 in float32). float16 starts at 6e-8 and ends at 65504, so eps and
 # 1 / eps are both kept among its normal numbers. EXPONENT, SQUARE: half of the range, so that
-# the square of the result, which losses often take, is finite too. RANGE: `Limits.max`, rounded
+# the square of the result, which losses often take, is finite too. PIVOT: the square root of the
+# dtype's eps, or a little more: what elimination leaves of a pivot. RANGE: `Limits.max`, rounded
 # towards 0 to what six digits say.
 _EPS: dict[str, dict[Margin, float]] = {
     "float64": {
@@ -51,6 +53,7 @@ _EPS: dict[str, dict[Margin, float]] = {
         Margin.ENDPOINT: 1e-12,
         Margin.EXPONENT: 350.0,
         Margin.SQUARE: 1e77,
+        Margin.PIVOT: 1e-8,
         Margin.RANGE: 1.79769e308,
     },
     "float32": {
@@ -60,6 +63,7 @@ _EPS: dict[str, dict[Margin, float]] = {
         Margin.ENDPOINT: 1e-6,
         Margin.EXPONENT: 40.0,
         Margin.SQUARE: 1e9,
+        Margin.PIVOT: 1e-4,
         Margin.RANGE: 3.40282e38,
     },
     "bfloat16": {
@@ -69,6 +73,7 @@ _EPS: dict[str, dict[Margin, float]] = {
         Margin.ENDPOINT: 1e-2,
         Margin.EXPONENT: 40.0,
         Margin.SQUARE: 1e9,
+        Margin.PIVOT: 1e-1,
         Margin.RANGE: 3.38953e38,
     },
     "float16": {
@@ -78,6 +83,7 @@ _EPS: dict[str, dict[Margin, float]] = {
         Margin.ENDPOINT: 1e-3,
         Margin.EXPONENT: 5.0,
         Margin.SQUARE: 15.0,
+        Margin.PIVOT: 1e-2,
         Margin.RANGE: 65504.0,
     },
 }

@@ -6,31 +6,43 @@ broke although the matrix is finite.
 
 from __future__ import annotations
 
-from gradscope.ops.edges import Edge, Holds, Nature, OpFact
-from gradscope.ops.predicates import both, broke, has_infinity, largest, magnitude, slope_broke
+from gradscope.ops.dtypes import Margin
+from gradscope.ops.edges import Edge, Nature, OpFact, Values
+from gradscope.ops.predicates import both, broke, has_infinity, largest, slope_broke
 
 _JITTER = "({x} + {eps} * torch.eye({x}.shape[-1], dtype={x}.dtype, device={x}.device))"
 
 
-def _huge(argument: str) -> Holds:
+_NOT_OPERANDS = ("dtype", "output", "grad_input")
+
+
+def _magnitude(values: Values) -> float:
+    """The largest |element| of what was measured: a node may have saved the factors alone."""
+    ends = [
+        abs(value)
+        for name, value in values.items()
+        if name.endswith((".min", ".max")) and name.split(".")[0] not in _NOT_OPERANDS
+    ]
+    return max(ends, default=0.0)
+
+
+def _huge(values: Values) -> bool:
     """Large enough that a product of two elements leaves the dtype."""
-    return lambda values: magnitude(values, argument) ** 2 > largest(values)
+    return _magnitude(values) ** 2 > largest(values)
 
 
-def _tiny(argument: str) -> Holds:
+def _tiny(values: Values) -> bool:
     """Small enough that the square of a reciprocal leaves the dtype."""
-    return lambda values: 0 < magnitude(values, argument) ** 2 < 1 / largest(values)
+    return 0 < _magnitude(values) ** 2 < 1 / largest(values)
 
 
-def _edges(
-    argument: str, value: str, slope: str, guard: str = "", stable: str = ""
-) -> tuple[Edge, ...]:
+def _edges(argument: str, value: str, slope: str, guard: str = "") -> tuple[Edge, ...]:
     """`value` and `slope` say what is degenerate where they break; an empty one cannot."""
     edges = [
         Edge(
             argument,
             Nature.OVERFLOW,
-            both(broke(argument), _huge(argument)),
+            both(broke(argument), _huge) if value or slope else broke(argument),
             "a product of elements leaves the dtype",
             "overflow",
             stable="{x}.double()",
@@ -46,7 +58,7 @@ def _edges(
                 "degenerate-decomposition",
                 slope="nan",
                 guard=guard,
-                stable=stable,
+                margin=Margin.PIVOT,
             )
         )
     edges.append(
@@ -62,8 +74,8 @@ def _edges(
         )
     )
     for holds, what, cause in (
-        (_huge(argument), "elements this large", "overflow"),
-        (_tiny(argument), "elements this small", "singular-derivative"),
+        (_huge, "elements this large", "overflow"),
+        (_tiny, "elements this small", "singular-derivative"),
     ):
         edges.append(
             Edge(
@@ -86,7 +98,7 @@ def _edges(
                 "degenerate-decomposition",
                 slope="nan",
                 guard=guard,
-                stable=stable,
+                margin=Margin.PIVOT,
             )
         )
     return tuple(edges)

@@ -72,7 +72,7 @@ def _mean(name: str, *spelled: str) -> OpFact:
         f"the {name} of no elements is 0 / 0",
         "empty-reduction",
         slope="nan",
-        guard="({x} if {x}.numel() else {x}.new_zeros(1))",
+        stable="{x}.sum() / max({x}.numel(), 1)",
     )
     return OpFact(name, (empty, _inf_minus_inf(), _overflow("sum")), spelled)
 
@@ -210,7 +210,6 @@ MEDIAN = OpFact(
             "the median of no elements is nan",
             "empty-reduction",
             slope="nan",
-            guard="({x} if {x}.numel() else {x}.new_zeros(1))",
         ),
     ),
     ("torch.median", "Tensor.median"),

@@ -1,0 +1,248 @@
+"""Ops that mix elements: the table explains what the recorder measured of a real run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from gradscope.diagnose import find_roots
+from gradscope.facts import Ending, Root
+from gradscope.ops import Edge, Nature, lookup
+from gradscope.record import Recorder
+from gradscope.rules import evidence
+
+INF, MAX = math.inf, torch.finfo(torch.float32).max
+N = Nature
+
+
+@dataclass(frozen=True)
+class Case:
+    """`run` of leaves made from `inputs` breaks at `op`, on an edge of that nature."""
+
+    run: object
+    inputs: tuple[object, ...]
+    op: str
+    nature: Nature
+    cause: str
+
+    def __str__(self) -> str:
+        return f"{self.op}-{self.nature}"
+
+
+def case(run, *inputs, at: str, nature: Nature, cause: str) -> Case:
+    return Case(run, inputs, at, nature, cause)
+
+
+ZEROS = [[0.0, 0.0], [0.0, 0.0]]
+EYE = [[1.0, 0.0], [0.0, 1.0]]
+SAME = [[1.0, 2.0], [1.0, 2.0]]
+HUGE = [[MAX, MAX], [1.0, 1.0]]
+MASKED = [[-INF, -INF], [1.0, 2.0]]
+
+
+def hidden(x: torch.Tensor) -> torch.Tensor:
+    """The rows of x with nothing but -inf, made inside the program."""
+    return x.masked_fill(torch.tensor([[True, True], [False, False]]), -INF)
+
+
+CASES = [
+    case(lambda x: x.sum(), [MAX, MAX], at="sum", nature=N.OVERFLOW, cause="overflow"),
+    case(lambda x: x.mean(), [MAX, MAX], at="mean", nature=N.OVERFLOW, cause="overflow"),
+    case(lambda x: x[:0].mean(), [1.0], at="mean", nature=N.EMPTY, cause="empty-reduction"),
+    case(lambda x: x.std(), [1.0], at="std", nature=N.EMPTY, cause="empty-reduction"),
+    case(lambda x: x.var(0), [[1.0, 2.0]], at="var", nature=N.EMPTY, cause="empty-reduction"),
+    case(lambda x: x.prod(), [1e30, 1e30], at="prod", nature=N.OVERFLOW, cause="overflow"),
+    case(lambda x: x.prod(), [MAX, 0.1, 3.0], at="prod", nature=N.SLOPE_OVERFLOW, cause="overflow"),
+    case(
+        lambda x: x.norm(),
+        [1e30, 1.0],
+        at="linalg_vector_norm",
+        nature=N.OVERFLOW,
+        cause="overflow",
+    ),
+    case(
+        lambda x: x.norm(p=-1.0),
+        [1e-30, 1.0, 2.0],
+        at="linalg_vector_norm",
+        nature=N.SLOPE_OVERFLOW,
+        cause="singular-derivative",
+    ),
+    case(
+        lambda x: hidden(x).softmax(-1),
+        SAME,
+        at="_softmax",
+        nature=N.DOMAIN,
+        cause="all-masked-softmax",
+    ),
+    case(
+        lambda x: hidden(x).log_softmax(-1),
+        SAME,
+        at="_log_softmax",
+        nature=N.DOMAIN,
+        cause="all-masked-softmax",
+    ),
+    case(lambda x: x @ x, HUGE, at="mm", nature=N.OVERFLOW, cause="overflow"),
+    case(lambda x: F.linear(x, x, x[0]), HUGE, at="addmm", nature=N.OVERFLOW, cause="overflow"),
+    case(
+        lambda x: F.conv1d(x[None], x[None]),
+        HUGE,
+        at="convolution",
+        nature=N.OVERFLOW,
+        cause="overflow",
+    ),
+    case(
+        lambda x: F.layer_norm(x, (2,), eps=0.0),
+        [*EYE[:1], [3.0, 3.0]],
+        at="native_layer_norm",
+        nature=N.POLE,
+        cause="zero-division",
+    ),
+    case(
+        lambda x: F.batch_norm(x, torch.zeros(2), torch.tensor([1.0, -1e-3])),
+        SAME,
+        at="native_batch_norm",
+        nature=N.DOMAIN,
+        cause="domain-error",
+    ),
+    case(
+        lambda x: F.cross_entropy(x, torch.tensor([-100, -100])),
+        SAME,
+        at="nll_loss_forward",
+        nature=N.EMPTY,
+        cause="empty-reduction",
+    ),
+    case(lambda x: F.mse_loss(x, -x), [1e30], at="mse_loss", nature=N.OVERFLOW, cause="overflow"),
+    case(
+        lambda x: F.mse_loss(x[:0], x[:0]),
+        [1.0],
+        at="mse_loss",
+        nature=N.EMPTY,
+        cause="empty-reduction",
+    ),
+    case(
+        lambda p, y: F.binary_cross_entropy(p, y),
+        [0.0, 0.5],
+        [0.0, 1.0],
+        at="binary_cross_entropy",
+        nature=N.REMOVABLE,
+        cause="singular-derivative",
+    ),
+    case(
+        lambda x: F.soft_margin_loss(x, torch.ones(1)),
+        [-100.0],
+        at="soft_margin_loss",
+        nature=N.OVERFLOW,
+        cause="overflow",
+    ),
+    case(
+        lambda x: F.ctc_loss(
+            x.log_softmax(-1), torch.tensor([[1, 2, 1, 1]]), torch.tensor([2]), torch.tensor([4])
+        ),
+        [[[1.0, 2.0, 3.0]]] * 2,
+        at="_ctc_loss",
+        nature=N.DOMAIN,
+        cause="log-zero",
+    ),
+    case(
+        lambda x: torch.linalg.svd(x).U,
+        EYE,
+        at="_linalg_svd",
+        nature=N.DEGENERATE,
+        cause="degenerate-decomposition",
+    ),
+    case(
+        lambda x: torch.linalg.eigh(x)[1],
+        EYE,
+        at="_linalg_eigh",
+        nature=N.DEGENERATE,
+        cause="degenerate-decomposition",
+    ),
+    case(
+        lambda x: torch.linalg.qr(x)[0],
+        SAME,
+        at="linalg_qr",
+        nature=N.DEGENERATE,
+        cause="degenerate-decomposition",
+    ),
+    case(
+        lambda x: torch.linalg.inv_ex(x)[0],
+        SAME,
+        at="linalg_inv_ex",
+        nature=N.POLE,
+        cause="degenerate-decomposition",
+    ),
+    case(
+        lambda x: torch.logdet(x),
+        SAME,
+        at="_linalg_slogdet",
+        nature=N.POLE,
+        cause="degenerate-decomposition",
+    ),
+    case(
+        lambda x: torch.linalg.cholesky_ex(x)[0],
+        ZEROS,
+        at="linalg_cholesky_ex",
+        nature=N.DEGENERATE,
+        cause="degenerate-decomposition",
+    ),
+    case(
+        lambda x: torch.linalg.matrix_exp(x),
+        [[100.0, 0.0], [0.0, 1.0]],
+        at="linalg_matrix_exp",
+        nature=N.OVERFLOW,
+        cause="overflow",
+    ),
+]
+
+
+def recorded(one: Case) -> Root:
+    leaves = [torch.tensor(values, requires_grad=True) for values in one.inputs]
+    recorder = Recorder(steps=None, keep_going=True)
+    with recorder:
+        value = one.run(*leaves)
+        torch.autograd.backward(value, torch.rand(value.shape) + 0.5)
+    return find_roots(recorder.trace("test", Ending("finished")))[0]
+
+
+@pytest.mark.filterwarnings("ignore:(std|var).*degrees of freedom")
+@pytest.mark.parametrize("one", CASES, ids=str)
+def test_the_table_explains_the_root(one):
+    torch.manual_seed(0)
+    root = recorded(one)
+    edge: Edge | None = evidence.edge(root.event)
+
+    assert root.event.op == one.op
+    assert edge is not None
+    assert (edge.nature, edge.cause) == (one.nature, one.cause)
+
+
+GUARDED = [
+    ("_softmax", "{}.softmax(-1)", "masked"),
+    ("_log_softmax", "{}.log_softmax(-1)", "masked"),
+    ("logsumexp", "{}.logsumexp(-1)", "masked"),
+    ("linalg_inv_ex", "torch.linalg.inv_ex({})[0]", "same"),
+    ("_linalg_slogdet", "torch.linalg.slogdet({})[1]", "same"),
+    ("linalg_cholesky_ex", "torch.linalg.cholesky_ex({})[0]", "zeros"),
+    ("binary_cross_entropy", "torch.nn.functional.binary_cross_entropy({}, y)", "x[:1]"),
+]
+
+
+@pytest.mark.parametrize(("op", "source", "operand"), GUARDED, ids=[row[0] for row in GUARDED])
+def test_a_guard_around_all_of_an_operand_mends_it(op, source, operand):
+    fact = lookup(op)
+    assert fact is not None
+    edge = next(edge for edge in fact.edges if edge.guard)
+    x = torch.tensor([0.0, 1.0, 0.5], requires_grad=True)
+    same, zeros = torch.tensor(SAME, requires_grad=True), torch.zeros(2, 2, requires_grad=True)
+    scope = {"torch": torch, "x": x, "same": same, "zeros": zeros, "y": torch.ones(1)}
+    scope |= {"masked": hidden(same)}
+
+    value = eval(source.format(edge.guarded(operand, "float32", dim="-1")), scope)
+    value.sum().backward()
+
+    assert value.isfinite().all()
+    assert all(leaf.grad is None or leaf.grad.isfinite().all() for leaf in (x, same, zeros))
