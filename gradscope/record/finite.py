@@ -23,7 +23,7 @@ def plain(tensor: torch.Tensor) -> torch.Tensor | None:
             tensor = local
     while torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # torch.func.grad, vmap
         tensor = torch._C._functorch.get_unwrapped(tensor)
-    if tensor.is_meta or tensor.is_quantized or tensor.is_nested:
+    if tensor.is_meta or tensor.is_quantized or tensor.is_nested or tensor._is_zerotensor():
         return None
     if tensor.layout is not torch.strided:
         if tensor.layout is torch.sparse_coo:

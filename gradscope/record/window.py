@@ -46,7 +46,11 @@ class Window:
 
     def add(self, entry: Entry) -> None:
         tensors = entry.info.written_tensors(entry.args, entry.kwargs) or _tensors(entry.out)
-        floating = [t for t in tensors if t.is_floating_point() or t.is_complex()]
+        floating = [
+            t
+            for t in tensors
+            if (t.is_floating_point() or t.is_complex()) and not t._is_zerotensor()
+        ]
         if not floating:
             return
         running = entry.spot.running
