@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 import textwrap
-import threading
 import time
 from pathlib import Path
 
@@ -24,6 +23,11 @@ from gradscope.target import (
 )
 
 STEP = "import torch\nw = torch.ones(3, requires_grad=True)\n(w * 2).sum().backward()\n"
+INTERRUPT = """
+import os, signal, time
+os.kill(os.getppid(), signal.SIGINT)  # Ctrl-C that reaches only the command
+while True: time.sleep(0.05)
+"""
 BAD_STEP = "import torch\nw = torch.zeros(3, requires_grad=True)\nw.sqrt().sum().backward()\n"
 
 
@@ -247,8 +251,7 @@ class TestEndings:
         assert (trace.ending.code, len(trace.steps)) == (None, 1)
 
     def test_ctrl_c_gives_what_was_seen(self):
-        target = script(STEP + "import time\nwhile True: time.sleep(0.05)\n")
-        threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+        target = script(STEP + INTERRUPT)
 
         trace = run(target)
 
@@ -256,8 +259,7 @@ class TestEndings:
         assert len(trace.steps) == 1
 
     def test_ctrl_c_ends_a_trial(self):
-        target = script(STEP + "import time\nwhile True: time.sleep(0.05)\n")
-        threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+        target = script(STEP + INTERRUPT)
 
         with pytest.raises(KeyboardInterrupt):
             run(target, silent=True)
