@@ -3,7 +3,7 @@
 # op: pow
 # cause: singular-derivative
 # fix: epsilon
-# also: fix=clamp-domain,masked-branch
+# also: fix=clamp-domain,masked-branch; cause=masked-branch
 import torch
 
 

@@ -1,0 +1,23 @@
+"""Clean programs: nothing is found, and no warning is given that a user would call noise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from corpus import Program, diagnosed, programs
+
+from gradscope.facts import Severity
+
+
+@pytest.mark.parametrize("program", programs("healthy"), ids=lambda program: program.name)
+def test_silent(program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    report = diagnosed(program, tmp_path)
+
+    quiet = {Severity.NOTE, Severity.WARNING} if program.may_warn else {Severity.NOTE}
+    loud = [f"{f.name}: {f.message}" for f in report.findings if f.severity not in quiet]
+    assert loud == []
+    assert report.verdict == "healthy"
+    assert report.trace.steps
