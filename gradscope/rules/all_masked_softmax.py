@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Event, Finding, Fix, Operand, Related, Root, Trace
+from gradscope.facts import Call, Event, Finding, Fix, Kind, Operand, Related, Root, Trace
 from gradscope.rules import evidence, phrases
 from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
@@ -13,6 +13,8 @@ FAMILY = frozenset(
     " _scaled_dot_product_efficient_attention _native_multi_head_attention"
     " scaled_dot_product_attention".split()
 )
+ONE_A_ROW = frozenset("logsumexp logcumsumexp".split())
+MASKS = frozenset("masked_fill where".split())
 # A softmax written by hand subtracts the largest score of the row first.
 ROW_MAXIMUM = frozenset("amax max logsumexp".split())
 
@@ -59,7 +61,7 @@ class AllMaskedSoftmax(Rule):
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         if evidence.situation(root) is Situation.OUTSIDE:
             return None
-        event = next((one for one in (root.event, *root.chain) if _is_empty_row(one)), None)
+        event = next((one for one in (root.event, *root.chain) if _is_empty_row(one, root)), None)
         if event is None:
             return None
         return self.finding(
@@ -76,7 +78,11 @@ class AllMaskedSoftmax(Rule):
         )
 
 
-def _is_empty_row(event: Event) -> bool:
+def _is_empty_row(event: Event, root: Root) -> bool:
+    if root.event.kind is Kind.MINTED and event.op in ONE_A_ROW:
+        return True  # a -inf that was meant, and nothing else in the row
+    if event.op == "div":
+        return weights_of_nothing(event) is not None
     if not evidence.gives_nan(event):
         return False
     if event.op == "sub":
@@ -85,6 +91,21 @@ def _is_empty_row(event: Event) -> bool:
         return both == [float("-inf")] * 2 and made is not None and made.op in ROW_MAXIMUM
     one = _masked(event)
     return event.op in FAMILY and one is not None and not (one.nan or one.posinf)
+
+
+def weights_of_nothing(event: Event) -> Call | None:
+    """The mask in exp(masked) / exp(masked).sum(), where that sum is 0."""
+    if evidence.values(event).get("other") != 0:
+        return None
+    one = evidence.above(event, "other")
+    for wanted in (*(("sum",), ("exp",)), MASKS):
+        while one is not None and one.call is not None and one.call.op in evidence.VIEWS:
+            one = next((above for above in one.inputs if above is not None), None)
+        if one is None or one.call is None or one.call.op not in wanted:
+            return None
+        found = one.call
+        one = next((above for above in one.inputs if above is not None), None)
+    return found
 
 
 def _masked(event: Event) -> Operand | None:
@@ -103,11 +124,16 @@ def _rows(event: Event) -> tuple[int, int]:
 
 def _headline(event: Event) -> str:
     op = phrases.spelled(event.op)
+    if event.op == "div":
+        count = phrases.of_total(event.bad, event.numel)
+        return f"`{op}` shares out weights that are all 0, masked without exception, at {count}"
     if event.op not in FAMILY:
         return f"`{op}` subtracts a row's maximum of -inf from -inf at " + phrases.of_total(
             event.bad, event.numel
         )
     rows, total = _rows(event)
+    if not total:
+        return f"`{op}` over at least 1 row that holds only -inf"
     return (
         f"`{op}` over {phrases.plural(rows, 'row')} that {'holds' if rows == 1 else 'hold'} only"
         f" -inf ({rows:,} of {phrases.plural(total, 'row')})"
@@ -132,7 +158,7 @@ def _mechanism(root: Root, event: Event) -> str:
 def _dropped_here(root: Root) -> tuple[Related, ...]:
     """The line that wrote the -inf."""
     minted = root.event.blame.location
-    if _is_empty_row(root.event) or minted is None:
+    if root.event.kind is not Kind.MINTED or minted is None:
         return ()
     return (Related("mask", minted, "masks the scores"),)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Event, Finding, Fix, Kind, Root, Trace
+from gradscope.facts import Call, Event, Finding, Fix, Kind, Root, Trace
 from gradscope.rules import evidence, phrases
 from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
@@ -54,9 +54,10 @@ class BadInput(Rule):
         return self.finding(
             root,
             trace,
+            blame=evidence.reader(root),
             message=_headline(event),
             label=f"{_what(event)} comes in here",
-            why=_mechanism(event),
+            why=_mechanism(event, evidence.reader(root)),
             fixes=(_repair(event),),
             confidence=0.9,
         )
@@ -75,7 +76,7 @@ def _headline(event: Event) -> str:
     return f"{_name(event)} holds {_what(event)} at {phrases.of_total(event.bad, event.numel)}"
 
 
-def _mechanism(event: Event) -> str:
+def _mechanism(event: Event, reader: Call) -> str:
     rows = ""
     if event.row_count and event.output is not None and len(event.output.shape) > 1:
         shown = ", ".join(map(str, event.rows))
@@ -84,7 +85,8 @@ def _mechanism(event: Event) -> str:
     first = f", {phrases.place(event.index)} first" if event.index else ""
     return (
         f"The values were bad before any op of the program touched them{first}.{rows}"
-        f" `{phrases.spelled(event.op)}` is the first op that reads them, and is not at fault."
+        f" `{phrases.spelled(reader.op)}` is the first op that computes with them, and is not at"
+        " fault."
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Event, Finding, Fix, Kind, Root, Trace
+from gradscope.facts import Call, Event, Finding, Fix, Kind, Root, Trace
 from gradscope.rules import evidence, phrases
 from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
@@ -61,19 +61,20 @@ class BadParameter(Rule):
         return self.finding(
             root,
             trace,
+            blame=evidence.reader(root),
             message=f"{holder} holds {what} at {phrases.of_total(event.bad, event.numel)}",
             label=f"first read here, {what} already",
-            why=_mechanism(event, holder),
+            why=_mechanism(event, holder, evidence.reader(root)),
             fixes=_repairs(holder),
             confidence=0.9,
         )
 
 
-def _mechanism(event: Event, holder: str) -> str:
+def _mechanism(event: Event, holder: str, reader: Call) -> str:
     when = "before the first step" if event.step == 0 else f"before step {event.step} read it"
     return (
         f"The {holder} was bad {when}: the values came from a checkpoint, an initialisation or a"
-        f" write outside of training. `{phrases.spelled(event.op)}` is the first op that reads"
+        f" write outside of training. `{phrases.spelled(reader.op)}` is the first op that reads"
         " them, and is not at fault."
     )
 

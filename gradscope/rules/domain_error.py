@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Event, Finding, Fix, Root, Trace
+from gradscope.facts import Event, Finding, Fix, Kind, Root, Trace
 from gradscope.ops import Edge
 from gradscope.rules import evidence, fixes, phrases
 from gradscope.rules.evidence import Situation
@@ -65,8 +65,9 @@ class DomainError(Rule):
 
 def _undefined(event: Event, edge: Edge | None) -> bool:
     """An op that the table does not explain, and that gave NaN going forward from finite values."""
-    forward = evidence.is_forward(event)
-    return forward and edge is None and evidence.gives_nan(event) and evidence.is_fed_finite(event)
+    if edge is not None or event.kind is Kind.MINTED or not evidence.is_forward(event):
+        return False
+    return evidence.gives_nan(event) and evidence.is_fed_finite(event)
 
 
 def _headline(event: Event, edge: Edge | None) -> str:

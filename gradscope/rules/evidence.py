@@ -29,6 +29,13 @@ VIEWS = frozenset(
     "view reshape _unsafe_view unsqueeze squeeze expand permute transpose t clone alias detach"
     " _to_copy contiguous slice select unbind split as_strided".split()
 )
+# Discards only where a factor is 0 or a part was left out. No explanation where the inf has
+# already become finite by arithmetic: 1 / (1 + exp(-x)) hides nothing.
+WEAK = frozenset("mul mm bmm dot matmul addmm select slice narrow split unbind embedding".split())
+ABSORBS = frozenset(
+    "reciprocal div exp sigmoid tanh atan atan2 erf pow rsqrt _softmax logsigmoid"
+    " log_sigmoid_forward".split()
+)
 
 
 class Situation(StrEnum):
@@ -67,9 +74,11 @@ def phase(root: Root) -> Phase:
 def discard(root: Root) -> Call | None:
     """The call that threw the bad element away on its way to the loss."""
     hidden = (event.hidden_by for event in (root.event, *root.chain))
-    killed = (event.call for event in root.chain if event.kind is Kind.KILL)
+    killed = [event.call for event in root.chain if event.kind is Kind.KILL]
     calls = (call for call in (*hidden, *killed) if call is not None)
-    return next((call for call in calls if call.op in DISCARDS), None)
+    absorbed = any(call.op in ABSORBS for call in killed)
+    taken = DISCARDS - WEAK if absorbed else DISCARDS
+    return next((call for call in calls if call.op in taken), None)
 
 
 def leak(root: Root) -> Event | None:
@@ -120,9 +129,10 @@ def is_half(event: Event) -> bool:
 
 
 def gives_nan(event: Event) -> bool:
+    """True where the first bad element is NaN; taken for granted where nothing was measured."""
     output = event.output
     if output is None:
-        return True
+        return event.kind is not Kind.MINTED
     return math.isnan(output.at) if output.at is not None else output.nan > 0
 
 
@@ -139,8 +149,8 @@ def is_forward(event: Event) -> bool:
 
 def is_fed_finite(event: Event) -> bool:
     """True where every operand was finite, at the bad element where that was measured."""
-    came = event.grad_output
-    return not infinite_operands(event) and (came is None or math.isfinite(came))
+    numbers = (*values(event).values(), event.grad_output or 0.0)
+    return not infinite_operands(event) and all(map(math.isfinite, numbers))
 
 
 # Where an operand stands among the inputs of its autograd node, which keeps no names.
@@ -185,6 +195,19 @@ def sample(event: Event) -> int | None:
     if event.row_count == 1 and event.rows and shape and shape[0] > 1 and len(shape) > 1:
         return event.rows[0]
     return None
+
+
+# Ops that make, fill or move values: the trouble with bad ones begins at the op that reads them.
+PLUMBING = VIEWS | frozenset("lift_fresh copy fill index_put index_fill cat stack set full".split())
+
+
+def reader(root: Root) -> Call:
+    """The first call that computes with bad values from outside."""
+    calls = (event.blame for event in root.chain if event.phase is not Phase.BACKWARD)
+    first = root.event.blame
+    if first.op not in PLUMBING:
+        return first
+    return next((call for call in calls if call.op not in PLUMBING and call.location), first)
 
 
 def outside(event: Event) -> Operand | None:

@@ -61,7 +61,7 @@ class InfArithmetic(Rule):
         edge = evidence.edge(event)
         if not (
             (edge is not None and edge.cause == self.name)
-            or evidence.infinite_operands(event)
+            or not evidence.is_fed_finite(event)
             or event.summed
             or event.kind is Kind.MINTED
         ):
@@ -91,11 +91,13 @@ def _form(event: Event) -> str:
     if event.summed:
         return "inf - inf"
     here = evidence.values(event)
-    if event.op in SIGNS and {"self", "other"} <= here.keys():
+    if event.op in SIGNS and {"self", "other"} <= here.keys() and evidence.gives_nan(event):
         left, right = phrases.number(here["self"]), phrases.number(here["other"])
         return f"{left} {SIGNS[event.op]} {f'({right})' if right[0] == '-' else right}"
     if event.op in SUMS:
         return SUMS[event.op]
+    if event.op == "mul":
+        return "0 * inf"  # elsewhere: the first bad element is an inf that was meant
     infinite = evidence.infinite_operands(event)
     at = infinite[0].at if infinite else None
     return f"`{phrases.spelled(event.op)}` of {'inf' if at is None else phrases.number(at)}"

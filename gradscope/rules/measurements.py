@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from gradscope.facts import Event, Related, Root, Trace
+from gradscope.facts import Call, Event, Related, Root, Trace
 from gradscope.rules import evidence, phrases
 from gradscope.rules.evidence import Situation
 
@@ -100,18 +100,18 @@ def term(event: Event) -> str | None:
     return None
 
 
-def related_of(root: Root, event: Event) -> tuple[Related, ...]:
+def related_of(root: Root, event: Event, blame: Call) -> tuple[Related, ...]:
     """The other places that belong to the finding: what hid the value, the library's own line."""
     found = []
     mask = evidence.discard(root) if evidence.situation(root) is Situation.HIDDEN else None
     if mask is not None and mask.location is not None:
         message = "hides those elements going forward, sends them gradient 0 going back"
         found.append(Related("mask", mask.location, message))
-    if event.blame.inner is not None:
-        words = f"`{phrases.spelled(event.blame.op)}` runs here, inside the library"
-        found.append(Related("inner", event.blame.inner, words))
+    if blame.inner is not None:
+        words = f"`{phrases.spelled(blame.op)}` runs here, inside the library"
+        found.append(Related("inner", blame.inner, words))
     first = root.event.blame.location
-    if event is not root.event and first is not None and first != event.blame.location:
+    if first is not None and blame.location is not None and first != blame.location:
         words = f"the {phrases.outcome(root.event.output)} comes from here"
         found.append(Related("birth", first, words))
     return tuple(found)

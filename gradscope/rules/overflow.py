@@ -70,8 +70,9 @@ class Overflow(Rule):
 
 def _left_the_range(event: Event, edge: Edge | None) -> bool:
     """An op that the table does not explain, and that gave inf from finite values."""
-    born = edge is None and event.kind is not Kind.MINTED
-    return born and not evidence.gives_nan(event) and evidence.is_fed_finite(event)
+    if edge is not None or event.kind is Kind.MINTED or evidence.gives_nan(event):
+        return False
+    return evidence.is_fed_finite(event)
 
 
 def _subject(event: Event) -> str:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from gradscope.facts import Event, Finding, Fix, Operand, Phase, Related, Root, Severity, Trace
+from gradscope.facts import (
+    Call,
+    Event,
+    Finding,
+    Fix,
+    Operand,
+    Phase,
+    Related,
+    Root,
+    Severity,
+    Trace,
+)
 from gradscope.ops.patterns import recognize
 from gradscope.rules import evidence, measurements
 
@@ -42,14 +53,17 @@ class Rule:
         label: str,
         confidence: float,
         event: Event | None = None,
+        blame: Call | None = None,
         phase: Phase | None = None,
         fixes: tuple[Fix, ...] = (),
         related: tuple[Related, ...] = (),
         facts: dict[str, object] | None = None,
     ) -> Finding:
         """The finding about `event`, the root's own unless said otherwise, with what was measured
-        there. `related` and `facts` come on top of those that every finding has."""
+        there. `blame` is the call to point at, where that is not the event's own. `related` and
+        `facts` come on top of those that every finding has."""
         event = event or root.event
+        blame = blame or event.blame
         phase = phase or evidence.phase(root)
         leak = evidence.leak(root)
         pattern = recognize(event, root.chain)
@@ -63,13 +77,13 @@ class Rule:
             severity=self.severity,
             phase=phase,
             step=event.step,
-            op=event.op,
+            op=blame.op,
             message=message,
             why=why,
             label=label,
             node=node,
-            location=event.blame.location,
-            related=(*measurements.related_of(root, event), *related),
+            location=blame.location,
+            related=(*measurements.related_of(root, event, blame), *related),
             evidence={**measurements.facts_of(root, event), **(facts or {})},
             numbers=measurements.numbers_of(root, event, trace),
             tensors=tensors(event),

@@ -21,6 +21,7 @@ from gradscope.facts import (
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import limits
 from gradscope.rules import evidence, fixes, phrases
+from gradscope.rules.all_masked_softmax import weights_of_nothing
 from gradscope.rules.evidence import VIEWS, Situation
 from gradscope.rules.rule import Rule
 
@@ -28,6 +29,7 @@ from gradscope.rules.rule import Rule
 POSITIVE = frozenset("exp exp2 softplus sigmoid _softmax softmax prod cumprod".split())
 # The logarithm of the others is the business of log-zero, which knows their stable forms.
 LOGGED = frozenset("prod cumprod softplus".split())
+SQUARES = frozenset("pow square mul linalg_vector_norm".split())
 # 0 only where their operand is 0 already (a sum, if its terms are not negative).
 KEEPS_ZERO = VIEWS | frozenset("sum mean sqrt square neg abs pow index gather cumsum".split())
 SMALLEST_HALF = 2.0**-24  # the smallest float16 number that is not 0
@@ -88,6 +90,8 @@ class Underflow(Rule):
         if evidence.situation(root) not in (Situation.VALUE, Situation.SLOPE):
             return None
         edge = evidence.edge(event)
+        if weights_of_nothing(event) is not None:
+            return None
         if edge is None or edge.cause not in ("zero-division", "log-zero", self.name):
             return None
         flushed = _flushed_at(event, edge)
@@ -152,6 +156,8 @@ def _flushed_at(event: Event, edge: Edge) -> Call | None:
     """The call above the operand whose result cannot truly be 0."""
     one: Ancestor | None = evidence.above(event, edge.argument)
     wanted = POSITIVE if edge.cause == "zero-division" else LOGGED
+    if evidence.dtype(event) == "float16" and evidence.values(event).get("self"):
+        wanted |= SQUARES  # the norm of what is not 0 is not 0 either
     while one is not None and one.call is not None:
         if one.call.op in wanted:
             return one.call
