@@ -35,6 +35,7 @@ class Sample:
     def known(self) -> dict[str, float]:
         found = self.values | self.fixed | {"dtype.max": limits(self.dtype).max}
         found |= {f"{name}.requires_grad": 1.0 for name in self.values}
+        found |= {"grad_input": math.nan}  # asked for where the operand is not saved
         return found
 
     def edge(self) -> Edge | None:

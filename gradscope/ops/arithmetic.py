@@ -6,7 +6,8 @@ import math
 
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import Edge, Holds, Nature, OpFact, Values
-from gradscope.ops.predicates import infinite, largest, overflows
+from gradscope.ops.fallbacks import gradient_overflow
+from gradscope.ops.predicates import infinite, largest, overflows, slope_broke
 
 _WIDER = "{x}.float()"
 
@@ -74,6 +75,7 @@ MUL = OpFact(
         _zero_times_inf("self", "other"),
         _zero_times_inf("other", "self"),
         _too_large("self", overflows("self", "other", by=_product), "product"),
+        gradient_overflow("self", "other"),
     ),
     ("*", "torch.mul", "Tensor.mul"),
 )
@@ -87,16 +89,7 @@ ADDCMUL = OpFact(
         _too_large(
             "self", overflows("self", "tensor1", "tensor2", by=lambda x, a, b: x + a * b), "sum"
         ),
-        Edge(
-            "tensor1",
-            Nature.SLOPE_OVERFLOW,
-            lambda values: (
-                max(abs(values["tensor1"]), abs(values["tensor2"])) > largest(values) / 4
-            ),
-            "slope is the other factor times `value`, which leaves the dtype",
-            "overflow",
-            slope="inf",
-        ),
+        gradient_overflow("tensor1", "tensor2"),
     ),
     ("torch.addcmul", "Tensor.addcmul"),
 )
@@ -172,7 +165,7 @@ FREXP = OpFact(
         Edge(
             "self",
             Nature.SLOPE_OVERFLOW,
-            overflows("self", by=lambda x: 0.5 / x),
+            slope_broke(),
             "slope is a power of 2 that leaves the dtype where {x} is this close to 0",
             "singular-derivative",
             slope="inf",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from gradscope.ops.edges import Edge, Holds, Nature, OpFact, Values
+from gradscope.ops.fallbacks import gradient_overflow
 from gradscope.ops.predicates import both, equals, infinite, largest, overflows
 
 # `clamp_min` only where all of the divisor is known to be at least 0; elsewhere it would turn
@@ -137,6 +138,7 @@ DIV = OpFact(
         *_over_zero("other"),
         *_quotient_overflow("self", "other"),
         *_quotient_slope("self", "other"),
+        gradient_overflow("self", "other"),
     ),
     ("/", "torch.div", "torch.true_divide", "Tensor.div"),
 )

@@ -75,7 +75,7 @@ def _edges(argument: str, value: str, slope: str, guard: str = "") -> tuple[Edge
     )
     for holds, what, cause in (
         (_huge, "elements this large", "overflow"),
-        (_tiny, "elements this small", "singular-derivative"),
+        (_tiny, "elements this small", "degenerate-decomposition"),
     ):
         edges.append(
             Edge(

@@ -7,6 +7,7 @@ import math
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import Edge, Nature, OpFact, Values
 from gradscope.ops.predicates import (
+    both,
     broke,
     has_infinity,
     infinite,
@@ -181,15 +182,40 @@ SOFT_MARGIN = OpFact(
     ("torch.nn.functional.soft_margin_loss", "torch.nn.SoftMarginLoss"),
 )
 
+
+def _not_log_probabilities(values: Values) -> bool:
+    """PyTorch takes the exp of them, and of sums of them, in the slope."""
+    return values["log_probs.max"] > 1
+
+
+def _no_alignment(values: Values) -> bool:
+    """The loss is inf; or -inf in its table of alignments is what the gradient is made from."""
+    return math.isinf(values["output"]) and is_finite(values, "log_probs")
+
+
+_NOT_LOGS = (
+    "{x} are not log-probabilities (some are above 0): PyTorch's formula takes their exp, which"
+    " leaves the dtype"
+)
+
 CTC = OpFact(
     "_ctc_loss",
     (
         Edge(
             "log_probs",
+            Nature.OVERFLOW,
+            both(_no_alignment, _not_log_probabilities),
+            _NOT_LOGS,
+            "overflow",
+            slope="inf",
+            guard="{x}.log_softmax(-1)",
+        ),
+        Edge(
+            "log_probs",
             Nature.DOMAIN,
-            lambda values: values["output"] == math.inf,
-            "no alignment has a probability above 0 (a target longer than its input, or -inf in"
-            " {x}), and -log(0) is inf",
+            _no_alignment,
+            "no alignment has a probability above 0 (a target longer than its input), and"
+            " -log(0) is inf",
             "log-zero",
             slope="nan",
             stable="zero_infinity=True",
@@ -210,8 +236,7 @@ CTC = OpFact(
             "log_probs",
             Nature.REMOVABLE,
             slope_broke("log_probs"),
-            "{x} are not log-probabilities (some are above 0): PyTorch's formula takes their exp,"
-            " which leaves the dtype",
+            _NOT_LOGS,
             "overflow",
             slope="inf",
             guard="{x}.log_softmax(-1)",

@@ -6,6 +6,7 @@ import math
 
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import Edge, Nature, OpFact, Values
+from gradscope.ops.fallbacks import gradient_overflow
 from gradscope.ops.predicates import below, both, equals, infinite, largest, overflows
 
 _FLOOR = "{x}.clamp_min({eps})"
@@ -231,6 +232,7 @@ HYPOT = OpFact(
             stable="torch.sqrt({x}.square() + {other}.square() + {eps})",
             margin=Margin.ROOT,
         ),
+        gradient_overflow("self", "other"),
     ),
     ("torch.hypot", "Tensor.hypot"),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch.testing._internal.common_modules import module_db
 
 MAX = torch.finfo(torch.float32).max
 NUMBERS = {"max": MAX, "-max": -MAX, "subnormal": 1e-42, "-0": -0.0}
-SAMPLES = 12  # sample inputs of an op that are tried
+SAMPLES = 20  # sample inputs of an op that are tried, spread over all that there are
 # Databases name these otherwise, or not at all.
 RENAMED = {"linalg.matrix_exp": "matrix_exp"}
 D = torch.distributions
@@ -54,17 +55,21 @@ def _tensors(value: object) -> Iterator[torch.Tensor]:
             yield from _tensors(one)
 
 
-def programs(name: str) -> Iterator[Program]:
+@lru_cache(maxsize=4)
+def programs(name: str) -> list[Program]:
     """The op's sample inputs as programs; none where no database knows the op."""
-    yield from itertools.islice(_all_programs(name), SAMPLES)
+    found = [one for one in _all_programs(name) if all(t.numel() for t in one.leaves().values())]
+    step = max(1, len(found) // SAMPLES)
+    return found[::step]
 
 
 def _all_programs(name: str) -> Iterator[Program]:
     yield from BY_HAND.get(name, lambda: iter(()))()
     for op in op_db:
         if op.name in (name, RENAMED.get(name)) and op.supports_autograd:
-            for sample in op.sample_inputs("cpu", torch.float32, requires_grad=True):
-                yield _program(op, sample.input, sample.args, sample.kwargs)
+            for dtype in op.supported_backward_dtypes("cpu") & {torch.float32, torch.complex64}:
+                for sample in op.sample_inputs("cpu", dtype, requires_grad=True):
+                    yield _program(op, sample.input, sample.args, sample.kwargs)
     for info in module_db:
         if info.name == name:
             yield from _modules(info)
@@ -118,7 +123,10 @@ _ROWS = [[0.3, 0.7, 1.1], [0.2, 0.5, 0.4]]
 _P = [0.3, 0.6, 0.1]
 BY_HAND: dict[str, Callable[[], Iterator[Program]]] = {
     "distributions.Bernoulli": _log_prob(D.Bernoulli, [0.0, 1.0], [0.3, 0.6]),
-    "distributions.Beta": _log_prob(D.Beta, [0.3, 0.6], [1.5, 0.7], [2.0, 1.0]),
+    "distributions.Beta": _both(
+        _log_prob(D.Beta, [0.3, 0.6], [1.5, 0.7], [2.0, 1.0]),
+        _log_prob(D.Beta, [1.0], [1.5], [1.0]),
+    ),
     "distributions.Categorical": _both(
         _by_hand(lambda p: D.Categorical(p, validate_args=False).entropy(), [0.3, 0.7]),
         _by_hand(lambda p: D.Categorical(p, validate_args=False).entropy(), [0.0, 0.0]),
@@ -174,6 +182,9 @@ def edged(program: Program, edge: str, where: str) -> Iterator[Program]:
             for name, value in program.leaves().items()
         }
         yield program.with_leaves(**leaves | {where: changed.requires_grad_()})
+    if edge.startswith("all-"):
+        everywhere = {name: next(_put(t.detach(), edge)) for name, t in program.leaves().items()}
+        yield program.with_leaves(**{k: t.requires_grad_() for k, t in everywhere.items()})
     if edge == "same-as-first":
         first = program.leaves()["input"].detach()
         yield program.with_leaves(
