@@ -112,7 +112,7 @@ class Bench:
             if self._interrupted:
                 return Outcome(None, "not tried: Ctrl-C")
             after = self._seen(os.path.abspath(one.source.file), one.text, step)
-            outcome = compare(finding, self.before, after, same=one.same)
+            outcome = compare(finding, self.before, after, same=one.same, kind=one.kind)
             if outcome.doubtful and not self._is_repeatable(step):
                 why = "the second run differed before the failing step"
                 return Outcome(None, f"not tried: {why}, without a patch as well")

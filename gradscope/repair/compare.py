@@ -35,16 +35,20 @@ def last_step(finding: Finding) -> int:
     return max([finding.step, *(symptom.step for symptom in finding.symptoms)])
 
 
-def compare(finding: Finding, before: Seen, after: Seen, *, same: bool) -> Outcome:
-    """What the run with the patch shows about a finding of the run without it.
+def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: str = "") -> Outcome:
+    """What the run with a patch shows about a finding of the run without it.
 
-    `same`: the patch claims that losses and finite gradients are bit-identical.
+    `same`: the patch claims that losses and finite gradients are bit-identical. `kind` is that
+    of the fix.
     """
     step = last_step(finding)
     failed = _failure(before.trace, after.trace, step)
     if failed is not None:
         return failed
     remaining = _same_cause(finding, before, after)
+    if remaining is not None and kind == "clip-norm" and not _steps_at(after.trace, step):
+        why = "no step of an optimizer follows, which is what clipping bounds"
+        return Outcome(None, f"not tried: {why}")
     if remaining is not None:
         why = f"tried: {_said(remaining)} is there all the same"
         elsewhere = remaining if _line(remaining) != _line(finding) else None
@@ -72,7 +76,11 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool) -> Outco
     if same and moved:
         return Outcome(False, f"tried: {moved[0]}, which this fix must not do", doubtful=True)
     others = [f for f in after.findings if f.severity is Severity.ERROR]
-    parts = [*_gains(finding, before.trace, after.trace), *_kept(before.trace, after.trace), *moved]
+    parts = [
+        *_gains(finding, before.trace, after.trace, kind),
+        *_kept(before.trace, after.trace),
+        *moved,
+    ]
     if others:
         parts.append(f"what remains is {_said(others[0])}")
     # A finite loss that is bit-identical vouches for the second run having been the same run.
@@ -99,8 +107,18 @@ def _failure(before: Trace, after: Trace, step: int) -> Outcome | None:
 def _same_cause(finding: Finding, before: Seen, after: Seen) -> Finding | None:
     """The finding, if it is still there: the same rule and op in the same function."""
     twins = [other for other in before.findings if _key(other) == _key(finding)]
-    left = [other for other in after.findings if _key(other) == _key(finding)]
+    left = [
+        other
+        for other in after.findings
+        # One that has become a warning is under control: a growth whose steps are clipped.
+        if _key(other) == _key(finding) and other.severity is finding.severity
+    ]
     return left[0] if len(left) >= len(twins) and left else None
+
+
+def _steps_at(trace: Trace, step: int) -> bool:
+    magnitudes = trace.magnitudes
+    return magnitudes is None or any(update.step == step for update in magnitudes.updates)
 
 
 def _new_findings(before: Seen, after: Seen) -> list[Finding]:
@@ -151,7 +169,7 @@ def _line(finding: Finding) -> int | None:
     return finding.location.line if finding.location else None
 
 
-def _gains(finding: Finding, before: Trace, after: Trace) -> Iterator[str]:
+def _gains(finding: Finding, before: Trace, after: Trace, kind: str) -> Iterator[str]:
     """What the finding's symptoms were, and are."""
     left = {(s.kind.partition("-")[2], s.tensor): s for s in after.symptoms}
     for symptom in finding.symptoms[:1]:
@@ -165,7 +183,8 @@ def _gains(finding: Finding, before: Trace, after: Trace) -> Iterator[str]:
             left_bad = now.bad if now else 0
             yield f"bad elements of `{symptom.tensor}` {symptom.bad:,} -> {left_bad:,}{more}"
         else:
-            yield f"{symptom.kind} of `{symptom.tensor}` is gone{more}"
+            became = "bounded" if kind == "clip-norm" else "gone"
+            yield f"{symptom.kind} of `{symptom.tensor}` is {became}{more}"
     yield from _losses(before, after, last_step(finding))
 
 

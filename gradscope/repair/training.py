@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from gradscope.facts import Edit
@@ -63,11 +64,19 @@ def clipped(culprit: Culprit) -> Iterator[Candidate]:
         parameters = call.args[0]
         for step in _steps(culprit, call):
             if in_reach(culprit.source, parameters, parameters) and _shares(culprit, call, step):
-                line = f"{clip}({culprit.source.of(parameters)}, 1.0)"
+                bound = _bound(culprit)
+                line = f"{clip}({culprit.source.of(parameters)}, {bound})"
                 edit = before(culprit.source, statement(culprit.source, step), line)
                 if edit is not None:
-                    title = "clip the total gradient norm to 1.0 before each step"
+                    title = f"clip the total gradient norm to {bound} before each step"
                     yield Candidate("clip-norm", title, (edit,))
+
+
+def _bound(culprit: Culprit) -> str:
+    """The largest norm that the rule found healthy, from the code that it proposes."""
+    codes = (fix.code for fix in culprit.finding.fixes if fix.kind == "clip-norm")
+    found = (re.search(r"max_norm=([\d.e+-]+)", code) for code in codes)
+    return next((match[1] for match in found if match), "1.0")
 
 
 def scaled(culprit: Culprit) -> Iterator[Candidate]:

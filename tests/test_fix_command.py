@@ -1,0 +1,50 @@
+"""`gradscope fix` as a user runs it: a program with two bugs, three spellings of the way out."""
+
+import subprocess
+import sys
+
+PROGRAM = """import torch
+import torch.nn.functional as F
+
+x = torch.tensor([0.0, 4.0], requires_grad=True)
+z = torch.tensor([[200.0, 0.0]], requires_grad=True)
+loss = torch.where(x > 0, x ** 0.5, x).sum()
+loss = loss - torch.log(F.softmax(z, -1))[0, 1]
+loss.backward()
+print(x.grad, z.grad)
+"""
+
+
+def test_the_printed_patch_makes_the_program_healthy(gradscope, tmp_path):
+    file = tmp_path / "loss.py"
+    file.write_text(PROGRAM)
+
+    done = gradscope("fix", "loss.py")
+    subprocess.run(["git", "apply", "-"], input=done.stdout, text=True, cwd=tmp_path, check=True)
+    again = subprocess.run(
+        [sys.executable, "loss.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+
+    assert 0 == done.returncode, done.stderr
+    assert "torch.log_softmax(z, -1)" in file.read_text()
+    assert "healthy after" in done.stderr
+    assert "nan" not in again.stdout and "inf" not in again.stdout
+
+
+def test_write_keeps_to_safe_fixes(gradscope, tmp_path):
+    """The stable form moves the loss (it was inf), so it needs --unsafe."""
+    file = tmp_path / "loss.py"
+    file.write_text(PROGRAM)
+
+    done = gradscope("fix", "loss.py", "--write")
+
+    assert 1 == done.returncode, done.stderr
+    assert "withheld: GS202" in done.stderr
+    assert "log_softmax" not in file.read_text()
+
+
+def test_a_built_in_example_is_not_written_to(gradscope):
+    done = gradscope("fix", "gamma_mask", "--write")
+
+    assert 2 == done.returncode
+    assert "built-in example" in done.stderr
