@@ -55,7 +55,7 @@ class BadInput(Rule):
             root,
             trace,
             blame=evidence.reader(root),
-            message=_headline(event),
+            message=_headline(event, evidence.reader(root)),
             label=f"{_what(event)} comes in here",
             why=_mechanism(event, evidence.reader(root)),
             fixes=(_repair(event),),
@@ -72,7 +72,10 @@ def _what(event: Event) -> str:
     return phrases.bad_word(one.nan, one.posinf + one.neginf) if one else "NaN"
 
 
-def _headline(event: Event) -> str:
+def _headline(event: Event, reader: Call) -> str:
+    if event.op == "lift_fresh" and event.numel == 1:
+        at = phrases.line(event.blame)
+        return f"1 {_what(event)} written as a number{at} reaches `{phrases.spelled(reader.op)}`"
     return f"{_name(event)} holds {_what(event)} at {phrases.of_total(event.bad, event.numel)}"
 
 

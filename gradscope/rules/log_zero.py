@@ -8,6 +8,11 @@ from gradscope.rules import evidence, fixes, phrases
 from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
 
+_ROUNDED = ", whose result was rounded to that value"
+_REACHED = dict.fromkeys(("_softmax", "sigmoid", "exp", "softplus", "tanh", "prod"), _ROUNDED)
+_REACHED |= dict.fromkeys(("sub", "rsub"), ", where two equal numbers cancelled")
+_REACHED |= dict.fromkeys(("sum", "mean"), ", which had nothing but zeros to add up")
+
 
 class LogZero(Rule):
     """
@@ -72,12 +77,12 @@ def _headline(event: Event, edge: Edge) -> str:
 
 def _mechanism(event: Event, edge: Edge) -> str:
     op, at = phrases.spelled(event.op), evidence.values(event).get(edge.argument, 0.0)
-    text = f"`{op}` of {phrases.number(at)} is {phrases.outcome(event.output)}."
+    text = f"`{op}` of {phrases.number(at)} is {phrases.outcome(event.output)}, and its slope there"
+    text = f"{text} is not finite either, so the gradient breaks with the value."
     made = evidence.made_by(event, edge.argument)
     if made is not None:
         by = f"`{phrases.spelled(made.op)}`{phrases.line(made)}"
-        text = f"{text} The operand comes from {by}, which reached that value exactly"
-        text = f"{text}: it was rounded or flushed there, or nothing was left to add up."
+        text = f"{text} The operand comes from {by}{_REACHED.get(made.op, '')}."
     guard = evidence.late_epsilon(event)
     if guard is not None:
         text = f"{text} What is added after `{op}`{phrases.line(guard)} comes too late."

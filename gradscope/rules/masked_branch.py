@@ -71,6 +71,7 @@ class MaskedBranch(Rule):
             label=fixes.says(edge, event) if edge else "its backward gives NaN for gradient 0",
             why=_mechanism(root, event, edge, trace),
             fixes=_repairs(edge, event, root),
+            facts={"also": edge.cause} if edge and edge.cause != self.name else {},
             confidence=0.9,
         )
 

@@ -14,7 +14,9 @@ def facts_of(root: Root, event: Event) -> dict[str, object]:
     """The evidence of the JSON contract: what was measured at the first bad element."""
     found: dict[str, object] = {
         "index": list(event.index),
-        "operands": evidence.values(event),
+        "operands": {
+            role: value for role, value in evidence.values(event).items() if _is_shown(role)
+        },
         "names": {one.role: one.name for one in evidence.operands(event) if one.name},
         "bad": event.bad,
         "numel": event.numel,
@@ -36,7 +38,12 @@ def facts_of(root: Root, event: Event) -> dict[str, object]:
 
 
 _ROLE = {"self": "operand", "other": "second operand"}
-_SILENT = ("result", "alpha", "dim", "keepdim", "correction", "reduction")
+_SILENT = frozenset("result alpha dim keepdim correction reduction unbiased ignore_index".split())
+
+
+def _is_shown(role: str) -> bool:
+    """An operand of the formula, not a setting nor what autograd keeps beside the operands."""
+    return role not in _SILENT and "argsize" not in role
 
 
 def numbers_of(root: Root, event: Event, trace: Trace) -> tuple[str, ...]:
@@ -47,7 +54,7 @@ def numbers_of(root: Root, event: Event, trace: Trace) -> tuple[str, ...]:
     shown = [
         f"{named.get(role, _ROLE.get(role, role))} = {phrases.number(value)}"
         for role, value in evidence.values(event).items()
-        if role not in _SILENT
+        if _is_shown(role)
     ]
     if shown:
         found.append((f"at {here}: " if here else "") + ", ".join(shown))

@@ -52,6 +52,8 @@ class Overflow(Rule):
         event = root.event
         if evidence.situation(root) not in (Situation.VALUE, Situation.SLOPE):
             return None
+        if event.summed and evidence.gives_nan(event):
+            return None  # branches of both signs
         edge = evidence.edge(event)
         known = edge is not None and edge.cause == self.name
         if not known and not _left_the_range(event, edge):
