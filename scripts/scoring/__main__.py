@@ -19,16 +19,14 @@ from scoring.judge import Row, judge
 from scoring.table import show
 from scoring.tools import Outcome, anomaly_mode, gradscope
 
-WIDTH = 160  # of the table where the output is not a terminal
+WIDTH = 170  # of the table where the output is not a terminal
 
 
 TOOLS = {"gradscope": gradscope, "anomaly": anomaly_mode}
 
 
-def run(tools: Collection[str], limit: float, tool: str, program: Path) -> Outcome:
-    if tool not in tools:
-        return Outcome(None, "not run")
-    return TOOLS[tool](program, limit)
+def run(tools: Collection[str], limit: float, tool: str, program: Path) -> Outcome | None:
+    return TOOLS[tool](program, limit) if tool in tools else None
 
 
 def score(cases: Sequence[Case], tools: Collection[str], jobs: int, limit: float) -> list[Row]:

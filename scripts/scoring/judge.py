@@ -30,8 +30,8 @@ class Row:
     seconds: float = 0.0
 
 
-def judge(case: Case, run: Callable[[str, Path], Outcome]) -> Row:
-    """`run` gives what a tool ("gradscope" or "anomaly") said of a program."""
+def judge(case: Case, run: Callable[[str, Path], Outcome | None]) -> Row:
+    """`run` gives what a tool ("gradscope" or "anomaly") said of a program, None if it may not."""
     sound = [case.program] if case.healthy else []
     if case.repaired is not None:
         sound.append(case.repaired)
@@ -43,10 +43,13 @@ def judge(case: Case, run: Callable[[str, Path], Outcome]) -> Row:
     said = run("gradscope", case.program)
     ours, misses = _ours(case, said)
     theirs = _theirs(case, run("anomaly", case.program))
-    return Row(case.name, ours, theirs, tuple(alarms), tuple(accused), tuple(misses), said.seconds)
+    seconds = said.seconds if said else 0.0
+    return Row(case.name, ours, theirs, tuple(alarms), tuple(accused), tuple(misses), seconds)
 
 
-def _ours(case: Case, outcome: Outcome) -> tuple[Marks, list[str]]:
+def _ours(case: Case, outcome: Outcome | None) -> tuple[Marks, list[str]]:
+    if outcome is None:
+        return dict.fromkeys(OURS), []
     findings = (outcome.answer or {}).get("findings")
     if not findings:
         return _silence(case, OURS), [outcome.failure or "no finding"]
@@ -107,7 +110,9 @@ def _misses(
             yield f"{column}: {said[column]}{right}"
 
 
-def _theirs(case: Case, outcome: Outcome) -> Marks:
+def _theirs(case: Case, outcome: Outcome | None) -> Marks:
+    if outcome is None:
+        return dict.fromkeys(THEIRS)
     node = _node(outcome)
     if outcome.answer is None or node is None:
         return _silence(case, THEIRS)
@@ -119,9 +124,9 @@ def _theirs(case: Case, outcome: Outcome) -> Marks:
     }
 
 
-def _node(outcome: Outcome) -> str | None:
+def _node(outcome: Outcome | None) -> str | None:
     """The autograd node that anomaly mode accused."""
-    return (outcome.answer or {}).get("node")
+    return outcome.answer["node"] if outcome and outcome.answer else None
 
 
 def _silence(case: Case, columns: tuple[str, ...]) -> Marks:
@@ -135,7 +140,9 @@ def _plain(name: str) -> str:
     return re.sub(r"Backward\d*$", "", name).replace("_", "").lower()
 
 
-def _alarms(program: Path, outcome: Outcome) -> Iterator[str]:
+def _alarms(program: Path, outcome: Outcome | None) -> Iterator[str]:
+    if outcome is None:
+        return
     if outcome.answer is None:
         yield f"{program.name}: {outcome.failure}"
         return

@@ -72,5 +72,6 @@ def _outcome(answer: Path, code: int, said: str, seconds: float) -> Outcome:
     try:
         return Outcome(json.loads(answer.read_text(encoding="utf-8")), seconds=seconds)
     except (OSError, ValueError):
-        last = next((line for line in reversed(said.splitlines()) if line.strip()), "nothing said")
-        return Outcome(None, f"exit {code}: {last.strip()}", seconds)
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        lines = [line for line in lines if not line.startswith("help:")] or ["nothing said"]
+        return Outcome(None, f"exit {code}: {lines[-1]}", seconds)
