@@ -162,6 +162,30 @@ class TestScripts:
         assert told(capfd) == ["tensor([4.])"]
         assert (trace.ending.kind, len(trace.steps)) == ("finished", 2)
 
+    def test_a_process_that_it_forks_is_not_stopped(self, capfd):
+        target = script(
+            """
+            import multiprocessing, torch
+            def work(queue):
+                w = torch.zeros(1, requires_grad=True)
+                w.sqrt().sum().backward()
+                queue.put(w.grad.item())
+            if __name__ == "__main__":
+                context = multiprocessing.get_context("fork")
+                queue = context.Queue()
+                process = context.Process(target=work, args=(queue,))
+                process.start()
+                print(queue.get())
+                process.join()
+                torch.ones(1, requires_grad=True).sum().backward()
+            """
+        )
+
+        trace = run(target)
+
+        assert told(capfd) == ["inf"]
+        assert (trace.ending.kind, trace.symptoms) == ("finished", ())
+
     def test_output_can_go_to_stderr_or_nowhere(self, capfd):
         target = script("import sys\nprint('said')\nprint(sys.stdin.read(), 'read')\n" + STEP)
 

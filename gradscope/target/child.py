@@ -95,7 +95,8 @@ class Watch:
         self.magnitudes: MagnitudeWatch | None = None
         self._target = target
         self._channel = channel
-        self._started = self._told = time.monotonic()
+        self._started = time.monotonic()
+        self._told = 0.0
         self._next_snapshot = 0.0
 
     def progress(self, recorder: Recorder, steps: int, ops: int) -> None:
@@ -148,6 +149,13 @@ def _run(job: Job, channel: Channel) -> int:
         on_stop=watch.stop,
         on_progress=lambda steps, ops, _: watch.progress(recorder, steps, ops),
     )
+
+    def let_workers_be() -> None:
+        """A process that the program forks has nobody to report to, and is not stopped."""
+        recorder.limit, recorder.keep_going = None, True
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=let_workers_be)
     leave = os._exit
 
     def exit_at_once(status: int) -> NoReturn:

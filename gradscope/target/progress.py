@@ -19,7 +19,7 @@ def progress_line() -> Iterator[Callable[[Progress], None] | None]:
     from rich.segment import ControlType
 
     console = Console(stderr=True, highlight=False)
-    if not console.is_terminal:
+    if not console.is_terminal or console.is_dumb_terminal:
         yield None
         return
     erase = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))

@@ -59,7 +59,7 @@ def run(
     Every run starts from the same random state. `patches` maps paths to the source that stands in
     for these files; `setup` is called in the child before the program; `timeout` (seconds) comes
     before the options' limit. With `silent` the program prints nothing and reads nothing. `fork`
-    False starts a fresh interpreter; None does what the platform allows.
+    False starts a fresh interpreter (`setup` must pickle then); None does what the platform allows.
 
     Raises GradscopeError where the target cannot be run, and KeyboardInterrupt where a silent run
     is interrupted.
@@ -155,7 +155,7 @@ class _Wait:
 
     def _keep_limits(self) -> None:
         now = time.monotonic()
-        if self._on_progress and self._final is None:
+        if self._on_progress and not (self._final or self._asked_to_end):
             self._on_progress(replace(self._progress, seconds=now - self._started))
         if self._interrupts and not self._asked_to_end:
             self._asked_to_end = "Ctrl-C"
