@@ -23,11 +23,33 @@ KINDS = frozenset(
 )
 
 # Not right yet, each with what is wrong. An entry that comes out right fails the test.
-KNOWN_GAPS: dict[str, str] = {}
+FILLED = "memory that torch's deterministic mode fills with nan is taken for data"
+KNOWN_GAPS: dict[str, str] = {
+    "buffer_filled_in_part": FILLED,
+    "companding_power": "the finding has no place, where the mask stands on the culprit's own line",
+    "embedding_file_with_inf": "an inf in a parameter is followed no further than the embedding",
+    "epsilon_after_sqrt": "a numerator of 0 is taken for a mask, and `where` is offered",
+    "infinite_target_price": "an inf in the data that reaches the loss is found nowhere",
+    "log_std_parameter_minus_inf": "an inf in a parameter that reaches the loss is found nowhere",
+    "masks_leave_a_gap": FILLED,
+    "naive_bayes_product": "an epsilon on a product that is 0 leads, and leaves a gradient of 0",
+    "no_legal_move": "log_softmax over -inf alone is called inf-arithmetic",
+    "running_variance_is_nan": "a buffer that was set to nan by item is taken for data",
+    "scale_never_initialised": FILLED,
+    "state_from_new_empty": FILLED,
+}
+
+# The right diagnosis, and a first fix that did not survive its trial.
+REFUTED: dict[str, str] = {
+    "barrier_of_inf": "the patch puts a tensor's method on a Python constant",
+    "half_matmul_scores": "only one operand of the product is cast to float32",
+    "hmm_forward_log_domain": "a guard at one of several places that break",
+    "squared_error_summed_in_half": "the patch of the sum is too late for the square",
+}
 
 
-def marked(case: Program) -> ParameterSet:
-    gap = KNOWN_GAPS.get(case.name)
+def marked(case: Program, gaps: dict[str, str] = KNOWN_GAPS) -> ParameterSet:
+    gap = gaps.get(case.name)
     marks = [pytest.mark.xfail(reason=gap, strict=True)] if gap else []
     return pytest.param(case, id=case.name, marks=marks)
 
@@ -44,7 +66,7 @@ def test_the_root_is_named(case: Program, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [marked(case) for case in CASES])
+@pytest.mark.parametrize("case", [marked(case, KNOWN_GAPS | REFUTED) for case in CASES])
 def test_the_first_fix_has_been_tried(
     case: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,4 +125,4 @@ def test_every_numeric_cause_has_four_cases() -> None:
 
 
 def test_gaps_name_cases() -> None:
-    assert set(KNOWN_GAPS) <= {case.name for case in CASES}
+    assert set(KNOWN_GAPS | REFUTED) <= {case.name for case in CASES}

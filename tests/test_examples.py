@@ -6,6 +6,7 @@ import re
 import runpy
 
 import pytest
+from _pytest.mark import ParameterSet
 from corpus import diagnosed_file
 
 from gradscope.examples import EXAMPLES, Example
@@ -27,6 +28,17 @@ PRINTED = {
     "masked_attention": ["query.weight fine", "value.weight nan"],
     "masked_attention_fixed": ["query.weight fine", "value.weight fine"],
 }
+
+# Not right yet, each with what is wrong. An entry that comes out right fails the test.
+KNOWN_GAPS = {
+    "custom_backward": "custom backwards are not compared with their forwards yet",
+}
+
+
+def marked(example: Example) -> ParameterSet:
+    gap = KNOWN_GAPS.get(example.name)
+    marks = [pytest.mark.xfail(reason=gap, strict=True)] if gap else []
+    return pytest.param(example, id=example.name, marks=marks)
 
 
 def missing(parts: list[str], text: str) -> list[str]:
@@ -52,7 +64,7 @@ def test_plain_python_prints_the_known_numbers(
     assert missing(PRINTED[name], capsys.readouterr().out) == []
 
 
-@pytest.mark.parametrize("example", EXAMPLES.values(), ids=lambda example: example.name)
+@pytest.mark.parametrize("example", [marked(example) for example in EXAMPLES.values()])
 def test_the_expected_rule_leads(example: Example) -> None:
     report = diagnosed_file(example.path)
 

@@ -3,7 +3,7 @@
 # op: addmm
 # cause: bad-input
 # fix: data
-# also: op=linear,mse_loss,tensor,cat,stack,unbind,select; fix=masked-branch; phase=forward
+# also: op=div,linear,mse_loss,tensor,cat,stack,unbind,select; fix=masked-branch; phase=forward
 """Weather table with a missing value; the loader turns empty cells into nan."""
 
 import io

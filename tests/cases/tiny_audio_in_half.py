@@ -1,4 +1,4 @@
-# symptom: nan-loss
+# symptom: inf-loss
 # phase: forward
 # op: rsqrt
 # cause: underflow
