@@ -346,7 +346,7 @@ class TestSteps:
             scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
             for _ in range(6):
                 optimizer.zero_grad()
-                scaler.scale((w.half() * 200).sum().float()).backward()
+                scaler.scale((w.half() * 100).sum().float()).backward()
                 scaler.step(optimizer)
                 scaler.update()
                 scales.append(scaler.get_scale())
@@ -365,6 +365,33 @@ class TestSteps:
                     optimizer.step()
 
         assert record(program).symptoms == ()
+
+    def test_a_bad_gradient_waits_for_the_optimizer_that_takes_it(self):
+        def program():
+            d, g = torch.nn.Parameter(torch.zeros(1)), torch.nn.Parameter(torch.ones(1))
+            first, second = torch.optim.SGD([d], lr=0.1), torch.optim.SGD([g], lr=0.1)
+            d.sqrt().sum().backward()
+            g.sqrt().sum().backward()
+            second.step()
+            first.step()
+
+        trace = record(program)
+
+        assert [(s.kind, s.tensor, s.step) for s in trace.symptoms] == [("inf-grad", "d", 0)]
+        assert trace.ending.kind == "stopped"
+
+    def test_a_bad_gradient_at_the_very_end_is_a_symptom(self):
+        def program():
+            w = torch.nn.Parameter(torch.ones(1))
+            optimizer = torch.optim.SGD([w], lr=1.0)
+            for shift in (1.0, 1.0, 0.0):
+                optimizer.zero_grad()
+                (w * shift).sqrt().sum().backward()
+                if not torch.isfinite(w.grad).all():
+                    break
+                optimizer.step()
+
+        assert [symptom.step for symptom in record(program).symptoms] == [2]
 
     def test_a_program_that_gives_up_on_its_loss_is_explained(self):
         def program():

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -58,7 +57,7 @@ class Absences:
         roots: Sequence[torch.Tensor],
         crossings: Crossings | None,
         zero: set[int],
-        frame: Any,
+        trained: Mapping[int, torch.Tensor],
     ) -> None:
         """After the backward of an inspected step. `zero` are leaves by id."""
         self._looked = True
@@ -66,9 +65,9 @@ class Absences:
         cuts = 0
         for _, upstream in reached:
             cuts |= upstream
-        for parameter in self.layers.parameters.values():
-            if parameter.requires_grad and parameter.grad is None:
-                self._missing[id(parameter)] = self._why_missing(step, parameter, flow, cuts)
+        for leaf in (*self.layers.parameters.values(), *trained.values()):
+            if leaf.requires_grad and leaf.grad is None:
+                self._missing[id(leaf)] = self._why_missing(step, leaf, flow, cuts)
         if crossings is None:
             return
         for position, leaf in enumerate(crossings.variables):
@@ -78,10 +77,13 @@ class Absences:
     def _why_missing(self, step: int, leaf: torch.Tensor, flow: Flow, reached: int) -> Absence:
         bit = flow.bit_of(leaf)
         if not bit:
-            return Absence("", True, "unused", False, step)
+            reason = "unused" if id(leaf) in self.layers.parameters else "stale"
+            return Absence("", True, reason, False, step)
         cut = _blocking(bit, flow, reached)
         if cut is None:
-            return Absence("", True, "unreached", False, step)
+            site = flow.copied_out(bit)
+            location = resolve(*site[0]) if site else None
+            return Absence("", True, "unreached", False, step, location=location)
         location = resolve(*cut.user[0]) if cut.user else None
         related = None
         if cut.reason == "no_grad":

@@ -56,6 +56,7 @@ class Flow(TorchDispatchMode):
         self._bits: dict[int, int] = {}
         self._leaves: list[torch.Tensor] = []
         self._state: dict[int, tuple[int, int]] = {}
+        self._trail: list[tuple[int, Site]] = []  # ops with leaves upstream, and new tensors (0)
         self._seq = _sequence_nr()
 
     @classmethod
@@ -83,6 +84,8 @@ class Flow(TorchDispatchMode):
             site = note_site(sys._getframe(2))
             self.calls[seq - 1] = Noted(info.name, info.overload, *site, self.module_of())
         live, cuts, read = self._upstream(args, kwargs)
+        if live or info.name == "lift_fresh":
+            self._trail.append((live, (site or note_site(sys._getframe(2)))[0]))
         reason = self._cut_by(info.name, out) if live else ""
         if reason:
             user, inner = site or note_site(sys._getframe(2))
@@ -94,6 +97,19 @@ class Flow(TorchDispatchMode):
     def bit_of(self, leaf: torch.Tensor) -> int:
         """The leaf's bit; 0 where no op of this pass has read it."""
         return self._bits.get(id(leaf), 0)
+
+    def copied_out(self, bit: int) -> Site:
+        """Where the values of a leaf were last seen: the first tensor made from Python numbers
+        after that in the same function (`torch.tensor(h.tolist())`), else the last op."""
+        last = max((at for at, (live, _) in enumerate(self._trail) if live & bit), default=None)
+        if last is None:
+            return ()
+        site = self._trail[last][1]
+        functions = {code for code, _ in site}
+        for live, made in self._trail[last + 1 :]:
+            if not live and made and made[0][0] in functions:
+                return made
+        return site
 
     def of(self, tensor: torch.Tensor) -> tuple[int, int]:
         """The leaves and the cuts upstream of a value."""

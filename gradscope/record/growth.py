@@ -8,7 +8,7 @@ step), and a straight line through the logarithms of its norms gives the factor 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -38,9 +38,9 @@ class Crossing:
 @dataclass(frozen=True, slots=True)
 class Fit:
     """A repeated computation: `culprit` is the position of the crossing that changed the norm
-    most, `anchors` those of the repeats, nearest to the loss first."""
+    most. `modules` are those in which it repeats, nearest to the loss first."""
 
-    anchors: tuple[int, ...]
+    modules: tuple[str, ...]
     norms: tuple[float, ...]
     factor: float
     low: float
@@ -86,7 +86,7 @@ def fit(crossings: Sequence[Crossing]) -> Fit | None:
     steps = [after - before for before, after in pairwise(logs)]
     slope = _slope(logs)
     return Fit(
-        anchors=tuple(anchors),
+        modules=_modules(crossings, chain[chain.index(anchors[0]) : chain.index(anchors[-1]) + 1]),
         norms=tuple(norms),
         factor=_exp(slope),
         low=_exp(min(steps)),
@@ -96,8 +96,9 @@ def fit(crossings: Sequence[Crossing]) -> Fit | None:
 
 
 def _repeats(crossings: Sequence[Crossing], chain: list[int]) -> list[int]:
-    """The occurrences of the computation that repeats most: the same op on the same line, or,
-    where every layer has a line of its own, the same op."""
+    """The occurrences of one computation: the same op on the same line, or, where every layer has
+    a line of its own, the same op. Of those that repeat, one that does as often as most others:
+    it happens once a layer or a step."""
     by_place: dict[object, list[int]] = defaultdict(list)
     by_name: dict[object, list[int]] = defaultdict(list)
     for position in chain:
@@ -106,10 +107,28 @@ def _repeats(crossings: Sequence[Crossing], chain: list[int]) -> list[int]:
             by_place[crossing.name, crossing.place].append(position)
         by_name[crossing.name].append(position)
     for groups in (by_place, by_name):
-        most = max(groups.values(), key=len, default=[])
-        if len(most) >= _FEWEST:
-            return most
+        often = [group for group in groups.values() if len(group) >= _FEWEST]
+        counts = Counter(map(len, often))
+        if often:
+            usual = max(counts, key=lambda count: (counts[count], count))
+            return next(group for group in often if len(group) == usual)
     return []
+
+
+def _modules(crossings: Sequence[Crossing], span: Sequence[int]) -> tuple[str, ...]:
+    """The modules that share one line and one op: several where each repeat is another layer."""
+    found: dict[object, dict[str, None]] = defaultdict(dict)
+    for position in span:
+        crossing = crossings[position]
+        if crossing.place is not None and crossing.module:
+            found[crossing.name, crossing.place][crossing.module] = None
+    return tuple(max(found.values(), key=len, default={}))
+
+
+def fused_gain(crossing: Crossing) -> float:
+    """How much more came out of one node than went in: a whole recurrent layer is one op."""
+    given = max((norm for norm in crossing.into if norm is not None), default=0.0)
+    return given / crossing.out if crossing.out else 0.0
 
 
 def _leading_nonzero(norms: list[float]) -> int:

@@ -27,7 +27,7 @@ from gradscope.facts import Growth, Leaf, Magnitudes, Update
 from gradscope.record.absences import Absences
 from gradscope.record.crossings import Crossings, norm_of
 from gradscope.record.flow import Flow
-from gradscope.record.growth import fit
+from gradscope.record.growth import fit, fused_gain
 from gradscope.record.journal import ModuleFrame, module_path
 from gradscope.record.layers import Layers
 from gradscope.record.sites import note_site, resolve, user_frames
@@ -269,7 +269,7 @@ class MagnitudeWatch:
         self.losses.append(_loss(roots))
         if flow is not None:
             zero = {key for key, norm in norms.items() if norm == 0.0}
-            self.absences.look(self.step, flow, roots, crossings, zero, frame)
+            self.absences.look(self.step, flow, roots, crossings, zero, self._trained)
         if crossings is not None:
             self._note_growth(crossings, flow)
         if self.after_step is not None:
@@ -278,27 +278,33 @@ class MagnitudeWatch:
     def _note_growth(self, crossings: Crossings, flow: Flow | None) -> None:
         found = fit(crossings.found)
         if found is None:
+            self._note_fused(crossings, flow)
             return
         culprit = crossings.found[found.culprit]
         call = self.absences.call_of(culprit, flow)
-        modules = tuple(dict.fromkeys(crossings.found[one].module or "" for one in found.anchors))
-        axis = (
-            "depth"
-            if len(modules) > 1 or crossings.found[found.anchors[0]].place is None
-            else "time"
-        )
         self._growths.append(
             Growth(
                 step=self.step,
-                axis=axis,
+                axis="time" if len(found.modules) == 1 else "depth",
                 call=call,
                 norms=found.norms,
                 factor=found.factor,
                 low=found.low,
                 high=found.high,
-                modules=tuple(filter(None, modules)),
+                modules=found.modules,
             )
         )
+
+    def _note_fused(self, crossings: Crossings, flow: Flow | None) -> None:
+        """A recurrent layer that runs all its time steps as one op."""
+        layers = [one for one in crossings.found if one.out and "rnn" in one.name.lower()]
+        if not layers:
+            return
+        layer = max(layers, key=fused_gain)
+        gain = fused_gain(layer)
+        call = self.absences.call_of(layer, flow)
+        norms = (layer.out or 0.0, gain * (layer.out or 0.0))
+        self._growths.append(Growth(self.step, "fused", call, norms, gain, gain, gain))
 
     def _known(self) -> list[torch.Tensor]:
         found = (watched.ref() for watched in self.leaves.values())
@@ -388,7 +394,7 @@ class MagnitudeWatch:
     def facts(self) -> Magnitudes:
         """What was measured so far."""
         leaves = tuple(self._leaf(watched) for watched in self.leaves.values())
-        known = {key: self._names[key] for key in self._trained if key in self._names}
+        known = dict(self._names)
         return Magnitudes(
             leaves=leaves,
             growths=_strongest(self._growths),

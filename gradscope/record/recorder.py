@@ -180,8 +180,6 @@ class Recorder:
         return result
 
     def _begin_step(self) -> None:
-        if self.done:
-            self.symptoms.settle_before_next_step()
         if self.at_limit:
             self.halt()
 

@@ -31,15 +31,15 @@ class Symptoms:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.confirmed: list[Symptom] = []
-        self._waiting: list[Symptom] = []
-        self._waiting_for: list[tuple[torch.Tensor, Symptom]] = []
-        self._good_steps_since = 0
+        self._waiting: list[tuple[torch.Tensor, Symptom]] = []  # the leaf and what is wrong
+        self._recovered = False  # bad gradients were thrown away before: the program means to
         self._last_bad_scalar: Raw | None = None
         self._backward_seen = False
 
     def held(self) -> list[int]:
         """The events that symptoms, confirmed or waiting, lead back to."""
-        found = [s.event for s in (*self.confirmed, *self._waiting) if s.event is not None]
+        symptoms = (*self.confirmed, *(symptom for _, symptom in self._waiting))
+        found = [symptom.event for symptom in symptoms if symptom.event is not None]
         if self._last_bad_scalar is not None:
             found.append(self._last_bad_scalar.id)
         return found
@@ -56,7 +56,7 @@ class Symptoms:
             e.phase is Phase.BACKWARD for e in self.recorder.journal.ancestors(raw.id)
         ):
             # A hand-written update has taken a bad gradient.
-            self._confirm(self._waiting)
+            self._confirm_waiting()
             self._confirm([s for t in hurt if (s := self._symptom("param", t)) is not None])
             self._stop()
 
@@ -69,37 +69,30 @@ class Symptoms:
     ) -> None:
         self._backward_seen = True
         recorder = self.recorder
-        found: list[Symptom] = []
-        for root in roots:
-            symptom = self._symptom("loss", root)
-            if symptom is not None:
-                found.append(symptom)
-        loss_is_bad = bool(found)
-        if recorder.bad_in_step or recorder.provenance or loss_is_bad:
+        losses = [symptom for root in roots if (symptom := self._symptom("loss", root)) is not None]
+        gradients: list[tuple[torch.Tensor, Symptom]] = []
+        if recorder.bad_in_step or recorder.provenance or losses:
             above = graph.consumers(nodes)
             gradients = self._bad_gradients(above, asked, result)
-            found += [symptom for _, symptom in gradients]
-            self._explain(found, above)
-            self._waiting_for = gradients
-        if found or recorder.at_limit:
+            self._explain([*losses, *(symptom for _, symptom in gradients)], above)
+        if losses or gradients or recorder.at_limit:
             leaves = graph.leaves(graph.consumers(nodes))
             recorder.gradients = describe_gradients((self._leaf_name(leaf), leaf) for leaf in leaves)
-        if loss_is_bad:
-            self._confirm(found)
-            self._stop()
-            return
-        self._waiting = found
-        if found and not _any_optimizer():
-            self._confirm(found)
+        self._drop_recovered()
+        self._waiting += gradients
+        if losses:
+            self._confirm(losses)
+        if losses or (gradients and not _any_alive(torch.optim.Optimizer)):
+            self._confirm_waiting()
             self._stop()
 
     def before_optimizer(self, optimizer: Any) -> None:
-        taken = {id(p) for group in optimizer.param_groups for p in group["params"]}
-        bad = [s for t, s in self._waiting_for if id(t) in taken and _bad_grad(t)]
-        if bad:
-            self._confirm(self._waiting)
+        if not self._waiting:
+            return
+        parameters = (p for group in optimizer.param_groups for p in group["params"])
+        if any(_bad_grad(parameter) for parameter in parameters):
+            self._confirm_waiting()
             self._stop()
-        self._good_steps_since += 1
 
     def after_optimizer(self, optimizer: Any) -> None:
         """Values that became bad in the update itself."""
@@ -120,15 +113,12 @@ class Symptoms:
             self._confirm(found)
             self._stop()
 
-    def settle_before_next_step(self) -> None:
-        """The program goes on without having used its bad gradients: not a harm yet."""
-        if self._waiting:
-            self._good_steps_since = 0
-
     def settle_at_end(self, ending: Ending) -> None:
-        """The program is over: gradients that nothing good followed were what it came for."""
-        if self._waiting and self._good_steps_since == 0:
-            self._confirm(self._waiting)
+        """The program is over: bad gradients that it still holds are what it ended with, unless it
+        has shown that it throws such gradients away, or leaves that to a scaler."""
+        self._drop_recovered()
+        if self._waiting and not self._recovered and not _any_alive(torch.amp.GradScaler):
+            self._confirm_waiting()
         self._waiting = []
         gave_up = ending.kind in ("raised", "died") or (ending.kind == "exited" and ending.code)
         if self.confirmed or self._last_bad_scalar is None:
@@ -212,8 +202,16 @@ class Symptoms:
     def _confirm(self, found: Sequence[Symptom]) -> None:
         known = {(s.kind, s.step, s.tensor) for s in self.confirmed}
         self.confirmed += [s for s in found if (s.kind, s.step, s.tensor) not in known]
+
+    def _confirm_waiting(self) -> None:
+        self._confirm([symptom for _, symptom in self._waiting])
         self._waiting = []
-        self._waiting_for = []
+
+    def _drop_recovered(self) -> None:
+        """Gradients that were zeroed or computed anew since, and that nothing had taken."""
+        still = [(leaf, symptom) for leaf, symptom in self._waiting if _bad_grad(leaf)]
+        self._recovered |= len(still) < len(self._waiting)
+        self._waiting = still
 
     def _stop(self) -> None:
         if not self.recorder.keep_going:
@@ -227,8 +225,8 @@ def _bad_grad(leaf: torch.Tensor) -> bool:
     return values is not None and bool(values.numel()) and not looks_finite(values)
 
 
-def _any_optimizer() -> bool:
-    """Whether the program has an optimizer that could still take or skip its gradients. Asked
-    only once something is bad: it looks at every object."""
+def _any_alive(kind: type) -> bool:
+    """Whether the program holds an object of that type (an optimizer that could still take or skip
+    its gradients). Asked only once something is bad: it looks at every object."""
     # By type: isinstance would ask each object for its __class__, and some answer with a warning.
-    return any(issubclass(type(thing), torch.optim.Optimizer) for thing in gc.get_objects())
+    return any(issubclass(type(thing), kind) for thing in gc.get_objects())
