@@ -41,6 +41,7 @@ class Fit:
     most. `modules` are those in which it repeats, nearest to the loss first."""
 
     modules: tuple[str, ...]
+    axis: str
     norms: tuple[float, ...]
     factor: float
     low: float
@@ -85,8 +86,11 @@ def fit(crossings: Sequence[Crossing]) -> Fit | None:
     logs = [math.log(norm) for norm in norms[:alive]]
     steps = [after - before for before, after in pairwise(logs)]
     slope = _slope(logs)
+    modules = _modules(crossings, chain[chain.index(anchors[0]) : chain.index(anchors[-1]) + 1])
+    places = {crossings[position].place for position in anchors}
     return Fit(
-        modules=_modules(crossings, chain[chain.index(anchors[0]) : chain.index(anchors[-1]) + 1]),
+        modules=modules,
+        axis="time" if len(places) == 1 and len(modules) < 2 else "depth",
         norms=tuple(norms),
         factor=_exp(slope),
         low=_exp(min(steps)),

@@ -285,7 +285,7 @@ class MagnitudeWatch:
         self._growths.append(
             Growth(
                 step=self.step,
-                axis="time" if len(found.modules) == 1 else "depth",
+                axis=found.axis,
                 call=call,
                 norms=found.norms,
                 factor=found.factor,
@@ -343,8 +343,9 @@ class MagnitudeWatch:
                 for name, value in list(scope.items()):
                     if value is leaf and not name.startswith("__"):
                         return name
-        taken = sum(name.startswith("leaf ") for name in self.leaves)
-        return f"leaf {taken + 1}"
+        kind = "parameter" if isinstance(leaf, torch.nn.Parameter) else "leaf"
+        taken = sum(name.startswith(f"{kind} ") for name in self.leaves)
+        return f"{kind} {taken + 1}"
 
     # An optimizer step
 

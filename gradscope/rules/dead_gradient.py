@@ -132,15 +132,16 @@ class DeadGradient(Rule):
         noun = "parameter gets" if count == 1 else "parameters get"
         call = first.call
         mild = first.siblings and first.reason == "unused"
+        severity = Severity.ERROR if first.trained else Severity.WARNING
         return Finding(
             rule=self.code,
             name=self.name,
-            severity=Severity.WARNING if mild or not first.trained else Severity.ERROR,
+            severity=Severity.NOTE if mild else severity,
             phase=Phase.FORWARD if first.missing else Phase.BACKWARD,
             step=first.step,
             op=call.op if call is not None else "",
             node=first.node,
-            location=first.location,
+            location=first.location or _held_by(first, magnitudes),
             message=f"{count} {noun} {what}: {names(group)}",
             label=_LABELS.get(first.reason, "the gradient ends here"),
             why=_WHY[first.reason],
@@ -174,6 +175,8 @@ def _is_zero_for_good(absence: Absence, magnitudes: Magnitudes) -> bool:
     leaf = next((one for one in magnitudes.leaves if one.name == absence.leaf), None)
     if leaf is None or any(fades(growth) for growth in magnitudes.growths):
         return False  # the far end of a gradient that fades is the business of GS402
+    if absence.siblings and absence.reason in ("masked", "overwritten", "unknown"):
+        return False  # an expert, or a branch, that the data has not chosen yet
     if (
         absence.reason in ("zero-weight", "masked", "unknown")
         and len(leaf.known) < PASSES_TO_LEAVE_ZERO
@@ -191,6 +194,13 @@ def names(group: Sequence[Absence]) -> str:
     shown = ", ".join(f"`{absence.leaf}`" for absence in group[:_NAMES_SHOWN])
     more = len(group) - _NAMES_SHOWN
     return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _held_by(absence: Absence, magnitudes: Magnitudes) -> Location | None:
+    """The optimizer's step, for tensors that only the optimizer knows."""
+    if absence.reason != "stale" or not magnitudes.updates:
+        return None
+    return magnitudes.updates[-1].location
 
 
 def _related(absence: Absence) -> tuple[Related, ...]:

@@ -14,6 +14,7 @@ from gradscope.facts import (
     Finding,
     Fix,
     Location,
+    Magnitudes,
     Phase,
     Root,
     Severity,
@@ -25,12 +26,16 @@ from gradscope.facts import (
 )
 from gradscope.rules.rule import Rule
 
-# Losses in a row that grow, and by how much in all. Noise between batches stays well below both.
-FEWEST_RISES = 3
+# How much losses in a row grow, before they overflow: noise between batches stays well below
+# both. Twice by a lot, or once by more than any loss does that is not thrown.
 GROWTH_LIMIT = 100.0
+LEAP_LIMIT = 1e4
 # In a run that stays finite the evidence has to be stronger: a loss may rise for a good reason.
 FINITE_RISES = 5
 FINITE_LIMIT = 1000.0
+# Gradients that pile up over so many updates, while the loss keeps nine tenths of where it began.
+FEWEST_STALE = 5
+STUCK = 0.9
 # An overflow in one of these is the loop's own growth arriving there. One in `exp` or a division
 # is a cause of its own, whatever came before.
 _CARRIERS = frozenset(
@@ -107,10 +112,11 @@ class DivergingTraining(Rule):
         if magnitudes is None or not magnitudes.updates:
             return
         rise = rise_of(trace.steps)
-        if rise is None or not _is_divergence(rise, roots):
-            return
         update = magnitudes.updates[-1]
-        yield self._about(rise, update, trace, roots)
+        if rise is not None and _is_divergence(rise, roots):
+            yield self._about(rise, update, trace, roots)
+        elif not roots and _never_cleared(trace, magnitudes):
+            yield self._not_learning(trace, update)
 
     def _about(self, rise: Rise, update: Update, trace: Trace, roots: tuple[Root, ...]) -> Finding:
         last = rise.first + rise.rises
@@ -149,6 +155,35 @@ class DivergingTraining(Rule):
             confidence=0.92,
         )
 
+    def _not_learning(self, trace: Trace, update: Update) -> Finding:
+        losses = [step.loss or 0.0 for step in trace.steps]
+        return Finding(
+            rule=self.code,
+            name=self.name,
+            severity=Severity.WARNING,
+            phase=Phase.OPTIMIZER,
+            step=1,
+            op="step",
+            location=update.location,
+            message=f"the gradients are never cleared, and over {len(losses)} steps the loss goes"
+            f" from {text_of(losses[0], 4)} to {text_of(losses[-1], 4)}",
+            label="adds the gradients of earlier steps too",
+            why=_why(True, update),
+            evidence={"losses": losses[:64], "lr": update.lr, "stale_gradients": True},
+            numbers=("loss by step: " + ", ".join(text_of(loss, 3) for loss in losses[:8]),),
+            fixes=(_clearing(update),),
+            confidence=0.6,
+        )
+
+
+def _never_cleared(trace: Trace, magnitudes: Magnitudes) -> bool:
+    """Every update but the first used the gradients of the one before as well, for nothing."""
+    stale = [update.stale for update in magnitudes.updates[1:]]
+    losses = [step.loss for step in trace.steps if step.loss is not None]
+    if len(stale) < FEWEST_STALE or not all(stale) or not losses:
+        return False
+    return losses[-1] > STUCK * losses[0] > 0
+
 
 def rise_of(steps: tuple[Step, ...]) -> Rise | None:
     """The unbroken growth at the end of the losses; None where the last finite ones do not grow."""
@@ -168,7 +203,7 @@ def _is_divergence(rise: Rise, roots: tuple[Root, ...]) -> bool:
         return rise.rises >= FINITE_RISES and rise.total >= FINITE_LIMIT
     if any(root.event.op not in _CARRIERS for root in roots):
         return False
-    return rise.rises >= FEWEST_RISES - 1 and rise.total >= GROWTH_LIMIT
+    return rise.total >= (GROWTH_LIMIT if rise.rises > 1 else LEAP_LIMIT)
 
 
 def _why(stale: bool, update: Update) -> str:
@@ -202,13 +237,7 @@ def stable_lr(rise: Rise, lr: float) -> float:
 
 def _fixes(rise: Rise, update: Update, stale: bool) -> Iterator[Fix]:
     if stale:
-        yield Fix(
-            "graph",
-            "clear the gradients before each backward",
-            "unsafe",
-            "optimizer.zero_grad()",
-            edits=_clear(update.location),
-        )
+        yield _clearing(update)
     lr = stable_lr(rise, update.lr)
     yield Fix(
         "lower-lr",
@@ -225,6 +254,16 @@ def _fixes(rise: Rise, update: Update, stale: bool) -> Iterator[Fix]:
     )
     yield Fix("clip-norm", "bound the length of each step", "unsafe",
               "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)")  # fmt: skip
+
+
+def _clearing(update: Update) -> Fix:
+    return Fix(
+        "graph",
+        "clear the gradients before each backward",
+        "unsafe",
+        "optimizer.zero_grad()",
+        edits=_clear(update.location),
+    )
 
 
 def _literal(update: Update, lr: float) -> tuple[Edit, ...]:

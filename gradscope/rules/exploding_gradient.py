@@ -84,7 +84,7 @@ class ExplodingGradient(Rule):
         clipped = any(
             u.clipped is not None and u.clipped < CLIPPED for u in trace.magnitudes.updates
         )
-        unit = "step" if growth.axis == "time" else "layer"
+        unit = "layer" if growth.axis == "depth" else "step"
         explained = [root for root in roots if _is_consequence(root, growth)]
         symptoms = tuple(symptom for root in explained for symptom in root.symptoms)
         hurt = _largest_leaf(trace, growth.step)
@@ -98,9 +98,8 @@ class ExplodingGradient(Rule):
             op=growth.call.op,
             node=growth.call.node,
             location=growth.call.location,
-            message=f"the gradient grows x{growth.factor:.2f} per {unit} over {len(growth.norms)}"
-            f" {unit}s, to {growth.total:.2e} times its size at the loss",
-            label=f"crossed {len(growth.norms)} times on the way back",
+            message=_headline(growth, unit),
+            label=_label(growth),
             why=_why(growth, unit),
             related=_optimizer(trace),
             evidence={
@@ -119,7 +118,27 @@ class ExplodingGradient(Rule):
         )
 
 
+def _headline(growth: Growth, unit: str) -> str:
+    if growth.axis == "fused":
+        return (
+            f"the gradient grows to {growth.total:.2e} times its size inside `{growth.call.op}`,"
+            " over all its time steps"
+        )
+    return (
+        f"the gradient grows x{growth.factor:.2f} per {unit} over {len(growth.norms)} {unit}s,"
+        f" to {growth.total:.2e} times its size at the loss"
+    )
+
+
+def _label(growth: Growth) -> str:
+    if growth.axis == "fused":
+        return "multiplies by the same weights once per time step"
+    return f"crossed {len(growth.norms)} times on the way back"
+
+
 def explodes(growth: Growth) -> bool:
+    if growth.axis == "fused":
+        return growth.total >= TOTAL_LIMIT
     return is_steady(growth) and growth.factor > 1 and growth.total >= TOTAL_LIMIT
 
 
@@ -135,14 +154,22 @@ def is_steady(growth: Growth) -> bool:
 
 def profile(growth: Growth, unit: str) -> Iterator[str]:
     """The norms at five places along the way, loss first."""
+    if growth.axis == "fused":
+        yield f"norm of the gradient: {growth.norms[0]:.2e} comes in, {growth.norms[-1]:.2e} goes out"
+        return
     last = len(growth.norms) - 1
     places = sorted({round(last * part / 4) for part in range(5)})
     shown = ", ".join(f"{growth.norms[place]:.2e} ({place + 1})" for place in places)
     yield f"norm of the gradient by {unit}, the loss first: {shown}"
-    yield f"fitted x{growth.factor:.4g} per {unit}, between x{growth.low:.3g} and x{growth.high:.3g}"
+    yield f"fitted x{growth.factor:.4g} per {unit}, from x{growth.low:.3g} to x{growth.high:.3g}"
 
 
 def _why(growth: Growth, unit: str) -> str:
+    if growth.axis == "fused":
+        return (
+            "Backward multiplies by the same recurrent weights once per time step, and this op runs"
+            " all of them. The forward values are bounded, so only the gradient shows it."
+        )
     where = (
         "Backward multiplies by the same weights once per step"
         if growth.axis == "time"
@@ -157,7 +184,7 @@ def _why(growth: Growth, unit: str) -> str:
 
 def _fixes(totals: tuple[float, ...], growth: Growth) -> tuple[Fix, ...]:
     bound = clip_bound(totals[: growth.step])
-    init = "orthogonal_" if growth.axis == "time" else "kaiming_normal_"
+    init = "kaiming_normal_" if growth.axis == "depth" else "orthogonal_"
     return (
         Fix(
             "clip-norm",

@@ -109,8 +109,8 @@ class VanishingGradient(Rule):
             },
             numbers=(
                 *profile(growth, unit),
-                f"gradient of `{smallest.name}` has norm {norm:.2e}, {_rms(smallest, growth.step):.1e}"
-                f" an element; Adam's eps is {RMS_LIMIT:.0e}",
+                f"gradient of `{smallest.name}` has norm {norm:.2e},"
+                f" {_rms(smallest, growth.step):.1e} an element; Adam's eps is {RMS_LIMIT:.0e}",
             ),
             symptoms=(Symptom("zero-grad", growth.step, smallest.name, 0, smallest.numel),),
             fixes=_fixes(growth),
@@ -121,7 +121,7 @@ class VanishingGradient(Rule):
 def fades(growth: Growth) -> bool:
     """Shrinks steadily by more than an ordinary deep model does, if need be down to exactly 0."""
     alive = [norm for norm in growth.norms if norm > 0]
-    if growth.factor >= 1 or len(alive) < 2 or not is_steady(growth):
+    if growth.axis == "fused" or growth.factor >= 1 or not is_steady(growth):
         return False
     return min(growth.norms) / alive[0] <= TOTAL_LIMIT
 
