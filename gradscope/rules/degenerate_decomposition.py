@@ -67,7 +67,7 @@ class DegenerateDecomposition(Rule):
             message=_headline(event),
             label="no finite derivative at this matrix",
             why=_mechanism(event),
-            fixes=_repairs(event, edge, root),
+            fixes=_repairs(event, edge, root, trace),
             confidence=0.95,
         )
 
@@ -107,7 +107,7 @@ def _mechanism(event: Event) -> str:
     )
 
 
-def _repairs(event: Event, edge: Edge | None, root: Root) -> tuple[Fix, ...]:
+def _repairs(event: Event, edge: Edge | None, root: Root, trace: Trace) -> tuple[Fix, ...]:
     x = next((phrases.source(one, one.role) for one in evidence.operands(event)), "x")
     x = x if evidence.operand(event, "self") or evidence.operand(event, "A") else "x"
     eps = Fix(
@@ -120,4 +120,4 @@ def _repairs(event: Event, edge: Edge | None, root: Root) -> tuple[Fix, ...]:
         "stable-op",
         "use a form that needs no derivative of the factors (`svdvals`, `eigvalsh`, Gram-Schmidt)",
     )
-    return (*fixes.guards(edge, event), eps, *(fixes.stable(edge, event, root) or (stable,)))
+    return (*fixes.guards(edge, event), eps, *(fixes.stable(edge, event, root, trace) or (stable,)))

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from enum import StrEnum
 
-from gradscope.facts import Ancestor, Call, Event, Kind, Operand, Phase, Root
+from gradscope.facts import Ancestor, Call, Event, Kind, Operand, Phase, Root, Trace
 from gradscope.ops import Edge, lookup
+from gradscope.ops.forms import SOFTMAX_BY_HAND, Pattern
 from gradscope.ops.operands import operands as op_values
+from gradscope.ops.patterns import recognize
 
 # Ops that can throw an element of their operand away: it does not reach the loss, and receives
 # gradient 0. Index and view ops belong here, arithmetic that merely absorbs an inf does not.
@@ -116,6 +118,18 @@ def edge(event: Event) -> Edge | None:
     # What the op inside a node's formula read is not what the forward call read.
     known = op_values(replace(event, inputs=()) if backward and event.saved else event)
     return fact.value_edge(known) or (fact.slope_edge(known) if backward else None)
+
+
+def pattern(root: Root, event: Event, trace: Trace) -> Pattern | None:
+    """The known expression that the op is part of."""
+    found = recognize(event, root.chain)
+    if found is not None or event.op != "exp":
+        return found
+    # The way from exp(x) to the loss is shorter through exp(x) / s than through s = exp(x).sum().
+    users = [one for one in trace.events if event.id in one.sources]
+    sums = {one.id for one in users if one.op == "sum"}
+    shared = any(one.op == "div" and sums.intersection(one.sources) for one in users)
+    return SOFTMAX_BY_HAND if shared else None
 
 
 def dtype(event: Event) -> str:

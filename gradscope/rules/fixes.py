@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Event, Fix, Root
+from gradscope.facts import Event, Fix, Root, Trace
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import eps_for
 from gradscope.ops.edges import Nature
-from gradscope.ops.patterns import recognize
 from gradscope.rules import evidence, phrases
 
 # A "stable form" that is the same op in another dtype.
@@ -73,9 +72,9 @@ def guard_kind(edge: Edge, event: Event) -> str:
     return "epsilon" if evidence.values(event).get(edge.argument) == 0 else "clamp-domain"
 
 
-def stable(edge: Edge | None, event: Event, root: Root) -> tuple[Fix, ...]:
+def stable(edge: Edge | None, event: Event, root: Root, trace: Trace) -> tuple[Fix, ...]:
     """The stable form of the whole expression: of the pattern around the op, else of the op."""
-    pattern = recognize(event, root.chain)
+    pattern = evidence.pattern(root, event, trace)
     if pattern is not None:
         names = {"x": "x", "dim": "-1", "eps": f"{eps_for(evidence.dtype(event)):g}"}
         title = f"write `{pattern.written}` in its stable form"

@@ -64,7 +64,7 @@ class LogZero(Rule):
             message=_headline(event, edge),
             label=fixes.says(edge, event),
             why=_mechanism(event, edge),
-            fixes=_repairs(edge, event, root),
+            fixes=_repairs(edge, event, root, trace),
             confidence=0.8,
         )
 
@@ -89,5 +89,9 @@ def _mechanism(event: Event, edge: Edge) -> str:
     return text
 
 
-def _repairs(edge: Edge, event: Event, root: Root) -> tuple[Fix, ...]:
-    return (*fixes.stable(edge, event, root), *fixes.guards(edge, event), fixes.masked(edge, event))
+def _repairs(edge: Edge, event: Event, root: Root, trace: Trace) -> tuple[Fix, ...]:
+    return (
+        *fixes.stable(edge, event, root, trace),
+        *fixes.guards(edge, event),
+        fixes.masked(edge, event),
+    )

@@ -70,7 +70,7 @@ class MaskedBranch(Rule):
             message=_headline(root, event),
             label=fixes.says(edge, event) if edge else "its backward gives NaN for gradient 0",
             why=_mechanism(root, event, edge, trace),
-            fixes=_repairs(edge, event, root),
+            fixes=_repairs(edge, event, root, trace),
             facts={"also": edge.cause} if edge and edge.cause != self.name else {},
             confidence=0.9,
         )
@@ -109,5 +109,9 @@ def _mechanism(root: Root, event: Event, edge: Edge | None, trace: Trace) -> str
     return f"{text} {late}" if late else text
 
 
-def _repairs(edge: Edge | None, event: Event, root: Root) -> tuple[Fix, ...]:
-    return (fixes.masked(edge, event), *fixes.guards(edge, event), *fixes.stable(edge, event, root))
+def _repairs(edge: Edge | None, event: Event, root: Root, trace: Trace) -> tuple[Fix, ...]:
+    return (
+        fixes.masked(edge, event),
+        *fixes.guards(edge, event),
+        *fixes.stable(edge, event, root, trace),
+    )

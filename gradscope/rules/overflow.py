@@ -64,7 +64,7 @@ class Overflow(Rule):
             message=_headline(event),
             label=_label(event, edge),
             why=_mechanism(event),
-            fixes=(*_repairs(edge, event, root), *_slower(root, trace)),
+            fixes=(*_repairs(edge, event, root, trace), *_slower(root, trace)),
             facts={"max": limits(evidence.dtype(event)).max},
             confidence=0.8 if known else 0.5,
         )
@@ -130,9 +130,9 @@ def _slower(root: Root, trace: Trace) -> tuple[Fix, ...]:
     )
 
 
-def _repairs(edge: Edge | None, event: Event, root: Root) -> tuple[Fix, ...]:
+def _repairs(edge: Edge | None, event: Event, root: Root, trace: Trace) -> tuple[Fix, ...]:
     guards = fixes.guards(edge, event)
-    stable = fixes.stable(edge, event, root)
+    stable = fixes.stable(edge, event, root, trace)
     if evidence.is_half(event):
         return (fixes.wider(event), *(one for one in stable if one.kind != "dtype"), *guards)
     if event.phase is Phase.BACKWARD:

@@ -17,7 +17,6 @@ from gradscope.facts import (
     Severity,
     Trace,
 )
-from gradscope.ops.patterns import recognize
 from gradscope.rules import evidence, measurements
 
 
@@ -66,7 +65,7 @@ class Rule:
         blame = blame or event.blame
         phase = phase or evidence.phase(root)
         leak = evidence.leak(root)
-        pattern = recognize(event, root.chain)
+        pattern = evidence.pattern(root, event, trace)
         if pattern is not None:
             why = f"{why} The ops form `{pattern.written}`: {pattern.why}."
             facts = {**(facts or {}), "pattern": pattern.name}

@@ -28,16 +28,16 @@ class SingularDerivative(Rule):
     ```python
     import torch
 
-    a = torch.zeros(3, requires_grad=True)
-    a.square().sum().sqrt().backward()
+    a = torch.tensor([[0.0, 0.0], [3.0, 4.0]], requires_grad=True)
+    a.square().sum(-1).sqrt().sum().backward()
     ```
 
     ## Use instead
     ```python
     import torch
 
-    a = torch.zeros(3, requires_grad=True)
-    a.square().sum().clamp_min(1e-12).sqrt().backward()
+    a = torch.tensor([[0.0, 0.0], [3.0, 4.0]], requires_grad=True)
+    a.square().sum(-1).clamp_min(1e-12).sqrt().sum().backward()
     ```
 
     ## Fix safety
@@ -65,7 +65,8 @@ class SingularDerivative(Rule):
             label=fixes.says(edge, event) if edge else f"slope is {phrases.outcome(event.output)}",
             why=_mechanism(event, edge, bound),
             related=_bounded_here(bound),
-            fixes=(*fixes.guards(edge, event), *fixes.stable(edge, event, root)) or (_away(event),),
+            fixes=(*fixes.guards(edge, event), *fixes.stable(edge, event, root, trace))
+            or (_away(event),),
             confidence=0.8 if edge else 0.4,
         )
 

@@ -104,7 +104,7 @@ class Underflow(Rule):
             label=fixes.says(edge, event),
             why=_mechanism(event, edge, flushed),
             related=_born_here(flushed),
-            fixes=_repairs(event, edge, flushed, root),
+            fixes=_repairs(event, edge, flushed, root, trace),
             facts={"tiny": limits(evidence.dtype(event)).tiny},
             confidence=0.85,
         )
@@ -204,12 +204,14 @@ def _born_here(flushed: Call | None) -> tuple[Related, ...]:
     return (Related("birth", flushed.location, "flushed to 0 here"),)
 
 
-def _repairs(event: Event, edge: Edge, flushed: Call | None, root: Root) -> tuple[Fix, ...]:
+def _repairs(
+    event: Event, edge: Edge, flushed: Call | None, root: Root, trace: Trace
+) -> tuple[Fix, ...]:
     if event.phase is Phase.OPTIMIZER:
         eps = Fix("epsilon", "give the optimizer an eps that float16 holds", "unsafe", "eps=1e-4")
         wide = Fix("dtype", "keep parameters and optimizer state in float32", "unsafe")
         return (eps, wide)
-    stable = fixes.stable(edge, event, root)
+    stable = fixes.stable(edge, event, root, trace)
     guards = fixes.guards(edge, event)
     if flushed is not None and flushed.op in PRODUCTS:
         logs = Fix("stable-op", "add logarithms instead of multiplying", "safe", "x.log().sum(-1)")

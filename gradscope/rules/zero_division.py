@@ -60,7 +60,7 @@ class ZeroDivision(Rule):
             message=_headline(event, edge),
             label=fixes.says(edge, event),
             why=_mechanism(event, edge),
-            fixes=_repairs(edge, event, root),
+            fixes=_repairs(edge, event, root, trace),
             confidence=0.8,
         )
 
@@ -88,9 +88,9 @@ def _mechanism(event: Event, edge: Edge) -> str:
     return text
 
 
-def _repairs(edge: Edge, event: Event, root: Root) -> tuple[Fix, ...]:
+def _repairs(edge: Edge, event: Event, root: Root, trace: Trace) -> tuple[Fix, ...]:
     x = fixes.text_at(edge, event)
     guards = fixes.guards(edge, event) or (
         Fix("epsilon", f"keep `{x}` away from 0", "unsafe", f"{x} + 1e-8"),
     )
-    return (*guards, *fixes.stable(edge, event, root), fixes.masked(edge, event))
+    return (*guards, *fixes.stable(edge, event, root, trace), fixes.masked(edge, event))
