@@ -71,19 +71,25 @@ class InfArithmetic(Rule):
             trace,
             event=event,
             message=_headline(event),
-            label=f"{_form(event)} is {phrases.outcome(event.output)}",
+            label=_label(event),
             why=_mechanism(event),
             fixes=(_replace(event),),
             confidence=0.7,
         )
 
 
+def _label(event: Event) -> str:
+    if event.kind is Kind.MINTED:
+        return "an inf that was meant, and that the loss meets"
+    return f"{_form(event)} is {phrases.outcome(event.output)}"
+
+
 def _meeting(root: Root) -> Event:
     """Where an inf that was made on purpose meets the arithmetic that turns it into NaN."""
     if root.event.kind is not Kind.MINTED:
         return root.event
-    events = (event for event in root.chain if event.kind not in (Kind.MINTED, Kind.KILL))
-    return next((event for event in events if evidence.gives_nan(event)), root.event)
+    events = (event for event in root.chain if event.kind in (Kind.BIRTH, Kind.REVIVAL))
+    return next(events, root.event)
 
 
 def _form(event: Event) -> str:
@@ -109,7 +115,8 @@ def _headline(event: Event) -> str:
         calls = ", ".join(f"`{phrases.spelled(c.op)}`{phrases.line(c)}" for c in event.summed)
         return f"the gradients of {calls} are infinite with opposite signs at {count}"
     if event.kind is Kind.MINTED:
-        return f"the inf that `{phrases.spelled(event.op)}` writes reaches the result at {count}"
+        share = f" at {count}" if event.numel else ""
+        return f"the inf that `{phrases.spelled(event.op)}` writes{share} is never taken out again"
     return f"`{phrases.spelled(event.op)}` computes {_form(event)} at {count}"
 
 
@@ -122,7 +129,10 @@ def _mechanism(event: Event) -> str:
             f" {gives}."
         )
     if event.kind is Kind.MINTED:
-        return f"`{op}` writes {gives} on purpose, and no op after it took those elements out."
+        return (
+            f"`{op}` writes an inf on purpose. No op after it takes those elements out, so"
+            " they arrive at the loss, as where a target is masked that the loss asks for."
+        )
     infinite = evidence.infinite_operands(event)
     what = phrases.name(infinite[0], "an operand") if infinite else "an operand"
     count = phrases.of_total(infinite[0].bad, infinite[0].numel) if infinite else "some elements"

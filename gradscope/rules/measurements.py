@@ -58,6 +58,8 @@ def numbers_of(root: Root, event: Event, trace: Trace) -> tuple[str, ...]:
     ]
     if shown:
         found.append((f"at {here}: " if here else "") + ", ".join(shown))
+    if (zeros := _zeros(event)) is not None:
+        found.append(zeros)
     if event.bad:
         share = phrases.percent(event.bad, event.numel)
         found.append(f"{phrases.of_total(event.bad, event.numel)} bad ({share})")
@@ -66,8 +68,6 @@ def numbers_of(root: Root, event: Event, trace: Trace) -> tuple[str, ...]:
     backward = evidence.leak(root)
     if backward is not None and backward.grad_output is not None:
         found.append(f"incoming gradient {phrases.number(backward.grad_output)}")
-    if root.symptoms:
-        found.append(phrases.symptoms(root.symptoms))
     loss = loss_of(root, trace)
     if loss is not None and math.isfinite(loss):
         found.append(f"loss {phrases.number(loss)}, finite")
@@ -76,6 +76,17 @@ def numbers_of(root: Root, event: Event, trace: Trace) -> tuple[str, ...]:
     if (part := term(event)) is not None:
         found.append(part)
     return tuple(found)
+
+
+def _zeros(event: Event) -> str | None:
+    """How much of the operand is 0, where 0 is the edge on which it lies."""
+    edge = evidence.edge(event)
+    one = evidence.operand(event, edge.argument) if edge is not None else None
+    if one is None or one.at != 0 or not one.zeros or one.numel < 2:
+        return None
+    share = phrases.percent(one.zeros, one.numel)
+    name = phrases.name(one, f"the operand of `{phrases.spelled(event.op)}`")
+    return f"{name} is 0 at {phrases.of_total(one.zeros, one.numel)} ({share})"
 
 
 def loss_of(root: Root, trace: Trace) -> float | None:
