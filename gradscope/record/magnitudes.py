@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch.optim.optimizer import (
@@ -23,17 +23,36 @@ from torch.optim.optimizer import (
 )
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from gradscope.facts import Growth, Leaf, Magnitudes, Update
+from gradscope.facts import Growth, Leaf, Magnitudes, Step, Update
 from gradscope.record.absences import Absences
 from gradscope.record.crossings import Crossings, norm_of
 from gradscope.record.flow import Flow
 from gradscope.record.growth import fit, fused_gain
 from gradscope.record.journal import ModuleFrame, module_path
 from gradscope.record.layers import Layers
+from gradscope.record.recorder import StopTrace
 from gradscope.record.sites import note_site, resolve, user_frames
 
 _MOST_INSPECTED = 16  # growths kept, and graphs looked at because they had grown
 _sequence_nr = torch._C._autograd._get_sequence_nr
+
+
+class Measure(Protocol):
+    """What a command measures on top. Called with no mode active and without grad."""
+
+    def after_backward(
+        self,
+        step: int,
+        leaves: Sequence[torch.Tensor],
+        name: Callable[[torch.Tensor], str],
+        inspected: bool,
+    ) -> None: ...
+
+    def after_update(
+        self, leaves: Sequence[torch.Tensor], name: Callable[[torch.Tensor], str]
+    ) -> None: ...
+
+    def facts(self) -> object: ...
 
 
 @dataclass(slots=True)
@@ -56,18 +75,25 @@ class MagnitudeWatch:
     """Context manager; enter it inside a `Recorder` if there is one.
 
     `modules` tells the running module, None makes the watch keep track of it itself. Gradients
-    are read and never written. `after_step` is called after each backward with the step's number
-    and the leaves that got a gradient, for what only some commands measure. A fault of ours ends
-    the watching and not the program; it is in `notes`.
+    are read and never written. `measure` is told of each backward and each update. With `limit`
+    the program is ended, as a recorder does, when that many backward passes are done. A fault of
+    ours costs a measurement and not the program; it is in `notes`.
     """
 
     def __init__(
         self,
         modules: Callable[[], ModuleFrame | None] | None = None,
-        after_step: Callable[[int, Sequence[torch.Tensor]], None] | None = None,
+        measure: Measure | None = None,
+        *,
+        limit: int | None = None,
+        on_step: Callable[[int], None] = lambda step: None,
+        on_stop: Callable[[], None] = lambda: None,
     ) -> None:
         self.modules = modules
-        self.after_step = after_step
+        self.measure = measure
+        self.limit = limit
+        self.on_step = on_step
+        self.on_stop = on_stop
         self.step = 0
         self.layers = Layers()
         self.absences = Absences(self.layers)
@@ -178,6 +204,9 @@ class MagnitudeWatch:
     def _run_backward(self, engine: Any, outputs: Any, args: Any, kwargs: Any) -> Any:
         if self._depth or not kwargs.get("accumulate_grad", False):
             return engine(outputs, *args, **kwargs)
+        if self.limit is not None and self.step >= self.limit:
+            self.on_stop()
+            raise StopTrace
         frame = sys._getframe(2)
         roots = [
             root for root in outputs if isinstance(root, torch.Tensor) and root.grad_fn is not None
@@ -185,7 +214,9 @@ class MagnitudeWatch:
         flow = self._leave_flow()
         crossings: Crossings | None = None
         before: dict[int, tuple[int, int]] = {}
+        loss = None
         with self._ours():
+            loss = _loss(roots)
             before = self._versions()
             crossings = self._inspect(roots, flow, frame)
         self._depth += 1
@@ -202,8 +233,10 @@ class MagnitudeWatch:
                 crossings.close()
         with self._ours():
             self._after_backward(roots, flow, crossings, before, frame)
+        self.losses.append(loss)
         self.step += 1
         self._stepped = False
+        self.on_step(self.step)
         self._watch_flow()
         return result
 
@@ -266,14 +299,14 @@ class MagnitudeWatch:
             if crossings is not None and current is not None:
                 watched.weight = norm_of(current.detach())
         self._total_after_backward = self._total() if crossings is not None else None
-        self.losses.append(_loss(roots))
         if flow is not None:
             zero = {key for key, norm in norms.items() if norm == 0.0}
             self.absences.look(self.step, flow, roots, crossings, zero, self._trained)
         if crossings is not None:
             self._note_growth(crossings, flow)
-        if self.after_step is not None:
-            self.after_step(self.step, touched)
+        if self.measure is not None:
+            name = self._name_of
+            self.measure.after_backward(self.step, touched, name, crossings is not None)
 
     def _note_growth(self, crossings: Crossings, flow: Flow | None) -> None:
         found = fit(crossings.found)
@@ -305,6 +338,9 @@ class MagnitudeWatch:
         call = self.absences.call_of(layer, flow)
         norms = (layer.out or 0.0, gain * (layer.out or 0.0))
         self._growths.append(Growth(self.step, "fused", call, norms, gain, gain, gain))
+
+    def _name_of(self, leaf: torch.Tensor) -> str:
+        return self._names[id(leaf)]
 
     def _known(self) -> list[torch.Tensor]:
         found = (watched.ref() for watched in self.leaves.values())
@@ -360,6 +396,9 @@ class MagnitudeWatch:
         if self._flow is not None:
             self._flow.paused = False
         self._stepped = True
+        if self.measure is not None and not self._depth:
+            with self._ours():
+                self.measure.after_update(self._known(), self._name_of)
 
     def _before_update(self, optimizer: Any) -> None:
         frame = sys._getframe(3)
@@ -402,7 +441,12 @@ class MagnitudeWatch:
             absences=self.absences.facts(leaves, self._trained, known, self._given),
             updates=tuple(self._updates),
             inspected=tuple(self._inspected),
+            measured=self.measure.facts() if self.measure is not None else None,
         )
+
+    def steps(self) -> tuple[Step, ...]:
+        """The steps, for a run that no recorder counted."""
+        return tuple(Step(index, loss, 0.0, 0) for index, loss in enumerate(self.losses))
 
     def _leaf(self, watched: Watched) -> Leaf:
         return Leaf(

@@ -257,25 +257,23 @@ class Recorder:
         raise StopTrace
 
     def trace(self, target: str, ending: Ending) -> Trace:
-        """The facts so far. Call it once more after the program ended: symptoms that were still
-        waiting for an optimizer are settled then."""
-        if ending.kind != "stopped":
-            self.symptoms.settle_at_end(ending)
-        wanted = {raw.id for id in self.symptoms.held() for raw in self.journal.ancestors(id)}
-        kills = {
-            raw.id
-            for raw in self.journal.events.values()
-            if raw.kind is Kind.KILL and wanted.intersection(raw.sources)
-        }
+        """The facts so far, as if the program had ended like this. Changes nothing, so that it may
+        be asked for at any time."""
+        over = ending.kind != "stopped"
+        symptoms = self.symptoms.settled(ending) if over else self.symptoms.confirmed
+        ends = [symptom.event for symptom in symptoms if symptom.event is not None]
+        wanted = {raw.id for id in ends for raw in self.journal.ancestors(id)}
+        for kill in [raw for raw in self.journal.events.values() if raw.kind is Kind.KILL]:
+            way = {raw.id for raw in self.journal.ancestors(kill.id)}
+            if wanted & way:
+                wanted |= way
         events = tuple(
-            self.journal.freeze(raw)
-            for raw in self.journal.events.values()
-            if raw.id in wanted or raw.id in kills
+            self.journal.freeze(raw) for raw in self.journal.events.values() if raw.id in wanted
         )
         return Trace(
             target=target,
             events=events,
-            symptoms=tuple(self.symptoms.confirmed),
+            symptoms=tuple(symptoms),
             steps=tuple(self.done),
             ending=ending,
             environment=Environment(

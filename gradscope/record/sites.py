@@ -37,14 +37,18 @@ def _library_roots() -> tuple[str, ...]:
 
 
 _LIBRARY_ROOTS = (*_library_roots(), _TORCH)
-_kinds: dict[CodeType, int] = {}
+# By identity: equal code objects may come from different files, and hashing one is slow. The
+# code is kept, so that its identity is never another's.
+_kinds: dict[int, int] = {}
+_classified: list[CodeType] = []
 
 
 def kind_of(code: CodeType) -> int:
     """Whose code it is: the user's, an installed package's, gradscope's, or autograd's engine."""
-    kind = _kinds.get(code)
+    kind = _kinds.get(id(code))
     if kind is None:
-        kind = _kinds[code] = _classify(code)
+        kind = _kinds[id(code)] = _classify(code)
+        _classified.append(code)
     return kind
 
 
@@ -75,7 +79,7 @@ def note_site(frame: FrameType | None) -> tuple[Site, Site]:
     inner: list[tuple[CodeType, int]] = []
     while frame is not None and len(user) < _DEEPEST:
         code = frame.f_code
-        kind = _kinds.get(code)
+        kind = _kinds.get(id(code))
         if kind is None:
             kind = kind_of(code)
         if kind == USER:

@@ -113,20 +113,22 @@ class Symptoms:
             self._confirm(found)
             self._stop()
 
-    def settle_at_end(self, ending: Ending) -> None:
-        """The program is over: bad gradients that it still holds are what it ended with, unless it
-        has shown that it throws such gradients away, or leaves that to a scaler."""
-        self._drop_recovered()
-        if self._waiting and not self._recovered and not _any_alive(torch.amp.GradScaler):
-            self._confirm_waiting()
-        self._waiting = []
+    def settled(self, ending: Ending) -> list[Symptom]:
+        """The symptoms of a program that is over. Bad gradients that it still holds are what it
+        ended with, unless it has shown that it throws such gradients away, or leaves that to a
+        scaler. A loss that it gave up on is a symptom though no backward followed."""
+        found = list(self.confirmed)
+        held = [symptom for leaf, symptom in self._waiting if _bad_grad(leaf)]
+        recovered = self._recovered or len(held) < len(self._waiting)
+        if held and not recovered and not _any_alive(torch.amp.GradScaler):
+            found += [symptom for symptom in held if symptom not in found]
         gave_up = ending.kind in ("raised", "died") or (ending.kind == "exited" and ending.code)
-        if self.confirmed or self._last_bad_scalar is None:
-            return
-        if gave_up or not self._backward_seen:
-            raw = self._last_bad_scalar
+        raw = self._last_bad_scalar
+        if not found and raw is not None and (gave_up or not self._backward_seen):
             kind = "nan-loss" if raw.output is None or raw.output.nan else "inf-loss"
-            self._confirm([Symptom(kind, raw.step, "loss", raw.bad or 1, raw.numel or 1, raw.index, raw.id)])
+            bad, numel = raw.bad or 1, raw.numel or 1
+            found.append(Symptom(kind, raw.step, "loss", bad, numel, raw.index, raw.id))
+        return found
 
     # How a symptom is made
 
