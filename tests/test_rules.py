@@ -330,6 +330,55 @@ def test_the_same_pole_without_a_mask_is_no_masked_branch():
     assert finding.phase is Phase.BACKWARD, "the loss is finite, the gradient is not"
 
 
+def test_a_product_on_the_way_hides_nothing_that_arithmetic_has_absorbed():
+    # 1 / (1 + exp(-x)): the inf becomes 0 in the reciprocal, and no mask is near.
+    one = hidden(forward("exp", tensor("self", 95.0), gives=INF), "reciprocal")
+    revival = replace(one.chain[2], hidden_by=call("mul"))
+
+    assert [f.name for f in explain(root(*one.chain[:2], revival, symptoms=(NAN_GRAD,)))] == [
+        "overflow"
+    ]
+
+
+def test_weights_that_are_all_masked_are_no_underflow():
+    masked = Ancestor("MaskedFillBackward0", call("masked_fill", 2))
+    weights = Ancestor(
+        "SumBackward1", call("sum"), (Ancestor("ExpBackward0", call("exp"), (masked,)),)
+    )
+    first = forward("div", tensor("self", 0.0), tensor("other", 0.0), ancestry=(None, weights))
+
+    assert [f.name for f in explain(root(first))] == ["all-masked-softmax", "zero-division"]
+
+
+def test_a_logsumexp_of_meant_infs_is_where_the_trouble_is():
+    minted = event("masked_fill", Kind.MINTED, id=1)
+    finding = explain(root(minted, event("logsumexp", Kind.PROPAGATION)))[0]
+
+    assert (finding.name, finding.op) == ("all-masked-softmax", "logsumexp")
+
+
+def test_a_softmax_by_hand_is_known_by_what_exp_feeds():
+    first = forward("exp", tensor("self", 95.0), gives=INF)
+    total = event("sum", Kind.PROPAGATION, id=2, sources=(1,))
+    share = event("div", Kind.PROPAGATION, id=3, sources=(1, 2))
+    finding = explain(root(first, share), Trace("loss.py", events=(first, total, share)))[0]
+
+    assert finding.fixes[0].kind == "stable-op"
+    assert finding.evidence["pattern"] == "softmax"
+
+
+def test_bad_data_is_reported_where_it_is_first_computed_with():
+    literal = replace(
+        event("lift_fresh", Kind.SOURCE, id=1), output=tensor("output", NAN), numel=1, bad=1
+    )
+    reads = replace(event("addmm", Kind.PROPAGATION, id=3), blame=call("addmm", 9))
+    finding = explain(root(literal, event("copy", Kind.PROPAGATION), reads))[0]
+
+    assert (finding.name, finding.op) == ("bad-input", "addmm")
+    assert finding.location == place(9)
+    assert [one.role for one in finding.related] == ["birth"]
+
+
 def test_an_epsilon_behind_the_root_is_said_to_come_too_late():
     late = (call("add", 5, constant=1e-8),)
     meant = (call("add", 5, constant=1.0),)

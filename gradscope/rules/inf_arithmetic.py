@@ -148,7 +148,8 @@ def _replace(event: Event) -> Fix:
         return Fix("masked-branch", "keep each branch off its singular point")
     if event.kind is Kind.MINTED:
         title = "mask with a large finite number, or leave out what the loss asks for"
-        return Fix("masked-branch", title, "unsafe", "x.masked_fill(mask, torch.finfo(x.dtype).min)")
+        code = "x.masked_fill(mask, torch.finfo(x.dtype).min)"
+        return Fix("masked-branch", title, "unsafe", code)
     infinite = evidence.infinite_operands(event)
     x = phrases.source(infinite[0], infinite[0].role) if infinite else "x"
     title = f"replace the infinite elements before `{phrases.spelled(event.op)}`"

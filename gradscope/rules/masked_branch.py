@@ -21,8 +21,8 @@ LATE = {
 class MaskedBranch(Rule):
     """
     ## What it does
-    Finds an op whose result is thrown away (by `where`, indexing, `masked_fill`, `clamp`,
-    `maximum`, a masked write) and whose gradient is NaN all the same.
+    Finds an op whose result is thrown away and whose gradient is NaN all the same: by `where`,
+    indexing, `masked_fill`, `clamp`, `maximum`, a masked write.
 
     ## Why is this bad?
     Selecting a branch going forward does not switch off the other one going back. The discarded
