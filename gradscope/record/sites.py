@@ -26,7 +26,9 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _EXAMPLES = os.path.join(_PACKAGE, "examples") + os.sep
 _TORCH = os.path.realpath(os.path.dirname(torch.__file__)) + os.sep
 
-_DYNAMO = (os.path.join(_TORCH, "_dynamo") + os.sep, os.path.join(_TORCH, "_compile.py"))
+# Torch's own wrappers around each call of a dispatch mode: they stand between an op and whoever
+# asked for it, and asked for nothing themselves.
+_WRAPPERS = tuple(os.path.join(_TORCH, name) for name in (f"_dynamo{os.sep}", "_compile.py", "_ops.py"))
 
 
 def _library_roots() -> tuple[str, ...]:
@@ -61,8 +63,8 @@ def _classify(code: CodeType) -> int:
         # unless it is what the user typed.
         return USER if name in ("<string>", "<stdin>") else LIBRARY
     path = os.path.realpath(name)
-    if path.startswith(_DYNAMO):
-        return OURS  # what hides the recorder from torch.compile stands around each of its calls
+    if path.startswith(_WRAPPERS):
+        return OURS
     if path.startswith(_PACKAGE + os.sep) and not path.startswith(_EXAMPLES):
         return OURS
     return LIBRARY if path.startswith(_LIBRARY_ROOTS) else USER

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gradscope.record.sites import USER, Site, called_by_engine, kind_of, note_site
+from gradscope.record.sites import OURS, USER, Site, called_by_engine, kind_of, note_site
 
 if TYPE_CHECKING:
     from gradscope.record.journal import ModuleFrame
@@ -56,13 +56,19 @@ def note_spot(frame: FrameType | None, recorder: Recorder) -> Spot:
         user=user,
         inner=inner,
         by_engine=running.node is not None and called_by_engine(frame),
-        by_user=frame is not None and kind_of(frame.f_code) == USER,
+        by_user=_asked_by_user(frame),
         again=running.node is not None and _runs_forward_again(frame),
         running=running,
         module=recorder.module,
         optimizing=recorder.in_optimizer is not None,
         step=recorder.step,
     )
+
+
+def _asked_by_user(frame: FrameType | None) -> bool:
+    while frame is not None and kind_of(frame.f_code) == OURS:
+        frame = frame.f_back
+    return frame is not None and kind_of(frame.f_code) == USER
 
 
 def _runs_forward_again(frame: FrameType | None) -> bool:
