@@ -29,16 +29,7 @@ def _ask(rule: rules.Rule, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Fi
     try:
         yield from rule.check(trace, roots)
     except Exception as fault:
-        yield Finding(
-            rule="GS901",
-            name="rule-fault",
-            severity=Severity.NOTE,
-            phase=Phase.FORWARD,
-            step=0,
-            op="",
-            message=f"rule {rule.code} {rule.name} failed and was left out",
-            why=f"{type(fault).__name__}: {fault}. The other rules were asked as usual.",
-        )
+        yield rules.RULES["GS901"].report(rule, fault)
 
 
 def find_roots(trace: Trace) -> tuple[Root, ...]:

@@ -7,6 +7,7 @@ Runs only near non-finite values, so it may count, compare and copy; the healthy
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -157,6 +158,8 @@ class Examiner:
             self.detailed += 1
             old = {id(written[0]): before} if before is not None and written else {}
             measure.describe(raw, info, args, kwargs, inputs, old, output, recorder, spot.running)
+        elif raw.kind is Kind.MINTED:
+            measure.describe_briefly(raw, output, values)
         if raw.node is not None:
             spot.running.events.append(raw)
         recorder.bad_in_step = True
@@ -232,17 +235,22 @@ class Examiner:
     def _through_parameters(
         self, raw: Raw, stained: list[tuple[str, torch.Tensor, Stain]]
     ) -> list[int]:
-        """Where a library call (load_state_dict) filled a parameter or buffer with bad values,
-        the op that first used it is where the user's trouble begins."""
+        """Where a library call (load_state_dict) filled a parameter or buffer with bad values, or a
+        parameter holds an inf, the op that first used it is where the user's trouble begins. No
+        parameter is meant to be inf, unlike a mask."""
         recorder = self.recorder
         sources = list(raw.sources)
         if raw.note.info.written:
             return sources
         for name, tensor, stain in stained:
             filled = recorder.journal.events.get(stain.event)
-            if filled is None or filled.kind is not Kind.SOURCE or not filled.note.info.written:
+            kin = recorder.names.kin(tensor)
+            if filled is None or kin not in ("parameter", "buffer"):
                 continue
-            if not filled.note.inner or recorder.names.kin(tensor) not in ("parameter", "buffer"):
+            by_library = filled.kind is Kind.SOURCE and filled.note.info.written and filled.note.inner
+            meant = stain.innocent and kin == "buffer"
+            literal = kin == "buffer" and self._is_from_outside([stain.event])
+            if meant or not (by_library or stain.innocent or literal):
                 continue
             origin = Raw(
                 id=-1, step=raw.step, kind=Kind.SOURCE, phase=Phase.DATA, note=raw.note, seq=raw.seq,
@@ -263,10 +271,20 @@ class Examiner:
         held = self.recorder.names.holder(written[0])
         if held is None:
             return None
-        past = [raw for id in raw.sources for raw in self.recorder.journal.ancestors(id)]
-        outside = all(e.kind in (Kind.SOURCE, Kind.MINTED, Kind.PROPAGATION) for e in past)
-        meant = all(e.innocent for e in past)
-        return held if outside and not meant else None
+        meant = all(
+            (origin := self.recorder.journal.events.get(id)) is not None and origin.innocent
+            for id in raw.sources
+        )
+        return held if not meant and self._is_from_outside(raw.sources) else None
+
+    def _is_from_outside(self, ids: Iterable[int]) -> bool:
+        """Whether values came in as literals or data, and no arithmetic made them."""
+        past = [raw for id in ids for raw in self.recorder.journal.ancestors(id)]
+        return all(
+            raw.kind in (Kind.SOURCE, Kind.MINTED)
+            or (raw.kind is Kind.PROPAGATION and raw.phase in (Phase.FORWARD, Phase.DATA) and _carries(raw))
+            for raw in past
+        )
 
     def _mark_uninitialized(self, info: OpInfo, out: Any, spot: Spot) -> None:
         """Remember memory that the user's own line allocated without filling it.
@@ -317,6 +335,11 @@ class Examiner:
         for raw in ops.events:
             if raw.kind in (Kind.BIRTH, Kind.REVIVAL) and raw.grad_output is None:
                 measure.describe_grad_output(raw, ops)
+
+
+def _carries(raw: Raw) -> bool:
+    """Ops that lay values down somewhere else as they are."""
+    return raw.note.info.name in ("copy", "fill", "masked_fill", "index_put", "clone", "_to_copy", "set")
 
 
 def _phase(spot: Spot) -> Phase:

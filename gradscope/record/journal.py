@@ -36,6 +36,7 @@ class Note(NamedTuple):
     custom: str | None = None  # class name of a custom autograd.Function
     made_in: int | None = None  # sequence number of the node whose backward made this call
     value: float | None = None
+    constant: float | None = None  # the number that add or sub took
 
 
 @dataclass(slots=True)
@@ -199,4 +200,5 @@ def to_call(note: Note, seq: int | None = None, node: str | None = None) -> Call
         node=node,
         seq=seq,
         value=note.value,
+        constant=note.constant,
     )

@@ -37,10 +37,16 @@ class Layers:
 
     def look(self, frame: FrameType | None) -> None:
         """Learn the modules that variables of the live frames hold, the outermost frame first."""
-        for current in reversed(user_frames(frame)):
-            for scope in (current.f_globals, current.f_locals):
-                for name, module in _held(scope):
-                    self._learn(name, module)
+        held = [
+            pair
+            for current in reversed(user_frames(frame))
+            for scope in (current.f_globals, current.f_locals)
+            for pair in _held(scope)
+            if id(pair[1]) not in self._seen
+        ]
+        # The whole model before the lists and variables that hold parts of it.
+        for name, module in sorted(held, key=lambda pair: -_size(pair[1])):
+            self._learn(name, module)
 
     def _learn(self, name: str, root: torch.nn.Module) -> None:
         if id(root) in self._seen:
@@ -107,6 +113,10 @@ def _held(scope: dict[str, Any]) -> Iterator[tuple[str, torch.nn.Module]]:
 
 def _modules(name: str, pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, torch.nn.Module]]:
     return ((f"{name}[{key!r}]", value) for key, value in list(pairs) if _is_module(value))
+
+
+def _size(module: torch.nn.Module) -> int:
+    return sum(1 for _ in module.modules())
 
 
 def _is_module(value: Any) -> bool:

@@ -305,8 +305,9 @@ class MagnitudeWatch:
         if crossings is not None:
             self._note_growth(crossings, flow)
         if self.measure is not None:
-            name = self._name_of
-            self.measure.after_backward(self.step, touched, name, crossings is not None)
+            place = {key: position for position, key in enumerate(self.layers.owners)}
+            touched.sort(key=lambda leaf: (place.get(id(leaf), len(place)), self._name_of(leaf)))
+            self.measure.after_backward(self.step, touched, self._name_of, crossings is not None)
 
     def _note_growth(self, crossings: Crossings, flow: Flow | None) -> None:
         found = fit(crossings.found)

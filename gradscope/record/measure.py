@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gradscope.facts import Ancestor, Operand
+from gradscope.facts import Ancestor, Kind, Operand
 from gradscope.record.finite import bad_rows, census, first_index, plain, value_at
+from gradscope.record.grad_outputs import grad_output_of
 from gradscope.record.journal import Raw, to_call
 from gradscope.record.provenance import storage_key
 from gradscope.record.schema import OpInfo
@@ -90,10 +91,8 @@ def describe(
     """
     values = plain(output)
     assert values is not None
-    bad = ~torch.isfinite(values)
-    raw.index = first_index(bad)
-    raw.bad, raw.numel = int(bad.sum().item()), values.numel()
-    raw.rows, raw.row_count = bad_rows(bad)
+    # A birth beside an inf that was meant (a softmax of masked rows) is the NaN, not the inf.
+    locate(raw, torch.isnan(values) if raw.sources and raw.kind is Kind.BIRTH else ~torch.isfinite(values))
     shape = tuple(values.shape)
     raw.output = operand("output", output, recorder, index=raw.index, shape=shape)
     raw.inputs = tuple(
@@ -178,32 +177,42 @@ def _operand_from_result(op: str, saved: list[Operand]) -> tuple[Operand, ...]:
 
 
 def describe_grad_output(raw: Raw, ops: NodeOps) -> None:
-    """What came into the node: the tensor that its ops read, did not make, and had not saved."""
+    """What came into the node, at the event's element."""
+    tensor = grad_output_of(ops)
+    values = plain(tensor) if tensor is not None else None
+    if values is None:
+        return
     shape = raw.output.shape if raw.output is not None else ()
-    metadata = getattr(raw.node, "_input_metadata", ())
-    wanted = {tuple(item.shape) for item in metadata if hasattr(item, "shape")}
-    for info, args, kwargs in ops.ops:
-        for _, tensor in info.tensors(args, kwargs):
-            if tensor._cdata in ops.made or storage_key(tensor) in ops.saved_keys:
-                continue
-            values = plain(tensor)
-            if values is None or not values.numel() or (wanted and tuple(tensor.shape) not in wanted):
-                continue
-            raw.grad_output = value_at(values, raw.index, shape)
-            if raw.grad_output is None and not values.any():
-                raw.grad_output = 0.0  # zero everywhere, so also where the shapes do not tell
-            return
+    raw.grad_output = value_at(values, raw.index, shape)
+    if raw.grad_output is None and not values.any():
+        raw.grad_output = 0.0  # zero everywhere, so also where the shapes do not tell
+
+
+def locate(raw: Raw, bad: torch.Tensor) -> None:
+    """Which elements of the event's tensor are bad."""
+    raw.bad, raw.numel = int(bad.sum().item()), bad.numel()
+    if raw.bad:
+        raw.index = first_index(bad)
+        raw.rows, raw.row_count = bad_rows(bad)
+
+
+def describe_briefly(raw: Raw, output: torch.Tensor, values: torch.Tensor) -> None:
+    """The least that a report needs of an event that is hardly ever to blame."""
+    locate(raw, ~torch.isfinite(values))
+    raw.output = Operand(
+        role="output",
+        shape=tuple(output.shape),
+        dtype=str(output.dtype).removeprefix("torch."),
+        device=str(output.device),
+        numel=output.numel(),
+    )
 
 
 def describe_source(raw: Raw, role: str, tensor: torch.Tensor, recorder: Recorder) -> None:
     """Bad values that were there before any observed op: what holds them."""
     values = plain(tensor)
     assert values is not None
-    bad = ~torch.isfinite(values)
-    raw.bad, raw.numel = int(bad.sum().item()), values.numel()
-    if raw.bad:
-        raw.index = first_index(bad)
-        raw.rows, raw.row_count = bad_rows(bad)
+    locate(raw, ~torch.isfinite(values))
     shape = tuple(values.shape)
     described = operand(role, tensor, recorder, index=raw.index, shape=shape, frame=recorder.frame())
     raw.inputs = (described,)

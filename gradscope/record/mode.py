@@ -31,6 +31,7 @@ _OTHER = frozenset(
     | {getattr(torch, name) for name in dir(torch) if name.startswith("float8_")}
 )
 _ACCUMULATE = "torch::autograd::AccumulateGrad"
+_HISTORY = 32 * 2**20  # bytes held of one backward pass, to tell afterwards who sent a zero
 # Changing these in place destroys the operand that the report needs, and is rare in healthy hot
 # loops, unlike `add_` and `mul_`.
 _KEEP_OPERAND = frozenset(
@@ -49,6 +50,8 @@ class RecordingMode(TorchDispatchMode):
         self.recorder = recorder
         self.infos: dict[Any, OpInfo] = {}
         self.running = NodeOps()
+        self.history: list[NodeOps] = []  # the nodes of this backward pass, while they are small
+        self.history_room = _HISTORY
         self.window = Window(recorder)
         self.seq = _sequence_nr()
         self.ops = 0
@@ -82,7 +85,7 @@ class RecordingMode(TorchDispatchMode):
         seq = _sequence_nr()
         noted = seq != self.seq
         if noted:
-            self._note_call(info, seq, node)
+            self._note_call(info, seq, node, args)
         if info.skip:
             return out
         if node is not None:
@@ -145,7 +148,7 @@ class RecordingMode(TorchDispatchMode):
             return not info.written
         return False
 
-    def _note_call(self, info: OpInfo, seq: int, node: Any) -> None:
+    def _note_call(self, info: OpInfo, seq: int, node: Any, args: tuple[Any, ...]) -> None:
         """Remember where the op was called that made the node `seq - 1`.
 
         A node made by an op takes its number just before the op gets here. Numbers in between
@@ -162,7 +165,12 @@ class RecordingMode(TorchDispatchMode):
         else:
             made_in = None
             user, inner = note_site(sys._getframe(2))
-        recorder.journal.calls[seq - 1] = Note(info, user, inner, recorder.module, None, made_in)
+        constant = None
+        if info.shifts and len(args) > 1 and type(args[1]) in (int, float):
+            constant = float(args[1])
+        recorder.journal.calls[seq - 1] = Note(
+            info, user, inner, recorder.module, made_in=made_in, constant=constant
+        )
         self.seq = seq
 
     def _enter_node(self, node: Any) -> None:
@@ -170,6 +178,12 @@ class RecordingMode(TorchDispatchMode):
         done = self.running
         if done.events:
             self.recorder.finish_node(done)
+        if done.ops and self.history_room > 0:
+            self.history_room -= done.nbytes()
+            if self.history_room > 0:
+                self.history.append(done)
+            else:
+                self.history.clear()
         if node is not None and node.name() == _ACCUMULATE:
             self.recorder.note_leaf(node)
         self.running = NodeOps(node)
@@ -198,6 +212,10 @@ class RecordingMode(TorchDispatchMode):
 
     def show_to_dynamo(self) -> None:
         type(self).__torch_dispatch__ = _DISPATCH  # type: ignore[method-assign]
+
+    def forget_history(self) -> None:
+        self.history.clear()
+        self.history_room = _HISTORY
 
     def leave(self) -> None:
         """The backward pass is over: let go of what it held."""

@@ -177,6 +177,8 @@ class Recorder:
         if is_step:
             with unobserved():
                 self._end_backward(roots, graph, loss, place, asked if not into_leaves else (), result)
+        if self.depth == 0:
+            self.mode.forget_history()
         return result
 
     def _begin_step(self) -> None:

@@ -32,6 +32,7 @@ class OpInfo:
     """What the recorder needs to know of one `OpOverload`.
 
     `skip`: the outputs are views of the inputs, or nothing that can be non-finite.
+    `shifts`: add or sub, whose number may be an epsilon that came too late.
     `written`: positions (int) and keyword names (str) of the arguments that the op writes.
     """
 
@@ -42,6 +43,7 @@ class OpInfo:
     allocates: bool
     fills: bool
     written: tuple[int | str, ...]
+    shifts: bool = False
 
     def named_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         """Each argument with its name in the schema, in the order of the schema."""
@@ -98,6 +100,7 @@ def read_schema(func: Any) -> OpInfo:
         allocates=name in _ALLOCATIONS,
         fills=name in _FILLS,
         written=tuple(written),
+        shifts=name in ("add", "sub"),
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
+
 from gradscope.record.sites import OURS, USER, Site, called_by_engine, kind_of, note_site
 
 if TYPE_CHECKING:
@@ -31,6 +33,15 @@ class NodeOps:
         self.saved: list[tuple[str, Any]] | None = None  # read early where ops are judged late
         self.saved_keys: set[int | None] = set()
         self.unpacked: list[Any] = []  # what saved-tensor hooks gave back to this node
+
+    def nbytes(self) -> int:
+        """The size of the tensors that are held."""
+        return sum(
+            value.numel() * value.element_size()
+            for _, args, _ in self.ops
+            for value in args
+            if type(value) is torch.Tensor
+        )
 
 
 class Spot(NamedTuple):

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gradscope.facts import Ending, Kind, Phase, Symptom
+from gradscope.facts import Call, Ending, Kind, Phase, Symptom
 from gradscope.record import graph
 from gradscope.record.finite import census, first_index, looks_finite, plain
 from gradscope.record.gradients import describe_gradients
 from gradscope.record.journal import Raw, to_call
-from gradscope.record.masks import discarding_call
+from gradscope.record.masks import find_mask
 
 if TYPE_CHECKING:
     from gradscope.record.recorder import Recorder
@@ -189,15 +189,16 @@ class Symptoms:
         node = raw.node if raw.node in above else by_seq.get(seq) if seq is not None else None
         if node is None:
             return
-        calls = []
-        for step in graph.path_to_root(node, above):
-            note = self.recorder.call_of_node(step)
-            if note is not None:
-                name = step.name().removeprefix("torch::autograd::")
-                calls.append(to_call(note, step._sequence_nr(), name))
-        raw.path = tuple(calls)
-        if raw.grad_output == 0:
-            raw.hidden_by = discarding_call(calls)
+        calls = (self._call(step) for step in graph.path_to_root(node, above))
+        raw.path = tuple(call for call in calls if call is not None)
+        if raw.grad_output == 0 and raw.output is not None:
+            history = self.recorder.mode.history
+            raw.hidden_by = find_mask(node, raw.index, raw.output.shape, above, history, self._call)
+
+    def _call(self, node: Any) -> Call | None:
+        note = self.recorder.call_of_node(node)
+        name = node.name().removeprefix("torch::autograd::")
+        return to_call(note, node._sequence_nr(), name) if note is not None else None
 
     # Confirmed
 
