@@ -6,7 +6,7 @@ import math
 
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import Edge, Holds, Nature, OpFact, Values
-from gradscope.ops.fallbacks import gradient_overflow
+from gradscope.ops.fallbacks import gradient_overflow, value_overflow
 from gradscope.ops.predicates import infinite, largest, overflows, slope_broke
 
 _WIDER = "{x}.float()"
@@ -62,7 +62,12 @@ def _sum_overflows(sign: int) -> Holds:
 
 
 def _sum(name: str, sign: int, *spelled: str) -> OpFact:
-    return OpFact(name, (_cancels(sign), _too_large("self", _sum_overflows(sign), "sum")), spelled)
+    edges = (
+        _cancels(sign),
+        _too_large("self", _sum_overflows(sign), "sum"),
+        value_overflow("self", "other", what="sum"),
+    )
+    return OpFact(name, edges, spelled)
 
 
 def _product(a: float, b: float) -> float:
@@ -96,7 +101,12 @@ ADDCMUL = OpFact(
 
 LERP = OpFact(
     "lerp",
-    (_too_large("self", overflows("self", "end", by=lambda a, b: b - a), "difference end - self"),),
+    (
+        _too_large(
+            "self", overflows("self", "end", by=lambda a, b: b - a), "difference end - self"
+        ),
+        value_overflow("self", "end"),
+    ),
     ("torch.lerp", "Tensor.lerp"),
 )
 
@@ -194,5 +204,7 @@ FACTS = (
     ATAN2,
     SINC,
     FREXP,
+    OpFact("round", (value_overflow("self", what="scaled number"),), ("torch.round",)),
+    OpFact("normal", (value_overflow("mean", "std"),), ("torch.normal",)),
     _scaled("rad2deg", 180 / math.pi, "torch.rad2deg"),
 )

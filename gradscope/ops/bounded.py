@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import Edge, Nature, OpFact
-from gradscope.ops.predicates import below, equals, outside
+from gradscope.ops.predicates import below, equals, outside, slope_broke
 
 _BETWEEN = "{x}.clamp(-1 + {eps}, 1 - {eps})"
 
@@ -109,7 +109,7 @@ NDTRI = OpFact(
         Edge(
             "self",
             Nature.SLOPE_OVERFLOW,
-            lambda values: 0 < values["self"] < 1e-37,
+            slope_broke(),
             "slope leaves the dtype where {x} is this close to 0",
             "singular-derivative",
             slope="inf",

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import Edge, Nature, OpFact
+from gradscope.ops.fallbacks import value_overflow
 from gradscope.ops.predicates import both, infinite, overflows
 
 _CEILING = "{x}.clamp_max({eps})"
@@ -151,6 +152,7 @@ GELU = OpFact(
             harmless="0.0",
             margin=Margin.SQUARE,
         ),
+        value_overflow("self"),
     ),
     ("torch.nn.functional.gelu",),
 )
@@ -204,6 +206,7 @@ FACTS = (
     _infinite_activation("silu", ("torch.nn.functional.silu",)),
     _infinite_activation("mish", ("torch.nn.functional.mish",)),
     HARDSWISH,
+    OpFact("elu", (value_overflow("self"),), ("torch.nn.functional.elu", "torch.nn.SELU")),
     ERFCX,
     LDEXP,
     GELU,

@@ -248,6 +248,12 @@ FACTS = (
     _linear("grid_sampler_3d", "input", "torch.nn.functional.grid_sample"),
     _linear("_embedding_bag", "weight", "torch.nn.functional.embedding_bag"),
     *(_linear(name, "self", "torch.fft") for name in ("_fft_r2c", "_fft_c2c", "_fft_c2r")),
+    *(
+        _linear(name, "grad_output")
+        for name in ("_softmax_backward_data", "_log_softmax_backward_data")
+    ),
+    _linear("native_dropout_backward", "grad_output"),
+    _linear("_unsafe_masked_index_put_accumulate", "self"),
     _complex("abs"),
     _complex("angle"),
     _complex("sgn"),

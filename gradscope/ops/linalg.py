@@ -48,13 +48,13 @@ def _edges(argument: str, value: str, slope: str, guard: str = "") -> tuple[Edge
             stable="{x}.double()",
         )
     ]
-    if value:
+    if value or slope:
         edges.append(
             Edge(
                 argument,
                 Nature.POLE,
                 broke(argument),
-                value,
+                value or "the matrix is close to singular, and its factors leave the dtype",
                 "degenerate-decomposition",
                 slope="nan",
                 guard=guard,

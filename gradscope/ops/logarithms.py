@@ -5,10 +5,26 @@ from __future__ import annotations
 import math
 
 from gradscope.ops.dtypes import Margin
-from gradscope.ops.edges import Edge, Nature, OpFact
+from gradscope.ops.edges import Edge, Holds, Nature, OpFact
 from gradscope.ops.predicates import above, below, both, equals, overflows
 
-_FLOOR = "{x}.clamp_min({eps})"
+
+def _floored(
+    argument: str, nature: Nature, holds: Holds, says: str, cause: str, slope: str
+) -> Edge:
+    """An edge at or below 0, or so close to it that the slope leaves the dtype."""
+    return Edge(
+        argument,
+        nature,
+        holds,
+        says,
+        cause,
+        slope=slope,
+        guard="{x}.clamp_min({eps})",
+        condition="{x} > {eps}" if nature is Nature.SLOPE_OVERFLOW else "{x} > 0",
+        harmless="1.0",
+        margin=Margin.LOG,
+    )
 
 
 def _logarithm(name: str, base: float) -> OpFact:
@@ -16,41 +32,29 @@ def _logarithm(name: str, base: float) -> OpFact:
     return OpFact(
         name,
         (
-            Edge(
+            _floored(
                 "self",
                 Nature.POLE,
                 equals("self", 0),
                 "the logarithm of 0 is -inf",
                 "log-zero",
-                slope="inf",
-                guard=_FLOOR,
-                condition="{x} > 0",
-                harmless="1.0",
-                margin=Margin.LOG,
+                "inf",
             ),
-            Edge(
+            _floored(
                 "self",
                 Nature.DOMAIN,
                 below("self", 0),
                 "the logarithm of a negative number is nan",
                 "domain-error",
-                slope="nan",
-                guard=_FLOOR,
-                condition="{x} > 0",
-                harmless="1.0",
-                margin=Margin.LOG,
+                "nan",
             ),
-            Edge(
+            _floored(
                 "self",
                 Nature.SLOPE_OVERFLOW,
                 overflows("self", by=lambda x: 1 / (x * math.log(base))),
                 "slope 1 / {x} leaves the dtype where {x} is this close to 0",
                 "singular-derivative",
-                slope="inf",
-                guard=_FLOOR,
-                condition="{x} > {eps}",
-                harmless="1.0",
-                margin=Margin.LOG,
+                "inf",
             ),
         ),
         (f"torch.{name}", f"Tensor.{name}"),
@@ -136,29 +140,21 @@ LOGIT = OpFact(
 XLOGY = OpFact(
     "xlogy",
     (
-        Edge(
+        _floored(
             "other",
             Nature.POLE,
             lambda values: values["self"] != 0 and values["other"] == 0,
             "the logarithm of 0 is -inf",
             "log-zero",
-            slope="inf",
-            guard=_FLOOR,
-            condition="{x} > 0",
-            harmless="1.0",
-            margin=Margin.LOG,
+            "inf",
         ),
-        Edge(
+        _floored(
             "other",
             Nature.DOMAIN,
             below("other", 0),
             "the logarithm of a negative number is nan",
             "domain-error",
-            slope="nan",
-            guard=_FLOOR,
-            condition="{x} > 0",
-            harmless="1.0",
-            margin=Margin.LOG,
+            "nan",
         ),
         Edge(
             "self",
@@ -167,29 +163,21 @@ XLOGY = OpFact(
             "the product with the logarithm leaves the dtype",
             "overflow",
         ),
-        Edge(
+        _floored(
             "other",
             Nature.REMOVABLE,
             both(equals("self", 0), equals("other", 0)),
             "0 * log(0) is taken as 0, but PyTorch's formula for its slope is 0 / 0",
             "singular-derivative",
-            slope="nan",
-            guard=_FLOOR,
-            condition="{x} > 0",
-            harmless="1.0",
-            margin=Margin.LOG,
+            "nan",
         ),
-        Edge(
+        _floored(
             "other",
             Nature.SLOPE_OVERFLOW,
             both(overflows("self", "other", by=lambda x, y: x / y), lambda v: abs(v["other"]) < 1),
             "slope leaves the dtype where {x} is this close to 0",
             "singular-derivative",
-            slope="inf",
-            guard=_FLOOR,
-            condition="{x} > {eps}",
-            harmless="1.0",
-            margin=Margin.LOG,
+            "inf",
         ),
     ),
     ("torch.xlogy", "Tensor.xlogy", "torch.special.xlogy"),
@@ -256,17 +244,13 @@ XLOG1PY = OpFact(
 ENTR = OpFact(
     "special_entr",
     (
-        Edge(
+        _floored(
             "self",
             Nature.DOMAIN,
             below("self", 0),
             "-p log(p) is -inf where p is negative",
             "domain-error",
-            slope="nan",
-            guard=_FLOOR,
-            condition="{x} > 0",
-            harmless="1.0",
-            margin=Margin.LOG,
+            "nan",
         ),
         Edge(
             "self",
@@ -275,17 +259,13 @@ ENTR = OpFact(
             "-p log(p) leaves the dtype",
             "overflow",
         ),
-        Edge(
+        _floored(
             "self",
             Nature.INFINITE_SLOPE,
             equals("self", 0),
             "slope -log(p) - 1 is inf where p is 0",
             "singular-derivative",
-            slope="inf",
-            guard=_FLOOR,
-            condition="{x} > 0",
-            harmless="1.0",
-            margin=Margin.LOG,
+            "inf",
         ),
     ),
     ("torch.special.entr",),

@@ -33,7 +33,7 @@ def main() -> int:
         print(f"op-map: cannot read {arguments.map}: {fault}", file=sys.stderr)
         return 2
     try:
-        from opmap.coverage import judge
+        from opmap.coverage import judge_apart
     except ModuleNotFoundError as missing:
         print(
             f"op-map: torch's test databases need it: pip install {missing.name}", file=sys.stderr
@@ -46,11 +46,11 @@ def main() -> int:
         for row in rows[part]:
             if arguments.only not in row["op"]:
                 continue
-            verdicts.append(one := judge(row, part == "forward"))
+            verdicts.append(one := judge_apart(row, part == "forward"))
             if arguments.verbose:
-                edge = f"{one.edge.nature} {one.edge.cause}" if one.edge else "-"
+                said = one.edge or one.why_not
                 print(
-                    f"{one.group:25} {one.op:45} {one.culprit:28} {edge:36} {one.cause}", flush=True
+                    f"{one.group:25} {one.op:42} {one.culprit:26} {said:36} {one.cause}", flush=True
                 )
     _print_table(verdicts)
     return 0

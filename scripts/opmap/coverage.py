@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -11,7 +12,6 @@ import torch
 
 from gradscope.diagnose import diagnose, find_roots
 from gradscope.facts import Ending, Finding, Root, Severity, Trace
-from gradscope.ops import Edge
 from gradscope.record import Recorder
 from gradscope.rules import evidence
 from opmap.programs import Program, edged, is_finite, programs
@@ -34,6 +34,7 @@ FITTING = {
     "infinite-input-absorbed": {"inf-arithmetic", "bad-input", "all-masked-softmax"},
 }
 ATTEMPTS = 500  # programs tried for one row
+LIMIT = 120  # seconds for one row
 VALUES = {
     "zero-division",
     "log-zero",
@@ -59,9 +60,29 @@ class Verdict:
     op: str
     reproduced: bool = False
     culprit: str = ""
-    edge: Edge | None = None
+    edge: str = ""  # its nature and cause
     cause: str = ""
     why_not: str = ""
+
+
+def judge_apart(row: Row, forward: bool) -> Verdict:
+    """`judge` in a child process: a few kernels of PyTorch die on a huge index."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=lambda: sender.send(judge(row, forward)))
+    child.start()
+    sender.close()
+    group = "value" if forward else row["class"]
+    try:
+        if receiver.poll(LIMIT):
+            return receiver.recv()  # type: ignore[no-any-return]
+        return Verdict(group, row["op"], why_not=f"took more than {LIMIT} s")
+    except EOFError:
+        child.join()
+        return Verdict(group, row["op"], why_not=f"the process died ({child.exitcode})")
+    finally:
+        child.kill()
+        child.join()
 
 
 def judge(row: Row, forward: bool) -> Verdict:
@@ -100,7 +121,7 @@ def _run(program: Program) -> list[torch.Tensor]:
 def _backward(outputs: list[torch.Tensor]) -> None:
     generator = torch.Generator().manual_seed(0)
     weights = [
-        torch.rand(output.shape, generator=generator).to(output.dtype) + 0.5 for output in outputs
+        1 + 2 * torch.rand(output.shape, generator=generator).to(output.dtype) for output in outputs
     ]
     torch.autograd.backward(outputs, weights)
 
@@ -126,7 +147,12 @@ def _reproduces(program: Program, row: Row, forward: bool) -> bool:
 
 
 def _explained(program: Program, group: str, op: str) -> Verdict:
-    trace = _record(program)
+    try:
+        trace = _record(program)
+    except Exception as fault:  # a row that breaks the recorder must not hide the others
+        return Verdict(
+            group, op, True, why_not=f"the recorder raised {type(fault).__name__}: {fault}"
+        )
     roots = find_roots(trace)
     if not roots:
         return Verdict(group, op, True, why_not="the recorder found no root")
@@ -157,7 +183,8 @@ def _verdict(root: Root, trace: Trace, group: str, op: str) -> Verdict:
         why_not = f"the table says {edge.cause} of `{culprit}`"
     elif cause not in fits:
         why_not = f"diagnosed as {cause or 'nothing'} at `{culprit}`, the table says {edge.cause}"
-    return Verdict(group, op, True, culprit, edge, cause, why_not)
+    said = f"{edge.nature} {edge.cause}" if edge is not None else ""
+    return Verdict(group, op, True, culprit, said, cause, why_not)
 
 
 def _cause(findings: list[Finding], root: Root) -> str:

@@ -16,11 +16,15 @@ MAX = torch.finfo(torch.float32).max
 NUMBERS = {"max": MAX, "-max": -MAX, "subnormal": 1e-42, "-0": -0.0}
 SAMPLES = 20  # sample inputs of an op that are tried, spread over all that there are
 # Databases name these otherwise, or not at all.
-RENAMED = {"linalg.matrix_exp": "matrix_exp"}
+RENAMED = {
+    "linalg.matrix_exp": "matrix_exp",
+    "nn.functional.softmax": "softmax",
+    "nn.functional.log_softmax": "log_softmax",
+}
 D = torch.distributions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Program:
     """`function` of `arguments`, of which the floating tensors are leaves that need a gradient."""
 
@@ -58,9 +62,10 @@ def _tensors(value: object) -> Iterator[torch.Tensor]:
 @lru_cache(maxsize=4)
 def programs(name: str) -> list[Program]:
     """The op's sample inputs as programs; none where no database knows the op."""
-    found = [one for one in _all_programs(name) if all(t.numel() for t in one.leaves().values())]
-    step = max(1, len(found) // SAMPLES)
-    return found[::step]
+    found = list(_all_programs(name))
+    empty = [one for one in found if not all(leaf.numel() for leaf in one.leaves().values())]
+    full = [one for one in found if one not in empty]
+    return full[:: max(1, len(full) // SAMPLES)] + empty[:SAMPLES]
 
 
 def _all_programs(name: str) -> Iterator[Program]:
@@ -161,8 +166,6 @@ BY_HAND: dict[str, Callable[[], Iterator[Program]]] = {
         ),
     ),
     "nn.functional.gumbel_softmax": _by_hand(lambda x: F.gumbel_softmax(x, dim=-1), _ROWS),
-    "nn.functional.log_softmax": _by_hand(lambda x: F.log_softmax(x, dim=-1), _ROWS),
-    "nn.functional.softmax": _by_hand(lambda x: F.softmax(x, dim=-1), _ROWS),
     "nn.functional.lp_pool1d": _both(
         _by_hand(lambda x: F.lp_pool1d(x, 0.5, 2), [[0.3, 0.7, 1.1, 0.4]]),
         _by_hand(lambda x: F.lp_pool1d(x, 2.0, 2), [[0.3, 0.7, 1.1, 0.4]]),
@@ -173,7 +176,7 @@ BY_HAND: dict[str, Callable[[], Iterator[Program]]] = {
 def edged(program: Program, edge: str, where: str) -> Iterator[Program]:
     """The program with the edge in one argument: in its first element, then in all of them."""
     leaf = program.leaves().get(where)
-    if leaf is None or leaf.numel() == 0:
+    if leaf is None or (leaf.numel() == 0 and edge != "as-is"):
         return
     base = leaf.detach().clone()
     for changed in _put(base, edge):
@@ -182,10 +185,10 @@ def edged(program: Program, edge: str, where: str) -> Iterator[Program]:
             for name, value in program.leaves().items()
         }
         yield program.with_leaves(**leaves | {where: changed.requires_grad_()})
-    if edge.startswith("all-"):
+    if edge.startswith("all-") and all(t.numel() for t in program.leaves().values()):
         everywhere = {name: next(_put(t.detach(), edge)) for name, t in program.leaves().items()}
         yield program.with_leaves(**{k: t.requires_grad_() for k, t in everywhere.items()})
-    if edge == "same-as-first":
+    if edge == "same-as-first" and where != "input":
         first = program.leaves()["input"].detach()
         yield program.with_leaves(
             input=first.clone().requires_grad_(), **{where: first.clone().requires_grad_()}
