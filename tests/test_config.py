@@ -83,7 +83,9 @@ def test_an_empty_file_is_the_defaults(tmp_path):
 def test_a_described_tensor_is_an_expression(tmp_path, spec, expression, requires_grad):
     config = load_config(yaml(tmp_path, f"inputs:\n  x: {spec}\n"))
 
-    assert config.inputs == (Input("x", expression, requires_grad, optional=True),)
+    (given,) = config.inputs
+    assert given.optional
+    assert (given.name, given.expression, given.requires_grad) == ("x", expression, requires_grad)
 
 
 @pytest.mark.parametrize(

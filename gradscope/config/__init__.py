@@ -8,23 +8,36 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gradscope.config.documents import Document, Toml, Yaml
-from gradscope.config.values import READERS, Input, WrongValue, unknown
+from gradscope.config.values import (
+    READERS,
+    TARGET_READERS,
+    Input,
+    Thresholds,
+    WrongValue,
+    unknown,
+)
 from gradscope.errors import GradscopeError
 from gradscope.facts import Severity
 
-__all__ = ["Config", "Input", "find_config", "load_config"]
+__all__ = ["Config", "Input", "Thresholds", "find_config", "load_config"]
 
 FILE_NAMES = ("gradscope.yaml", "gradscope.yml")
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What the user configured. `path` is the file, None where there is none."""
+    """What the user configured. `path` is the file, None where there is none.
+
+    Each of `targets` is a whole Config: what its entry says, over what the file says for all.
+    `origins` maps a key to the place that set it; `time_limit` is in seconds, `memory_limit` in
+    bytes on top of what torch takes itself.
+    """
 
     path: Path | None = None
     target: str | None = None
@@ -40,6 +53,16 @@ class Config:
     fail_on: Severity = Severity.ERROR
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    device: str | None = None
+    dtypes: tuple[str, ...] = ()
+    thresholds: Thresholds = Thresholds()
+    memory_limit: int | None = None
+    stress: bool = False
+    baseline: str | None = None
+    jobs: int | None = None
+    name: str | None = None
+    targets: tuple[Config, ...] = ()
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def folder(self) -> Path:
@@ -79,13 +102,64 @@ def find_config(folder: Path) -> Path | None:
 
 
 def read_config(document: Document) -> Config:
+    content = dict(document.content)
+    listed = content.pop("targets", [])
+    config = Config(path=document.path, **_read(document, content, READERS, ()))
+    if not isinstance(listed, list):
+        raise document.error(("targets",), "targets must be a list")
+    return replace(config, targets=tuple(_targets(document, listed, config)))
+
+
+def _targets(document: Document, listed: list[object], config: Config) -> Iterator[Config]:
+    """Each entry over what the file says for all; two must not have one name."""
+    taken = set()
+    for number, entry in enumerate(listed):
+        path = ("targets", str(number))
+        if isinstance(entry, str):
+            entry = {"target": entry}
+        if not isinstance(entry, dict):
+            raise document.error(path, f"targets: an entry must be a target or keys, got {entry!r}")
+        values = _read(document, entry, TARGET_READERS, path)
+        found = _over(config, values)
+        if found.target is None and found.model is None:
+            raise document.error(path, "targets: an entry names no target\ngive target: or model:")
+        found = replace(found, name=found.name or found.target or found.model)
+        if found.name in taken:
+            raise document.error(
+                (*path, "name"), f"targets: two are called {found.name}\ngive one a name: of its own"
+            )
+        taken.add(found.name)
+        yield found
+
+
+def _over(config: Config, values: dict[str, Any]) -> Config:
+    origins = {**config.origins, **values.pop("origins")}
+    if "inputs" in values:
+        merged = {given.name: given for given in (*config.inputs, *values["inputs"])}
+        values["inputs"] = tuple(merged.values())
+    if "target" in values or "model" in values:
+        config = replace(config, target=None, model=None, loss=None, batch=None)
+    return replace(config, **values, origins=origins)
+
+
+def _read(
+    document: Document,
+    content: Mapping[str, object],
+    readers: Mapping[str, Callable[[object], object]],
+    path: tuple[str, ...],
+) -> dict[str, Any]:
+    """The fields of a Config that a mapping sets, and where it does."""
     values: dict[str, Any] = {}
-    for key, value in document.content.items():
-        reader = READERS.get(key)
+    origins = {}
+    for key, value in content.items():
+        place = (*path, str(key))
+        reader = readers.get(key)
         if reader is None:
-            raise document.error((key,), unknown("key", key, READERS))
+            raise document.error(place, unknown("key", str(key), readers))
         try:
             values[key.replace("-", "_")] = reader(value)
         except WrongValue as error:
-            raise document.error((key, *error.path), f"{key} {error}") from None
-    return Config(path=document.path, **values)
+            raise document.error((*place, *error.path), f"{key} {error}") from None
+        line, column = document.place(place)
+        origins[key] = f"{document.path}:{line}:{column}"
+    return {**values, "origins": origins}

@@ -10,6 +10,11 @@ from typing import Any
 
 from gradscope.errors import GradscopeError
 
+_MOST_NODES = 100_000  # of a configuration, aliases unfolded
+
+
+_TARGET_TABLE = re.compile(r"\[\[tool\.gradscope\.targets\]\]")
+
 
 class Document:
     """A parsed file that can still tell where each key stands."""
@@ -49,9 +54,22 @@ class Yaml(Document):
         self.content = {str(key): value for key, value in self.content.items()}
 
     def _refuse_twins(self) -> None:
-        """YAML would silently take the last of two equal keys."""
+        """YAML would silently take the last of two equal keys, and unfold aliases for ever."""
+        waiting = [self._root] if self._root else []
+        for _ in range(_MOST_NODES):
+            if not waiting:
+                return
+            node = waiting.pop()
+            if node.id == "sequence":
+                waiting += node.value
+            elif node.id == "mapping":
+                self._refuse_twins_in(node)
+                waiting += [value for _, value in node.value]
+        raise GradscopeError(f"{self.path}: more than {_MOST_NODES:,} values")
+
+    def _refuse_twins_in(self, mapping: Any) -> None:
         seen = set()
-        for key, _ in self._root.value if self._root and self._root.id == "mapping" else ():
+        for key, _ in mapping.value:
             if not isinstance(key.value, str):
                 continue
             if key.value in seen:
@@ -61,16 +79,18 @@ class Yaml(Document):
             seen.add(key.value)
 
     def place(self, keys: tuple[str, ...]) -> tuple[int, int]:
-        line, column = 0, 0
-        node = self._root
+        mark, node = None, self._root
         for key in keys:
+            if node.id == "sequence" and key.isdecimal() and int(key) < len(node.value):
+                node = node.value[int(key)]
+                mark = node.start_mark
+                continue
             pairs = node.value if node.id == "mapping" else ()
             found = next((pair for pair in pairs if pair[0].value == key), None)
             if found is None:
                 break
-            line, column = found[0].start_mark.line, found[0].start_mark.column
-            node = found[1]
-        return line + 1, column + 1
+            mark, node = found[0].start_mark, found[1]
+        return (mark.line + 1, mark.column + 1) if mark else (1, 1)
 
 
 class Toml(Document):
@@ -82,6 +102,8 @@ class Toml(Document):
             found = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
             place = f":{found[1]}:{found[2]}" if found else ""
             raise GradscopeError(f"{path}{place}: {re.sub(r' [(]at .*', '', str(error))}") from None
+        if not isinstance(self.content, dict):
+            raise self.error(("gradscope",), "expected a table [tool.gradscope]")
 
     def place(self, keys: tuple[str, ...]) -> tuple[int, int]:
         """tomllib keeps no places: the first line after the table's head that sets the key."""
@@ -89,6 +111,15 @@ class Toml(Document):
         start = next(
             (i for i, line in enumerate(lines) if line.strip().startswith("[tool.gradscope")), 0
         )
+        if keys[:1] == ("targets",) and len(keys) > 1:
+            heads = [
+                i for i, line in enumerate(lines) if _TARGET_TABLE.match(line.replace(" ", ""))
+            ]
+            if int(keys[1]) < len(heads):
+                start = heads[int(keys[1])]
+                if len(keys) == 2:
+                    return start + 1, 1
+            keys = ("targets", *keys[2:])
         for key in reversed(keys):
             pattern = re.compile(rf"[\s\[{{,]*(?:tool\.gradscope\.)?[\"']?{re.escape(key)}\b")
             for number, line in enumerate(lines[start:], start + 1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +17,40 @@ class Input:
 
     `requires_grad` None means: a floating tensor does, unless the expression says otherwise.
     An `optional` one comes from the configuration and is used where a function takes that name.
+    `range` and `nonempty` are what the user declares of every value that the function will see.
     """
 
     name: str
     expression: str
     requires_grad: bool | None = None
     optional: bool = False
+    range: tuple[float, float] | None = None
+    nonempty: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Limits on what every step of a healthy run may show, None for none. Norms are total L2."""
+
+    max_grad_norm: float | None = None
+    min_grad_norm: float | None = None
+    max_loss: float | None = None
+
+
+PRECISIONS = (
+    "float32",
+    "float64",
+    "bfloat16",
+    "float16",
+    "autocast",
+    "autocast-bfloat16",
+    "autocast-float16",
+)
+UNITS = {"": 1, "b": 1} | {
+    f"{letter}{suffix}": base**power
+    for power, letter in enumerate("kmgt", 1)
+    for suffix, base in (("b", 1000), ("ib", 1024))
+}
 
 
 class WrongValue(Exception):
@@ -66,6 +95,42 @@ def _count(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise WrongValue(f"must be a whole number from 1, got {_says(value)}")
     return value
+
+
+def _number(value: object) -> float:
+    if not _is_number(value):
+        raise WrongValue(f"must be a number, got {_says(value)}")
+    return float(value)  # type: ignore[arg-type]
+
+
+def size(value: object) -> int:
+    """A number of bytes, or text such as "2 GiB"."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(value))
+    unit = UNITS.get(found[2].lower()) if found else None
+    if isinstance(value, bool) or found is None or not unit or int(float(found[1]) * unit) < 1:
+        raise WrongValue(f"must be a size such as 2 GiB, got {_says(value)}")
+    return int(float(found[1]) * unit)
+
+
+def _precisions(value: object) -> tuple[str, ...]:
+    words = _texts(value)
+    for word in words:
+        if word not in PRECISIONS:
+            raise WrongValue(unknown("dtype", word, dict.fromkeys(PRECISIONS)).replace("unknown", "has an unknown"))
+    return tuple(dict.fromkeys(words))
+
+
+def _thresholds(value: object) -> Thresholds:
+    if not isinstance(value, dict):
+        raise WrongValue(f"must be names with numbers, got {_says(value)}")
+    known = {name.replace("_", "-"): name for name in Thresholds.__slots__}
+    found = {}
+    for key, limit in value.items():
+        if key not in known:
+            words = unknown("key", str(key), known).replace("unknown", "has an unknown", 1)
+            raise WrongValue(words, str(key))
+        found[known[key]] = _at(str(key), _number, limit)
+    return Thresholds(**found)
 
 
 def _seconds(value: object) -> float:
@@ -115,6 +180,7 @@ TENSOR_KEYS: dict[str, str] = {
     "dtype": "a torch dtype: float32, int64, ...",
     "seed": "a whole number",
     "requires_grad": "true or false",
+    "nonempty": "true or false: whether an empty tensor is never given",
 }
 
 
@@ -124,21 +190,45 @@ def _tensor(name: str, spec: Mapping[str, Any]) -> Input:
             raise WrongValue(unknown("key", str(key), TENSOR_KEYS), str(key))
     dtype = _text(spec.get("dtype", "float32")).removeprefix("torch.")
     wants_grad = _flag(spec["requires_grad"]) if "requires_grad" in spec else None
+    limits = _range(spec.get("range"))
+    nonempty = _at("nonempty", _flag, spec.get("nonempty", False))
     if "values" in spec:
         chosen = f", dtype=torch.{dtype}" if "dtype" in spec else ""
         expression = f"torch.tensor({spec['values']!r}{chosen})"
-        return Input(name, expression, wants_grad, optional=True)
-    shape = spec.get("shape", [])
-    if not isinstance(shape, list) or not all(isinstance(n, int) for n in shape):
-        raise WrongValue(f"must be a list of whole numbers, got {_says(shape)}", "shape")
-    return Input(name, _random(tuple(shape), dtype, spec), wants_grad, optional=True)
+    else:
+        shape = spec.get("shape", [])
+        if not isinstance(shape, list) or not all(isinstance(n, int) for n in shape):
+            raise WrongValue(f"must be a list of whole numbers, got {_says(shape)}", "shape")
+        expression = _random(tuple(shape), dtype, limits, spec)
+    return Input(name, expression, wants_grad, True, limits, nonempty)
 
 
-def _random(shape: tuple[int, ...], dtype: str, spec: Mapping[str, Any]) -> str:
-    limits = spec.get("range")
-    numbers = isinstance(limits, list) and all(isinstance(n, int | float) for n in limits)
-    if limits is not None and not (numbers and len(limits) == 2):
+def _at(key: str, reader: Callable[[object], Any], value: object) -> Any:
+    """The value of an inner key, whose mistakes are told at that key."""
+    try:
+        return reader(value)
+    except WrongValue as error:
+        raise WrongValue(f"{key} {error}", key, *error.path) from None
+
+
+def _range(limits: object) -> tuple[float, float] | None:
+    if limits is None:
+        return None
+    if not (isinstance(limits, list) and len(limits) == 2 and all(map(_is_number, limits))):
         raise WrongValue(f"must be two numbers, got {_says(limits)}", "range")
+    low, high = limits
+    if not low <= high:
+        raise WrongValue(f"must begin with the smaller number, got {limits}", "range")
+    return low, high
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _random(
+    shape: tuple[int, ...], dtype: str, limits: tuple[float, float] | None, spec: Mapping[str, Any]
+) -> str:
     if not isinstance(spec.get("seed", 0), int):
         raise WrongValue(f"must be a whole number, got {_says(spec['seed'])}", "seed")
     seeded = f", generator=torch.Generator().manual_seed({spec['seed']})" if "seed" in spec else ""
@@ -165,4 +255,15 @@ READERS: dict[str, Callable[[object], object]] = {
     "fail-on": _severity,
     "select": _texts,
     "ignore": _texts,
+    "device": _text,
+    "dtypes": _precisions,
+    "thresholds": _thresholds,
+    "memory-limit": size,
+    "stress": _flag,
+    "baseline": _text,
+    "jobs": _count,
+}
+# What a target of a list may set for itself: all but what belongs to the check as a whole.
+TARGET_READERS = {"name": _text} | {
+    key: reader for key, reader in READERS.items() if key not in ("baseline", "jobs")
 }
