@@ -318,6 +318,7 @@ class Magnitudes:
     absences: tuple[Absence, ...] = ()
     updates: tuple[Update, ...] = ()
     inspected: tuple[int, ...] = ()
+    measured: object = None  # what a command measured on top: `norms.facts.Measured`
 
     def totals(self) -> tuple[float, ...]:
         """The L2 norm of all gradients together, one a step."""

@@ -56,6 +56,7 @@ def choose_target(
     *,
     inputs: tuple[Input, ...] = (),
     parts: tuple[str | None, str | None, str | None] = (None, None, None),
+    example: str = FIRST_EXAMPLE,
 ) -> tuple[Target, tuple[str, ...]]:
     """The command line's target, else the configuration's, else an example; and what to say of it.
 
@@ -74,8 +75,8 @@ def choose_target(
         given = tuple(arguments) or config.args
         chosen = parse_target(config.target, given, inputs, config.folder)
         return chosen, (f"target from {config.path}: {chosen.name}",)
-    said = f"no target given: this is the built-in example {FIRST_EXAMPLE}"
-    return parse_target(FIRST_EXAMPLE), (f"{said} (gradscope examples lists them)",)
+    said = f"no target given: this is the built-in example {example}"
+    return parse_target(example), (f"{said} (gradscope examples lists them)",)
 
 
 def require_backward(target: Target, seen: Trace) -> None:

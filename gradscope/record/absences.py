@@ -107,7 +107,7 @@ class Absences:
             return Absence("", False, "unknown", False, step)
         position, edge = found
         crossing = crossings.found[position]
-        call = self.call_of(crossing, flow)
+        call = call_of(crossing, flow)
         return Absence(
             leaf="",
             missing=False,
@@ -119,16 +119,6 @@ class Absences:
             location=call.location,
             grad_output=crossing.out,
         )
-
-    def call_of(self, crossing: Crossing, flow: Flow | None) -> Call:
-        """The forward call that made a node."""
-        noted = flow.calls.get(crossing.seq) if flow is not None else None
-        if noted is None:
-            return Call(
-                op=_short(crossing.name).removesuffix("Backward0").lower(),
-                node=_short(crossing.name),
-            )
-        return _call(noted.op, noted.overload, noted.user, noted.inner, noted.module, crossing)
 
     def facts(
         self,
@@ -198,6 +188,17 @@ class Absences:
             grad_output=absence.grad_output,
             siblings=beside,
         )
+
+
+def call_of(crossing: Crossing, flow: Flow | None) -> Call:
+    """The forward call that made a node."""
+    noted = flow.calls.get(crossing.seq) if flow is not None else None
+    if noted is None:
+        return Call(
+            op=_short(crossing.name).removesuffix("Backward0").lower(),
+            node=_short(crossing.name),
+        )
+    return _call(noted.op, noted.overload, noted.user, noted.inner, noted.module, crossing)
 
 
 def _known(leaf: Leaf | None) -> bool:

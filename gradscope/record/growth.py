@@ -121,12 +121,13 @@ def _repeats(crossings: Sequence[Crossing], chain: list[int]) -> list[int]:
 
 def _modules(crossings: Sequence[Crossing], span: Sequence[int]) -> tuple[str, ...]:
     """The modules that share one line and one op: several where each repeat is another layer."""
-    found: dict[object, dict[str, None]] = defaultdict(dict)
+    found: dict[object, set[str]] = defaultdict(set)
     for position in span:
         crossing = crossings[position]
         if crossing.place is not None and crossing.module:
-            found[crossing.name, crossing.place][crossing.module] = None
-    return tuple(max(found.values(), key=len, default={}))
+            found[crossing.name, crossing.place].add(crossing.module)
+    most: set[str] = max(found.values(), key=len, default=set())
+    return tuple(sorted(most))
 
 
 def fused_gain(crossing: Crossing) -> float:

@@ -10,10 +10,8 @@ from __future__ import annotations
 import math
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -23,17 +21,18 @@ from torch.optim.optimizer import (
 )
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from gradscope.facts import Growth, Leaf, Magnitudes, Step, Update
+from gradscope.facts import Magnitudes, Step, Update
 from gradscope.record.absences import Absences
-from gradscope.record.crossings import Crossings, norm_of
+from gradscope.record.crossings import Crossings
 from gradscope.record.flow import Flow
-from gradscope.record.growth import fit, fused_gain
+from gradscope.record.growths import Growths
 from gradscope.record.journal import ModuleFrame, module_path
 from gradscope.record.layers import Layers
+from gradscope.record.leaves import Leaves, norms_of
 from gradscope.record.recorder import StopTrace
-from gradscope.record.sites import note_site, resolve, user_frames
+from gradscope.record.sites import note_site, resolve
 
-_MOST_INSPECTED = 16  # growths kept, and graphs looked at because they had grown
+_MOST_INSPECTED = 16  # graphs looked at because they had grown
 _sequence_nr = torch._C._autograd._get_sequence_nr
 
 
@@ -53,22 +52,6 @@ class Measure(Protocol):
     ) -> None: ...
 
     def facts(self) -> object: ...
-
-
-@dataclass(slots=True)
-class Watched:
-    """A leaf while the program runs. Only parameters are held; other leaves may go."""
-
-    name: str
-    ref: Callable[[], torch.Tensor | None]
-    kin: str
-    shape: tuple[int, ...]
-    dtype: str
-    device: str
-    numel: int
-    trained: bool = False
-    weight: float = 0.0
-    norms: list[float | None] = field(default_factory=list)
 
 
 class MagnitudeWatch:
@@ -97,12 +80,11 @@ class MagnitudeWatch:
         self.step = 0
         self.layers = Layers()
         self.absences = Absences(self.layers)
-        self.leaves: dict[str, Watched] = {}
+        self.leaves = Leaves(self.layers)
         self.losses: list[float | None] = []
-        self._names: dict[int, str] = {}
         self._module: ModuleFrame | None = None
         self._flow: Flow | None = None
-        self._growths: list[Growth] = []
+        self._growths = Growths()
         self._updates: list[Update] = []
         self._inspected: list[int] = []
         self._largest = 0  # nodes made for the largest graph that was inspected
@@ -225,7 +207,7 @@ class MagnitudeWatch:
         except BaseException:
             with self._ours():
                 if crossings is not None:  # stopped at a bad gradient: how it grew is still wanted
-                    self._note_growth(crossings, flow)
+                    self._growths.note(self.step, crossings, flow)
             raise
         finally:
             self._depth -= 1
@@ -263,7 +245,7 @@ class MagnitudeWatch:
     def _versions(self) -> dict[int, tuple[int, int]]:
         """Each gradient that is there already, to tell which ones this pass adds to."""
         held = {}
-        for leaf in self._known():
+        for leaf in self.leaves.alive():
             grad = leaf.grad
             if grad is not None:
                 held[id(leaf)] = (id(grad), grad._version)
@@ -284,105 +266,26 @@ class MagnitudeWatch:
         frame: Any,
     ) -> None:
         for leaf in crossings.variables if crossings is not None else ():
-            self._meet(leaf, frame)
+            self.leaves.meet(leaf, frame)
         touched = [
             leaf
-            for leaf in self._known()
+            for leaf in self.leaves.alive()
             if leaf.grad is not None and before.get(id(leaf)) != (id(leaf.grad), leaf.grad._version)
         ]
         self._stale &= {id(leaf) for leaf in touched}
         norms = dict(zip(map(id, touched), norms_of([leaf.grad for leaf in touched]), strict=True))
-        for watched in self.leaves.values():
-            current = watched.ref()
-            watched.norms += [None] * (self.step - len(watched.norms))
-            watched.norms.append(norms.get(id(current)) if current is not None else None)
-            if crossings is not None and current is not None:
-                watched.weight = norm_of(current.detach())
+        self.leaves.note(self.step, norms, weigh=crossings is not None)
         self._total_after_backward = self._total() if crossings is not None else None
         if flow is not None:
             zero = {key for key, norm in norms.items() if norm == 0.0}
             self.absences.look(self.step, flow, roots, crossings, zero, self._trained)
         if crossings is not None:
-            self._note_growth(crossings, flow)
+            self._growths.note(self.step, crossings, flow)
         if self.measure is not None:
-            place = {key: position for position, key in enumerate(self.layers.owners)}
-            touched.sort(key=lambda leaf: (place.get(id(leaf), len(place)), self._name_of(leaf)))
-            self.measure.after_backward(self.step, touched, self._name_of, crossings is not None)
-
-    def _note_growth(self, crossings: Crossings, flow: Flow | None) -> None:
-        found = fit(crossings.found)
-        if found is None:
-            self._note_fused(crossings, flow)
-            return
-        culprit = crossings.found[found.culprit]
-        call = self.absences.call_of(culprit, flow)
-        self._growths.append(
-            Growth(
-                step=self.step,
-                axis=found.axis,
-                call=call,
-                norms=found.norms,
-                factor=found.factor,
-                low=found.low,
-                high=found.high,
-                modules=found.modules,
+            touched = self.leaves.in_module_order(touched)
+            self.measure.after_backward(
+                self.step, touched, self.leaves.name_of, crossings is not None
             )
-        )
-
-    def _note_fused(self, crossings: Crossings, flow: Flow | None) -> None:
-        """A recurrent layer that runs all its time steps as one op."""
-        layers = [one for one in crossings.found if one.out and "rnn" in one.name.lower()]
-        if not layers:
-            return
-        layer = max(layers, key=fused_gain)
-        gain = fused_gain(layer)
-        call = self.absences.call_of(layer, flow)
-        norms = (layer.out or 0.0, gain * (layer.out or 0.0))
-        self._growths.append(Growth(self.step, "fused", call, norms, gain, gain, gain))
-
-    def _name_of(self, leaf: torch.Tensor) -> str:
-        return self._names[id(leaf)]
-
-    def _known(self) -> list[torch.Tensor]:
-        found = (watched.ref() for watched in self.leaves.values())
-        return [leaf for leaf in found if leaf is not None]
-
-    def _meet(self, leaf: torch.Tensor, frame: Any) -> Watched:
-        """The record of a leaf; a new tensor under the name of one that is gone continues it."""
-        name = self._names.get(id(leaf))
-        watched = self.leaves.get(name) if name is not None else None
-        if watched is not None and watched.ref() is leaf:
-            return watched
-        name = self._name(leaf, frame)
-        self._names[id(leaf)] = name
-        watched = self.leaves.get(name)
-        if watched is not None:
-            watched.ref = weakref.ref(leaf)
-            return watched
-        watched = Watched(
-            name=name,
-            ref=weakref.ref(leaf),
-            kin="parameter" if isinstance(leaf, torch.nn.Parameter) else "leaf",
-            shape=tuple(leaf.shape),
-            dtype=str(leaf.dtype).removeprefix("torch."),
-            device=str(leaf.device),
-            numel=leaf.numel(),
-        )
-        self.leaves[name] = watched
-        return watched
-
-    def _name(self, leaf: torch.Tensor, frame: Any) -> str:
-        owner = self.layers.owners.get(id(leaf))
-        if owner is not None:
-            return owner.name
-        for current in user_frames(frame):
-            for scope in (current.f_locals, current.f_globals):
-                for name, value in list(scope.items()):
-                    if value is leaf and not name.startswith("__"):
-                        return name
-        kind = "parameter" if isinstance(leaf, torch.nn.Parameter) else "leaf"
-        taken = sum(name.startswith(f"{kind} ") for name in self.leaves)
-        return f"{kind} {taken + 1}"
 
     # An optimizer step
 
@@ -399,7 +302,7 @@ class MagnitudeWatch:
         self._stepped = True
         if self.measure is not None and not self._depth:
             with self._ours():
-                self.measure.after_update(self._known(), self._name_of)
+                self.measure.after_update(self.leaves.alive(), self.leaves.name_of)
 
     def _before_update(self, optimizer: Any) -> None:
         frame = sys._getframe(3)
@@ -409,7 +312,7 @@ class MagnitudeWatch:
                 self._given.add(id(parameter))
             if parameter.requires_grad and id(parameter) not in self._trained:
                 self._trained[id(parameter)] = parameter
-                self._meet(parameter, frame).trained = True
+                self.leaves.meet(parameter, frame).trained = True
         clipped = None
         if self._total_after_backward:
             clipped = self._total() / self._total_after_backward
@@ -427,18 +330,18 @@ class MagnitudeWatch:
         )
 
     def _total(self) -> float:
-        grads = [leaf.grad for leaf in self._known() if leaf.grad is not None]
+        grads = [leaf.grad for leaf in self.leaves.alive() if leaf.grad is not None]
         return math.hypot(*norms_of(grads))
 
     # The end
 
     def facts(self) -> Magnitudes:
         """What was measured so far."""
-        leaves = tuple(self._leaf(watched) for watched in self.leaves.values())
-        known = dict(self._names)
+        leaves = self.leaves.facts(self.step)
+        known = dict(self.leaves.names)
         return Magnitudes(
             leaves=leaves,
-            growths=_strongest(self._growths),
+            growths=self._growths.strongest(),
             absences=self.absences.facts(leaves, self._trained, known, self._given),
             updates=tuple(self._updates),
             inspected=tuple(self._inspected),
@@ -448,36 +351,6 @@ class MagnitudeWatch:
     def steps(self) -> tuple[Step, ...]:
         """The steps, for a run that no recorder counted."""
         return tuple(Step(index, loss, 0.0, 0) for index, loss in enumerate(self.losses))
-
-    def _leaf(self, watched: Watched) -> Leaf:
-        return Leaf(
-            name=watched.name,
-            shape=watched.shape,
-            dtype=watched.dtype,
-            device=watched.device,
-            numel=watched.numel,
-            kin=watched.kin,
-            trained=watched.trained,
-            weight=watched.weight,
-            norms=(*watched.norms, *[None] * (self.step - len(watched.norms))),
-        )
-
-
-def norms_of(grads: Sequence[Any]) -> list[float]:
-    """L2 norms in one fused pass; again in float64 where the squares leave their dtype's range."""
-    groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
-    found = [0.0] * len(grads)
-    for position, grad in enumerate(grads):
-        if type(grad) is torch.Tensor and grad.layout is torch.strided and grad.is_floating_point():
-            groups.setdefault((grad.device, grad.dtype), []).append(position)
-        else:
-            found[position] = norm_of(grad)
-    for positions in groups.values():
-        norms = torch._foreach_norm([grads[position] for position in positions], 2.0)
-        for position, norm in zip(positions, torch.stack(list(norms)).tolist(), strict=True):
-            plain_enough = 1e-15 < norm < 1e15 and grads[position].dtype is not torch.float16
-            found[position] = norm if plain_enough else norm_of(grads[position])
-    return found
 
 
 def _any(grad: torch.Tensor | None) -> bool:
@@ -491,12 +364,3 @@ def _loss(roots: list[torch.Tensor]) -> float | None:
         return sum(float(root.detach().sum(dtype=torch.float64).item()) for root in roots)
     except (RuntimeError, NotImplementedError):
         return None
-
-
-def _strongest(growths: list[Growth]) -> tuple[Growth, ...]:
-    """The first and the last growth, and the most extreme ones, in the order of the steps."""
-    if len(growths) <= 4:
-        return tuple(growths)
-    by_total = sorted(growths, key=lambda growth: growth.total)
-    kept = {id(one): one for one in (growths[0], growths[-1], by_total[0], by_total[-1])}
-    return tuple(sorted(kept.values(), key=lambda growth: growth.step))

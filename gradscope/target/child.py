@@ -46,6 +46,7 @@ class Job:
     stdout_to_stderr: bool
     deaths: int  # file descriptor for what faulthandler writes
     setup: Callable[[], None] | None = None
+    measure: Callable[[], Any] | None = None  # measure sizes only, and leave the ops alone
 
 
 class Channel:
@@ -99,6 +100,13 @@ class Watch:
         self._told = 0.0
         self._next_snapshot = 0.0
 
+    def count(self, steps: int) -> None:
+        """Called after every backward pass of a run whose ops are not recorded."""
+        now = time.monotonic()
+        if now - self._told >= PROGRESS_EVERY:
+            self._told = now
+            self._channel.send(Progress(steps, 0, now - self._started))
+
     def progress(self, recorder: Recorder, steps: int, ops: int) -> None:
         """Called after every backward pass."""
         now = time.monotonic()
@@ -116,7 +124,8 @@ class Watch:
             _flush()
             trace = recorder.trace(self._target, ending)
             if self.magnitudes is not None:
-                trace = replace(trace, magnitudes=self.magnitudes.facts())
+                steps = trace.steps or self.magnitudes.steps()
+                trace = replace(trace, steps=steps, magnitudes=self.magnitudes.facts())
             self._channel.close(Final(trace, _slow_imports()))
 
     def stop(self, recorder: Recorder) -> None:
@@ -167,9 +176,19 @@ def _run(job: Job, channel: Channel) -> int:
         run = _prepare(job)
         if job.setup:
             job.setup()
-        watch.magnitudes = MagnitudeWatch(lambda: recorder.module)
-        with recorder, watch.magnitudes:
-            run(lambda: bool(recorder.done))
+        if job.measure is not None:
+            sizes = watch.magnitudes = MagnitudeWatch(
+                measure=job.measure(),
+                limit=job.steps,
+                on_step=lambda step: watch.count(step),
+                on_stop=lambda: watch.stop(recorder),
+            )
+            with sizes:
+                run(lambda: sizes.step > 0)
+        else:
+            watch.magnitudes = MagnitudeWatch(lambda: recorder.module)
+            with recorder, watch.magnitudes:
+                run(lambda: bool(recorder.done))
         ending = Ending("finished")
     except StopTrace:
         return 0

@@ -53,6 +53,7 @@ def run(
     setup: Callable[[], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     fork: bool | None = None,
+    measure: Callable[[], object] | None = None,
 ) -> Trace:
     """Run a target once and return what was seen of it, however it ended.
 
@@ -60,6 +61,9 @@ def run(
     for these files; `setup` is called in the child before the program; `timeout` (seconds) comes
     before the options' limit. With `silent` the program prints nothing and reads nothing. `fork`
     False starts a fresh interpreter (`setup` must pickle then); None does what the platform allows.
+
+    `measure` makes, in the child, what is told of each backward (see `MagnitudeWatch`): the ops
+    are not recorded then.
 
     Raises GradscopeError where the target cannot be run, and KeyboardInterrupt where a silent run
     is interrupted.
@@ -77,6 +81,7 @@ def run(
             stdout_to_stderr=options.stdout_to_stderr,
             deaths=deaths.fileno(),
             setup=setup,
+            measure=measure,
         )
         limit = options.time_limit if timeout is None else timeout
         with _interrupts() as interrupts:

@@ -1,0 +1,61 @@
+"""What the `norms` command writes, and where."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from gradscope.errors import GradscopeError
+from gradscope.norms import document, page, terminal
+from gradscope.norms.facts import NormReport
+from gradscope.norms.rows import SORTS
+from gradscope.report import Options
+
+EXAMPLE = "clip_norm"
+FORMATS = ("terminal", "json", "csv")
+
+
+def check(format: str, sort: str, files: Iterable[Path | None]) -> None:
+    """Before the program runs: its hours should not be lost to a misspelt word."""
+    if format not in FORMATS:
+        raise GradscopeError(f"no format is called {format}", help=f"one of: {', '.join(FORMATS)}")
+    if sort not in SORTS:
+        raise GradscopeError(f"--sort {sort} is no order", help=f"one of: {', '.join(SORTS)}")
+    for file in files:
+        if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
+            reason = "is a directory" if file.is_dir() else "lies in a folder that does not exist"
+            raise GradscopeError(f"{file} {reason}", help="name a file to write")
+
+
+def write(
+    report: NormReport,
+    format: str,
+    output: Path | None,
+    html: Path | None,
+    *,
+    depth: int | None,
+    sort: str,
+) -> None:
+    if html is not None:
+        _save(html, page.render(report))
+    options = Options(width=100) if output is not None else Options.fitting(sys.stdout)
+    match format:
+        case "json":
+            text = document.as_json(report)
+        case "csv":
+            text = document.as_csv(report)
+        case _:
+            text = terminal.render(report, options, depth=depth, sort=sort)
+    if output is not None:
+        _save(output, text)
+    else:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def _save(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise GradscopeError(f"{file}: {error.strerror}") from error

@@ -1,0 +1,128 @@
+"""What `gradscope norms` measured and what it concludes. Frozen, without torch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gradscope.errors import GradscopeError
+from gradscope.facts import Finding, Report, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class NormOptions:
+    """`max_norm` None: take the recommended one. `norm_type` is p, inf included."""
+
+    max_norm: float | None = None
+    norm_type: float = 2.0
+
+    def __post_init__(self) -> None:
+        if self.max_norm is not None and not 0 < self.max_norm < math.inf:
+            raise GradscopeError(
+                f"--max-norm {self.max_norm:g} is no bound to clip to",
+                help="give a number above 0, or leave it out and get one recommended",
+            )
+        if not self.norm_type > 0:
+            raise GradscopeError(
+                f"--norm-type {self.norm_type:g} is no norm", help="give 1, 2, inf or any p above 0"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One parameter's gradient at the step that is shown.
+
+    Norms are of the chosen type and as torch computes them, but for `norm`, which falls back to
+    float64 where the squares leave the dtype's range. `update` is the norm of what the optimizer
+    changed over the norm of the parameter. `values` and `clipped_values` are given for gradients
+    of a few elements.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    numel: int
+    norm: float
+    max_abs: float
+    zeros: int
+    bad: int
+    clipped: float | None = None
+    update: float | None = None
+    values: tuple[float, ...] = ()
+    clipped_values: tuple[float, ...] = ()
+    sparse: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What comes back from the program's process. `totals` has one entry a step, as
+    `torch.nn.utils.clip_grad_norm_` computes it; `exact` the same in float64, over finite
+    gradients. `rows` are of step `shown`, for which `coefficient` was computed in torch."""
+
+    totals: tuple[float, ...] = ()
+    exact: tuple[float, ...] = ()
+    shown: int = 0
+    rows: tuple[Row, ...] = ()
+    coefficient: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Total norms over the steps. `spikes` are (step, norm)."""
+
+    steps: int
+    finite: int
+    median: float
+    p90: float
+    p95: float
+    max: float
+    spikes: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A max_norm, where it comes from, and the share of the steps that it would have clipped."""
+
+    method: str
+    value: float
+    share: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NormReport:
+    target: str
+    trace: Trace
+    options: NormOptions
+    measured: Measured
+    distribution: Distribution | None
+    bounds: tuple[Bound, ...]
+    max_norm: float | None
+    coefficient: float | None
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
+
+    def as_findings(self) -> Report:
+        """What of it a build can fail on."""
+        return Report(self.target, self.trace, self.findings, self.said)
+
+    @property
+    def recommended(self) -> Bound | None:
+        return self.bounds[0] if self.bounds else None
+
+    def share(self, row: Row) -> float | None:
+        """The row's part of the total, in terms of what adds up: norms to the power of p."""
+        total = self.total
+        if not 0 < total < math.inf or math.isinf(self.options.norm_type):
+            return row.norm / total if 0 < total < math.inf else None
+        return float((row.norm / total) ** self.options.norm_type)
+
+    @property
+    def total(self) -> float:
+        """The total norm of the step that is shown: in float64 where torch's overflowed."""
+        shown = self.measured.shown
+        if shown >= len(self.measured.totals):
+            return 0.0
+        total = self.measured.totals[shown]
+        return total if math.isfinite(total) else self.measured.exact[shown]

@@ -1,0 +1,107 @@
+"""Runs beside the program: one total a step, and the details at the steps that are inspected."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradscope.norms.clip import clipped, coefficient, dense, exact_norm, exact_one, total_norm
+from gradscope.norms.facts import Measured, NormOptions, Row
+
+_VALUES_SHOWN = 8  # elements of a gradient small enough to be written out
+
+
+class Measure:
+    """Told by the magnitude watch about each backward and each update. Reads, never writes."""
+
+    def __init__(self, options: NormOptions) -> None:
+        self.options = options
+        self._totals: list[float] = []
+        self._exact: list[float] = []
+        self._rows: list[Row] = []
+        self._shown = 0
+        self._coefficient: float | None = None
+        self._before: dict[str, Tensor] = {}
+        self._updates: dict[str, float] = {}
+
+    def after_backward(
+        self, step: int, leaves: Sequence[Tensor], name: Callable[[Tensor], str], inspected: bool
+    ) -> None:
+        leaves = [leaf for leaf in leaves if leaf.grad is not None]
+        grads = [leaf.grad for leaf in leaves if leaf.grad is not None]
+        p = self.options.norm_type
+        total = total_norm(grads, p)
+        value = float(total.item())
+        self._totals.append(value)
+        self._exact.append(value if math.isfinite(value) else exact_norm(grads, p))
+        if not inspected:
+            return
+        self._shown = step
+        self._updates = {}
+        scaled: Sequence[Tensor | None] = [None] * len(grads)
+        if self.options.max_norm is not None:
+            scale = coefficient(total, self.options.max_norm)
+            self._coefficient = float(scale.item())
+            scaled = clipped(grads, scale)
+        self._rows = [
+            self._row(name(leaf), grad, after)
+            for leaf, grad, after in zip(leaves, grads, scaled, strict=True)
+        ]
+        self._before = {name(leaf): leaf.detach().clone() for leaf in leaves}
+
+    def after_update(self, leaves: Sequence[Tensor], name: Callable[[Tensor], str]) -> None:
+        """How far the optimizer moved each parameter, against the parameter's own norm."""
+        for leaf in leaves:
+            before = self._before.pop(name(leaf), None)
+            if before is not None:
+                size = float(before.double().norm().item())
+                moved = float((leaf.detach() - before).double().norm().item())
+                self._updates[name(leaf)] = moved / size if size else math.inf
+        self._before = {}
+
+    def facts(self) -> Measured:
+        rows = tuple(
+            Row(**{**_fields(row), "update": self._updates.get(row.name)}) for row in self._rows
+        )
+        return Measured(
+            tuple(self._totals), tuple(self._exact), self._shown, rows, self._coefficient
+        )
+
+    def _row(self, name: str, grad: Tensor, after: Tensor | None) -> Row:
+        values = dense(grad)
+        p = self.options.norm_type
+        norm = float(torch.linalg.vector_norm(values, p).item()) if values.numel() else 0.0
+        finite = torch.isfinite(values)
+        bad = values.numel() - int(finite.sum().item())
+        small = 0 < values.numel() <= _VALUES_SHOWN
+        after_values = None if after is None else dense(after)
+        return Row(
+            name=name,
+            shape=tuple(grad.shape),
+            dtype=str(grad.dtype).removeprefix("torch."),
+            numel=grad.numel(),
+            norm=norm if math.isfinite(norm) else exact_one(grad, p),
+            max_abs=float(values[finite].abs().max().item()) if bool(finite.any()) else 0.0,
+            zeros=int((values == 0).sum().item()) + grad.numel() - _stored(grad, values),
+            bad=bad,
+            clipped=None
+            if after_values is None
+            else float(torch.linalg.vector_norm(after_values, p).item()),
+            values=tuple(values.reshape(-1).tolist()) if small else (),
+            clipped_values=tuple(after_values.reshape(-1).tolist())
+            if small and after_values is not None
+            else (),
+            sparse=grad.layout is not torch.strided,
+        )
+
+
+def _stored(grad: Tensor, values: Tensor) -> int:
+    return values.numel() // (2 if grad.is_complex() else 1)
+
+
+def _fields(row: Row) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in Row.__slots__}

@@ -1,0 +1,131 @@
+"""The whole story of `gradscope norms`: run, measure, describe, conclude."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from gradscope.errors import GradscopeError
+from gradscope.facts import Finding, Root, Trace
+from gradscope.norms import distribution
+from gradscope.norms.facts import Measured, NormOptions, NormReport
+from gradscope.rules import RULES
+from gradscope.target import Progress, RunOptions, Target, run
+
+# The rules that judge sizes; what is not finite is the business of `gradscope trace`.
+RULES_HERE = ("GS205", "GS401", "GS402", "GS403", "GS404")
+_UNSCALED = 0.99
+
+
+def norms(
+    target: Target,
+    options: NormOptions,
+    run_options: RunOptions,
+    *,
+    said: tuple[str, ...] = (),
+    on_progress: Callable[[Progress], None] | None = None,
+) -> NormReport:
+    """Run a target, measure its gradients at every step, and say what clipping would do.
+
+    Raises GradscopeError where no backward ran or nothing received a gradient.
+    """
+    seen = run(target, run_options, on_progress=on_progress, measure=partial(_measure, options))
+    measured = seen.magnitudes.measured if seen.magnitudes is not None else None
+    if not isinstance(measured, Measured) or not measured.totals:
+        raise GradscopeError(
+            f"no backward ever ran in {target.name}, so there is no gradient to measure",
+            help="call backward() on its loss, or name the function that returns the loss",
+        )
+    if not measured.rows:
+        raise GradscopeError(
+            f"no parameter of {target.name} received a gradient",
+            help="requires_grad must be True for what should learn",
+        )
+    return conclude(target.name, seen, measured, options, said)
+
+
+def conclude(
+    name: str, seen: Trace, measured: Measured, options: NormOptions, said: tuple[str, ...] = ()
+) -> NormReport:
+    """What follows from the measurements; pure."""
+    totals = [
+        total if math.isfinite(total) else exact if _overflowed(measured, step) else total
+        for step, (total, exact) in enumerate(zip(measured.totals, measured.exact, strict=True))
+    ]
+    bounds = distribution.bounds(totals)
+    max_norm = options.max_norm
+    if max_norm is None and bounds:
+        max_norm = bounds[0].value
+    shown = totals[measured.shown]
+    coefficient = measured.coefficient
+    if coefficient is None and max_norm is not None:
+        coefficient = min(1.0, max_norm / (shown + 1e-6))
+    return NormReport(
+        target=name,
+        trace=seen,
+        options=options,
+        measured=measured,
+        distribution=distribution.describe(totals),
+        bounds=bounds,
+        max_norm=max_norm,
+        coefficient=coefficient,
+        findings=tuple(_judge(seen)),
+        notes=tuple(_notes(seen, measured)),
+        said=said,
+    )
+
+
+def _measure(options: NormOptions) -> object:
+    from gradscope.norms.measure import Measure
+
+    return Measure(options)
+
+
+def _judge(seen: Trace) -> Iterator[Finding]:
+    nothing: tuple[Root, ...] = ()
+    for code in RULES_HERE:
+        if code in RULES:
+            yield from RULES[code].check(seen, nothing)
+
+
+def _overflowed(measured: Measured, step: int) -> bool:
+    """Whether a total is inf although every gradient is finite: their powers left the dtype."""
+    return step == measured.shown and not any(row.bad for row in measured.rows)
+
+
+def _notes(seen: Trace, measured: Measured) -> Iterator[str]:
+    bad = [row for row in measured.rows if row.bad]
+    if bad:
+        first = bad[0]
+        yield (
+            f"{len(bad)} gradient{'s are' if len(bad) > 1 else ' is'} not finite, first"
+            f" `{first.name}` ({first.bad} of {first.numel} elements): clip_grad_norm_ would turn"
+            f" {'them' if len(bad) > 1 else 'it'} into NaN and every other gradient into 0 or NaN;"
+            " `gradscope trace` names the op"
+        )
+    elif not math.isfinite(measured.totals[measured.shown]):
+        yield (
+            f"every gradient is finite, but their powers overflow: torch's total is"
+            f" {measured.totals[measured.shown]}, in float64 it is"
+            f" {measured.exact[measured.shown]:.6g}. clip_grad_norm_ would set every gradient to 0"
+        )
+    sparse = [row.name for row in measured.rows if row.sparse]
+    if sparse:
+        yield (
+            f"{len(sparse)} gradient{'s are' if len(sparse) > 1 else ' is'} sparse, first"
+            f" `{sparse[0]}`: clip_grad_norm_ raises NotImplementedError on"
+            f" {'them' if len(sparse) > 1 else 'it'}; the norms here are of the coalesced values"
+        )
+    magnitudes = seen.magnitudes
+    if magnitudes is None:
+        return
+    ratios = [u.clipped for u in magnitudes.updates if u.clipped is not None]
+    shrunk = [ratio for ratio in ratios if 0 < ratio < _UNSCALED]
+    if shrunk:
+        yield (
+            f"the program itself scales its gradients before `optimizer.step()`, by"
+            f" {min(shrunk):.3g} to {max(shrunk):.3g}: the norms here are those before"
+        )
+    if any(update.stale for update in magnitudes.updates):
+        yield "gradients of earlier steps were not cleared: each norm is that of their sum"

@@ -1,0 +1,53 @@
+"""The growths that were seen at the inspected steps, as facts."""
+
+from __future__ import annotations
+
+from gradscope.facts import Growth
+from gradscope.record.absences import call_of
+from gradscope.record.crossings import Crossings
+from gradscope.record.flow import Flow
+from gradscope.record.growth import fit, fused_gain
+
+
+class Growths:
+    """One a step at most: the change of norm along the computation that repeats."""
+
+    def __init__(self) -> None:
+        self._seen: list[Growth] = []
+
+    def note(self, step: int, crossings: Crossings, flow: Flow | None) -> None:
+        found = fit(crossings.found)
+        if found is None:
+            self._note_fused(step, crossings, flow)
+            return
+        self._seen.append(
+            Growth(
+                step=step,
+                axis=found.axis,
+                call=call_of(crossings.found[found.culprit], flow),
+                norms=found.norms,
+                factor=found.factor,
+                low=found.low,
+                high=found.high,
+                modules=found.modules,
+            )
+        )
+
+    def _note_fused(self, step: int, crossings: Crossings, flow: Flow | None) -> None:
+        """A recurrent layer that runs all its time steps as one op."""
+        layers = [one for one in crossings.found if one.out and "rnn" in one.name.lower()]
+        if not layers:
+            return
+        layer = max(layers, key=fused_gain)
+        gain = fused_gain(layer)
+        norms = (layer.out or 0.0, gain * (layer.out or 0.0))
+        self._seen.append(Growth(step, "fused", call_of(layer, flow), norms, gain, gain, gain))
+
+    def strongest(self) -> tuple[Growth, ...]:
+        """The first, the last and the most extreme ones, in the order of the steps."""
+        if len(self._seen) <= 4:
+            return tuple(self._seen)
+        by_total = sorted(self._seen, key=lambda growth: growth.total)
+        kept = (self._seen[0], self._seen[-1], by_total[0], by_total[-1])
+        unique = {id(growth): growth for growth in kept}
+        return tuple(sorted(unique.values(), key=lambda growth: growth.step))

@@ -1,0 +1,133 @@
+"""The leaves that a program trains, by name, and the norms of their gradients."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from gradscope.facts import Leaf
+from gradscope.record.crossings import norm_of
+from gradscope.record.layers import Layers
+from gradscope.record.sites import user_frames
+
+
+@dataclass(slots=True)
+class Watched:
+    """A leaf while the program runs. Only parameters are held; other leaves may go."""
+
+    name: str
+    ref: Callable[[], torch.Tensor | None]
+    kin: str
+    shape: tuple[int, ...]
+    dtype: str
+    device: str
+    numel: int
+    trained: bool = False
+    weight: float = 0.0
+    norms: list[float | None] = field(default_factory=list)
+
+
+class Leaves:
+    """The leaves seen so far. Holds names and weak references: a leaf may go, its norms stay."""
+
+    def __init__(self, layers: Layers) -> None:
+        self.layers = layers
+        self.watched: dict[str, Watched] = {}
+        self.names: dict[int, str] = {}
+
+    def alive(self) -> list[torch.Tensor]:
+        found = (watched.ref() for watched in self.watched.values())
+        return [leaf for leaf in found if leaf is not None]
+
+    def in_module_order(self, leaves: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """As `model.parameters()` gives them; what belongs to no module follows, by name."""
+        place = {key: position for position, key in enumerate(self.layers.owners)}
+        last = len(place)
+        return sorted(leaves, key=lambda leaf: (place.get(id(leaf), last), self.name_of(leaf)))
+
+    def note(self, step: int, norms: dict[int, float], *, weigh: bool) -> None:
+        """Write down the norms of one step, by id; with `weigh` those of the leaves themselves."""
+        for watched in self.watched.values():
+            current = watched.ref()
+            watched.norms += [None] * (step - len(watched.norms))
+            watched.norms.append(norms.get(id(current)) if current is not None else None)
+            if weigh and current is not None:
+                watched.weight = norm_of(current.detach())
+
+    def facts(self, steps: int) -> tuple[Leaf, ...]:
+        return tuple(_frozen(watched, steps) for watched in self.watched.values())
+
+    def name_of(self, leaf: torch.Tensor) -> str:
+        return self.names[id(leaf)]
+
+    def meet(self, leaf: torch.Tensor, frame: Any) -> Watched:
+        """The record of a leaf; a new tensor under the name of one that is gone continues it."""
+        name = self.names.get(id(leaf))
+        watched = self.watched.get(name) if name is not None else None
+        if watched is not None and watched.ref() is leaf:
+            return watched
+        name = self._name(leaf, frame)
+        self.names[id(leaf)] = name
+        watched = self.watched.get(name)
+        if watched is not None:
+            watched.ref = weakref.ref(leaf)
+            return watched
+        watched = Watched(
+            name=name,
+            ref=weakref.ref(leaf),
+            kin="parameter" if isinstance(leaf, torch.nn.Parameter) else "leaf",
+            shape=tuple(leaf.shape),
+            dtype=str(leaf.dtype).removeprefix("torch."),
+            device=str(leaf.device),
+            numel=leaf.numel(),
+        )
+        self.watched[name] = watched
+        return watched
+
+    def _name(self, leaf: torch.Tensor, frame: Any) -> str:
+        owner = self.layers.owners.get(id(leaf))
+        if owner is not None:
+            return owner.name
+        for current in user_frames(frame):
+            for scope in (current.f_locals, current.f_globals):
+                for name, value in list(scope.items()):
+                    if value is leaf and not name.startswith("__"):
+                        return name
+        kind = "parameter" if isinstance(leaf, torch.nn.Parameter) else "leaf"
+        taken = sum(name.startswith(f"{kind} ") for name in self.watched)
+        return f"{kind} {taken + 1}"
+
+
+def _frozen(watched: Watched, steps: int) -> Leaf:
+    return Leaf(
+        name=watched.name,
+        shape=watched.shape,
+        dtype=watched.dtype,
+        device=watched.device,
+        numel=watched.numel,
+        kin=watched.kin,
+        trained=watched.trained,
+        weight=watched.weight,
+        norms=(*watched.norms, *[None] * (steps - len(watched.norms))),
+    )
+
+
+def norms_of(grads: Sequence[Any]) -> list[float]:
+    """L2 norms in one fused pass; again in float64 where the squares leave their dtype's range."""
+    groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
+    found = [0.0] * len(grads)
+    for position, grad in enumerate(grads):
+        if type(grad) is torch.Tensor and grad.layout is torch.strided and grad.is_floating_point():
+            groups.setdefault((grad.device, grad.dtype), []).append(position)
+        else:
+            found[position] = norm_of(grad)
+    for positions in groups.values():
+        norms = torch._foreach_norm([grads[position] for position in positions], 2.0)
+        for position, norm in zip(positions, torch.stack(list(norms)).tolist(), strict=True):
+            plain_enough = 1e-15 < norm < 1e15 and grads[position].dtype is not torch.float16
+            found[position] = norm if plain_enough else norm_of(grads[position])
+    return found

@@ -1,0 +1,123 @@
+"""The real command, in a subprocess."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from gradscope.norms.document import SCHEMA_FILE
+
+LOOP = """
+import torch
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for _ in range(12):
+    optimizer.zero_grad()
+    (model(torch.randn(8, 4)) - 1).square().mean().backward()
+    optimizer.step()
+"""
+
+
+def test_nothing_said_is_reference_program_4(gradscope: Callable) -> None:
+    done = gradscope("norms", "--max-norm", "100")
+
+    assert done.returncode == 0, done.stderr
+    assert "no target given: this is the built-in example clip_norm" in done.stdout
+    assert "100 / 17937.5879" in done.stdout
+    assert "x.grad [198.0000, 216.0000] -> [1.1038, 1.2042]" in done.stdout
+    assert "y.grad [6075.0000, 16875.0000] -> [33.8674, 94.0762]" in done.stdout
+
+
+def test_json_follows_its_schema_and_the_page_stands_alone(
+    gradscope: Callable, tmp_path: Path
+) -> None:
+    (tmp_path / "loop.py").write_text(LOOP)
+    done = gradscope("norms", "loop.py", "--format", "json", "--html", "page.html")
+    document = json.loads(done.stdout)
+    jsonschema.validate(document, json.loads(SCHEMA_FILE.read_text()))
+    page = (tmp_path / "page.html").read_text()
+
+    assert len(document["steps"]) == 12 and document["step"] == 8
+    assert [row["name"] for row in document["parameters"]] == [
+        "model.0.weight", "model.0.bias", "model.2.weight", "model.2.bias",
+    ]  # fmt: skip
+    assert all(row["update"] > 0 for row in document["parameters"])
+    assert "http" not in page and "<script" not in page and "model.0.weight" in page
+
+
+def test_csv_has_a_line_a_parameter_and_steps_are_limited(
+    gradscope: Callable, tmp_path: Path
+) -> None:
+    (tmp_path / "loop.py").write_text(LOOP)
+    done = gradscope("norms", "loop.py", "--format", "csv", "--steps", "3", "--norm-type", "inf")
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+
+    assert done.returncode == 0, done.stderr
+    assert len(rows) == 4
+    assert all(row["norm"] == row["max_abs"] for row in rows)
+
+
+@pytest.mark.parametrize("width", ["60", "80", "120"])
+def test_the_table_fits(gradscope: Callable, tmp_path: Path, width: str) -> None:
+    (tmp_path / "loop.py").write_text(LOOP)
+    done = gradscope("norms", "loop.py", COLUMNS=width)
+
+    assert max(map(len, done.stdout.splitlines())) <= int(width)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--max-norm", "0"), "--max-norm 0"),
+        (("--max-norm=-3",), "--max-norm -3"),
+        (("--max-norm", "nan"), "--max-norm nan"),
+        (("--norm-type", "0"), "--norm-type 0"),
+        (("--norm-type=-1",), "--norm-type -1"),
+        (("--sort", "size"), "--sort size"),
+        (("--format", "xml"), "xml"),
+        (("none.py",), "none.py"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(
+    gradscope: Callable, words: tuple[str, ...], says: str
+) -> None:
+    done = gradscope("norms", *words)
+
+    assert done.returncode == 2
+    assert says in done.stderr.splitlines()[0] and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("import torch\n", "no backward ever ran"),
+        ("import torch\nx = torch.ones(2, requires_grad=True)\n(x * 2).sum()\n", "no backward"),
+    ],
+)
+def test_a_program_without_gradients_is_told(
+    gradscope: Callable, tmp_path: Path, source: str, says: str
+) -> None:
+    (tmp_path / "empty.py").write_text(source)
+    done = gradscope("norms", "empty.py")
+
+    assert done.returncode == 2 and says in done.stderr
+
+
+def test_an_inf_gradient_is_named_with_what_clipping_would_do(
+    gradscope: Callable, tmp_path: Path
+) -> None:
+    (tmp_path / "bad.py").write_text(
+        "import torch\n"
+        "a = torch.zeros(2, requires_grad=True)\n"
+        "b = torch.ones(2, requires_grad=True)\n"
+        "(a.sqrt().sum() + b.sum()).backward()\n"
+    )
+    done = gradscope("norms", "bad.py", "--max-norm", "1")
+
+    assert "note: 1 gradient is not finite, first `a` (2 of 2 elements)" in done.stdout

@@ -1,0 +1,237 @@
+"""Growth and absence: measured on small programs that run here, judged by the rules."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from gradscope.facts import Finding, Growth, Step, Trace
+from gradscope.record.growth import Crossing, fit
+from gradscope.record.magnitudes import MagnitudeWatch
+from gradscope.rules import RULES
+from gradscope.rules.diverging_training import rise_of, stable_lr
+from gradscope.rules.exploding_gradient import explodes
+
+SIZES = ("GS205", "GS401", "GS402", "GS403", "GS404")
+
+
+def judge(watch: MagnitudeWatch) -> list[Finding]:
+    trace = Trace("t", steps=watch.steps(), magnitudes=watch.facts())
+    assert watch.notes == []
+    return [finding for code in SIZES for finding in RULES[code].check(trace, ())]
+
+
+def train(model: nn.Module, x: torch.Tensor, steps: int = 4) -> list[Finding]:
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=1e-3)
+    with MagnitudeWatch() as watch:
+        for _ in range(steps):
+            loss = (model(x) - 1.0).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return judge(watch)
+
+
+class TwoLayers(nn.Module):
+    def __init__(self, between: object) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 6), nn.Linear(6, 1)
+        self.between = between
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.between(self.first(x)))
+
+
+def without_graph(h: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return h * 2
+
+
+def overwritten(h: torch.Tensor) -> torch.Tensor:
+    h = h * 1
+    h[:] = 1.0
+    return h
+
+
+@pytest.mark.parametrize(
+    ("between", "reason"),
+    [
+        (lambda h: h.detach(), "detach"),
+        (lambda h: h.data, "detach"),
+        (lambda h: h.long().float(), "integer"),
+        (lambda h: (h.argmax(-1, keepdim=True) + torch.zeros(6)).float(), "integer"),
+        (lambda h: h.detach().mean().item() * torch.ones(8, 6), "detach"),
+        (lambda h: torch.tensor(h.tolist()), "unreached"),
+        (without_graph, "no_grad"),
+        (lambda h: h.round(), "zero-op"),
+        (lambda h: torch.relu(h - 100), "dead-relu"),
+        (lambda h: torch.tanh(h + 100), "saturated"),
+        (overwritten, "overwritten"),
+    ],
+)
+def test_a_dead_gradient_is_told_with_its_reason(between: object, reason: str) -> None:
+    torch.manual_seed(0)
+    (finding,) = train(TwoLayers(between), torch.randn(8, 6))
+
+    assert (finding.rule, finding.evidence["reason"]) == ("GS403", reason)
+    assert finding.location is not None and finding.location.file.endswith("test_norms_growth.py")
+    assert len(finding.evidence["parameters"]) == 2
+
+
+def test_a_layer_that_is_never_called_is_shown_where_it_is_defined() -> None:
+    torch.manual_seed(0)
+
+    class Forgets(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used = nn.Linear(6, 1)
+            self.forgotten = nn.Sequential(nn.Linear(6, 6), nn.ReLU())
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.used(x)
+
+    (finding,) = train(Forgets(), torch.randn(8, 6))
+
+    assert (finding.rule, finding.evidence["reason"]) == ("GS403", "unused")
+    assert finding.location.line == Forgets.__init__.__code__.co_firstlineno + 3
+    assert finding.related[0].location.line == Forgets.forward.__code__.co_firstlineno
+
+
+def frozen() -> nn.Module:
+    model = TwoLayers(lambda h: h)
+    model.first.requires_grad_(False)
+    return model
+
+
+class Lora(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = nn.Linear(6, 1)
+        self.down, self.up = nn.Parameter(torch.randn(6, 2)), nn.Parameter(torch.zeros(2, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.base(x) + x @ self.down @ self.up
+
+
+class FirstRows(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.position, self.head = nn.Embedding(12, 6), nn.Linear(6, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(x + self.position(torch.arange(8)))
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+@pytest.mark.parametrize(
+    "make",
+    [
+        frozen,
+        Lora,
+        FirstRows,
+        lambda: nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 1)),
+        lambda: nn.Sequential(*(nn.Linear(6, 6) for _ in range(8)), nn.Linear(6, 1)),
+        lambda: TwoLayers(lambda h: h + (h.round() - h).detach()),
+    ],
+)
+def test_what_is_meant_to_be_so_is_silent(make: object, steps: int) -> None:
+    torch.manual_seed(0)
+
+    assert train(make(), torch.randn(8, 6), steps) == []
+
+
+def test_a_recurrence_that_explodes_is_told_at_its_matmul() -> None:
+    torch.manual_seed(0)
+    weight = nn.Parameter(torch.randn(24, 24) * 0.7)
+    with MagnitudeWatch() as watch:
+        h = torch.randn(4, 24)
+        for _ in range(120):
+            h = torch.tanh(h @ weight)
+        h.square().mean().backward()
+    (finding,) = judge(watch)
+
+    assert (finding.rule, finding.op, finding.evidence["axis"]) == ("GS401", "mm", "time")
+    assert len(finding.evidence["norms"]) == 120
+
+
+def test_sigmoids_that_vanish_are_told_at_the_sigmoid() -> None:
+    torch.manual_seed(0)
+    layers = [one for _ in range(16) for one in (nn.Linear(16, 16), nn.Sigmoid())]
+    (finding,) = train(nn.Sequential(*layers, nn.Linear(16, 1)), torch.randn(8, 16))
+
+    assert (finding.rule, finding.op, finding.evidence["axis"]) == ("GS402", "sigmoid", "depth")
+
+
+def test_gradients_and_updates_are_bit_identical_under_the_watch() -> None:
+    def run() -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.ReLU(), nn.Linear(8, 1))
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        for _ in range(5):
+            optimizer.zero_grad()
+            model(torch.randn(8, 6)).square().mean().backward()
+            optimizer.step()
+        return [*model.parameters(), *(p.grad for p in model.parameters()), torch.rand(3)]
+
+    bare = run()
+    with MagnitudeWatch():
+        watched = run()
+
+    assert all(torch.equal(left, right) for left, right in zip(bare, watched, strict=True))
+
+
+def test_nothing_stays_patched_when_the_program_raises() -> None:
+    engine, call = torch.autograd._engine_run_backward, nn.Module.__call__
+    with pytest.raises(RuntimeError), MagnitudeWatch():
+        raise RuntimeError
+
+    assert (torch.autograd._engine_run_backward, nn.Module.__call__) == (engine, call)
+
+
+def chain(norms: list[float]) -> list[Crossing]:
+    found = [Crossing("Mm", at, "line", "m", out=norm) for at, norm in enumerate(norms)]
+    for at, crossing in enumerate(found[:-1]):
+        crossing.below[0] = at + 1
+    return found
+
+
+def test_a_factor_is_fitted_and_stops_at_zero() -> None:
+    assert fit(chain([2.0**n for n in range(8)])).factor == pytest.approx(2.0)
+    assert fit(chain([8.0, 4.0, 2.0, 1.0, 0.5, 0.0])).factor == pytest.approx(0.5)
+    assert fit(chain([1.0, 2.0, 4.0])) is None
+
+
+def growth(norms: tuple[float, ...], low: float, high: float) -> Growth:
+    from gradscope.facts import Call
+
+    return Growth(0, "time", Call("mm"), norms, 10.0, low, high)
+
+
+def test_one_jump_is_no_growth() -> None:
+    assert explodes(growth((1.0, 10.0, 1e2, 1e3, 1e4, 1e5), 10.0, 10.0))
+    assert not explodes(growth((1.0, 1.0, 1.0, 1e5, 1e5, 1e5), 1.0, 1e5))
+
+
+def steps(*losses: float) -> tuple[Step, ...]:
+    return tuple(Step(index, loss, 0.0, 0) for index, loss in enumerate(losses))
+
+
+def test_the_rise_ends_at_the_last_finite_loss() -> None:
+    rise = rise_of(steps(5.0, 1.0, 10.0, 100.0, math.inf))
+
+    assert (rise.first, rise.losses) == (1, (1.0, 10.0, 100.0))
+    assert rise.factor == pytest.approx(10.0)
+    assert rise_of(steps(3.0, 2.0, 1.0)) is None
+
+
+def test_the_learning_rate_proposed_converges_on_a_quadratic() -> None:
+    curvature, lr, w, losses = 4.0, 1.0, 1.0, []
+    for _ in range(5):
+        losses.append(curvature * w * w / 2)
+        w -= lr * curvature * w
+    proposed = stable_lr(rise_of(steps(*losses)), lr)
+
+    assert proposed == pytest.approx(1 / curvature, rel=0.3) and proposed < 2 / curvature
