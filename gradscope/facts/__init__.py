@@ -10,6 +10,14 @@ import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from gradscope.facts.magnitudes import Absence as Absence
+from gradscope.facts.magnitudes import Growth as Growth
+from gradscope.facts.magnitudes import Leaf as Leaf
+from gradscope.facts.magnitudes import Magnitudes as Magnitudes
+from gradscope.facts.magnitudes import Update as Update
+from gradscope.facts.places import Call as Call
+from gradscope.facts.places import Location as Location
+
 
 class Kind(StrEnum):
     """What an event does to non-finite values."""
@@ -34,47 +42,6 @@ class Severity(StrEnum):
     ERROR = "error"
     WARNING = "warning"
     NOTE = "note"
-
-
-@dataclass(frozen=True, slots=True)
-class Location:
-    """A span of source. Lines are 1-based, columns 0-based in characters, as in Python's ast.
-
-    `file` is relative to the current folder where it lies below it. `module` is the fqn of the
-    `nn.Module` whose forward was running (`encoder.layers.3.attn`), None outside of modules.
-    """
-
-    file: str
-    line: int
-    col: int
-    end_line: int
-    end_col: int
-    function: str
-    module: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One call of an op in the program.
-
-    `op` is the aten name without namespace, overload, `_foreach_` and in-place underscore, or the
-    class name of a custom `autograd.Function`. `location` is the innermost frame of the user's
-    code; `inner` is the innermost Python frame when that lies in an installed package (the line
-    of torch/nn/functional.py). `frames` are all user frames, innermost first. `node` is the
-    autograd node that the call made, `seq` its sequence number (None where none was made).
-    `value` is the result where it is a single number. `constant` is the Python number that add or
-    sub took as its second operand (an epsilon, often), where the recorder noted it.
-    """
-
-    op: str
-    overload: str = ""
-    location: Location | None = None
-    inner: Location | None = None
-    frames: tuple[Location, ...] = ()
-    node: str | None = None
-    seq: int | None = None
-    value: float | None = None
-    constant: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +97,8 @@ class Event:
     to which it belongs: the call that made the running autograd node in backward, `call` itself
     in forward. `index` is the first bad element of the output that `bad`, `numel`, `rows`
     describe; `rows` are the first few distinct positions along dimension 0 that hold bad
-    elements, `row_count` how many there are. `grad_output` is what came into the running node at that
-    element. `sources` are the ids of the events whose bad values it read. `hidden_by` is the call
+    elements, `row_count` how many there are. `grad_output` is what came into the running node at
+    that element. `sources` are the ids of the events whose bad values it read. `hidden_by` is the call
     that threw the value away going forward (where, indexing, ...), in backward events whose
     grad_output is exactly 0. `path` are the forward calls from this one to the loss, in the order
     in which backward visits them reversed: nearest first.
@@ -223,109 +190,6 @@ class Gradient:
     norm: float
     digest: str
     sample: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """One leaf and the L2 norm of its gradient after each backward pass, None where it had none.
-
-    `kin`: parameter or leaf. `trained`: an optimizer that stepped holds it. `weight` is the norm
-    of the leaf's own values when it was last seen.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    device: str
-    numel: int
-    kin: str
-    trained: bool
-    weight: float
-    norms: tuple[float | None, ...]
-
-    @property
-    def known(self) -> tuple[float, ...]:
-        return tuple(norm for norm in self.norms if norm is not None)
-
-
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """How the gradient's norm changes from the loss towards the input, at one step.
-
-    `norms` has one entry for each repeat of the same computation: the L2 norm of dL/dh, nearest
-    to the loss first. `axis` is "time" where one module repeats, "depth" where several do.
-    `factor` is the fitted change for each repeat, `low` and `high` the smallest and largest seen.
-    `call` is the op that accounts for most of the change, at the repeat where it does.
-    """
-
-    step: int
-    axis: str
-    call: Call
-    norms: tuple[float, ...]
-    factor: float
-    low: float
-    high: float
-    modules: tuple[str, ...] = ()
-
-    @property
-    def total(self) -> float:
-        """The last norm over the first."""
-        return self.norms[-1] / self.norms[0] if self.norms[0] else math.inf
-
-
-@dataclass(frozen=True, slots=True)
-class Absence:
-    """A leaf whose gradient was missing or exactly zero at every step, and the reason found.
-
-    `reason`: detach, no_grad, integer, number, overwritten, unused, unreached, stale, zero-op
-    (round, sign), saturated, dead-relu, underflow, zero-weight, masked, unknown. `call` is where
-    the gradient ended. `grad_output` is the norm that came into it, None for a missing gradient.
-    """
-
-    leaf: str
-    missing: bool
-    reason: str
-    trained: bool
-    step: int
-    call: Call | None = None
-    node: str | None = None
-    location: Location | None = None
-    related: Location | None = None
-    grad_output: float | None = None
-    siblings: bool = False  # other entries of the same ModuleList or ModuleDict were used
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """One `optimizer.step()`. `stale`: the gradients held those of the step before as well.
-    `clipped` is the total norm it saw over the one that backward left, None where not measured."""
-
-    step: int
-    optimizer: str
-    lr: float
-    location: Location | None = None
-    stale: bool = False
-    clipped: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Magnitudes:
-    """How large gradients were: what the rules about magnitude judge. `inspected` are the steps
-    at which the graph itself was looked at."""
-
-    leaves: tuple[Leaf, ...] = ()
-    growths: tuple[Growth, ...] = ()
-    absences: tuple[Absence, ...] = ()
-    updates: tuple[Update, ...] = ()
-    inspected: tuple[int, ...] = ()
-    measured: object = None  # what a command measured on top: `norms.facts.Measured`
-
-    def totals(self) -> tuple[float, ...]:
-        """The L2 norm of all gradients together, one a step."""
-        steps = max((len(leaf.norms) for leaf in self.leaves), default=0)
-        return tuple(
-            math.hypot(*(leaf.norms[step] or 0.0 for leaf in self.leaves)) for step in range(steps)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,9 +316,9 @@ class Report:
     def verdict(self) -> str:
         if any(finding.severity is Severity.ERROR for finding in self.findings):
             return "unhealthy"
-        if self.trace.ending.kind in ("raised", "died") or (self.trace.ending.kind == "exited" and self.trace.ending.code):
-            return "failed"
-        return "healthy"
+        ending = self.trace.ending
+        failed = ending.kind in ("raised", "died") or (ending.kind == "exited" and ending.code)
+        return "failed" if failed else "healthy"
 
 
 def text_of(value: object, digits: int = 6) -> str:

@@ -1,0 +1,111 @@
+"""How large gradients were over a run: measured by the recorder, judged by the rules."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gradscope.facts.places import Call, Location
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One leaf and the L2 norm of its gradient after each backward pass, None where it had none.
+
+    `kin`: parameter or leaf. `trained`: an optimizer that stepped holds it. `weight` is the norm
+    of the leaf's own values when it was last seen.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    device: str
+    numel: int
+    kin: str
+    trained: bool
+    weight: float
+    norms: tuple[float | None, ...]
+
+    @property
+    def known(self) -> tuple[float, ...]:
+        return tuple(norm for norm in self.norms if norm is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How the gradient's norm changes from the loss towards the input, at one step.
+
+    `norms` has one entry for each repeat of the same computation: the L2 norm of dL/dh, nearest
+    to the loss first. `axis` is "time" where one module repeats, "depth" where several do.
+    `factor` is the fitted change for each repeat, `low` and `high` the smallest and largest seen.
+    `call` is the op that accounts for most of the change, at the repeat where it does.
+    """
+
+    step: int
+    axis: str
+    call: Call
+    norms: tuple[float, ...]
+    factor: float
+    low: float
+    high: float
+    modules: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> float:
+        """The last norm over the first."""
+        return self.norms[-1] / self.norms[0] if self.norms[0] else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """A leaf whose gradient was missing or exactly zero at every step, and the reason found.
+
+    `reason`: detach, no_grad, integer, number, overwritten, unused, unreached, stale, zero-op
+    (round, sign), saturated, dead-relu, underflow, zero-weight, masked, unknown. `call` is where
+    the gradient ended. `grad_output` is the norm that came into it, None for a missing gradient.
+    """
+
+    leaf: str
+    missing: bool
+    reason: str
+    trained: bool
+    step: int
+    call: Call | None = None
+    node: str | None = None
+    location: Location | None = None
+    related: Location | None = None
+    grad_output: float | None = None
+    siblings: bool = False  # other entries of the same ModuleList or ModuleDict were used
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One `optimizer.step()`. `stale`: the gradients held those of the step before as well.
+    `clipped` is the total norm it saw over the one that backward left, None where not measured."""
+
+    step: int
+    optimizer: str
+    lr: float
+    location: Location | None = None
+    stale: bool = False
+    clipped: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Magnitudes:
+    """How large gradients were: what the rules about magnitude judge. `inspected` are the steps
+    at which the graph itself was looked at."""
+
+    leaves: tuple[Leaf, ...] = ()
+    growths: tuple[Growth, ...] = ()
+    absences: tuple[Absence, ...] = ()
+    updates: tuple[Update, ...] = ()
+    inspected: tuple[int, ...] = ()
+    measured: object = None  # what a command measured on top: `norms.facts.Measured`
+
+    def totals(self) -> tuple[float, ...]:
+        """The L2 norm of all gradients together, one a step."""
+        steps = max((len(leaf.norms) for leaf in self.leaves), default=0)
+        return tuple(
+            math.hypot(*(leaf.norms[step] or 0.0 for leaf in self.leaves)) for step in range(steps)
+        )

@@ -1,0 +1,46 @@
+"""Where in the user's source, and which call there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A span of source. Lines are 1-based, columns 0-based in characters, as in Python's ast.
+
+    `file` is relative to the current folder where it lies below it. `module` is the fqn of the
+    `nn.Module` whose forward was running (`encoder.layers.3.attn`), None outside of modules.
+    """
+
+    file: str
+    line: int
+    col: int
+    end_line: int
+    end_col: int
+    function: str
+    module: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of an op in the program.
+
+    `op` is the aten name without namespace, overload, `_foreach_` and in-place underscore, or the
+    class name of a custom `autograd.Function`. `location` is the innermost frame of the user's
+    code; `inner` is the innermost Python frame when that lies in an installed package (the line
+    of torch/nn/functional.py). `frames` are all user frames, innermost first. `node` is the
+    autograd node that the call made, `seq` its sequence number (None where none was made).
+    `value` is the result where it is a single number. `constant` is the Python number that add or
+    sub took as its second operand (an epsilon, often), where the recorder noted it.
+    """
+
+    op: str
+    overload: str = ""
+    location: Location | None = None
+    inner: Location | None = None
+    frames: tuple[Location, ...] = ()
+    node: str | None = None
+    seq: int | None = None
+    value: float | None = None
+    constant: float | None = None
