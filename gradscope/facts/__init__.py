@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from gradscope.facts.functions import FunctionCheck as FunctionCheck
 from gradscope.facts.magnitudes import Absence as Absence
 from gradscope.facts.magnitudes import Growth as Growth
 from gradscope.facts.magnitudes import Leaf as Leaf
@@ -195,13 +196,17 @@ class Gradient:
 @dataclass(frozen=True, slots=True)
 class Ending:
     """How the traced program ended. `kind`: stopped (by us, at an error or at --steps), finished,
-    raised, exited, interrupted, died. `detail` is one line, `traceback` the user's frames."""
+    raised, exited, interrupted, died; and in a check unusable (it could not be run at all), hung,
+    fault (gradscope itself failed). `detail` is one line, `traceback` the user's frames."""
 
     kind: str
     detail: str = ""
     code: int | None = None
     traceback: str = ""
     location: Location | None = None
+
+
+FAILURES = ("raised", "died", "unusable", "hung", "fault")
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +230,7 @@ class Trace:
     notes: tuple[str, ...] = ()  # what could not be observed, one sentence each
     gradients: tuple[Gradient, ...] = ()  # of the last step, in the order of the leaves' first use
     magnitudes: Magnitudes | None = None  # None where nobody measured them
+    functions: tuple[FunctionCheck, ...] = ()  # every custom Function that was looked at
 
     def event(self, id: int) -> Event | None:
         return next((event for event in self.events if event.id == id), None)
@@ -317,8 +323,31 @@ class Report:
         if any(finding.severity is Severity.ERROR for finding in self.findings):
             return "unhealthy"
         ending = self.trace.ending
-        failed = ending.kind in ("raised", "died") or (ending.kind == "exited" and ending.code)
+        failed = ending.kind in FAILURES or (ending.kind == "exited" and ending.code)
         return "failed" if failed else "healthy"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a check of several targets found. `findings` are about the check as a whole."""
+
+    reports: tuple[Report, ...]
+    findings: tuple[Finding, ...] = ()
+    said: tuple[str, ...] = ()
+
+    @property
+    def all_findings(self) -> tuple[Finding, ...]:
+        """Those of every target, errors first, targets in their order."""
+        found = [finding for report in self.reports for finding in report.findings]
+        ranks = list(Severity)
+        return tuple(
+            sorted((*found, *self.findings), key=lambda finding: ranks.index(finding.severity))
+        )
+
+    @property
+    def verdict(self) -> str:
+        verdicts = {report.verdict for report in self.reports}
+        return next((word for word in ("unhealthy", "failed") if word in verdicts), "healthy")
 
 
 def text_of(value: object, digits: int = 6) -> str:

@@ -84,10 +84,11 @@ def _function_apply(recorder: Recorder, thread: int) -> Callable[..., Any]:
     original = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        if threading.get_ident() != thread or recorder.halted:
+        if threading.get_ident() != thread or recorder.halted or recorder.probing:
             return original(cls, *args, **kwargs)
-        seq = _sequence_nr()
         user, inner = note_site(current_frame())
+        recorder.calls_function(cls, args, kwargs, original, user)
+        seq = _sequence_nr()
         result = original(cls, *args, **kwargs)
         if _sequence_nr() > seq:
             info = OpInfo(cls.__name__, "", (), False, False, False, ())
@@ -102,7 +103,7 @@ def _engine(recorder: Recorder, thread: int) -> Callable[..., Any]:
     original = torch.autograd.graph._engine_run_backward
 
     def engine(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-        if threading.get_ident() != thread or recorder.halted:
+        if threading.get_ident() != thread or recorder.halted or recorder.probing:
             return original(t_outputs, *args, **kwargs)
         return recorder.run_backward(original, t_outputs, args, kwargs)
 

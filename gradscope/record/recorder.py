@@ -15,6 +15,7 @@ from gradscope.facts import Ending, Environment, Gradient, Kind, Step, Trace
 from gradscope.record import journal as journals
 from gradscope.record.examine import Examiner
 from gradscope.record.finite import plain
+from gradscope.record.functions import FunctionChecks
 from gradscope.record.journal import Journal, ModuleFrame, Note, Raw
 from gradscope.record.mode import RecordingMode
 from gradscope.record.names import Names
@@ -60,6 +61,7 @@ class Recorder:
         on_stop: Callable[[Recorder], None] | None = None,
         on_progress: Callable[[int, int, float], None] | None = None,
         observers: Sequence[Observer] = (),
+        check_functions: bool = True,
     ) -> None:
         self.limit = steps
         self.keep_going = keep_going
@@ -71,6 +73,7 @@ class Recorder:
         self.names = Names()
         self.symptoms = Symptoms(self)
         self.examiner = Examiner(self)
+        self.functions = FunctionChecks(self) if check_functions else None
         self.mode = RecordingMode(self)
         self.module: ModuleFrame | None = None
         self.halted = False
@@ -144,6 +147,16 @@ class Recorder:
     def frame(self) -> Any:
         return sys._getframe(1)
 
+    @property
+    def probing(self) -> bool:
+        """An experiment of ours runs: what it does is not the program's."""
+        return self.functions is not None and self.functions.busy
+
+    def calls_function(self, cls: Any, args: Any, kwargs: Any, apply: Any, site: Site) -> None:
+        """A custom Function is about to be called."""
+        if self.functions is not None:
+            self.functions.before(cls, args, kwargs, apply, site)
+
     def called_function(self, cls: Any, args: Any, kwargs: Any, result: Any, site: Site) -> None:
         for observer in self.observers:
             observer.on_function(cls, args, kwargs, result, site)
@@ -211,6 +224,9 @@ class Recorder:
     @property
     def at_limit(self) -> bool:
         """Whether the step that just ended is the last that will run."""
+        if self.functions is not None and not self.keep_going:
+            if self.functions.wrong_before(len(self.done)):
+                return True
         return self.limit is not None and len(self.done) >= self.limit
 
     def _turn(self) -> None:
@@ -284,6 +300,7 @@ class Recorder:
             ops=self.mode.ops,
             notes=tuple(self.notes),
             gradients=self.gradients,
+            functions=tuple(self.functions.found) if self.functions is not None else (),
         )
 
     def _device(self, events: Any) -> str:

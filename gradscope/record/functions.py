@@ -1,0 +1,112 @@
+"""Checks each custom autograd.Function that the program calls, once for each signature."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gradscope.facts import FunctionCheck
+from gradscope.record.probes import isolate
+from gradscope.record.probes.calls import needs_grad
+from gradscope.record.sites import Site, resolve
+
+if TYPE_CHECKING:
+    from gradscope.record.recorder import Recorder
+
+MOST_SIGNATURES = 4  # of one class: batches of every length are no news
+MOST_ELEMENTS = 1 << 22  # in all tensors of a call: more would make the program wait
+SECONDS_EACH = 10.0  # before an experiment is given up
+SECONDS_ALL = 30.0
+
+
+class FunctionChecks:
+    """Asked before each call of a Function. The experiment runs in a copy of the program, where
+    the system can make one, so that nothing that forward does (count, print, draw) is done twice.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.found: list[FunctionCheck] = []
+        self.busy = False  # Functions that run now are called by an experiment
+        self._seen: set[object] = set()
+        self._signatures: Counter[object] = Counter()
+        self._spent = 0.0
+
+    def wrong_before(self, step: int) -> bool:
+        return any(check.verdict == "wrong" and check.step < step for check in self.found)
+
+    def before(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any], apply: Callable[..., Any], site: Site) -> None:
+        """`apply` is torch's own `Function.apply`, unbound."""
+        name = (cls.__module__, cls.__qualname__)
+        if self._signatures[name] >= MOST_SIGNATURES or not _is_checked(cls, args):
+            return
+        key = (name, tuple(_signature(arg) for arg in (*args, *kwargs.values())))
+        if key in self._seen or self._spent > SECONDS_ALL:
+            return
+        self._seen.add(key)
+        self._signatures[name] += 1
+        started = time.monotonic()
+        checks = self._examined(cls, args, kwargs, apply)
+        self._spent += time.monotonic() - started
+        call = resolve(*site[0]) if site else None
+        step = self.recorder.step
+        self.found += [replace(check, step=step, call=call) for check in checks]
+
+    def _examined(
+        self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any], apply: Callable[..., Any]
+    ) -> tuple[FunctionCheck, ...]:
+        from torch.utils._python_dispatch import _disable_current_modes
+
+        from gradscope.record.probes.experiment import examined
+
+        def work() -> tuple[FunctionCheck, ...]:
+            self.busy = True
+            try:
+                with _disable_current_modes(), isolate.random_state_kept(), torch.autocast("cpu", enabled=False):
+                    return examined(cls, args, kwargs, apply)
+            finally:
+                self.busy = False
+
+        tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        if isolate.FORKS and all(tensor.is_cpu for tensor in tensors):
+            return isolate.forked(work, SECONDS_EACH) or ()
+        if any(callable(arg) and not isinstance(arg, torch.Tensor) for arg in args):
+            return ()  # its backward may add to the gradients of a whole model
+        return work()
+
+
+def _is_checked(cls: Any, args: tuple[Any, ...]) -> bool:
+    """Whether there is something to compare, and a way that does not harm the program."""
+    if cls.__module__.partition(".")[0] == "torch" or not torch.is_grad_enabled():
+        return False
+    tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+    if any(type(t) not in (torch.Tensor, torch.nn.Parameter) or t.is_meta or t.is_sparse for t in tensors):
+        return False
+    if not any(needs_grad(t) and t.numel() for t in tensors) or any(t.is_complex() for t in tensors):
+        return False
+    if sum(t.numel() for t in tensors) > MOST_ELEMENTS:
+        return False
+    return not (torch._C._are_functorch_transforms_active() or _is_distributed())
+
+
+def _is_distributed() -> bool:
+    """With other processes: a forward that talks to them would be heard twice."""
+    distributed = sys.modules.get("torch.distributed")
+    return bool(
+        distributed is not None
+        and distributed.is_available()
+        and distributed.is_initialized()
+        and distributed.get_world_size() > 1
+    )
+
+
+def _signature(arg: Any) -> object:
+    if isinstance(arg, torch.Tensor):
+        return tuple(arg.shape), arg.dtype, arg.requires_grad
+    return arg if isinstance(arg, int | float | str | bool | None) else type(arg)

@@ -1,0 +1,194 @@
+"""Which op, on which line of a backward, made a gradient that it returned."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import CodeType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gradscope.errors import GradscopeError
+from gradscope.facts import Location
+from gradscope.record.sites import USER, kind_of, resolve
+from gradscope.source import Source, read
+from gradscope.source.spans import statement
+from gradscope.source.text import characters
+
+# Ops that pass numbers on as they are: what computed them is to blame.
+_LAYOUT = frozenset(
+    "view reshape _unsafe_view expand t transpose permute clone contiguous unsqueeze squeeze alias"
+    " _to_copy to detach slice select as_strided expand_as view_as lift_fresh".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    name: str
+    output: Any
+    first: Any  # its first tensor argument
+    code: CodeType | None
+    lasti: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What backward's own frame held when it returned: shapes of its tensors, its numbers."""
+
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+
+class Watcher(TorchDispatchMode):
+    """Notes the ops that one call of a backward makes, and where its own code asked for them."""
+
+    def __init__(self, formula: Any) -> None:
+        super().__init__()
+        self.code = getattr(inspect.unwrap(formula), "__code__", None)
+        self.ops: list[Op] = []
+        self.scope = Scope()
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # as in RecordingMode: asking would import Dynamo
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        code, lasti = self._place()
+        first = next((arg for arg in args if isinstance(arg, Tensor)), None)
+        self.ops.append(Op(func._schema.name.partition("::")[2], out, first, code, lasti))
+        return out
+
+    def _place(self) -> tuple[CodeType | None, int]:
+        """The instruction of backward itself; of a helper's only where backward has no frame."""
+        frame: Any = sys._getframe(2)
+        innermost: tuple[CodeType | None, int] = (None, 0)
+        while frame is not None:
+            if frame.f_code is self.code:
+                self._note(frame.f_locals)
+                return frame.f_code, frame.f_lasti
+            if innermost[0] is None and kind_of(frame.f_code) == USER:
+                innermost = (frame.f_code, frame.f_lasti)
+            frame = frame.f_back
+        return innermost
+
+    def _note(self, names: Mapping[str, Any]) -> None:
+        shapes = {k: tuple(v.shape) for k, v in names.items() if isinstance(v, Tensor)}
+        numbers = {k: float(v) for k, v in names.items() if type(v) in (int, float)}
+        self.scope = Scope(shapes, numbers)
+
+    def maker(self, gradient: Any) -> Op | None:
+        """The last op that computed a returned gradient's numbers; None where backward returned
+        what it was given."""
+        found = None
+        for op in reversed(self.ops):
+            if op.output is gradient or op.output is not None and op.first is gradient and _writes(op):
+                found = op
+                if op.name not in _LAYOUT:
+                    break
+                gradient = op.first
+        return found
+
+
+def _writes(op: Op) -> bool:
+    return op.name.endswith("_") and not op.name.startswith("_")
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    op: str  # "" where no op of backward made it
+    location: Location | None
+    forward: Location | None
+
+
+def blame(cls: Any, watcher: Watcher, gradient: Any, position: int) -> Blame:
+    """The returned expression, or the assignment, that computed a gradient."""
+    maker = watcher.maker(gradient) if isinstance(gradient, Tensor) else None
+    name = maker.name.removesuffix("_") if maker else ""
+    place = resolve(maker.code, maker.lasti) if maker and maker.code else None
+    formula = inspect.unwrap(cls.backward)
+    return Blame(
+        name,
+        (_widened(place, position) if place else None) or _returned(formula, position) or place,
+        _returned(inspect.unwrap(cls.forward), 0),
+    )
+
+
+def _widened(place: Location, position: int) -> Location | None:
+    """From the op to the whole expression that a statement returns or assigns."""
+    source = _read(place.file)
+    if source is None:
+        return None
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.expr) and node.lineno == place.line and node.end_lineno == place.end_line:
+            found = statement(source, node)
+            expression = _expression(found, position)
+            return _location(source, expression, place.function) if expression else None
+    return None
+
+
+def _expression(found: ast.stmt, position: int) -> ast.expr | None:
+    match found:
+        case ast.Return(value=ast.Tuple(elts=elements)):
+            return elements[position] if position < len(elements) else None
+        case ast.Assign(targets=[ast.Name()]) | ast.Return() | ast.AugAssign() | ast.AnnAssign():
+            return found.value
+        case ast.Expr():
+            return found.value
+    return None
+
+
+def _returned(function: Any, position: int) -> Location | None:
+    """The expression in a function's last return statement."""
+    code = getattr(function, "__code__", None)
+    source = _read(resolve(code, 0).file) if code is not None else None
+    if code is None or source is None:
+        return None
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef) and code.co_firstlineno in (
+            node.lineno,
+            *(decorator.lineno for decorator in node.decorator_list),
+        ):
+            returns = [part for part in ast.walk(node) if isinstance(part, ast.Return) and part.value]
+            if returns:
+                last = max(returns, key=lambda part: part.lineno)
+                expression = _expression(last, position) or last.value
+                assert expression is not None
+                return _location(source, expression, code.co_qualname)
+    return None
+
+
+def _read(file: str) -> Source | None:
+    try:
+        source = read(file)
+        source.tree  # noqa: B018 - parsed here, so that a broken file is no surprise later
+    except (GradscopeError, SyntaxError, ValueError):
+        return None
+    return source
+
+
+def _location(source: Source, node: ast.expr, function: str) -> Location:
+    assert node.end_lineno is not None and node.end_col_offset is not None
+    start = characters(source.line(node.lineno), node.col_offset)
+    end = characters(source.line(node.end_lineno), node.end_col_offset)
+    return Location(source.file, node.lineno, start, node.end_lineno, end, function)
+
+
+def in_backward(location: Location | None, cls: Any) -> Location | None:
+    return replace(location, function=f"{cls.__qualname__}.backward") if location else None
+
+
+def named(tensors: Mapping[str, Tensor], tensor: Tensor) -> str | None:
+    """The name under which a tensor's values are known."""
+    for name, known in tensors.items():
+        if known.shape == tensor.shape and torch.equal(known.to(tensor.dtype), tensor):
+            return name
+    return None
