@@ -13,6 +13,7 @@ from gradscope.rules import RULES, by_name
 from gradscope.target import (
     FIRST_EXAMPLE,
     ChildFault,
+    Conditions,
     Progress,
     RunOptions,
     Target,
@@ -30,12 +31,20 @@ def trace(
     *,
     said: tuple[str, ...] = (),
     stdout_to_stderr: bool = False,
+    silent: bool = False,
+    precision: str | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Report:
-    """Run a target, find what is wrong, and try the fixes."""
-    options = RunOptions(config.steps, config.keep_going, config.time_limit, stdout_to_stderr)
+    """Run a target, find what is wrong, and try the fixes. `precision` is as in `Conditions`."""
+    options = RunOptions(
+        config.steps,
+        config.keep_going,
+        config.time_limit,
+        stdout_to_stderr,
+        Conditions(precision, config.device, config.memory_limit),
+    )
     wanted = rule_filter(config)
-    seen = run(target, options, on_progress=on_progress)
+    seen = run(target, options, silent=silent, on_progress=on_progress)
     require_backward(target, seen)
     findings = tuple(finding for finding in diagnose(seen) if wanted(finding))
     in_a_hurry = seen.ending.kind == "interrupted" and seen.ending.code is not None

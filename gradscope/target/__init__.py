@@ -1,5 +1,6 @@
 """What to run, and running it in a child process."""
 
+from gradscope.target.conditions import Conditions
 from gradscope.target.messages import Progress
 from gradscope.target.parse import FIRST_EXAMPLE, parse_parts, parse_reference, parse_target
 from gradscope.target.run import ChildFault, RunOptions, run
@@ -8,6 +9,7 @@ from gradscope.target.targets import Function, Parts, Reference, Script, Target
 __all__ = [
     "FIRST_EXAMPLE",
     "ChildFault",
+    "Conditions",
     "Function",
     "Parts",
     "Progress",

@@ -22,6 +22,7 @@ from gradscope.facts import Ending
 from gradscope.record import Recorder, StopTrace
 from gradscope.record.magnitudes import MagnitudeWatch
 from gradscope.record.sites import shown_path
+from gradscope.target.conditions import Conditions
 from gradscope.target.endings import ending_of, is_ours, trimmed
 from gradscope.target.load import run_script
 from gradscope.target.loss import Run, prepare_function, prepare_parts
@@ -46,6 +47,7 @@ class Job:
     stdout_to_stderr: bool
     deaths: int  # file descriptor for what faulthandler writes
     setup: Callable[[], None] | None = None
+    conditions: Conditions = Conditions()
     measure: Callable[[], Any] | None = None  # measure sizes only, and leave the ops alone
 
 
@@ -173,7 +175,9 @@ def _run(job: Job, channel: Channel) -> int:
 
     os._exit = exit_at_once
     try:
+        job.conditions.apply()
         run = _prepare(job)
+        job.conditions.enter_autocast()
         if job.setup:
             job.setup()
         if job.measure is not None:
@@ -213,9 +217,9 @@ def _prepare(job: Job) -> Run:
         case Script():
             return lambda _: run_script(target, job.patches)
         case Function():
-            return prepare_function(target)
+            return prepare_function(target, job.conditions)
         case Parts():
-            return prepare_parts(target)
+            return prepare_parts(target, job.conditions)
 
 
 def _not_importable(target: Target, error: ImportError | SyntaxError) -> Unusable:

@@ -68,7 +68,9 @@ def is_ours(error: BaseException) -> bool:
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
-    return last is not None and kind_of(last.tb_frame.f_code) == OURS
+    if last is None or last.tb_frame.f_code.co_name == "__torch_dispatch__":
+        return False  # the program's own op, which our mode only calls
+    return kind_of(last.tb_frame.f_code) == OURS
 
 
 def kind_of_file(name: str) -> int:

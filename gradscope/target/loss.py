@@ -12,6 +12,7 @@ import torch
 
 from gradscope.config import Input
 from gradscope.errors import GradscopeError
+from gradscope.target.conditions import Conditions
 from gradscope.target.load import eval_expression, evaluate
 from gradscope.target.parse import nearest
 from gradscope.target.targets import Function, Parts
@@ -30,7 +31,7 @@ NAMES: dict[str, Any] = {
 Run = Callable[[Callable[[], bool]], None]  # is told how to ask whether a backward ran
 
 
-def prepare_function(target: Function) -> Run:
+def prepare_function(target: Function, conditions: Conditions = Conditions()) -> Run:
     """Make the inputs; running calls the function and goes backward from its loss.
 
     A function that goes backward itself (a training loop) may return anything.
@@ -42,7 +43,7 @@ def prepare_function(target: Function) -> Run:
             help="name a function that returns the loss",
         )
     scope = NAMES | getattr(function, "__globals__", {})
-    inputs = make_inputs(target.inputs, scope, _accepts(function))
+    inputs = conditions.moved(make_inputs(target.inputs, scope, _accepts(function)))
     _check_inputs(target.name, function, inputs)
 
     def run(went_backward: Callable[[], bool]) -> None:
@@ -53,7 +54,7 @@ def prepare_function(target: Function) -> Run:
     return run
 
 
-def prepare_parts(target: Parts) -> Run:
+def prepare_parts(target: Parts, conditions: Conditions = Conditions()) -> Run:
     """Make model, batch and loss; running goes forward through them and backward.
 
     A batch (x, ..., y) is the model's inputs and the loss's target; a mapping is the model's
@@ -61,11 +62,11 @@ def prepare_parts(target: Parts) -> Run:
     called `model` is given the model and the batch instead.
     """
     names = NAMES | make_inputs(target.inputs, dict(NAMES), lambda name: True)
-    model = _instance(evaluate(target.model, names), target.model)
-    batch = _first_batch(evaluate(target.batch, names))
+    model = conditions.moved(_instance(evaluate(target.model, names), target.model))
+    batch = conditions.moved(_first_batch(evaluate(target.batch, names)))
     if target.loss is None:
         return lambda _: _go_backward(_apply(model, *_split(batch)), target.name)
-    loss = _instance(evaluate(target.loss, names), target.loss)
+    loss = conditions.moved(_instance(evaluate(target.loss, names), target.loss))
     shown = str(target.loss)
     required = _required(loss)
     if required[:1] == ["model"]:

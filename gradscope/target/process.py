@@ -56,6 +56,11 @@ def preload(modules: tuple[str, ...]) -> None:
     _wanted.update(modules)
 
 
+def wanted() -> tuple[str, ...]:
+    """What runs so far had to import for themselves."""
+    return tuple(sorted(_wanted))
+
+
 def wait(child: Child, seconds: float) -> int | None:
     """The child's status once it is gone; None where it outlives the time."""
     end = time.monotonic() + seconds

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import Ending, Trace
+from gradscope.target.conditions import Conditions
 from gradscope.target.messages import Fault, Final, Message, Progress, Snapshot, Unusable
 from gradscope.target.targets import Target
 
@@ -34,6 +35,7 @@ class RunOptions:
     keep_going: bool = False
     time_limit: float | None = None
     stdout_to_stderr: bool = False  # where the report itself is to have stdout
+    conditions: Conditions = Conditions()
 
 
 DEFAULTS = RunOptions()
@@ -79,6 +81,7 @@ def run(
             patches=dict(patches or {}),
             silent=silent,
             stdout_to_stderr=options.stdout_to_stderr,
+            conditions=options.conditions,
             deaths=deaths.fileno(),
             setup=setup,
             measure=measure,
