@@ -68,9 +68,12 @@ def is_ours(error: BaseException) -> bool:
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
-    if last is None or last.tb_frame.f_code.co_name == "__torch_dispatch__":
-        return False  # the program's own op, which our mode only calls
-    return kind_of(last.tb_frame.f_code) == OURS
+    if last is None:
+        return False
+    code = last.tb_frame.f_code
+    # An op that raises does so in torch's wrapper of it, or in our mode, which only calls it.
+    wrapper = code.co_filename.endswith("_ops.py") or code.co_name == "__torch_dispatch__"
+    return kind_of(code) == OURS and not wrapper
 
 
 def kind_of_file(name: str) -> int:
