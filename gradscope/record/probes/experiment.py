@@ -212,8 +212,7 @@ class _Experiment:
             key=lambda pair: float((pair[0] - pair[1]).abs().max()),
         )
         flat = int((got - right).abs().reshape(-1).argmax())
-        shape = got.shape
-        index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), shape)) if shape else ()
+        index = _index(flat, got.shape)
         facts: dict[str, Any] = {"got": float(got.reshape(-1)[flat]), "right": float(right.reshape(-1)[flat])}
         if not truth.whole:
             facts |= {"index": index, "at": float(self.point[place].reshape(-1)[flat])}
@@ -391,13 +390,12 @@ class _Experiment:
         watcher, again = self._watched()
         found = blame(self.calls.cls, watcher, again[place], self.calls.positions[place])
         size = float(self.slope.direction[place].reshape(-1)[flat])
-        index = torch.unravel_index(torch.tensor(flat), self.point[place].shape)
         return self._check(
             place,
             "wrong",
             relations=("non-finite",),
             bad=int(bad[place].sum()),
-            index=tuple(int(i) for i in index),
+            index=_index(flat, self.point[place].shape),
             at=float(self.point[place].reshape(-1)[flat]),
             got=float(self._adapted(place, raw[place]).reshape(-1)[flat]),
             right=alone.along(self.cotangents[0]) / size,
@@ -526,6 +524,15 @@ class _Substituted:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._node, name)
+
+
+def _index(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """torch.unravel_index would import sympy, for a second."""
+    index: list[int] = []
+    for size in reversed(shape):
+        flat, rest = divmod(flat, size)
+        index.append(rest)
+    return tuple(reversed(index))
 
 
 def _double(gradients: list[Tensor]) -> list[Tensor]:

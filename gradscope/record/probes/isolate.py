@@ -83,14 +83,14 @@ class Randomness:
     def __init__(self) -> None:
         self._python = random.getstate()
         self._torch = torch.get_rng_state()
-        self._numpy = sys.modules["numpy"].random.get_state() if "numpy" in sys.modules else None
+        self._numpy = _numpy_random().get_state() if _numpy_random() else None
         self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
 
     def put_back(self) -> None:
         random.setstate(self._python)
         torch.set_rng_state(self._torch)
         if self._numpy is not None:
-            sys.modules["numpy"].random.set_state(self._numpy)
+            _numpy_random().set_state(self._numpy)
         if self._cuda is not None:
             torch.cuda.set_rng_state_all(self._cuda)
 
@@ -102,3 +102,8 @@ def random_state_kept() -> Iterator[None]:
         yield
     finally:
         before.put_back()
+
+
+def _numpy_random() -> Any:
+    """numpy's generator, where something has loaded it."""
+    return sys.modules.get("numpy.random")
