@@ -1,50 +1,120 @@
-"""A custom backward's return, corrected by the relation that was found between it and the truth."""
+"""A custom backward's gradient, corrected by the relation that was found between it and the truth."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
+from gradscope.facts import Edit
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.source.spans import scope
 
+# What spreads one number over all elements, and what had made one number of them.
+_SPREADS = ("expand", "expand_as", "repeat", "reshape", "view")
+_MEANS = ("mean", "sum")
+
 
 def corrected(culprit: Culprit) -> Iterator[Candidate]:
-    """`evidence["rewrite"]` is a template of the right expression, with `{returned}` for what the
-    backward returns now and `{grad_output}` for its argument; `evidence["position"]` tells which
-    of several returned gradients it is about."""
+    """`evidence["rewrite"]` is a template of the right expression, with `{returned}` for what is
+    computed now, `{elementwise}` for that without its mean, and `{grad_output}` for backward's
+    argument; `evidence["position"]` tells which of several returned gradients it is about, and
+    `evidence["swap"]` with which other one it has to change places."""
+    position, other = (culprit.finding.evidence.get(key, 0) for key in ("position", "swap"))
+    if "swap" in culprit.finding.evidence:
+        yield from _swapped(culprit, int(str(position)), int(str(other)))
+        return
     template = culprit.finding.evidence.get("rewrite")
-    if not isinstance(template, str):
+    node = _computed(culprit, position if isinstance(position, int) else 0)
+    if not isinstance(template, str) or node is None:
         return
-    returned = _returned(culprit)
-    if returned is None:
+    where = scope(culprit.source, node)
+    arguments = [one.arg for one in where.args.args] if isinstance(where, ast.FunctionDef) else []
+    elementwise = _without_mean(node)
+    if "{elementwise}" in template and elementwise is None:
         return
-    node, arguments = returned
-    names = {"grad_output": arguments[1] if len(arguments) > 1 else "grad_output"}
-    text = template.format(returned=culprit.text(node), **names)
-    title = f"return `{text}`"
-    yield Candidate("backward-rewrite", title, (culprit.replace(node, text),))
+    text = template.format(
+        returned=_operand(culprit, node, template, "{returned}"),
+        elementwise=_operand(culprit, elementwise or node, template, "{elementwise}"),
+        grad_output=arguments[1] if len(arguments) > 1 else "grad_output",
+    )
+    yield Candidate("backward-rewrite", f"compute `{text}`", (_in_place_of(culprit, node, text),))
 
 
-def _returned(culprit: Culprit) -> tuple[ast.expr, list[str]] | None:
-    """The returned expression at the finding's line, and the parameters of its backward."""
+def _computed(culprit: Culprit, position: int) -> ast.expr | None:
+    """The expression at the finding's place: what backward returns, or what it assigned before."""
     location = culprit.finding.location
-    position = culprit.finding.evidence.get("position", 0)
-    if location is None or not isinstance(position, int):
+    if location is None:
         return None
     for node in ast.walk(culprit.source.tree):
-        if not isinstance(node, ast.Return) or node.value is None:
+        if not isinstance(node, ast.Return | ast.Assign | ast.AnnAssign) or node.value is None:
             continue
         if not node.lineno <= location.line <= (node.end_lineno or node.lineno):
             continue
-        where = scope(culprit.source, node)
-        if not isinstance(where, ast.FunctionDef):
-            return None
         value = node.value
-        if isinstance(value, ast.Tuple):
-            if position >= len(value.elts):
-                return None
-            value = value.elts[position]
-        return value, [one.arg for one in where.args.args]
+        if isinstance(node, ast.Return) and isinstance(value, ast.Tuple):
+            return value.elts[position] if position < len(value.elts) else None
+        return value
     return None
+
+
+def _in_place_of(culprit: Culprit, node: ast.expr, text: str) -> Edit:
+    return culprit.source.edit(*culprit.source.extent(node), text)
+
+
+def _operand(culprit: Culprit, node: ast.expr, template: str, slot: str) -> str:
+    """The node's text as it stands in the template: products go on without parentheses."""
+    text = culprit.source.of(node)
+    is_product = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div)
+    is_signed = isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Name | ast.Constant)
+    rest = template.partition(slot)[2]
+    if template == slot or ((is_product or is_signed) and not rest.startswith(".")):
+        return text
+    return culprit.text(node)
+
+
+def _without_mean(node: ast.expr) -> ast.expr | None:
+    """`e` of `e.mean().expand_as(x)` or `torch.mean(e).expand(n)`; None where there is no mean."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        name, owner = node.func.attr, node.func.value
+        if name in _MEANS:
+            is_method = not (isinstance(owner, ast.Name) and owner.id == "torch")
+            return owner if is_method else node.args[0] if node.args else None
+        if name not in _SPREADS:
+            return None
+        node = owner
+    return None
+
+
+def _swapped(culprit: Culprit, one: int, other: int) -> Iterator[Candidate]:
+    """Two entries of the returned tuple change places."""
+    first, second = _returned_at(culprit, one), _returned_at(culprit, other)
+    if first is None or second is None:
+        return
+    texts = culprit.source.of(first), culprit.source.of(second)
+    yield Candidate(
+        "backward-rewrite",
+        f"swap `{texts[0]}` and `{texts[1]}`",
+        (_in_place_of(culprit, first, texts[1]), _in_place_of(culprit, second, texts[0])),
+    )
+
+
+def _returned_at(culprit: Culprit, position: int) -> ast.expr | None:
+    """The last return of the function around the finding, at one place of its tuple."""
+    location = culprit.finding.location
+    if location is None:
+        return None
+    around = [
+        node
+        for node in ast.walk(culprit.source.tree)
+        if isinstance(node, ast.FunctionDef)
+        and node.lineno <= location.line <= (node.end_lineno or node.lineno)
+    ]
+    if not around:
+        return None
+    inner = max(around, key=lambda node: node.lineno)
+    returns = [node for node in ast.walk(inner) if isinstance(node, ast.Return)]
+    value = max(returns, key=lambda node: node.lineno).value if returns else None
+    if not isinstance(value, ast.Tuple) or position >= len(value.elts):
+        return None
+    return value.elts[position]
