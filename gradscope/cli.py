@@ -17,7 +17,7 @@ from gradscope.facts import Severity
 
 if TYPE_CHECKING:
     from gradscope.config import Input
-    from gradscope.facts import Report
+    from gradscope.facts import Report, Summary
 
 # click's own, or the copy that newer versions of typer bring along
 ClickException: Any = next(
@@ -105,6 +105,9 @@ def trace(
         Path | None, typer.Option(help="A configuration other than the nearest gradscope.yaml.")
     ] = None,
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not try the fixes.")] = False,
+    no_custom_backward: Annotated[
+        bool, typer.Option("--no-custom-backward", help="Do not check custom autograd.Functions.")
+    ] = False,
     time_limit: Annotated[
         float | None, typer.Option(min=0.001, help="Stop the program after so many seconds.")
     ] = None,
@@ -121,6 +124,7 @@ def trace(
         "time_limit": time_limit,
         "fail_on": fail_on,
         "verify": False if no_verify else None,
+        "custom_backward": False if no_custom_backward else None,
     }
     settings = load_config(config)
     settings = replace(settings, **{k: v for k, v in given.items() if v is not None})
@@ -270,6 +274,102 @@ def norms(
 
 
 @app.command()
+def check(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Names of configured targets, or targets as for trace. All that are configured "
+            "without one.",
+            show_default=False,
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A configuration other than the nearest gradscope.yaml.")
+    ] = None,
+    show_config: Annotated[
+        bool, typer.Option("--show-config", help="Print each setting and where it came from.")
+    ] = False,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, help="Targets at a time [one a core].")
+    ] = None,
+    stress: Annotated[
+        bool | None,
+        typer.Option("--stress", help="Also look for inputs that break a function's gradient."),
+    ] = None,
+    dtype: Annotated[
+        list[str] | None, typer.Option(help="float32, bfloat16, float16, autocast ...")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many backward passes [100].")
+    ] = None,
+    input: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=EXPR", help="An input of a function; torch is in scope."),
+    ] = None,
+    select: Annotated[
+        list[str] | None, typer.Option(help="Only these rules: a code, a name or GS1.")
+    ] = None,
+    ignore: Annotated[list[str] | None, typer.Option(help="Not these rules.")] = None,
+    fail_on: Annotated[
+        Severity | None, typer.Option(help="Exit with 1 for findings from here on [error].")
+    ] = None,
+    format: Annotated[
+        str, typer.Option(help="terminal, json, sarif, junit, github, markdown or html.")
+    ] = "terminal",
+    output: Annotated[Path | None, typer.Option(help="Write the report to a file.")] = None,
+    report: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FORMAT=FILE", help="Write the report in one more format."),
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="A file of findings that are accepted.")
+    ] = None,
+    write_baseline: Annotated[
+        bool, typer.Option("--write-baseline", help="Accept what is found now.")
+    ] = False,
+    time_limit: Annotated[
+        float | None, typer.Option(min=0.001, help="Seconds that each target may take [300].")
+    ] = None,
+    memory_limit: Annotated[
+        str | None, typer.Option(help="Memory that each target may take, such as 2GiB (Linux).")
+    ] = None,
+    no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not try the fixes.")] = False,
+) -> int:
+    """Preflight: run every configured target and fail where a gradient is unhealthy."""
+    from gradscope.check import command
+    from gradscope.config import load_config
+
+    places = command.report_places(format, output, report or ())
+    for one in places:
+        _check_report_place(*one)
+    asked = command.Asked(
+        targets=tuple(targets or ()),
+        inputs=tuple(map(_input, input or ())),
+        given=command.given(
+            jobs=jobs,
+            stress=stress,
+            dtypes=dtype,
+            steps=steps,
+            select=select,
+            ignore=ignore,
+            fail_on=fail_on,
+            baseline=baseline,
+            time_limit=time_limit,
+            memory_limit=memory_limit,
+            verify=False if no_verify else None,
+        ),
+    )
+    settings = load_config(config)
+    if show_config:
+        sys.stdout.write(command.shown(settings, asked))
+        return ExitCode.OK
+    summary, code = command.run(settings, asked, write_baseline=write_baseline)
+    for one in places:
+        _write(summary, *one)
+    return code
+
+
+@app.command()
 def explain(
     rule: Annotated[
         str | None, typer.Argument(help="A code or a name; all are listed without one.")
@@ -320,17 +420,23 @@ def _check_report_place(format: str, output: Path | None) -> None:
         raise GradscopeError(f"--output {output} {reason}", help="name a file to write")
 
 
-def _write(report: Report, format: str, output: Path | None) -> None:
+def _write(report: Report | Summary, format: str, output: Path | None) -> None:
+    from gradscope.facts import Report
     from gradscope.report import FORMATS, Options
+
+    def rendered(options: Options) -> str:
+        if isinstance(report, Report):
+            return FORMATS[format].render(report, options)
+        return FORMATS[format].render_all(report, options)
 
     if output is not None:
         try:
-            output.write_text(FORMATS[format].render(report, Options(width=100)), encoding="utf-8")
+            output.write_text(rendered(Options(width=100)), encoding="utf-8")
         except OSError as error:
             raise GradscopeError(f"--output {output}: {error.strerror}") from error
         return
     try:
-        sys.stdout.write(FORMATS[format].render(report, Options.fitting(sys.stdout)))
+        sys.stdout.write(rendered(Options.fitting(sys.stdout)))
         sys.stdout.flush()
     except BrokenPipeError:
         _stdout_is_gone()

@@ -21,7 +21,8 @@ def diagnose(trace: Trace) -> tuple[Finding, ...]:
     """What is wrong, errors first, the likeliest root first."""
     roots = find_roots(trace)
     found = [finding for rule in rules.RULES.values() for finding in _ask(rule, trace, roots)]
-    return tuple(sorted(_join(found, roots), key=lambda f: (_RANK[f.severity], _order(f, roots))))
+    joined = _without_consequences(tuple(_join(found, roots)))
+    return tuple(sorted(joined, key=lambda f: (_RANK[f.severity], _order(f, roots))))
 
 
 def _ask(rule: rules.Rule, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
@@ -132,6 +133,42 @@ def _join(found: Iterable[Finding], roots: tuple[Root, ...]) -> Iterator[Finding
     yield from best.values()
 
 
+def is_wrong_gradient(finding: Finding) -> bool:
+    """Whether a finding is about a gradient that is wrong where it is computed."""
+    return finding.severity is Severity.ERROR and any(
+        symptom.kind == "wrong-grad" for symptom in finding.symptoms
+    )
+
+
+def consequence(cause: Finding, finding: Finding) -> Finding:
+    """A wrong gradient, with what came of the steps taken along it."""
+    # Not among its symptoms: the wrong gradient is one at its own step, and mended there.
+    said = f"{finding.name} follows at step {finding.step}: {finding.message}"
+    return replace(cause, numbers=(*cause.numbers, said))
+
+
+def _without_consequences(found: tuple[Finding, ...]) -> Iterator[Finding]:
+    """After a step along a wrong gradient every later failure is put down to it."""
+    wrong = min(filter(is_wrong_gradient, found), key=lambda finding: finding.step, default=None)
+    if wrong is None:
+        yield from found
+        return
+    later = [
+        finding
+        for finding in found
+        if finding.step > wrong.step
+        and finding.severity is not Severity.NOTE
+        and not is_wrong_gradient(finding)
+    ]
+    for finding in found:
+        if finding is wrong:
+            for one in sorted(later, key=lambda other: other.step)[:1]:
+                finding = consequence(finding, one)
+            yield finding
+        elif finding not in later:
+            yield finding
+
+
 def _root_of(finding: Finding, roots: tuple[Root, ...]) -> int | None:
     if not finding.chain:
         return None
@@ -140,5 +177,7 @@ def _root_of(finding: Finding, roots: tuple[Root, ...]) -> int | None:
 
 
 def _order(finding: Finding, roots: tuple[Root, ...]) -> tuple[int, float]:
+    if is_wrong_gradient(finding):
+        return (-1, float(finding.step))
     place = _root_of(finding, roots)
     return (len(roots) if place is None else place, -finding.confidence)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from gradscope.aftermath import with_aftermath
 from gradscope.config import Config, Input
 from gradscope.diagnose import diagnose
 from gradscope.errors import ExitCode, GradscopeError
@@ -42,6 +43,7 @@ def trace(
         config.time_limit,
         stdout_to_stderr,
         Conditions(precision, config.device, config.memory_limit),
+        config.custom_backward,
     )
     wanted = rule_filter(config)
     seen = run(target, options, silent=silent, on_progress=on_progress)
@@ -50,6 +52,8 @@ def trace(
     in_a_hurry = seen.ending.kind == "interrupted" and seen.ending.code is not None
     verify = config.verify and not in_a_hurry
     try:
+        if verify:
+            findings = with_aftermath(findings, target, options)
         findings = repair(seen, findings, target, options, verify=verify)
     except (KeyboardInterrupt, ChildFault) as reason:
         # What was found must not be lost with the attempt to mend it.

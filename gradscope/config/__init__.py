@@ -49,6 +49,7 @@ class Config:
     steps: int = 100
     keep_going: bool = False
     verify: bool = True
+    custom_backward: bool = True
     time_limit: float | None = None
     fail_on: Severity = Severity.ERROR
     select: tuple[str, ...] = ()

@@ -251,6 +251,7 @@ READERS: dict[str, Callable[[object], object]] = {
     "steps": _count,
     "keep-going": _flag,
     "verify": _flag,
+    "custom-backward": _flag,
     "time-limit": _seconds,
     "fail-on": _severity,
     "select": _texts,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gradscope.facts import (
     Finding,
@@ -93,7 +94,11 @@ class BadCustomBackward(Rule):
             if "swapped" in check.relations and (check.name, "swapped") in seen:
                 continue
             seen |= {key, (check.name, check.relations[-1])}
-            yield self._about(check, tuple(consequences))
+            finding = self._about(check, tuple(consequences))
+            other = _partner(check, trace.functions)
+            if other is not None:
+                finding = replace(finding, evidence={**finding.evidence, "swap": other.position})
+            yield finding
             if check.verdict == "wrong":
                 consequences = []  # told once, with the first
 
@@ -117,7 +122,7 @@ class BadCustomBackward(Rule):
             related=tuple(_related(check)),
             evidence=_evidence(check),
             numbers=tuple(words.numbers(check)),
-            symptoms=(hurt, *later) if wrong else (),
+            symptoms=(hurt, *(s for s in later if s.step == check.step)) if wrong else (),
             chain=caused[0].chain if caused and wrong else (),
             fixes=(_fix(check),) if wrong else (),
             confidence=0.97,
@@ -140,6 +145,14 @@ def _caused(functions: tuple[FunctionCheck, ...], roots: tuple[Root, ...]) -> It
         )
         if own or caused_by(functions, event.step) is not None:
             yield root
+
+
+def _partner(check: FunctionCheck, functions: tuple[FunctionCheck, ...]) -> FunctionCheck | None:
+    """The input whose gradient this one has been exchanged with."""
+    if check.relations != ("swapped",):
+        return None
+    twins = (c for c in functions if c.name == check.name and c.input == check.detail)
+    return next(twins, None)
 
 
 def _severity(check: FunctionCheck) -> Severity:

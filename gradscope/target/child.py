@@ -48,6 +48,7 @@ class Job:
     deaths: int  # file descriptor for what faulthandler writes
     setup: Callable[[], None] | None = None
     conditions: Conditions = Conditions()
+    custom_backward: bool = True  # check each custom autograd.Function
     measure: Callable[[], Any] | None = None  # measure sizes only, and leave the ops alone
 
 
@@ -159,6 +160,7 @@ def _run(job: Job, channel: Channel) -> int:
         keep_going=job.keep_going,
         on_stop=watch.stop,
         on_progress=lambda steps, ops, _: watch.progress(recorder, steps, ops),
+        check_functions=job.custom_backward,
     )
 
     def let_workers_be() -> None:

@@ -36,6 +36,7 @@ class RunOptions:
     time_limit: float | None = None
     stdout_to_stderr: bool = False  # where the report itself is to have stdout
     conditions: Conditions = Conditions()
+    custom_backward: bool = True  # check each custom autograd.Function
 
 
 DEFAULTS = RunOptions()
@@ -82,6 +83,7 @@ def run(
             silent=silent,
             stdout_to_stderr=options.stdout_to_stderr,
             conditions=options.conditions,
+            custom_backward=options.custom_backward,
             deaths=deaths.fileno(),
             setup=setup,
             measure=measure,

@@ -1,0 +1,35 @@
+"""What a wrong gradient would have led to: the trace stops at its first step, a second run goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gradscope.diagnose import consequence, diagnose, is_wrong_gradient
+from gradscope.errors import GradscopeError
+from gradscope.facts import Finding, Severity
+from gradscope.target import RunOptions, Target, run
+
+STEPS = 40  # that the second run may take: by then a wrong gradient has shown, or is a slow poison
+SECONDS = 10.0
+
+
+def with_aftermath(
+    findings: tuple[Finding, ...], target: Target, options: RunOptions
+) -> tuple[Finding, ...]:
+    """The findings, the wrong gradient with the first failure that comes of it and its step.
+
+    A program that stays finite in the second run leaves them as they are.
+    """
+    wrong = next(filter(is_wrong_gradient, findings), None)
+    if wrong is None or options.keep_going or options.steps < 2:
+        return findings
+    further = replace(options, steps=min(options.steps, STEPS), custom_backward=False)
+    try:
+        seen = run(target, further, silent=True, timeout=SECONDS)
+    except GradscopeError:
+        return findings
+    later = [f for f in diagnose(seen) if f.severity is Severity.ERROR and f.step > wrong.step]
+    if not later:
+        return findings
+    first = min(later, key=lambda finding: finding.step)
+    return tuple(consequence(f, first) if f is wrong else f for f in findings)
