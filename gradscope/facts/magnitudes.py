@@ -10,7 +10,8 @@ from gradscope.facts.places import Call, Location
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One leaf and the L2 norm of its gradient after each backward pass, None where it had none.
+    """One leaf and the L2 norm of its gradient after each backward pass: None where it had none,
+    or at a later step that nobody measured.
 
     `kin`: parameter or leaf. `trained`: an optimizer that stepped holds it. `weight` is the norm
     of the leaf's own values when it was last seen.

@@ -21,7 +21,7 @@ from torch.optim.optimizer import (
 )
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from gradscope.facts import Magnitudes, Step, Update
+from gradscope.facts import Magnitudes, Step
 from gradscope.record.absences import Absences
 from gradscope.record.crossings import Crossings
 from gradscope.record.flow import Flow
@@ -30,9 +30,11 @@ from gradscope.record.journal import ModuleFrame, module_path
 from gradscope.record.layers import Layers
 from gradscope.record.leaves import Leaves, norms_of
 from gradscope.record.recorder import StopTrace
-from gradscope.record.sites import note_site, resolve
+from gradscope.record.updates import Updates
 
 _MOST_INSPECTED = 16  # graphs looked at because they had grown
+_MEASURED_FIRST = 8  # steps
+_LEAP = 2.0  # times the loss of the step before
 _sequence_nr = torch._C._autograd._get_sequence_nr
 
 
@@ -85,15 +87,11 @@ class MagnitudeWatch:
         self._module: ModuleFrame | None = None
         self._flow: Flow | None = None
         self._growths = Growths()
-        self._updates: list[Update] = []
+        self._updates = Updates(self.leaves)
         self._inspected: list[int] = []
         self._largest = 0  # nodes made for the largest graph that was inspected
         self._made_until = 0
         self._stepped = False  # an optimizer has stepped since the last backward
-        self._trained: dict[int, torch.Tensor] = {}
-        self._given: set[int] = (
-            set()
-        )  # had a gradient when the optimizer came, by hand or by backward
         self._total_after_backward: float | None = None
         self._stale: set[int] = set()
         self._depth = 0
@@ -184,8 +182,13 @@ class MagnitudeWatch:
     # A backward pass
 
     def _run_backward(self, engine: Any, outputs: Any, args: Any, kwargs: Any) -> Any:
-        if self._depth or not kwargs.get("accumulate_grad", False):
+        if self._depth or not _is_step(args, kwargs):
             return engine(outputs, *args, **kwargs)
+        if not kwargs.get("accumulate_grad", False):  # hands its gradients out: nothing to read
+            result = engine(outputs, *args, **kwargs)
+            self.losses.append(None)
+            self.step += 1
+            return result
         if self.limit is not None and self.step >= self.limit:
             self.on_stop()
             raise StopTrace
@@ -195,12 +198,13 @@ class MagnitudeWatch:
         ]
         flow = self._leave_flow()
         crossings: Crossings | None = None
-        before: dict[int, tuple[int, int]] = {}
+        before: dict[int, tuple[int, int]] | None = None
         loss = None
         with self._ours():
             loss = _loss(roots)
-            before = self._versions()
             crossings = self._inspect(roots, flow, frame)
+            if crossings is not None or self._is_measured(loss):
+                before = self._versions()
         self._depth += 1
         try:
             result = engine(outputs, *args, **kwargs)
@@ -213,8 +217,9 @@ class MagnitudeWatch:
             self._depth -= 1
             if crossings is not None:
                 crossings.close()
-        with self._ours():
-            self._after_backward(roots, flow, crossings, before, frame)
+        if before is not None:
+            with self._ours():
+                self._after_backward(roots, flow, crossings, before, frame)
         self.losses.append(loss)
         self.step += 1
         self._stepped = False
@@ -242,6 +247,14 @@ class MagnitudeWatch:
 
         return Crossings([root.grad_fn for root in roots], place_of)
 
+    def _is_measured(self, loss: float | None) -> bool:
+        """Whether to take the norms of this step: of each for a command that asks for them, else
+        of the first ones and where the loss has leapt."""
+        if self.measure is not None or self.step < _MEASURED_FIRST:
+            return True
+        before = self.losses[-1]
+        return loss is not None and before is not None and not abs(loss) <= _LEAP * abs(before)
+
     def _versions(self) -> dict[int, tuple[int, int]]:
         """Each gradient that is there already, to tell which ones this pass adds to."""
         held = {}
@@ -251,7 +264,9 @@ class MagnitudeWatch:
                 held[id(leaf)] = (id(grad), grad._version)
         if self._stepped:
             self._stale = {
-                key for key in held if key in self._trained and _any(self._trained[key].grad)
+                key
+                for key in held
+                if key in self._updates.trained and _any(self._updates.trained[key].grad)
             }
         else:
             self._stale = set()
@@ -278,7 +293,7 @@ class MagnitudeWatch:
         self._total_after_backward = self._total() if crossings is not None else None
         if flow is not None:
             zero = {key for key, norm in norms.items() if norm == 0.0}
-            self.absences.look(self.step, flow, roots, crossings, zero, self._trained)
+            self.absences.look(self.step, flow, roots, crossings, zero, self._updates.trained)
         if crossings is not None:
             self._growths.note(self.step, crossings, flow)
         if self.measure is not None:
@@ -305,29 +320,12 @@ class MagnitudeWatch:
                 self.measure.after_update(self.leaves.alive(), self.leaves.name_of)
 
     def _before_update(self, optimizer: Any) -> None:
-        frame = sys._getframe(3)
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        for parameter in parameters:
-            if parameter.grad is not None:
-                self._given.add(id(parameter))
-            if parameter.requires_grad and id(parameter) not in self._trained:
-                self._trained[id(parameter)] = parameter
-                self.leaves.meet(parameter, frame).trained = True
         clipped = None
         if self._total_after_backward:
             clipped = self._total() / self._total_after_backward
             self._total_after_backward = None
-        user, _ = note_site(frame)
-        self._updates.append(
-            Update(
-                step=self.step - 1,
-                optimizer=type(optimizer).__name__,
-                lr=float(optimizer.param_groups[0].get("lr", 0.0)),
-                location=resolve(*user[0]) if user else None,
-                stale=bool(self._stale.intersection(map(id, parameters))),
-                clipped=clipped,
-            )
-        )
+        frame = sys._getframe(3)
+        self._updates.note(self.step - 1, optimizer, self._stale, clipped, frame)
 
     def _total(self) -> float:
         grads = [leaf.grad for leaf in self.leaves.alive() if leaf.grad is not None]
@@ -342,8 +340,8 @@ class MagnitudeWatch:
         return Magnitudes(
             leaves=leaves,
             growths=self._growths.strongest(),
-            absences=self.absences.facts(leaves, self._trained, known, self._given),
-            updates=tuple(self._updates),
+            absences=self.absences.facts(leaves, self._updates.trained, known, self._updates.given),
+            updates=self._updates.facts(),
             inspected=tuple(self._inspected),
             measured=self.measure.facts() if self.measure is not None else None,
         )
@@ -357,6 +355,16 @@ def _any(grad: torch.Tensor | None) -> bool:
     if grad is None or grad.is_sparse:
         return grad is not None
     return bool(grad.any())
+
+
+def _is_step(args: Any, kwargs: Any) -> bool:
+    """As the recorder counts: a pass that leaves gradients behind, or hands out those of leaves."""
+    if kwargs.get("accumulate_grad", False):
+        return True
+    create_graph = bool(args[2]) if len(args) > 2 else False
+    asked = args[3] if len(args) > 3 else ()
+    leaves = any(isinstance(one, torch.Tensor) and one.is_leaf for one in asked or ())
+    return leaves and not create_graph
 
 
 def _loss(roots: list[torch.Tensor]) -> float | None:

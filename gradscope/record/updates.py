@@ -1,0 +1,72 @@
+"""What optimizers did: which parameters they hold, with what rate, from which line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from gradscope.facts import Location, Update
+from gradscope.record.leaves import Leaves
+from gradscope.record.sites import Site, note_site, resolve
+
+_MOST_KEPT = 512  # updates; of those that follow only the last
+_LOOKED_AT = 8  # updates of each optimizer whose parameters are gone through one by one
+
+
+class Updates:
+    """Collects the updates. `trained` are the parameters that an optimizer holds, by id; `given`
+    those that had a gradient when it came, whoever put it there."""
+
+    def __init__(self, leaves: Leaves) -> None:
+        self.trained: dict[int, torch.Tensor] = {}
+        self.given: set[int] = set()
+        self._leaves = leaves
+        self._updates: list[Update] = []
+        self._places: dict[Site, Location] = {}
+        self._looked: dict[int, int] = {}  # by id of the optimizer
+
+    def note(
+        self, step: int, optimizer: Any, stale: set[int], clipped: float | None, frame: Any
+    ) -> None:
+        looked = self._looked.get(id(optimizer), 0)
+        self._looked[id(optimizer)] = looked + 1
+        if looked < _LOOKED_AT or clipped is not None:
+            self._look(optimizer, frame)
+        if len(self._updates) >= _MOST_KEPT:
+            self._updates.pop()
+        self._updates.append(
+            Update(
+                step=step,
+                optimizer=type(optimizer).__name__,
+                lr=float(optimizer.param_groups[0].get("lr", 0.0)),
+                location=self._place(frame),
+                stale=bool(stale) and not stale.isdisjoint(_ids(optimizer)),
+                clipped=clipped,
+            )
+        )
+
+    def facts(self) -> tuple[Update, ...]:
+        return tuple(self._updates)
+
+    def _look(self, optimizer: Any, frame: Any) -> None:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self.given.add(id(parameter))
+                if parameter.requires_grad and id(parameter) not in self.trained:
+                    self.trained[id(parameter)] = parameter
+                    self._leaves.meet(parameter, frame).trained = True
+
+    def _place(self, frame: Any) -> Location | None:
+        user, _ = note_site(frame)
+        if not user:
+            return None
+        site = user[:1]
+        if site not in self._places:
+            self._places[site] = resolve(*user[0])
+        return self._places[site]
+
+
+def _ids(optimizer: Any) -> set[int]:
+    return {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
