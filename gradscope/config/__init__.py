@@ -15,6 +15,7 @@ from typing import Any
 
 from gradscope.config.documents import Document, Toml, Yaml
 from gradscope.config.values import (
+    NO_LIMITS,
     READERS,
     TARGET_READERS,
     Input,
@@ -56,7 +57,7 @@ class Config:
     ignore: tuple[str, ...] = ()
     device: str | None = None
     dtypes: tuple[str, ...] = ()
-    thresholds: Thresholds = Thresholds()
+    thresholds: Thresholds = NO_LIMITS
     memory_limit: int | None = None
     stress: bool = False
     baseline: str | None = None
@@ -127,7 +128,8 @@ def _targets(document: Document, listed: list[object], config: Config) -> Iterat
         found = replace(found, name=found.name or found.target or found.model)
         if found.name in taken:
             raise document.error(
-                (*path, "name"), f"targets: two are called {found.name}\ngive one a name: of its own"
+                (*path, "name"),
+                f"targets: two are called {found.name}\ngive one a name: of its own",
             )
         taken.add(found.name)
         yield found

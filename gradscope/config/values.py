@@ -37,6 +37,9 @@ class Thresholds:
     max_loss: float | None = None
 
 
+NO_LIMITS = Thresholds()
+
+
 PRECISIONS = (
     "float32",
     "float64",
@@ -116,7 +119,11 @@ def _precisions(value: object) -> tuple[str, ...]:
     words = _texts(value)
     for word in words:
         if word not in PRECISIONS:
-            raise WrongValue(unknown("dtype", word, dict.fromkeys(PRECISIONS)).replace("unknown", "has an unknown"))
+            raise WrongValue(
+                unknown("dtype", word, dict.fromkeys(PRECISIONS)).replace(
+                    "unknown", "has an unknown"
+                )
+            )
     return tuple(dict.fromkeys(words))
 
 

@@ -1,6 +1,7 @@
 """The report in every format: one file each, found by walking this package.
 
-A format is a module with `NAME`, `SUFFIX` and `render(report, options) -> str`. Renderers are pure
+A format is a module with `NAME`, `SUFFIX`, `render(report, options) -> str` for one target and
+`render_all(summary, options) -> str` for a check of several. Renderers are pure
 functions over facts: they never import torch and never read anything but the user's sources.
 """
 
@@ -11,7 +12,7 @@ import pkgutil
 from typing import Protocol, cast
 
 from gradscope.errors import GradscopeError
-from gradscope.facts import Report
+from gradscope.facts import Report, Summary
 from gradscope.report.options import Options, Sources
 from gradscope.source import lines
 
@@ -25,6 +26,8 @@ class Format(Protocol):
     SUFFIX: str  # of a file that holds such a report, with the dot
 
     def render(self, report: Report, options: Options) -> str: ...
+
+    def render_all(self, summary: Summary, options: Options) -> str: ...
 
 
 def _walk() -> dict[str, Format]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Finding, Location, Report
+from gradscope.facts import Finding, Location, Report, Summary
 from gradscope.report import phrases
 from gradscope.report.options import Options
 from gradscope.report.text import clean, sentence
@@ -24,6 +24,13 @@ def render(report: Report, options: Options) -> str:
     # The runner reads a command wherever a line begins with one: ours never begins with a name.
     lines.append(f"gradscope: {sentence(phrases.summary(report))}")
     return "".join(f"{line}\n" for line in lines)
+
+
+def render_all(summary: Summary, options: Options) -> str:
+    texts = [render(report, options) for report in summary.reports]
+    own = [_finding(finding) for finding in summary.findings]
+    last = f"gradscope: {sentence(phrases.closing(summary))}"
+    return "".join([*texts, *(f"{line}\n" for line in (*own, last))])
 
 
 def _finding(finding: Finding) -> str:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from html import escape
+from itertools import count
 
 from gradscope import __version__
-from gradscope.facts import Finding, Fix, Operand, Report
+from gradscope.facts import Finding, Fix, Operand, Report, Summary
 from gradscope.report import phrases, tensors
 from gradscope.report.diffs import numbered
 from gradscope.report.frames import frame, gutter_of, marks
@@ -96,6 +97,39 @@ def _page(report: Report, options: Options) -> Iterator[str]:
     known = [("torch", env.torch), ("Python", env.python), ("device", env.device)]
     listed = ", ".join(f"{name} {sentence(value)}" for name, value in known if value)
     yield f"<footer>gradscope {__version__}; {escape(listed)}</footer>\n</body>\n</html>"
+
+
+def render_all(summary: Summary, options: Options) -> str:
+    return "\n".join(_pages(summary, Options(WIDTH, sources=options.sources))) + "\n"
+
+
+def _pages(summary: Summary, options: Options) -> Iterator[str]:
+    yield f"{HEAD}<title>gradscope check</title>\n<style>\n{STYLE}</style>\n</head>\n<body>"
+    yield "<header>\n<h1>gradscope check</h1>"
+    yield from (f'<p class="dim">{_prose(remark)}</p>' for remark in summary.said)
+    role = "good" if summary.verdict == "healthy" else "error"
+    yield f'<p class="tag {role}">{_prose(phrases.closing(summary))}</p>\n</header>'
+    numbers = count(1)
+    parts: list[str] = []
+    rows = []
+    for place, report in enumerate(summary.reports, 1):
+        name = escape(clean(report.target))
+        if phrases.needs_words(report):
+            parts.append(f'<h2 id="target-{place}">{name}</h2>')
+            for finding in report.findings:
+                parts += _finding(next(numbers), finding, options)
+            parts += _afterwards(report, options)
+            name = f'<a href="#target-{place}">{name}</a>'
+        role = "good" if report.verdict == "healthy" else "error"
+        rows.append(
+            f'<tr><td class="what">{name}</td><td><span class="tag {role}">{report.verdict}</span>'
+            f'</td><td class="what">{_prose(phrases.outcome(report))}</td></tr>'
+        )
+    yield from _table(("target", "verdict", ""), rows)
+    yield from parts
+    for finding in summary.findings:
+        yield from _finding(next(numbers), finding, options)
+    yield f"<footer>gradscope {__version__}</footer>\n</body>\n</html>"
 
 
 def _contents(report: Report) -> Iterator[str]:

@@ -12,7 +12,19 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from gradscope.facts import Event, Finding, Fix, Location, Related, Report, Symptom, text_of
+from gradscope.facts import (
+    Environment,
+    Event,
+    Finding,
+    Fix,
+    Location,
+    Related,
+    Report,
+    Summary,
+    Symptom,
+    Trace,
+    text_of,
+)
 from gradscope.report import phrases
 from gradscope.report.options import Options
 
@@ -24,6 +36,48 @@ SCHEMA = "gradscope/1"
 
 def render(report: Report, options: Options) -> str:
     return json.dumps(document(report), indent=2, allow_nan=False) + "\n"
+
+
+def render_all(summary: Summary, options: Options) -> str:
+    return json.dumps(document_of_all(summary), indent=2, allow_nan=False) + "\n"
+
+
+def document_of_all(summary: Summary) -> dict[str, Any]:
+    """One document for several targets: findings and symptoms say which target they are of."""
+    reports = summary.reports
+    environments = [one.trace.environment for one in reports if one.trace.environment.torch]
+    values = document(
+        Report("check", Trace("check", environment=(*environments, Environment())[0]))
+    )
+    findings = [
+        _plain({**_finding(finding), "target": report.target})
+        for report in reports
+        for finding in report.findings
+    ]
+    return {
+        **values,
+        "verdict": summary.verdict,
+        "steps": sum(len(report.trace.steps) for report in reports),
+        "symptoms": [
+            _plain({**_symptom(one), "target": report.target})
+            for report in reports
+            for one in report.trace.symptoms
+        ],
+        "findings": [*findings, *(_plain(_finding(finding)) for finding in summary.findings)],
+        "targets": [_plain(_outcome(report)) for report in reports],
+    }
+
+
+def _outcome(report: Report) -> dict[str, Any]:
+    end = report.trace.ending
+    return {
+        "target": report.target,
+        "verdict": report.verdict,
+        "steps": len(report.trace.steps),
+        "ending": {"kind": end.kind, "detail": end.detail},
+        "findings": len(report.findings),
+        "remarks": [*report.said, *report.trace.notes],
+    }
 
 
 def document(report: Report) -> dict[str, Any]:

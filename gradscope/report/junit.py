@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as xml
 
-from gradscope.facts import Finding, Report, Severity
+from gradscope.facts import Finding, Report, Severity, Summary
 from gradscope.report import phrases
 from gradscope.report.options import Options
-from gradscope.report.terminal import text_of_finding
+from gradscope.report.terminal import text_of_finding, text_of_report
 from gradscope.report.text import clean, sentence
 
 NAME = "junit"
@@ -20,18 +20,61 @@ def render(report: Report, options: Options) -> str:
     options = Options(WIDTH, sources=options.sources)
     target = sentence(report.target)
     cases = [_run(report, target), *(_case(one, target, options) for one in report.findings)]
+    return _document(target, cases, sum(step.seconds for step in report.trace.steps))
+
+
+def _document(name: str, cases: list[xml.Element], seconds: float) -> str:
     counts = {
         "tests": str(len(cases)),
         "failures": str(sum(case.find("failure") is not None for case in cases)),
         "errors": str(sum(case.find("error") is not None for case in cases)),
         "skipped": "0",
-        "time": f"{sum(step.seconds for step in report.trace.steps):.3f}",
+        "time": f"{seconds:.3f}",
     }
     root = xml.Element("testsuites", {"name": "gradscope", **counts})
-    suite = xml.SubElement(root, "testsuite", {"name": target, **counts})
+    suite = xml.SubElement(root, "testsuite", {"name": name, **counts})
     suite.extend(cases)
     xml.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + xml.tostring(root, "unicode") + "\n"
+
+
+def render_all(summary: Summary, options: Options) -> str:
+    """Each target is one test case, with all its findings as the text of its failure."""
+    options = Options(WIDTH, sources=options.sources)
+    cases = [_target(report, options) for report in summary.reports]
+    if summary.findings:
+        cases.append(_remarks(summary, options))
+    seconds = [step.seconds for report in summary.reports for step in report.trace.steps]
+    return _document("gradscope check", cases, sum(seconds))
+
+
+def _target(report: Report, options: Options) -> xml.Element:
+    seconds = sum(step.seconds for step in report.trace.steps)
+    names = {"classname": "gradscope.check", "name": sentence(report.target)}
+    case = xml.Element("testcase", {**names, "time": f"{seconds:.3f}"})
+    text = _lines(text_of_report(report, options))
+    errors = [finding for finding in report.findings if finding.severity is Severity.ERROR]
+    unexplained = phrases.unexplained(report)
+    if errors:
+        failure = {"type": errors[0].rule, "message": sentence(errors[0].message)}
+        xml.SubElement(case, "failure", failure).text = text
+    elif report.verdict == "failed":
+        error = {"type": report.trace.ending.kind, "message": sentence(phrases.ending(report))}
+        xml.SubElement(case, "error", error).text = text
+    elif unexplained:
+        words = f"no finding explains {phrases.symptoms(unexplained)}"
+        xml.SubElement(case, "failure", {"type": "unexplained", "message": words}).text = text
+    else:
+        xml.SubElement(case, "system-out").text = text
+    return case
+
+
+def _remarks(summary: Summary, options: Options) -> xml.Element:
+    names = {"classname": "gradscope.check", "name": "the check as a whole", "time": "0.000"}
+    case = xml.Element("testcase", names)
+    texts = [text_of_finding(finding, options) for finding in summary.findings]
+    xml.SubElement(case, "system-out").text = _lines("".join(texts))
+    return case
 
 
 def _run(report: Report, target: str) -> xml.Element:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gradscope.facts import Finding, Fix, Report
+from gradscope.facts import Finding, Fix, Report, Summary
 from gradscope.report import phrases, tensors
 from gradscope.report.frames import frame, gutter_of, marks
 from gradscope.report.options import Options
@@ -43,6 +43,32 @@ def _report(report: Report, options: Options) -> Iterator[str]:
     for finding in report.findings:
         yield from _finding(finding, options)
     yield from _afterwards(report)
+
+
+def render_all(summary: Summary, options: Options) -> str:
+    options = Options(WIDTH, sources=options.sources)
+    return "\n".join(_summary(summary, options)).rstrip() + "\n"
+
+
+def _summary(summary: Summary, options: Options) -> Iterator[str]:
+    yield "# gradscope check"
+    yield ""
+    yield f"**{_prose(phrases.closing(summary))}**"
+    yield ""
+    for remark in summary.said:
+        yield _prose(remark)
+        yield ""
+    yield "| target | verdict | |"
+    yield "|---|---|---|"
+    for report in summary.reports:
+        name, words = _code(report.target, table=True), _prose(phrases.outcome(report), table=True)
+        yield f"| {name} | {report.verdict} | {words} |"
+    yield ""
+    for report in summary.reports:
+        if phrases.needs_words(report):
+            yield from _report(report, options)
+    for finding in summary.findings:
+        yield from _finding(finding, options)
 
 
 def _table(report: Report) -> Iterator[str]:

@@ -13,7 +13,9 @@ from gradscope.facts import (
     Location,
     Report,
     Severity,
+    Summary,
     Symptom,
+    Trace,
     text_of,
 )
 from gradscope.report.text import clean
@@ -45,6 +47,9 @@ _ENDINGS = {
     "exited": "the program exited",
     "interrupted": "the program was interrupted",
     "died": "the program died",
+    "unusable": "the target could not be run",
+    "hung": "the program hung",
+    "fault": "gradscope itself failed",
 }
 
 
@@ -221,6 +226,8 @@ def state(report: Report) -> str:
         return "unhealthy"
     if unexplained(report):
         return f"not healthy, and no rule knows why: {symptoms(unexplained(report))}"
+    if report.trace.ending.kind in ("unusable", "hung", "fault"):
+        return f"failed: {ending(report)}"
     if report.verdict == "failed":
         return f"failed: {ending(report)} before an error was found in its gradients"
     if not report.trace.steps:
@@ -244,6 +251,38 @@ def summary(report: Report) -> str:
     counts = tally(report)
     ran = effort(report)
     return f"{clean(report.target)}: {state(report)} ({f'{counts}; {ran}' if counts else ran})"
+
+
+def verdicts(reports: Sequence[Report]) -> str:
+    """ "12 targets: 10 healthy, 1 unhealthy, 1 failed"."""
+    found = [report.verdict for report in reports]
+    counts = [
+        f"{found.count(word):,} {word}"
+        for word in ("healthy", "unhealthy", "failed")
+        if word in found
+    ]
+    return f"{plural(len(found), 'target')}: {', '.join(counts)}" if found else "no target"
+
+
+def closing(whole: Summary) -> str:
+    """The last line of a check."""
+    everything = Report("", Trace(""), whole.all_findings)
+    counts = tally(everything)
+    return f"{verdicts(whole.reports)} ({counts})" if counts else verdicts(whole.reports)
+
+
+def outcome(report: Report) -> str:
+    """What became of one target among several, in a few words."""
+    if report.verdict == "failed":
+        return ending(report)
+    return tally(report) or ("" if report.trace.steps else "no backward pass ran")
+
+
+def needs_words(report: Report) -> bool:
+    """Whether one line is not enough for a target among several."""
+    return bool(
+        report.findings or report.verdict == "failed" or unexplained(report) or ending(report)
+    )
 
 
 def _spot(event: Event) -> tuple[object, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gradscope import __version__
-from gradscope.facts import Edit, Event, Finding, Fix, Location, Related, Report
+from gradscope.facts import Edit, Event, Finding, Fix, Location, Related, Report, Summary, Trace
 from gradscope.report import phrases
 from gradscope.report.options import Options, Sources
 from gradscope.report.text import sentence
@@ -39,17 +39,11 @@ def document(report: Report, sources: Sources) -> Value:
     codes = list(dict.fromkeys(finding.rule for finding in report.findings))
     names = {finding.rule: finding.name for finding in report.findings}
     results = [_result(finding, codes.index(finding.rule), report) for finding in report.findings]
-    prints = _fingerprints(report.findings, sources)
+    prints = fingerprints(report.findings, sources)
     for result, digest in zip(results, prints, strict=True):
         result["partialFingerprints"] = {FINGERPRINT: digest}
-    driver = {
-        "name": "gradscope",
-        "version": __version__,
-        "semanticVersion": __version__,
-        "rules": [_rule(code, names[code]) for code in codes],
-    }
     run = {
-        "tool": {"driver": driver},
+        "tool": {"driver": _driver(codes, names)},
         "invocations": [_invocation(report)],
         "columnKind": "unicodeCodePoints",
         "results": results,
@@ -60,6 +54,44 @@ def document(report: Report, sources: Sources) -> Value:
         },
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def render_all(summary: Summary, options: Options) -> str:
+    return json.dumps(document_of_all(summary, options.sources), indent=2, allow_nan=False) + "\n"
+
+
+def document_of_all(summary: Summary, sources: Sources) -> Value:
+    """One run with the results of every target; what several of them share is one result."""
+    reports = (*summary.reports, Report("check", Trace("check"), summary.findings))
+    everything = summary.all_findings
+    codes = list(dict.fromkeys(finding.rule for finding in everything))
+    names = {finding.rule: finding.name for finding in everything}
+    results: dict[str, Value] = {}
+    for report in reports:
+        for finding, digest in zip(
+            report.findings, fingerprints(report.findings, sources), strict=True
+        ):
+            result = results.setdefault(digest, _result(finding, codes.index(finding.rule), report))
+            result["partialFingerprints"] = {FINGERPRINT: digest}
+            told = result.setdefault("properties", {"targets": []})["targets"]
+            told.append(sentence(report.target))
+    run = {
+        "tool": {"driver": _driver(codes, names)},
+        "invocations": [_invocation(report) for report in summary.reports],
+        "columnKind": "unicodeCodePoints",
+        "results": list(results.values()),
+        "properties": {"target": "check", "verdict": summary.verdict},
+    }
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _driver(codes: list[str], names: dict[str, str]) -> Value:
+    return {
+        "name": "gradscope",
+        "version": __version__,
+        "semanticVersion": __version__,
+        "rules": [_rule(code, names[code]) for code in codes],
+    }
 
 
 def _rule(code: str, name: str) -> Value:
@@ -105,7 +137,7 @@ def _culprit(finding: Finding, report: Report) -> list[Value]:
         place = _physical(finding.location)
         logical = _logical(finding.location)
         return [{"physicalLocation": place, **logical}]
-    file = report.target.split(":")[0]
+    file = report.target.split(" [")[0].split(":")[0]
     if not file.endswith(".py"):
         return []
     return [{"physicalLocation": {"artifactLocation": _artifact(file)}}]
@@ -210,7 +242,7 @@ def _message(words: str) -> Value:
     return {"text": sentence(words).replace("](", "] (")}
 
 
-def _fingerprints(findings: tuple[Finding, ...], sources: Sources) -> list[str]:
+def fingerprints(findings: tuple[Finding, ...], sources: Sources) -> list[str]:
     """What a finding keeps when lines move: its rule, function, op and the code at its place."""
     seen: Counter[str] = Counter()
     found = []

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from gradscope.facts import Finding, Fix, Report
+from gradscope.facts import Finding, Fix, Report, Summary
 from gradscope.report import phrases, tensors
 from gradscope.report.diffs import changes, folded, numbered
 from gradscope.report.frames import frame, gutter_of, header, marks
@@ -46,6 +46,36 @@ def render(report: Report, options: Options) -> str:
     if not options.color:
         return "".join(f"{plain(line)}\n" for line in lines)
     return _painted(lines, width)
+
+
+def render_all(summary: Summary, options: Options) -> str:
+    width = max(options.width, NARROWEST)
+    options = Options(width, options.color, options.encoding, options.sources)
+    lines = list(_summary(summary, options))
+    if not options.color:
+        return "".join(f"{plain(line)}\n" for line in lines)
+    return _painted(lines, width)
+
+
+def _summary(summary: Summary, options: Options) -> Iterator[Line]:
+    for remark in dict.fromkeys(summary.said):
+        yield from _prose((), remark, options, 2)
+    for report in summary.reports:
+        yield from _report(report, options)
+        if phrases.needs_words(report):
+            yield ()
+    for finding in summary.findings:
+        yield from _finding(finding, options)
+        yield ()
+    role = {"healthy": "good", "unhealthy": "error", "failed": "error"}[summary.verdict]
+    if len(summary.reports) != 1 or summary.findings:
+        yield ()
+        yield from _prose((), phrases.closing(summary), options, 2, role)
+
+
+def text_of_report(report: Report, options: Options) -> str:
+    """One report without colour, for formats that hold it as a block of text."""
+    return "".join(f"{plain(line)}\n" for line in _report(report, options))
 
 
 def text_of_finding(finding: Finding, options: Options) -> str:

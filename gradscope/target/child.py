@@ -22,7 +22,7 @@ from gradscope.facts import Ending
 from gradscope.record import Recorder, StopTrace
 from gradscope.record.magnitudes import MagnitudeWatch
 from gradscope.record.sites import shown_path
-from gradscope.target.conditions import Conditions
+from gradscope.target.conditions import UNCHANGED, Conditions
 from gradscope.target.endings import ending_of, is_ours, trimmed
 from gradscope.target.load import run_script
 from gradscope.target.loss import Run, prepare_function, prepare_parts
@@ -47,7 +47,7 @@ class Job:
     stdout_to_stderr: bool
     deaths: int  # file descriptor for what faulthandler writes
     setup: Callable[[], None] | None = None
-    conditions: Conditions = Conditions()
+    conditions: Conditions = UNCHANGED
     custom_backward: bool = True  # check each custom autograd.Function
     measure: Callable[[], Any] | None = None  # measure sizes only, and leave the ops alone
 

@@ -84,6 +84,9 @@ class Conditions:
         return getattr(torch, self.precision)
 
 
+UNCHANGED = Conditions()
+
+
 def _limit_memory(size: int) -> None:
     """RLIMIT_DATA counts what is written to; address space alone, of which torch takes a lot, is
     free. Where the platform has no such limit, none is kept."""

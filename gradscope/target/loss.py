@@ -12,7 +12,7 @@ import torch
 
 from gradscope.config import Input
 from gradscope.errors import GradscopeError
-from gradscope.target.conditions import Conditions
+from gradscope.target.conditions import UNCHANGED, Conditions
 from gradscope.target.load import eval_expression, evaluate
 from gradscope.target.parse import nearest
 from gradscope.target.targets import Function, Parts
@@ -31,7 +31,7 @@ NAMES: dict[str, Any] = {
 Run = Callable[[Callable[[], bool]], None]  # is told how to ask whether a backward ran
 
 
-def prepare_function(target: Function, conditions: Conditions = Conditions()) -> Run:
+def prepare_function(target: Function, conditions: Conditions = UNCHANGED) -> Run:
     """Make the inputs; running calls the function and goes backward from its loss.
 
     A function that goes backward itself (a training loop) may return anything.
@@ -54,7 +54,7 @@ def prepare_function(target: Function, conditions: Conditions = Conditions()) ->
     return run
 
 
-def prepare_parts(target: Parts, conditions: Conditions = Conditions()) -> Run:
+def prepare_parts(target: Parts, conditions: Conditions = UNCHANGED) -> Run:
     """Make model, batch and loss; running goes forward through them and backward.
 
     A batch (x, ..., y) is the model's inputs and the loss's target; a mapping is the model's

@@ -71,7 +71,7 @@ def wait(child: Child, seconds: float) -> int | None:
 
 class _Forked:
     def __init__(self, job: Job) -> None:
-        _import_wanted()
+        import_wanted()
         # At a terminal the child stays in our group: another one could not read from it. Elsewhere
         # it leads its own, so that its workers die with it.
         self.leads = job.silent or not os.isatty(0)
@@ -146,7 +146,8 @@ class _Spawned:
         self._process.join(1.0)
 
 
-def _import_wanted() -> None:
+def import_wanted() -> None:
+    """Before a fork: what runs so far had to import for themselves, for all that follow."""
     for name in sorted(_wanted):
         importlib.import_module(name)
     if "numpy" in sys.modules:

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import Ending, Trace
-from gradscope.target.conditions import Conditions
+from gradscope.target.conditions import UNCHANGED, Conditions
 from gradscope.target.messages import Fault, Final, Message, Progress, Snapshot, Unusable
 from gradscope.target.targets import Target
 
@@ -35,7 +35,7 @@ class RunOptions:
     keep_going: bool = False
     time_limit: float | None = None
     stdout_to_stderr: bool = False  # where the report itself is to have stdout
-    conditions: Conditions = Conditions()
+    conditions: Conditions = UNCHANGED
     custom_backward: bool = True  # check each custom autograd.Function
 
 

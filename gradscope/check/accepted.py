@@ -1,0 +1,155 @@
+"""What a project has accepted: `# gradscope: ignore[...]` comments and the baseline file.
+
+The baseline holds fingerprints, which do not change when lines move; a finding in it is left out
+of the report, and counted in a remark.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from gradscope.errors import GradscopeError
+from gradscope.facts import Finding, Location, Report
+from gradscope.report.phrases import plural
+from gradscope.report.sarif import fingerprints
+from gradscope.rules import RULES
+from gradscope.rules.unused_ignore import UnusedIgnore
+from gradscope.source import lines
+from gradscope.source.remarks import Ignore, ignores
+
+VERSION = "gradscope-baseline/1"
+
+
+def without_ignored(
+    reports: Iterable[Report], files: Iterable[str]
+) -> tuple[tuple[Report, ...], tuple[Finding, ...]]:
+    """The reports without what comments accept, and a warning for each comment without use.
+
+    `files` are the targets' own sources; those that findings lie in are looked through too.
+    """
+    reports = tuple(reports)
+    places = [one.location.file for report in reports for one in report.findings if one.location]
+    found = [one for file in dict.fromkeys((*files, *places)) for one in ignores(file, lines(file))]
+    used: set[Ignore] = set()
+    kept = []
+    for report in reports:
+        left = []
+        for finding in report.findings:
+            accepting = [one for one in found if _accepts(one, finding)]
+            used.update(accepting)
+            if not accepting:
+                left.append(finding)
+        kept.append(_left(report, left, "accepted by a comment"))
+    # A run that did not get to its end says nothing about the lines that it did not reach.
+    whole = all(report.verdict != "failed" for report in reports)
+    return tuple(kept), tuple(_warnings(found, used, whole))
+
+
+def _accepts(comment: Ignore, finding: Finding) -> bool:
+    at = finding.location
+    if at is None or at.file != comment.file or not at.line <= comment.about <= at.end_line:
+        return False
+    return not comment.rules or any(_stands_for(w, finding.rule) for w in comment.rules)
+
+
+def _stands_for(word: str, code: str) -> bool:
+    """A code, a family of codes ("GS1") or a name."""
+    return code.startswith(word.upper()) or RULES[code].name == word.lower()
+
+
+def _warnings(found: list[Ignore], used: set[Ignore], whole: bool) -> Iterator[Finding]:
+    rule = UnusedIgnore()
+    known = [name for one in RULES.values() for name in (one.code, one.name)]
+    for comment in found:
+        place = Location(
+            comment.file, comment.line, comment.col, comment.line, comment.end_col, "<module>"
+        )
+        if wrong := [w for w in comment.rules if not any(_stands_for(w, code) for code in RULES)]:
+            near = difflib.get_close_matches(wrong[0], known, n=1, cutoff=0.4)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            yield rule.report(
+                place, f"the comment names no rule: {wrong[0]}{hint}", "It accepts nothing."
+            )
+        elif comment not in used and whole:
+            rules = ", ".join(comment.rules) or "anything"
+            yield rule.report(
+                place,
+                f"nothing is left to ignore here ({rules})",
+                "No finding of this check lies on that line.",
+            )
+
+
+def read_baseline(path: Path) -> frozenset[str]:
+    """The fingerprints of accepted findings.
+
+    Raises GradscopeError where the file cannot be read or is no baseline.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if document["schema"] != VERSION:
+            raise GradscopeError(f"{path} is of another version: {document['schema']}")
+        return frozenset(str(one["fingerprint"]) for one in document["accepted"])
+    except FileNotFoundError:
+        raise GradscopeError(
+            f"there is no baseline {path}", help="gradscope check --write-baseline makes it"
+        ) from None
+    except OSError as error:
+        raise GradscopeError(f"{path} cannot be read: {error.strerror}") from error
+    except json.JSONDecodeError as error:
+        raise GradscopeError(f"{path}:{error.lineno}:{error.colno}: {error.msg}") from None
+    except (TypeError, KeyError, UnicodeDecodeError):
+        raise GradscopeError(
+            f"{path} is no baseline", help="gradscope check --write-baseline makes one"
+        ) from None
+
+
+def write_baseline(path: Path, reports: Iterable[Report]) -> int:
+    """Accept all that was found; how many that are."""
+    accepted = {}
+    for report in reports:
+        prints = fingerprints(report.findings, lines)
+        for finding, digest in zip(report.findings, prints, strict=True):
+            place = finding.location
+            accepted[digest] = {
+                "fingerprint": digest,
+                "rule": finding.rule,
+                "file": place.file if place else "",
+                "message": finding.message,
+            }
+    listed = sorted(accepted.values(), key=lambda one: (one["file"], one["rule"], one["message"]))
+    text = json.dumps({"schema": VERSION, "accepted": listed}, indent=2) + "\n"
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise GradscopeError(f"{path} cannot be written: {error.strerror}") from error
+    return len(accepted)
+
+
+def without_known(reports: Iterable[Report], known: frozenset[str]) -> tuple[Report, ...]:
+    kept = []
+    for report in reports:
+        prints = fingerprints(report.findings, lines)
+        left = [
+            finding
+            for finding, digest in zip(report.findings, prints, strict=True)
+            if digest not in known
+        ]
+        kept.append(_left(report, left, "in the baseline"))
+    return tuple(kept)
+
+
+def _left(report: Report, findings: list[Finding], why: str) -> Report:
+    """The report with these findings alone. What was accepted is counted, not hidden, and its
+    symptoms are no longer anybody's news."""
+    gone = [finding for finding in report.findings if all(finding is not one for one in findings)]
+    if not gone:
+        return report
+    known = {(one.kind, one.tensor) for finding in gone for one in finding.symptoms}
+    symptoms = tuple(one for one in report.trace.symptoms if (one.kind, one.tensor) not in known)
+    said = f"{plural(len(gone), 'finding')} {why}"
+    trace = replace(report.trace, symptoms=symptoms)
+    return replace(report, findings=tuple(findings), trace=trace, said=(*report.said, said))

@@ -1,0 +1,92 @@
+"""What a configuration asks to be checked: each target under each dtype."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gradscope.config import Config, Input
+from gradscope.errors import GradscopeError
+
+TIME_LIMIT = 300.0  # seconds: a preflight that never ends blocks a build
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One target under one dtype (None: as the program has it). `config` is the target's own."""
+
+    name: str
+    config: Config
+    precision: str | None = None
+    said: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        return f"{self.name} [{self.precision}]" if self.precision else self.name
+
+
+def cases_of(
+    config: Config,
+    asked: Iterable[str] = (),
+    *,
+    inputs: tuple[Input, ...] = (),
+    **given: Any,
+) -> tuple[Case, ...]:
+    """The cases of the targets that were asked for, of all where none was.
+
+    What is asked for is the name of a configured target, or any target that `trace` takes.
+    `given` are fields of the command line, which go before those of the file.
+
+    Raises GradscopeError where a name is neither.
+    """
+    base = replace(config, targets=(), **given)
+    listed = {
+        str(one.name): replace(one, **given) for one in config.targets or _single(base, bool(asked))
+    }
+    asked = tuple(asked)
+    chosen = [_asked_for(name, listed, base) for name in asked] or list(listed.values())
+    if not chosen:
+        chosen = [replace(base, name="")]
+    return tuple(case for one in chosen for case in _by_precision(one, inputs))
+
+
+def _single(base: Config, others_asked: bool) -> tuple[Config, ...]:
+    """A file without a list of targets may still name one."""
+    name = base.target or base.model
+    return (replace(base, name=base.name or name),) if name else ()
+
+
+def _asked_for(name: str, listed: dict[str, Config], base: Config) -> Config:
+    if name in listed:
+        return listed[name]
+    place = name.partition(":")[0]
+    from gradscope.examples import EXAMPLES
+
+    if name not in EXAMPLES and not Path(place).exists() and ":" not in name:
+        near = difflib.get_close_matches(name, [*listed, *EXAMPLES], n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        known = f"configured are {', '.join(listed)}" if listed else "none is configured"
+        raise GradscopeError(f"no target is called {name}", help=f"{hint}{known}")
+    # Relative to where the command was typed, and not to the configuration's folder.
+    return replace(base, path=None, target=name, model=None, loss=None, batch=None, name=name)
+
+
+def _by_precision(config: Config, inputs: tuple[Input, ...]) -> list[Case]:
+    from gradscope.pipeline import choose_target
+
+    said: tuple[str, ...] = ()
+    name = config.name or ""
+    if not name:
+        target, said = choose_target(config)
+        name = target.name
+        config = replace(config, target=name, path=None)
+    config = replace(
+        config,
+        inputs=(*config.inputs, *inputs),
+        time_limit=config.time_limit or TIME_LIMIT,
+        keep_going=config.keep_going,
+    )
+    return [Case(name, config, precision, said) for precision in config.dtypes or (None,)]

@@ -1,0 +1,75 @@
+"""One case, from its target to its report. Runs in a process of its own."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from gradscope import pipeline
+from gradscope.check import thresholds
+from gradscope.check.cases import Case
+from gradscope.errors import GradscopeError
+from gradscope.facts import Ending, Report, Severity, Trace
+from gradscope.target import ChildFault
+
+# What torch says where a kernel does not exist in a dtype, or where two dtypes meet.
+_NOT_IN_DTYPE = re.compile(
+    r"not implemented for|not supported for|same dtype|expected scalar type|dtype mismatch"
+    r"|must have the same (data )?type|Unsupported dtype|but found|LAPACK",
+    re.IGNORECASE,
+)
+_OUT_OF_MEMORY = re.compile(r"can't allocate memory|MemoryError|bad_alloc|out of memory", re.I)
+_KILLED = re.compile(r"SIGKILL|SIGABRT")
+_SILENCE = 10.0  # times its longest step, after which a program counts as hung
+
+
+def judge(case: Case) -> Report:
+    """The report of one case, whatever becomes of its program."""
+    config = case.config
+    try:
+        target, _ = pipeline.choose_target(config)
+        report = pipeline.trace(target, config, silent=True, precision=case.precision)
+    except GradscopeError as error:
+        detail = f"{error}; {error.help}" if error.help else str(error)
+        return _failed(case, Ending("unusable", detail, traceback=error.detail))
+    except ChildFault as fault:
+        last = str(fault).strip().splitlines()[-1]
+        return _failed(case, Ending("fault", last, traceback=str(fault)))
+    trace = _true_ending(report.trace, case)
+    wanted = pipeline.rule_filter(config)
+    crossed = [found for found in thresholds.crossed(trace, config.thresholds) if wanted(found)]
+    ranks = list(Severity)
+    found = sorted((*report.findings, *crossed), key=lambda one: ranks.index(one.severity))
+    said = (*case.said, *report.said)
+    return Report(case.shown, trace, tuple(found), said)
+
+
+def _failed(case: Case, ending: Ending) -> Report:
+    return Report(case.shown, Trace(case.shown, ending=ending), (), case.said)
+
+
+def _true_ending(trace: Trace, case: Case) -> Trace:
+    """What the ending means in a check: a hang, a limit, a dtype that the program does not take."""
+    ending = trace.ending
+    if ending.kind == "interrupted" and ending.code is None and _hangs(trace, case):
+        done = f"after {len(trace.steps)} steps" if trace.steps else "no backward pass"
+        words = f"{done} within {ending.detail}"
+        return replace(trace, ending=replace(ending, kind="hung", detail=words))
+    if ending.kind in ("raised", "died") and case.config.memory_limit:
+        if _KILLED.search(ending.detail) or _OUT_OF_MEMORY.search(ending.detail):
+            limit = f"{case.config.memory_limit / 1024**2:,.0f} MiB"
+            words = f"{ending.detail} (memory limit {limit})"
+            return replace(trace, ending=replace(ending, detail=words))
+    if case.precision and ending.kind == "raised" and _NOT_IN_DTYPE.search(ending.detail):
+        note = f"{case.precision} could not be tried: {ending.detail}"
+        return replace(trace, ending=Ending("finished"), notes=(*trace.notes, note))
+    return trace
+
+
+def _hangs(trace: Trace, case: Case) -> bool:
+    """Whether a program that met its time limit had stopped stepping long before."""
+    if not trace.steps:
+        return True
+    spent = [step.seconds for step in trace.steps]
+    silent = (case.config.time_limit or 0.0) - sum(spent)
+    return silent > max(_SILENCE * max(spent), sum(spent))

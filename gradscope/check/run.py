@@ -1,0 +1,88 @@
+"""The check as a whole: cases, their reports, and what of them the project has accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from gradscope.check import accepted
+from gradscope.check.cases import Case
+from gradscope.check.judge import judge
+from gradscope.check.workers import Standing, run_all
+from gradscope.config import Config
+from gradscope.errors import ExitCode, GradscopeError
+from gradscope.facts import Report, Summary, Trace
+from gradscope.pipeline import choose_target, exit_code, rule_filter
+from gradscope.record.sites import shown_path
+from gradscope.target import Function, Parts, Script
+
+
+def check(
+    config: Config,
+    cases: Sequence[Case],
+    *,
+    write_baseline: bool = False,
+    on_progress: Callable[[Standing], None] | None = None,
+) -> Summary:
+    """Judge every case, `config.jobs` at a time.
+
+    Raises GradscopeError for what concerns the check as a whole: an unknown rule, a baseline that
+    is none. A case that cannot be run is a failed report among the others.
+    """
+    for case in cases:
+        rule_filter(case.config)
+    baseline = config.folder / config.baseline if config.baseline else None
+    if write_baseline and baseline is None:
+        raise GradscopeError(
+            "--write-baseline does not know where to",
+            help="give --baseline FILE, or baseline: FILE",
+        )
+    known = frozenset[str]()
+    if baseline is not None and not write_baseline:
+        known = accepted.read_baseline(baseline)
+    reports = run_all(cases, judge, jobs=config.jobs, on_progress=on_progress)
+    reports, warnings = accepted.without_ignored(reports, sources_of(cases))
+    wanted = rule_filter(config)
+    said: tuple[str, ...] = ()
+    if write_baseline and baseline is not None:
+        count = accepted.write_baseline(baseline, reports)
+        said = (f"wrote {count} accepted findings to {baseline}",)
+        known = accepted.read_baseline(baseline)
+    reports = accepted.without_known(reports, known)
+    return Summary(reports, tuple(one for one in warnings if wanted(one)), said)
+
+
+def sources_of(cases: Iterable[Case]) -> tuple[str, ...]:
+    """The files that the targets name, as findings name them."""
+    found: list[str | None] = []
+    for case in cases:
+        try:
+            target, _ = choose_target(case.config)
+        except GradscopeError:
+            continue  # the case's own report says so
+        match target:
+            case Script(path):
+                found.append(str(path))
+            case Function(reference):
+                found.append(reference.where)
+            case Parts(model, batch, loss):
+                found += [model.where, batch.where, loss.where if loss else None]
+    return tuple(shown_path(str(Path(file).resolve())) for file in found if file and _is_file(file))
+
+
+def _is_file(place: str) -> bool:
+    return place.endswith(".py") and Path(place).is_file()
+
+
+def code_of(summary: Summary, cases: Sequence[Case], config: Config) -> ExitCode:
+    """Findings count first, then what could not be run, then faults of our own."""
+    codes = {
+        exit_code(report, case.config.fail_on)
+        for report, case in zip(summary.reports, cases, strict=True)
+    }
+    if any(report.trace.ending.kind == "fault" for report in summary.reports):
+        codes.add(ExitCode.INTERNAL)
+    about_the_check = Report("check", Trace("check"), summary.findings)
+    codes.add(exit_code(about_the_check, config.fail_on))
+    worst = (ExitCode.FINDINGS, ExitCode.INTERNAL, ExitCode.UNUSABLE)
+    return next((code for code in worst if code in codes), ExitCode.OK)

@@ -1,0 +1,42 @@
+"""GS903."""
+
+from __future__ import annotations
+
+from gradscope.facts import Finding, Location, Phase, Severity
+from gradscope.rules.rule import Rule
+
+
+class UnusedIgnore(Rule):
+    """
+    ## What it does
+    Finds a `# gradscope: ignore[...]` comment to which no finding of a check corresponds any
+    more, and one that names no rule.
+
+    ## Why is this bad?
+    The comment accepts whatever goes wrong at its line in the future, though what it was written
+    for is gone.
+
+    ## Fix safety
+    Safe: removing the comment changes no value. Where only some runs reach the line, keep it and
+    check a target that does.
+    """
+
+    code = "GS903"
+    name = "unused-ignore"
+    severity = Severity.WARNING
+
+    def report(self, location: Location, message: str, why: str) -> Finding:
+        """The warning about one comment. Only a check of several targets can tell."""
+        return Finding(
+            rule=self.code,
+            name=self.name,
+            severity=self.severity,
+            phase=Phase.FORWARD,
+            step=0,
+            op="",
+            message=message,
+            why=why,
+            label="remove it",
+            location=location,
+            confidence=1.0,
+        )
