@@ -45,7 +45,7 @@ def find_roots(trace: Trace) -> tuple[Root, ...]:
     losses = [symptom for symptom in symptoms if symptom.kind.endswith("-loss")]
     ways: dict[int, list[tuple[Symptom, tuple[Event, ...]]]] = {}
     for symptom in losses or symptoms:
-        for way in _ways_back(symptom, events):
+        for way in _explaining(symptom, list(_ways_back(symptom, events))):
             ways.setdefault(way[0].id, []).append((symptom, way))
     roots = [
         Root(events[id], tuple(symptom for symptom, _ in found), _with_kills(found[0][1], trace))
@@ -77,6 +77,14 @@ def _ways_back(symptom: Symptom, events: dict[int, Event]) -> Iterator[tuple[Eve
             if id not in towards:
                 towards[id] = event.id
                 waiting.append(id)
+
+
+def _explaining(
+    symptom: Symptom, ways: list[tuple[Event, ...]]
+) -> list[tuple[Event, ...]]:
+    """The ways that tell why: beside the op that made a NaN, an inf that was meant is innocent."""
+    born = [way for way in ways if way[0].kind is not Kind.MINTED]
+    return born if born and symptom.kind.startswith("nan-") else ways
 
 
 def _is_root(event: Event, sources: list[Event]) -> bool:

@@ -23,26 +23,13 @@ KINDS = frozenset(
 )
 
 # Not right yet, each with what is wrong. An entry that comes out right fails the test.
-FILLED = "memory that torch's deterministic mode fills with nan is taken for data"
 KNOWN_GAPS: dict[str, str] = {
-    "buffer_filled_in_part": FILLED,
-    "companding_power": "the finding has no place, where the mask stands on the culprit's own line",
-    "embedding_file_with_inf": "an inf in a parameter is followed no further than the embedding",
-    "epsilon_after_sqrt": "a numerator of 0 is taken for a mask, and `where` is offered",
-    "infinite_target_price": "an inf in the data that reaches the loss is found nowhere",
-    "log_std_parameter_minus_inf": "an inf in a parameter that reaches the loss is found nowhere",
-    "masks_leave_a_gap": FILLED,
     "naive_bayes_product": "an epsilon on a product that is 0 leads, and leaves a gradient of 0",
-    "no_legal_move": "log_softmax over -inf alone is called inf-arithmetic",
-    "running_variance_is_nan": "a buffer that was set to nan by item is taken for data",
-    "scale_never_initialised": FILLED,
-    "state_from_new_empty": FILLED,
 }
 
 # The right diagnosis, and a first fix that did not survive its trial.
 REFUTED: dict[str, str] = {
     "barrier_of_inf": "the patch puts a tensor's method on a Python constant",
-    "half_matmul_scores": "only one operand of the product is cast to float32",
     "hmm_forward_log_domain": "a guard at one of several places that break",
     "squared_error_summed_in_half": "the patch of the sum is too late for the square",
 }

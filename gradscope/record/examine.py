@@ -54,7 +54,7 @@ class Examiner:
         written = info.written_tensors(args, kwargs)
         outputs = written or _flatten(out)
         inputs = [(name, tensor) for name, tensor in info.tensors(args, kwargs)]
-        stained = self._stained(inputs, written)
+        stained = _picked(info, args, self._stained(inputs, written))
         bad_outputs = [tensor for tensor in outputs if _is_bad(tensor)]
         if not bad_outputs:
             self._all_outputs_finite(info, outputs, written, stained, spot, seq)
@@ -86,7 +86,10 @@ class Examiner:
         return [
             (name, tensor)
             for name, tensor in inputs
-            if id(tensor) not in known and not _among(tensor, written) and _is_bad(tensor)
+            if id(tensor) not in known
+            and self.recorder.provenance.of(tensor) is None
+            and not _among(tensor, written)
+            and _is_bad(tensor)
         ]
 
     # Finite results
@@ -249,7 +252,7 @@ class Examiner:
                 continue
             by_library = filled.kind is Kind.SOURCE and filled.note.info.written and filled.note.inner
             meant = stain.innocent and kin == "buffer"
-            literal = kin == "buffer" and self._is_from_outside([stain.event])
+            literal = self._is_from_outside([stain.event])
             if meant or not (by_library or stain.innocent or literal):
                 continue
             origin = Raw(
@@ -302,7 +305,7 @@ class Examiner:
             if self.recorder.journal.add(raw) is None:
                 return
             values.fill_(math.nan)
-            raw.output = measure.operand("output", tensor, self.recorder)
+            raw.output = measure.named(measure.operand("output", tensor, self.recorder), raw)
             raw.numel = values.numel()
             self.recorder.provenance.mark(tensor, raw.id, innocent=False, uninitialized=True)
 
@@ -335,6 +338,22 @@ class Examiner:
         for raw in ops.events:
             if raw.kind in (Kind.BIRTH, Kind.REVIVAL) and raw.grad_output is None:
                 measure.describe_grad_output(raw, ops)
+
+
+def _picked(
+    info: OpInfo, args: tuple[Any, ...], stained: list[tuple[str, torch.Tensor, Stain]]
+) -> list[tuple[str, torch.Tensor, Stain]]:
+    """Of `where(condition, a, b)` the sides whose bad elements it took; both if it took none."""
+    if info.name != "where" or len(stained) < 2 or not isinstance(args[0], torch.Tensor):
+        return stained
+    condition = args[0]
+
+    def is_taken(name: str, tensor: torch.Tensor) -> bool:
+        values = None if tensor.is_complex() else plain(tensor)
+        taken = condition if name == "self" else ~condition
+        return values is not None and bool((taken & ~torch.isfinite(values)).any())
+
+    return [one for one in stained if is_taken(one[0], one[1])] or stained
 
 
 def _carries(raw: Raw) -> bool:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gradscope.facts import Ancestor, Kind, Operand
+from gradscope.facts import Ancestor, Kind, Operand, Phase
 from gradscope.record.finite import bad_rows, census, first_index, plain, value_at
 from gradscope.record.grad_outputs import grad_output_of
 from gradscope.record.journal import Raw, to_call
 from gradscope.record.provenance import storage_key
 from gradscope.record.schema import OpInfo
+from gradscope.record.sites import assigned_name
 
 if TYPE_CHECKING:
     from gradscope.record.recorder import Recorder
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 _LEVELS = 5  # how far up the graph an ancestry goes
 _BREADTH = 60  # nodes in one ancestry, over all levels
 _OPERANDS = 12  # tensors described an event; `cat` of hundreds says nothing more with all of them
+
+_ARITHMETIC = frozenset(("self", "other", "exponent"))
+_INTEGERS = frozenset((torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
 
 # Nodes that save their result and not their operand: the operand is a function of the result.
 _FROM_RESULT = {
@@ -45,7 +50,7 @@ def operand(
 ) -> Operand:
     """Describe one tensor. `index` into a result of `shape` gives the value in `at`; `values`
     stands in for the tensor's own where those were overwritten."""
-    seen = plain(tensor if values is None else values)
+    seen = _numbers(role, tensor if values is None else values)
     counts = census(seen) if seen is not None else None
     stain = recorder.provenance.of(tensor)
     return Operand(
@@ -66,6 +71,13 @@ def operand(
         kin=recorder.names.kin(tensor),
         requires_grad=tensor.requires_grad,
     )
+
+
+def _numbers(role: str, tensor: torch.Tensor) -> torch.Tensor | None:
+    """What to look at: floating numbers, and integers where they are operands of arithmetic."""
+    if role in _ARITHMETIC and tensor.dtype in _INTEGERS and type(tensor) is torch.Tensor:
+        return None if tensor.is_meta or tensor.layout is not torch.strided else tensor
+    return plain(tensor)
 
 
 def _at(values: torch.Tensor | None, index: tuple[int, ...], shape: tuple[int, ...] | None) -> float | None:
@@ -94,7 +106,7 @@ def describe(
     # A birth beside an inf that was meant (a softmax of masked rows) is the NaN, not the inf.
     locate(raw, torch.isnan(values) if raw.sources and raw.kind is Kind.BIRTH else ~torch.isfinite(values))
     shape = tuple(values.shape)
-    raw.output = operand("output", output, recorder, index=raw.index, shape=shape)
+    raw.output = named(operand("output", output, recorder, index=raw.index, shape=shape), raw)
     raw.inputs = tuple(
         operand(
             name, tensor, recorder,
@@ -115,6 +127,13 @@ def describe(
         raw.ancestry = _ancestry([edge[0] for edge in raw.node.next_functions], recorder)
     else:
         raw.ancestry = _ancestry([_grad_fn(tensor) for _, tensor in inputs[:_OPERANDS]], recorder)
+
+
+def named(output: Operand, raw: Raw) -> Operand:
+    """The result under the name that the program is about to give it, where it has none yet."""
+    if output.name is not None or raw.phase is not Phase.FORWARD:
+        return output
+    return replace(output, name=assigned_name(raw.note.user))
 
 
 def _describe_saved(
@@ -201,6 +220,7 @@ def describe_briefly(raw: Raw, output: torch.Tensor, values: torch.Tensor) -> No
     locate(raw, ~torch.isfinite(values))
     raw.output = Operand(
         role="output",
+        name=assigned_name(raw.note.user) if raw.phase is Phase.FORWARD else None,
         shape=tuple(output.shape),
         dtype=str(output.dtype).removeprefix("torch."),
         device=str(output.device),

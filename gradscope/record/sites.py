@@ -6,6 +6,7 @@ into exact columns only when a report needs it.
 
 from __future__ import annotations
 
+import dis
 import os
 import site
 import sys
@@ -121,6 +122,26 @@ def resolve(code: CodeType, lasti: int, module: str | None = None) -> Location:
         function=code.co_qualname,
         module=module,
     )
+
+
+def assigned_name(user: Site) -> str | None:
+    """The name that the user's line is about to give to the result of its call: `x` or `self.x`
+    in `x = torch.tensor(rows)`. None where the result is used further in the same expression."""
+    if not user:
+        return None
+    code, lasti = user[0]
+    following = iter(dis.get_instructions(code))
+    called = next((one for one in following if one.offset == lasti), None)
+    if called is None or not called.opname.startswith(("CALL", "BINARY_OP")):
+        return None
+    names = []
+    for one in islice(following, 2):
+        names.append(one.argval[0] if isinstance(one.argval, tuple) else one.argval)
+        if one.opname.startswith("STORE_"):
+            return ".".join(map(str, names)) if "SUBSCR" not in one.opname else None
+        if not one.opname.startswith(("LOAD_FAST", "LOAD_NAME", "LOAD_GLOBAL")):
+            return None
+    return None
 
 
 def shown_path(path: str) -> str:

@@ -43,8 +43,13 @@ class Culprit:
 
     @property
     def values(self) -> dict[str, float]:
+        """As the edges of the op table ask for them, with the bounds of each operand."""
         measured = self.finding.evidence.get("operands")
-        return dict(measured) if isinstance(measured, Mapping) else {}
+        found = dict(measured) if isinstance(measured, Mapping) else {}
+        for one in self.finding.tensors:
+            if one.min is not None and one.max is not None:
+                found |= {f"{one.role}.min": one.min, f"{one.role}.max": one.max}
+        return found
 
     def edges(self) -> Iterator[Edge]:
         """The op's edges that have a guard or a condition: those that the operands are on first."""

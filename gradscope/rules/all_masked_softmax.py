@@ -86,11 +86,20 @@ def _is_empty_row(event: Event, root: Root) -> bool:
     if not evidence.gives_nan(event):
         return False
     if event.op == "sub":
-        made = evidence.made_by(event, "other")
         both = [evidence.values(event).get(role) for role in ("self", "other")]
-        return both == [float("-inf")] * 2 and made is not None and made.op in ROW_MAXIMUM
+        return both == [float("-inf")] * 2 and _subtracts_its_maximum(event)
     one = _masked(event)
     return event.op in FAMILY and one is not None and not (one.nan or one.posinf)
+
+
+def _subtracts_its_maximum(event: Event) -> bool:
+    """Whether the second operand is the maximum of the first's rows: neither is one number a row
+    where the other is not."""
+    made = evidence.made_by(event, "other")
+    if made is None or made.op not in ROW_MAXIMUM:
+        return False
+    rows, largest = evidence.operand(event, "self"), evidence.operand(event, "other")
+    return rows is None or largest is None or largest.numel < rows.numel
 
 
 def weights_of_nothing(event: Event) -> Call | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Call, Event, Finding, Fix, Kind, Root, Trace
+from dataclasses import replace
+
+from gradscope.facts import Call, Event, Finding, Fix, Kind, Phase, Root, Trace
 from gradscope.rules import evidence, phrases
 from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
@@ -46,15 +48,20 @@ class BadInput(Rule):
     name = "bad-input"
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
-        event = root.event
-        if event.kind is not Kind.SOURCE or evidence.situation(root) is not Situation.OUTSIDE:
+        given = evidence.literal(root, trace)
+        if given is not None and evidence.situation(root) is not Situation.HIDDEN:
+            chain = root.chain if given is root.event else (given, *root.chain)
+            root = replace(root, event=given, chain=chain)
+        elif evidence.situation(root) is not Situation.OUTSIDE:
             return None
-        if evidence.held_by(event) in ("parameter", "buffer"):
+        event = root.event
+        if event.kind is Kind.UNINITIALIZED or evidence.held_by(event) in ("parameter", "buffer"):
             return None
         return self.finding(
             root,
             trace,
             blame=evidence.reader(root),
+            phase=Phase.DATA,
             message=_headline(event, evidence.reader(root)),
             label=f"{_what(event)} comes in here",
             why=_mechanism(event, evidence.reader(root)),
@@ -64,12 +71,13 @@ class BadInput(Rule):
 
 
 def _name(event: Event) -> str:
-    return phrases.name(evidence.outside(event), "the input")
+    made = phrases.line(event.blame)
+    return phrases.name(evidence.outside(event), f"the input{made}")
 
 
 def _what(event: Event) -> str:
     one = evidence.outside(event)
-    return phrases.bad_word(one.nan, one.posinf + one.neginf) if one else "NaN"
+    return phrases.bad_word(one.nan, event.bad - one.nan) if one else "NaN"
 
 
 def _headline(event: Event, reader: Call) -> str:
@@ -96,6 +104,9 @@ def _mechanism(event: Event, reader: Call) -> str:
 def _repair(event: Event) -> Fix:
     one = evidence.outside(event)
     x = phrases.source(one, "x") if one else "x"
+    if one is None or not one.name:
+        title = f"clean or drop the bad samples where they are loaded{phrases.line(event.blame)}"
+        return Fix("data", title, "unsafe", "keep = batch.isfinite().flatten(1).all(1)")
     code = f"torch.nan_to_num({x}, nan=0.0, posinf=0.0, neginf=0.0)"
     title = f"clean or drop the bad elements of `{x}` where it is loaded"
     return Fix("data", title, "unsafe", code)

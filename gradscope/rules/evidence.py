@@ -217,16 +217,35 @@ PLUMBING = VIEWS | frozenset("lift_fresh copy fill index_put index_fill cat stac
 
 def reader(root: Root) -> Call:
     """The first call that computes with bad values from outside."""
-    calls = (event.blame for event in root.chain if event.phase is not Phase.BACKWARD)
-    first = root.event.blame
-    if first.op not in PLUMBING:
-        return first
-    return next((call for call in calls if call.op not in PLUMBING and call.location), first)
+    forward = (one for one in root.chain if one.phase is not Phase.BACKWARD)
+    calls = (one.blame for one in forward if one is not root.event)
+    # What read them first may have absorbed them: exp of a parameter that holds -inf.
+    return next(
+        (call for call in calls if call.op not in PLUMBING and call.location), root.event.blame
+    )
 
 
 def outside(event: Event) -> Operand | None:
-    """The tensor that brought bad values in."""
-    return next((one for one in event.inputs if one.bad), event.output)
+    """The tensor that brought bad values in, under a name if it has one."""
+    held = [one for one in event.inputs if one.bad]
+    output = (event.output,) if event.output is not None else ()
+    named = (one for one in (*held, *output) if one.name)
+    return next(named, None) or next(iter((*held, *output)), None)
+
+
+def literal(root: Root, trace: Trace) -> Event | None:
+    """The data with inf in it that the root computes with as it is: a tensor of several numbers
+    from a list, a file or numpy, not all of them inf. A single inf is a constant of the program,
+    and what arithmetic made of an inf (a row of scores, a sum) is meant."""
+    waiting = [root.event] if root.event.kind in (Kind.BIRTH, Kind.MINTED) else []
+    while waiting:
+        event = waiting.pop()
+        if event.kind is Kind.MINTED and event.op == "lift_fresh":
+            return event if event.numel > event.bad else None
+        if event is root.event or event.op in PLUMBING:
+            sources = (trace.event(id) for id in event.sources)
+            waiting += [source for source in sources if source is not None]
+    return None
 
 
 def held_by(event: Event) -> str:

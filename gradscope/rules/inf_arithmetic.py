@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Event, Finding, Fix, Kind, Root, Trace
+from gradscope.facts import Event, Finding, Fix, Kind, Phase, Root, Trace
 from gradscope.rules import evidence, phrases
 from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
@@ -78,7 +78,14 @@ class InfArithmetic(Rule):
         )
 
 
+def _is_update(event: Event) -> bool:
+    """An optimizer's update by a number that is inf: only the learning rate comes as one."""
+    return event.kind is Kind.MINTED and event.phase is Phase.OPTIMIZER
+
+
 def _label(event: Event) -> str:
+    if _is_update(event):
+        return "steps with a learning rate of inf"
     if event.kind is Kind.MINTED:
         return "an inf that was meant, and that the loss meets"
     return f"{_form(event)} is {phrases.outcome(event.output)}"
@@ -114,6 +121,8 @@ def _headline(event: Event) -> str:
     if event.summed:
         calls = ", ".join(f"`{phrases.spelled(c.op)}`{phrases.line(c)}" for c in event.summed)
         return f"the gradients of {calls} are infinite with opposite signs at {count}"
+    if _is_update(event):
+        return f"the optimizer was given inf for the size of its step, at {count}"
     if event.kind is Kind.MINTED:
         share = f" at {count}" if event.numel else ""
         return f"the inf that `{phrases.spelled(event.op)}` writes{share} is never taken out again"
@@ -127,6 +136,11 @@ def _mechanism(event: Event) -> str:
             "Each of these branches sends back an infinite gradient, one of each sign. Backward"
             " adds the gradients of a tensor that is used more than once, and inf - inf is"
             f" {gives}."
+        )
+    if _is_update(event):
+        return (
+            f"`{op}` adds the gradient times the learning rate, and that is inf: a schedule that"
+            " divides by 0 or grows without end. Neither loss nor gradient is at fault."
         )
     if event.kind is Kind.MINTED:
         return (
@@ -146,6 +160,8 @@ def _mechanism(event: Event) -> str:
 def _replace(event: Event) -> Fix:
     if event.summed:
         return Fix("masked-branch", "keep each branch off its singular point")
+    if _is_update(event):
+        return Fix("lower-lr", "keep the learning rate finite, also where a schedule sets it")
     if event.kind is Kind.MINTED:
         title = "mask with a large finite number, or leave out what the loss asks for"
         code = "x.masked_fill(mask, torch.finfo(x.dtype).min)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from gradscope.facts import Call, Event, Related, Root, Trace
+from gradscope.facts import Call, Event, Kind, Related, Root, Trace
 from gradscope.rules import evidence, phrases
 from gradscope.rules.evidence import Situation
 
@@ -37,6 +37,7 @@ def facts_of(root: Root, event: Event) -> dict[str, object]:
     return found
 
 
+_OUTSIDE = (Kind.SOURCE, Kind.UNINITIALIZED, Kind.MINTED)
 _ROLE = {"self": "operand", "other": "second operand"}
 _SILENT = frozenset("result alpha dim keepdim correction reduction unbiased ignore_index".split())
 
@@ -51,10 +52,11 @@ def numbers_of(root: Root, event: Event, trace: Trace) -> tuple[str, ...]:
     found = []
     here = phrases.place(event.index)
     named = {one.role: f"`{one.name}`" for one in evidence.operands(event) if one.name}
+    came_in, scalars = event.kind in _OUTSIDE, dict(event.scalars)
     shown = [
         f"{named.get(role, _ROLE.get(role, role))} = {phrases.number(value)}"
         for role, value in evidence.values(event).items()
-        if _is_shown(role)
+        if _is_shown(role) and not (came_in and role in scalars)
     ]
     if shown:
         found.append((f"at {here}: " if here else "") + ", ".join(shown))
