@@ -112,6 +112,15 @@ class TestBackwardBirth:
         assert event.hidden_by.op == "where"
         assert event.values()["self"] == 0.0
 
+    def test_is_seen_through_a_function_transform(self):
+        def distance(centre):
+            return (torch.zeros(2) - centre).pow(2).sum().sqrt()
+
+        event = only_root(lambda: torch.func.grad(distance)(torch.zeros(2))).event
+
+        assert text_of(event) == "(torch.zeros(2) - centre).pow(2).sum().sqrt()"
+        assert event.grad_output == 1.0
+
     def test_a_gradient_that_arrives_is_not_zero(self):
         event = only_root(lambda: (leaf(0.0, 4.0).sqrt() * 3).sum().backward()).event
 

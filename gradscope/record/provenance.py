@@ -13,6 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+_unwrapped = torch._C._functorch.get_unwrapped
+
 
 @dataclass(slots=True)
 class Stain:
@@ -67,6 +70,8 @@ class Provenance:
 
 
 def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
+    while _is_wrapped(tensor):  # by torch.func; ops are recorded below those transforms
+        tensor = _unwrapped(tensor)
     if tensor.layout is torch.sparse_coo:
         tensor = tensor._values()
     local = getattr(tensor, "_local_tensor", None)
