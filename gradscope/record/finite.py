@@ -125,7 +125,7 @@ def value_at(tensor: torch.Tensor, index: tuple[int, ...], shape: tuple[int, ...
     tensor does not broadcast to it."""
     if tensor.numel() == 1:
         return float(tensor.reshape(()).item())
-    if not index and shape:
+    if len(index) != len(shape):  # nothing is known, or complex numbers looked at as pairs
         return None
     offset = len(shape) - tensor.dim()
     if offset < 0:

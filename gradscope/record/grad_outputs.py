@@ -23,3 +23,23 @@ def grad_output_of(ops: NodeOps) -> torch.Tensor | None:
                 continue
             return tensor
     return None
+
+
+def gradient_in(ops: NodeOps, made: frozenset[int]) -> torch.Tensor | None:
+    """The same, asked after the backward pass, when what a node had saved is gone: `made` are the
+    identities of the tensors that the pass made, and a gradient is one of those or a view of one."""
+    metadata = getattr(ops.node, "_input_metadata", ())
+    wanted = {tuple(item.shape) for item in metadata if hasattr(item, "shape")}
+    for info, args, kwargs in ops.ops:
+        for _, tensor in info.tensors(args, kwargs):
+            if tensor._cdata not in ops.made and is_gradient(tensor, made):
+                if not wanted or tuple(tensor.shape) in wanted:
+                    return tensor
+    return None
+
+
+def is_gradient(tensor: object, made: frozenset[int]) -> bool:
+    if not isinstance(tensor, torch.Tensor):
+        return False
+    base = tensor._base
+    return tensor._cdata in made or (base is not None and base._cdata in made)

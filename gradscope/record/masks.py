@@ -15,7 +15,7 @@ import torch
 
 from gradscope.facts import Call
 from gradscope.record.finite import plain, value_at
-from gradscope.record.grad_outputs import grad_output_of
+from gradscope.record.grad_outputs import gradient_in, is_gradient
 from gradscope.record.spot import NodeOps
 
 # Give a gradient of exactly 0 to every element that they did not choose.
@@ -46,24 +46,66 @@ def find_mask(
     by their op alone.
     """
     ran = {ops.node: ops for ops in history}
+    made = frozenset().union(*(ops.made for ops in history)) if history else frozenset()
     seen = {node}
-    waiting = deque((parent, index, shape) for parent in above.get(node, ()))
+    waiting = deque((parent, node, index, shape) for parent in above.get(node, ()))
     while waiting and len(seen) < _MOST_NODES:
-        current, place, size = waiting.popleft()
+        current, below, place, size = waiting.popleft()
         if current in seen:
             continue
         seen.add(current)
         call = call_of(current)
-        gradient = grad_output_of(ran[current]) if current in ran else None
+        ops = ran.get(current)
+        if call is not None and ops is not None and _drops(call.op, ops, below, place, size, made):
+            return call
+        gradient = gradient_in(ops, made) if ops is not None and above.get(current) else None
         if gradient is not None and _is_zero(gradient, place, size):
             new = (place, size) if tuple(gradient.shape) == size else ((), tuple(gradient.shape))
-            waiting.extend((parent, *new) for parent in above.get(current, ()))
+            waiting.extend((parent, current, *new) for parent in above[current])
         elif call is not None and _discards(call.op, current):
             return call
         elif gradient is None:
-            waiting.extend((parent, place, size) for parent in above.get(current, ()))
+            waiting.extend((parent, current, place, size) for parent in above.get(current, ()))
         # Otherwise this node received something and handed on 0 because a factor of it is 0.
     return None
+
+
+def _drops(
+    op: str, ops: NodeOps, below: Any, index: tuple[int, ...], shape: tuple[int, ...], made: frozenset[int]
+) -> bool:
+    """Whether a node hands 0 to the element of the branch `below` whatever it receives: its
+    condition is against it, or its constant factor there is 0."""
+    made = made - ops.made  # what the node made itself did not come into it
+    for info, args, kwargs in ops.ops:
+        named = dict(info.named_arguments(args, kwargs))
+        if info.name == "where":
+            taken = is_gradient(named.get("self"), made)
+            if taken is is_gradient(named.get("other"), made) or not _feeds(ops.node, below, taken):
+                continue
+            condition = named["condition"]
+            value = value_at(condition, index, shape)
+            if value is not None and bool(value) is not taken:
+                return True
+        elif info.name == "masked_fill" and is_gradient(named.get("self"), made):
+            if value_at(named["mask"], index, shape):
+                return True
+        elif info.name == "threshold_backward":
+            if value_at(named["self"], index, shape) == 0:
+                return True
+        elif info.name == "mul" and op == "mul" and _constant_factor(ops.node):
+            factors = [f for f in (named.get("self"), named.get("other")) if not is_gradient(f, made)]
+            if any(isinstance(f, torch.Tensor) and value_at(f, index, shape) == 0 for f in factors):
+                return True
+    return False
+
+
+def _feeds(node: Any, below: Any, first: bool) -> bool:
+    """Whether the branch is the one that the first (else the second) gradient of a `where` goes to.
+    Other nodes use `where` for their one gradient."""
+    branches = [edge[0] for edge in node.next_functions]
+    if len(branches) < 2:
+        return True
+    return branches[0 if first else 1] is below
 
 
 def _is_zero(gradient: torch.Tensor, index: tuple[int, ...], shape: tuple[int, ...]) -> bool:
@@ -75,6 +117,9 @@ def _is_zero(gradient: torch.Tensor, index: tuple[int, ...], shape: tuple[int, .
 
 
 def _discards(op: str, node: Any) -> bool:
-    if op in CHOOSE:
-        return True
-    return op in _MULTIPLY and any(edge[0] is None for edge in node.next_functions)
+    return op in CHOOSE or (op in _MULTIPLY and _constant_factor(node))
+
+
+def _constant_factor(node: Any) -> bool:
+    """A factor without a gradient of its own may be a mask; one with a gradient is data."""
+    return any(edge[0] is None for edge in node.next_functions)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import torch
 
-from gradscope.facts import Ending, Environment, Gradient, Kind, Step, Trace
+from gradscope.facts import Ending, Environment, Gradient, Kind, Step, Symptom, Trace
 from gradscope.record import journal as journals
 from gradscope.record.examine import Examiner
 from gradscope.record.finite import plain
@@ -25,6 +25,9 @@ from gradscope.record.schema import OpInfo
 from gradscope.record.sites import Site, resolve, user_frames
 from gradscope.record.spot import NodeOps, Spot
 from gradscope.record.symptoms import Symptoms
+
+
+_FAULTS_TOLD = 3
 
 
 class StopTrace(BaseException):
@@ -113,13 +116,9 @@ class Recorder:
         before: torch.Tensor | None,
         spot: Spot,
     ) -> None:
-        """The closer look. A fault of ours in here must not become the program's."""
-        try:
-            self.examiner.examine(info, args, kwargs, out, seq, before, spot)
-        except Exception as fault:
-            self.faults += 1
-            if self.faults <= 3:
-                self.notes.append(f"could not look at `{info.name}`: {type(fault).__name__}: {fault}")
+        """The closer look."""
+        look = self.examiner.examine
+        self._shielded(info.name, look, info, args, kwargs, out, seq, before, spot)
 
     def touches_stain(self, info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether an argument lies in memory that holds bad values."""
@@ -128,7 +127,16 @@ class Recorder:
         )
 
     def finish_node(self, ops: NodeOps) -> None:
-        self.examiner.finish_node(ops)
+        self._shielded(ops.node.name(), self.examiner.finish_node, ops)
+
+    def _shielded(self, what: str, look: Callable[..., None], *args: Any) -> None:
+        """A fault of ours must not become the program's: it costs what we would have said."""
+        try:
+            look(*args)
+        except Exception as fault:
+            self.faults += 1
+            if self.faults <= _FAULTS_TOLD:
+                self.notes.append(f"could not look at `{what}`: {type(fault).__name__}: {fault}")
 
     def note_leaf(self, node: Any) -> None:
         if self.observers:
@@ -291,7 +299,7 @@ class Recorder:
         return Trace(
             target=target,
             events=events,
-            symptoms=tuple(symptoms),
+            symptoms=(*self._wrong_gradients(), *symptoms),
             steps=tuple(self.done),
             ending=ending,
             environment=Environment(
@@ -302,6 +310,10 @@ class Recorder:
             gradients=self.gradients,
             functions=tuple(self.functions.found) if self.functions is not None else (),
         )
+
+    def _wrong_gradients(self) -> tuple[Symptom, ...]:
+        found = self.functions.found if self.functions is not None else []
+        return tuple(dict.fromkeys(check.symptom for check in found if check.verdict == "wrong"))
 
     def _device(self, events: Any) -> str:
         devices = {e.output.device for e in events if e.output is not None and e.output.device}
