@@ -30,8 +30,8 @@ svg text { fill: var(--ink); font: 11px system-ui, sans-serif }
 .axis { stroke: var(--soft) } .line { stroke: var(--line); fill: none; stroke-width: 1.5 }
 .dot { fill: var(--line) } .bad { fill: var(--bad) } .bound { stroke: var(--ink);
   stroke-dasharray: 5 4 } .bar { fill: var(--line) }
-.error { border-left: 4px solid var(--bad) } .finding { padding: .2em 1em; margin: 1em 0;
-  border-left: 4px solid var(--soft) }
+.finding { padding: .2em 1em; margin: 1em 0; border-left: 4px solid var(--soft) }
+.finding.error { border-color: var(--bad) }
 """
 
 

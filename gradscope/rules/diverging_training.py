@@ -129,7 +129,7 @@ class DivergingTraining(Rule):
             severity=Severity.ERROR,
             phase=Phase.OPTIMIZER,
             step=rise.first + 1,
-            op="step",
+            op=roots[0].event.op if roots else "step",
             location=update.location,
             message=f"the loss grows x{text_of(rise.factor, 3)} per step from step {rise.first} to"
             f" {last}: {text_of(rise.losses[0], 4)} to {text_of(rise.losses[-1], 4)}",
