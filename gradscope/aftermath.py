@@ -31,5 +31,6 @@ def with_aftermath(
     later = [f for f in diagnose(seen) if f.severity is Severity.ERROR and f.step > wrong.step]
     if not later:
         return findings
-    first = min(later, key=lambda finding: finding.step)
+    # Its symptoms are those of a run that the report is not about.
+    first = replace(min(later, key=lambda finding: finding.step), symptoms=())
     return tuple(consequence(f, first) if f is wrong else f for f in findings)

@@ -40,8 +40,9 @@ def find_roots(trace: Trace) -> tuple[Root, ...]:
     are consequences.
     """
     events = {event.id: event for event in trace.events}
-    first = min((symptom.step for symptom in trace.symptoms), default=0)
-    symptoms = [symptom for symptom in trace.symptoms if symptom.step <= first + 1]
+    values = [symptom for symptom in trace.symptoms if symptom.kind != "wrong-grad"]
+    first = min((symptom.step for symptom in values), default=0)
+    symptoms = [symptom for symptom in values if symptom.step <= first + 1]
     losses = [symptom for symptom in symptoms if symptom.kind.endswith("-loss")]
     ways: dict[int, list[tuple[Symptom, tuple[Event, ...]]]] = {}
     for symptom in losses or symptoms:
@@ -150,9 +151,9 @@ def is_wrong_gradient(finding: Finding) -> bool:
 
 def consequence(cause: Finding, finding: Finding) -> Finding:
     """A wrong gradient, with what came of the steps taken along it."""
-    # Not among its symptoms: the wrong gradient is one at its own step, and mended there.
     said = f"{finding.name} follows at step {finding.step}: {finding.message}"
-    return replace(cause, numbers=(*cause.numbers, said))
+    new = tuple(symptom for symptom in finding.symptoms if symptom not in cause.symptoms)
+    return replace(cause, symptoms=cause.symptoms + new, numbers=(*cause.numbers, said))
 
 
 def _without_consequences(found: tuple[Finding, ...]) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from gradscope.facts.magnitudes import Magnitudes as Magnitudes
 from gradscope.facts.magnitudes import Update as Update
 from gradscope.facts.places import Call as Call
 from gradscope.facts.places import Location as Location
+from gradscope.facts.symptoms import Symptom as Symptom
 
 
 class Kind(StrEnum):
@@ -147,21 +148,6 @@ class Event:
         found = {name: value for name, value in self.scalars if isinstance(value, int | float)}
         found |= {operand.role: operand.at for operand in self.operands if operand.at is not None}
         return {name: float(value) for name, value in found.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Symptom:
-    """What the user suffers from. `kind` is nan-loss, inf-loss, nan-grad, inf-grad, nan-param,
-    inf-param, zero-grad, none-grad, wrong-grad, exploding-grad or diverging-loss. `event` is the
-    event that made the bad value, None where it was not observed."""
-
-    kind: str
-    step: int
-    tensor: str
-    bad: int = 0
-    numel: int = 0
-    first_index: tuple[int, ...] = ()
-    event: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

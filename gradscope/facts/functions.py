@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gradscope.facts.places import Location
+from gradscope.facts.symptoms import Symptom
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +58,7 @@ class FunctionCheck:
     rewrite: str | None = None
     reason: str = ""
     calls: int = 0
+
+    @property
+    def symptom(self) -> Symptom:
+        return Symptom("wrong-grad", self.step, self.input, self.bad, self.numel, self.index)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gradscope.diagnose import is_wrong_gradient
 from gradscope.facts import Finding, Gradient, Severity, Symptom, Trace, text_of
 
 BETWEEN = 5e-324  # gradients that differ, but not at the elements that were sampled
@@ -32,6 +33,8 @@ class Seen:
 
 def last_step(finding: Finding) -> int:
     """The step that has to be reached: the last one in which this finding hurt."""
+    if is_wrong_gradient(finding):
+        return finding.step  # it is measured again there; what came of it later need not be
     return max([finding.step, *(symptom.step for symptom in finding.symptoms)])
 
 

@@ -104,8 +104,7 @@ class BadCustomBackward(Rule):
 
     def _about(self, check: FunctionCheck, caused: tuple[Root, ...]) -> Finding:
         wrong = check.verdict == "wrong"
-        index = check.index
-        hurt = Symptom("wrong-grad", check.step, check.input, check.bad, check.numel, index)
+        hurt = check.symptom
         later = tuple(symptom for root in caused for symptom in root.symptoms)
         return Finding(
             rule=self.code,
@@ -122,7 +121,7 @@ class BadCustomBackward(Rule):
             related=tuple(_related(check)),
             evidence=_evidence(check),
             numbers=tuple(words.numbers(check)),
-            symptoms=(hurt, *(s for s in later if s.step == check.step)) if wrong else (),
+            symptoms=(hurt, *later) if wrong else (),
             chain=caused[0].chain if caused and wrong else (),
             fixes=(_fix(check),) if wrong else (),
             confidence=0.97,
