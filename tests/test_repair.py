@@ -148,6 +148,19 @@ def test_a_mask_that_is_made_later_is_not_in_reach():
     )
 
 
+def test_a_mask_made_from_the_value_itself_gets_that_value():
+    text = f"{HEAD}y = x.rsqrt()\ny = y.masked_fill(y == torch.inf, 0.0)\nloss = y.sum()\n"
+    text = f"{text}loss.backward()\n"
+    loss, gradient = run(text)
+    found = finding(text, "x.rsqrt()", "rsqrt", "masked-branch", {"self": 0.0})
+
+    kept = [run(way.text) for way in ways(found, text) if "detach" in way.text]
+
+    assert [one.item() for one, _ in kept] == [loss.item()]
+    assert torch.equal(kept[0][1][1:], gradient[1:])
+    assert kept[0][1].isfinite().all()
+
+
 STABLE = [
     ("torch.log(torch.softmax(z, -1))", "torch.log(torch.softmax(z, -1))", "log",
      "torch.log_softmax(z, -1)"),

@@ -4,8 +4,10 @@ will throw the result away (masked-branch)."""
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator
 
+from gradscope.facts import Phase
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import Margin, eps_for
 from gradscope.repair.candidate import Candidate
@@ -26,12 +28,42 @@ def guarded(culprit: Culprit) -> Iterator[Candidate]:
         node = _operand(culprit, edge)
         if node is None or not edge.guard:
             continue
+        yield from _number(culprit, edge, node)
         text = _filled(culprit, edge, edge.guard, _unclamped(culprit, edge, node))
         if text is not None:
             kind = "epsilon" if edge.margin in FLOORS else "clamp-domain"
             yield Candidate(kind, _title(kind, culprit, node), (culprit.replace(node, text),))
     yield from _apart(culprit)
     yield from _added(culprit)
+    yield from _upstream(culprit)
+
+
+def _number(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[Candidate]:
+    """A Python number has no `clamp_min`. It comes as a tensor without dimensions or name."""
+    given = next((one for one in culprit.finding.tensors if one.role == edge.argument), None)
+    is_number = given is not None and given.shape == () and given.name is None and given.at == 0
+    if is_number and isinstance(node, ast.Name) and edge.margin in FLOORS:
+        text = f"max({culprit.source.of(node)}, {eps_for(culprit.dtype, edge.margin):g})"
+        edit = culprit.replace(node, text)
+        yield Candidate("epsilon", _title("epsilon", culprit, node), (edit,))
+
+
+def _upstream(culprit: Culprit) -> Iterator[Candidate]:
+    """The guard where the operand is made, for an op that a library calls: the line of the
+    culprit does not write the operand."""
+    edges = [edge for edge in culprit.edges() if edge.guard]
+    if not edges or _operand(culprit, edges[0]) is not None:
+        return
+    for related in culprit.finding.related:
+        if related.role != "birth" or related.location.file != culprit.source.file:
+            continue
+        node = expression(culprit.source, related.location)
+        if isinstance(node, ast.expr):
+            text = _filled(culprit, edges[0], edges[0].guard, node)
+            if text is not None:
+                kind = "epsilon" if edges[0].margin in FLOORS else "clamp-domain"
+                edit = culprit.replace(node, text)
+                yield Candidate(kind, _title(kind, culprit, node), (edit,))
 
 
 def _unclamped(culprit: Culprit, edge: Edge, node: ast.expr) -> ast.expr:
@@ -85,6 +117,7 @@ def masked(culprit: Culprit) -> Iterator[Candidate]:
     The mask's own condition when it is a name in reach, then the op's condition, then the
     mask's condition written out.
     """
+    yield from _both_infinite(culprit)
     edges = [edge for edge in culprit.edges() if _operand(culprit, edge) is not None]
     if not edges:
         return
@@ -105,6 +138,59 @@ def masked(culprit: Culprit) -> Iterator[Candidate]:
             seen.add(text)
             edit = culprit.replace(node, text)
             yield Candidate("masked-branch", title, (edit,), same=True)
+    yield from _restored(culprit, edge, own)
+
+
+def _restored(
+    culprit: Culprit, edge: Edge, conditions: list[tuple[str, bool]]
+) -> Iterator[Candidate]:
+    """The harmless operand, and around the op the value that it had: for masks that are made from
+    the value itself (`d[d == inf] = 0`), and for a sort or a minimum that goes by it."""
+    where, node = culprit.torch("torch.where("), culprit.node
+    operand = _operand(culprit, edge)
+    if where is None or operand is None or not isinstance(node, ast.expr):
+        return
+    start = culprit.source.extent(node)[0]
+    first, last = culprit.source.extent(operand)
+    text = culprit.source.of(node)
+    value = _value(culprit) or f"({text}).detach()"
+    for condition, kept in conditions[:1]:
+        safe = _where(culprit, condition, kept, operand, edge.harmless or "1.0")
+        again = f"{text[: first - start]}{safe}{text[last - start :]}"
+        if "\n" in again:
+            again = ast.unparse(ast.parse(f"({again})", mode="eval"))
+        op = phrases.spelled(culprit.finding.op)
+        title = f"give `{op}` a harmless operand there, and the result the value it had"
+        edit = culprit.replace(node, f"{where}{condition}, {again}, {value})")
+        yield Candidate("masked-branch", title, (edit,), same=True)
+
+
+def _value(culprit: Culprit) -> str | None:
+    """What the op gives on its edge, as source text; None where that is not one known number."""
+    chain = culprit.finding.chain
+    forward = [event.output for event in chain if event.phase is not Phase.BACKWARD]
+    for one in culprit.finding.tensors:
+        is_one = sum(map(bool, (one.nan, one.posinf, one.neginf))) == 1
+        if one.role == "output" and one in forward and is_one and one.at is not None:
+            return f'float("{one.at}")'
+        if one.role in ("result", "out") and one.at == 0:
+            return "0.0"
+    return None
+
+
+def _both_infinite(culprit: Culprit) -> Iterator[Candidate]:
+    """inf - inf: where both sides are infinite, the difference is thrown away afterwards."""
+    sides = [culprit.operands.get(role) for role in ("self", "other")]
+    values = [culprit.values.get(role) for role in ("self", "other")]
+    infinite = all(value in ("inf", "-inf") or value in (math.inf, -math.inf) for value in values)
+    where, node = culprit.torch("torch.where("), culprit.node
+    if not infinite or where is None or not isinstance(node, ast.BinOp):
+        return
+    if all(side is not None and can_repeat(culprit, side) for side in sides):
+        kept = " & ".join(f"{culprit.text(side)}.isfinite()" for side in sides if side is not None)
+        edit = culprit.replace(node, f"{where}{kept}, {culprit.source.of(node)}, 0.0)")
+        title = "let the difference of two infinite elements be 0"
+        yield Candidate("masked-branch", title, (edit,))
 
 
 def _where(culprit: Culprit, condition: str, kept: bool, node: ast.expr, harmless: str) -> str:
@@ -161,6 +247,8 @@ def _condition(culprit: Culprit, found: Mask) -> str | None:
 
 def _operand(culprit: Culprit, edge: Edge) -> ast.expr | None:
     node = culprit.operands.get(edge.argument)
+    if node is None and edge.argument in ("A", "input"):  # what other schemas call self
+        node = culprit.operands.get("self")
     if isinstance(culprit.node, ast.AugAssign) and node is culprit.node.target:
         return None
     return None if isinstance(node, ast.Constant) else node
