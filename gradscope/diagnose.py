@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from gradscope import rules
 from gradscope.facts import Event, Finding, Kind, Phase, Root, Severity, Symptom, Trace
+from gradscope.rules.rule_fault import RuleFault
 
 _RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 
@@ -30,7 +31,7 @@ def _ask(rule: rules.Rule, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Fi
     try:
         yield from rule.check(trace, roots)
     except Exception as fault:
-        yield rules.RULES["GS901"].report(rule, fault)
+        yield RuleFault().report(rule, fault)
 
 
 def find_roots(trace: Trace) -> tuple[Root, ...]:
@@ -80,9 +81,7 @@ def _ways_back(symptom: Symptom, events: dict[int, Event]) -> Iterator[tuple[Eve
                 waiting.append(id)
 
 
-def _explaining(
-    symptom: Symptom, ways: list[tuple[Event, ...]]
-) -> list[tuple[Event, ...]]:
+def _explaining(symptom: Symptom, ways: list[tuple[Event, ...]]) -> list[tuple[Event, ...]]:
     """The ways that tell why: beside the op that made a NaN, an inf that was meant is innocent."""
     born = [way for way in ways if way[0].kind is not Kind.MINTED]
     return born if born and symptom.kind.startswith("nan-") else ways
@@ -103,8 +102,10 @@ def _with_kills(chain: tuple[Event, ...], trace: Trace) -> tuple[Event, ...]:
         return chain
     forward = _forward_descendants(chain[0], trace)
     kills = [e for e in trace.events if e.kind is Kind.KILL and forward.intersection(e.sources)]
-    return tuple(sorted({e.id: e for e in (*chain, *kills[:3])}.values(), key=lambda e: e.id)) if kills else (
-        chain if ids else ()
+    return (
+        tuple(sorted({e.id: e for e in (*chain, *kills[:3])}.values(), key=lambda e: e.id))
+        if kills
+        else (chain if ids else ())
     )
 
 

@@ -151,7 +151,9 @@ class TestBackwardBirth:
     @pytest.mark.parametrize("reentrant", [True, False])
     def test_inside_a_checkpoint(self, reentrant):
         def program():
-            checkpoint(lambda t: (t * 2).sqrt() * 3, leaf(0.0), use_reentrant=reentrant).sum().backward()
+            checkpoint(
+                lambda t: (t * 2).sqrt() * 3, leaf(0.0), use_reentrant=reentrant
+            ).sum().backward()
 
         event = only_root(program).event
 
@@ -506,7 +508,12 @@ class TestTransparency:
 class TestSchema:
     @pytest.mark.parametrize(
         ("op", "plain"),
-        [("_foreach_addcdiv_", "addcdiv"), ("sqrt_", "sqrt"), ("_softmax", "_softmax"), ("__and__", "__and__")],
+        [
+            ("_foreach_addcdiv_", "addcdiv"),
+            ("sqrt_", "sqrt"),
+            ("_softmax", "_softmax"),
+            ("__and__", "__and__"),
+        ],
     )
     def test_plain_name(self, op, plain):
         assert plain_name(op) == plain

@@ -18,10 +18,9 @@ from gradscope.record.finite import looks_finite, plain
 from gradscope.record.journal import Note, Raw
 from gradscope.record.provenance import Stain, covers_storage
 from gradscope.record.schema import SOFTMAX_FAMILY, OpInfo
-from gradscope.record.spot import Spot
+from gradscope.record.spot import NodeOps, Spot
 
 if TYPE_CHECKING:
-    from gradscope.record.mode import NodeOps
     from gradscope.record.recorder import Recorder
 
 _DETAILED = 200  # events measured in full a run: the first ones are those that people ask about
@@ -59,7 +58,9 @@ class Examiner:
         if not bad_outputs:
             self._all_outputs_finite(info, outputs, written, stained, spot, seq)
             return
-        self._bad_result(info, args, kwargs, inputs, written, stained, bad_outputs, spot, seq, before)
+        self._bad_result(
+            info, args, kwargs, inputs, written, stained, bad_outputs, spot, seq, before
+        )
 
     # What came in
 
@@ -134,7 +135,9 @@ class Examiner:
         assert values is not None
         raw = self._raw(Kind.PROPAGATION, info, spot, seq)
         raw.in_graph = output.requires_grad or seq is not None
-        overwrites = info.name in ("copy", "fill", "zero") and bool(written) and covers_storage(written[0])
+        overwrites = (
+            info.name in ("copy", "fill", "zero") and bool(written) and covers_storage(written[0])
+        )
         raw.sources = tuple(
             dict.fromkeys(
                 stain.event
@@ -143,7 +146,9 @@ class Examiner:
             )
         )
         if unknown and info.name != _BAD_LITERALS:
-            raw.sources += tuple(self._came_from_outside(name, tensor, raw) for name, tensor in unknown)
+            raw.sources += tuple(
+                self._came_from_outside(name, tensor, raw) for name, tensor in unknown
+            )
         raw.sources = tuple(self._through_parameters(raw, stained))
         raw.kind = self._kind(raw, info, args, kwargs, inputs, stained, output, values)
         filled = self._fills_parameter(raw, written)
@@ -250,7 +255,9 @@ class Examiner:
             kin = recorder.names.kin(tensor)
             if filled is None or kin not in ("parameter", "buffer"):
                 continue
-            by_library = filled.kind is Kind.SOURCE and filled.note.info.written and filled.note.inner
+            by_library = (
+                filled.kind is Kind.SOURCE and filled.note.info.written and filled.note.inner
+            )
             meant = stain.innocent and kin == "buffer"
             literal = self._is_from_outside([stain.event])
             if meant or not (by_library or stain.innocent or literal):
@@ -285,7 +292,11 @@ class Examiner:
         past = [raw for id in ids for raw in self.recorder.journal.ancestors(id)]
         return all(
             raw.kind in (Kind.SOURCE, Kind.MINTED)
-            or (raw.kind is Kind.PROPAGATION and raw.phase in (Phase.FORWARD, Phase.DATA) and _carries(raw))
+            or (
+                raw.kind is Kind.PROPAGATION
+                and raw.phase in (Phase.FORWARD, Phase.DATA)
+                and _carries(raw)
+            )
             for raw in past
         )
 
@@ -358,7 +369,15 @@ def _picked(
 
 def _carries(raw: Raw) -> bool:
     """Ops that lay values down somewhere else as they are."""
-    return raw.note.info.name in ("copy", "fill", "masked_fill", "index_put", "clone", "_to_copy", "set")
+    return raw.note.info.name in (
+        "copy",
+        "fill",
+        "masked_fill",
+        "index_put",
+        "clone",
+        "_to_copy",
+        "set",
+    )
 
 
 def _phase(spot: Spot) -> Phase:
@@ -401,7 +420,9 @@ def _only_neginf(inputs: list[tuple[str, torch.Tensor]]) -> bool:
     return True
 
 
-def _numbers(info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, float]]:
+def _numbers(
+    info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[tuple[str, float]]:
     """The Python numbers among the arguments; a 0-d tensor without a graph counts as one, since
     `torch.where(mask, x, -inf)` wraps its constant."""
     found = []
@@ -409,5 +430,3 @@ def _numbers(info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any]) -> lis
         if isinstance(value, int | float) and not isinstance(value, bool):
             found.append((name, float(value)))
     return found
-
-

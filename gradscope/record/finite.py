@@ -28,7 +28,12 @@ def plain(tensor: torch.Tensor) -> torch.Tensor | None:
     if tensor.layout is not torch.strided:
         if tensor.layout is torch.sparse_coo:
             return plain(tensor._values())
-        if tensor.layout in (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc):
+        if tensor.layout in (
+            torch.sparse_csr,
+            torch.sparse_csc,
+            torch.sparse_bsr,
+            torch.sparse_bsc,
+        ):
             return plain(tensor.values())
         return None
     if not (tensor.is_floating_point() or tensor.is_complex()):

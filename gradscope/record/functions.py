@@ -41,7 +41,14 @@ class FunctionChecks:
     def wrong_before(self, step: int) -> bool:
         return any(check.verdict == "wrong" and check.step < step for check in self.found)
 
-    def before(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any], apply: Callable[..., Any], site: Site) -> None:
+    def before(
+        self,
+        cls: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        apply: Callable[..., Any],
+        site: Site,
+    ) -> None:
         """`apply` is torch's own `Function.apply`, unbound."""
         name = (cls.__module__, cls.__qualname__)
         if self._signatures[name] >= MOST_SIGNATURES or not _is_checked(cls, args):
@@ -68,7 +75,11 @@ class FunctionChecks:
         def work() -> tuple[FunctionCheck, ...]:
             self.busy = True
             try:
-                with _disable_current_modes(), isolate.random_state_kept(), torch.autocast("cpu", enabled=False):
+                with (
+                    _disable_current_modes(),
+                    isolate.random_state_kept(),
+                    torch.autocast("cpu", enabled=False),
+                ):
                     return examined(cls, args, kwargs, apply)
             finally:
                 self.busy = False
@@ -86,9 +97,14 @@ def _is_checked(cls: Any, args: tuple[Any, ...]) -> bool:
     if cls.__module__.partition(".")[0] == "torch" or not torch.is_grad_enabled():
         return False
     tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
-    if any(type(t) not in (torch.Tensor, torch.nn.Parameter) or t.is_meta or t.is_sparse for t in tensors):
+    if any(
+        type(t) not in (torch.Tensor, torch.nn.Parameter) or t.is_meta or t.is_sparse
+        for t in tensors
+    ):
         return False
-    if not any(needs_grad(t) and t.numel() for t in tensors) or any(t.is_complex() for t in tensors):
+    if not any(needs_grad(t) and t.numel() for t in tensors) or any(
+        t.is_complex() for t in tensors
+    ):
         return False
     if sum(t.numel() for t in tensors) > MOST_ELEMENTS:
         return False

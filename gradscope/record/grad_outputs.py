@@ -19,7 +19,11 @@ def grad_output_of(ops: NodeOps) -> torch.Tensor | None:
             if tensor._cdata in ops.made or storage_key(tensor) in ops.saved_keys:
                 continue
             values = plain(tensor)
-            if values is None or not values.numel() or (wanted and tuple(tensor.shape) not in wanted):
+            if (
+                values is None
+                or not values.numel()
+                or (wanted and tuple(tensor.shape) not in wanted)
+            ):
                 continue
             return tensor
     return None

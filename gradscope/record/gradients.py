@@ -16,7 +16,7 @@ _MOST = 2_000  # leaves described
 
 def describe_gradients(leaves: Iterable[tuple[str, torch.Tensor]]) -> tuple[Gradient, ...]:
     """One fact for each leaf that has a gradient."""
-    found = []
+    found: list[Gradient] = []
     for name, leaf in leaves:
         if leaf.grad is None or len(found) >= _MOST:
             continue
@@ -45,7 +45,8 @@ def _describe(name: str, values: torch.Tensor) -> Gradient:
 
 def _digest(flat: torch.Tensor) -> str:
     raw = flat.contiguous().cpu().view(torch.uint8)
-    return hashlib.blake2b(memoryview(raw.numpy()) if _has_numpy() else bytes(raw.tolist()), digest_size=16).hexdigest()
+    content = raw.numpy().tobytes() if _has_numpy() else bytes(raw.tolist())
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def _has_numpy() -> bool:

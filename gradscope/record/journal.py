@@ -87,9 +87,8 @@ class Journal:
 
     def call_of(self, seq: int) -> Note | None:
         for calls in reversed(self.generations):
-            note = calls.get(seq)
-            if note is not None:
-                return note
+            if seq in calls:
+                return calls[seq]
         return None
 
     def add(self, raw: Raw) -> Raw | None:
@@ -178,7 +177,14 @@ def module_path(frame: ModuleFrame | None) -> str | None:
 
 
 # Frames between a user's line and an op that explain nothing: operator wrappers, module calls.
-_PLUMBING = ("_tensor.py", "module.py", "_contextlib.py", "_jit_internal.py", "overrides.py", "_ops.py")
+_PLUMBING = (
+    "_tensor.py",
+    "module.py",
+    "_contextlib.py",
+    "_jit_internal.py",
+    "overrides.py",
+    "_ops.py",
+)
 
 
 def _is_plumbing(code: Any) -> bool:
@@ -189,7 +195,10 @@ def _is_plumbing(code: Any) -> bool:
 def to_call(note: Note, seq: int | None = None, node: str | None = None) -> Call:
     """Resolve a noted call to lines and columns."""
     module = module_path(note.module)
-    frames = tuple(resolve(code, lasti, module if depth == 0 else None) for depth, (code, lasti) in enumerate(note.user))
+    frames = tuple(
+        resolve(code, lasti, module if depth == 0 else None)
+        for depth, (code, lasti) in enumerate(note.user)
+    )
     inner = next((resolve(*frame) for frame in note.inner if not _is_plumbing(frame[0])), None)
     return Call(
         op=note.custom or note.info.name,

@@ -71,7 +71,12 @@ def find_mask(
 
 
 def _drops(
-    op: str, ops: NodeOps, below: Any, index: tuple[int, ...], shape: tuple[int, ...], made: frozenset[int]
+    op: str,
+    ops: NodeOps,
+    below: Any,
+    index: tuple[int, ...],
+    shape: tuple[int, ...],
+    made: frozenset[int],
 ) -> bool:
     """Whether a node hands 0 to the element of the branch `below` whatever it receives: its
     condition is against it, or its constant factor there is 0."""
@@ -93,7 +98,9 @@ def _drops(
             if value_at(named["self"], index, shape) == 0:
                 return True
         elif info.name == "mul" and op == "mul" and _constant_factor(ops.node):
-            factors = [f for f in (named.get("self"), named.get("other")) if not is_gradient(f, made)]
+            factors = [
+                f for f in (named.get("self"), named.get("other")) if not is_gradient(f, made)
+            ]
             if any(isinstance(f, torch.Tensor) and value_at(f, index, shape) == 0 for f in factors):
                 return True
     return False

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,13 +29,13 @@ _ARITHMETIC = frozenset(("self", "other", "exponent"))
 _INTEGERS = frozenset((torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
 
 # Nodes that save their result and not their operand: the operand is a function of the result.
-_FROM_RESULT = {
+_FROM_RESULT: dict[str, Callable[[float], float]] = {
     "sqrt": lambda result: result * result,
-    "exp": lambda result: float(torch.tensor(result, dtype=torch.float64).log()),
-    "exp2": lambda result: float(torch.tensor(result, dtype=torch.float64).log2()),
-    "expm1": lambda result: float(torch.tensor(result, dtype=torch.float64).log1p()),
-    "reciprocal": lambda result: 1 / result if result else float("inf"),
-    "rsqrt": lambda result: result**-2 if result else float("inf"),
+    "exp": lambda result: math.log(result) if result > 0 else -math.inf,
+    "exp2": lambda result: math.log2(result) if result > 0 else -math.inf,
+    "expm1": lambda result: math.log1p(result) if result > -1 else -math.inf,
+    "reciprocal": lambda result: 1 / result if result else math.inf,
+    "rsqrt": lambda result: result**-2 if result else math.inf,
 }
 
 
@@ -80,7 +81,9 @@ def _numbers(role: str, tensor: torch.Tensor) -> torch.Tensor | None:
     return plain(tensor)
 
 
-def _at(values: torch.Tensor | None, index: tuple[int, ...], shape: tuple[int, ...] | None) -> float | None:
+def _at(
+    values: torch.Tensor | None, index: tuple[int, ...], shape: tuple[int, ...] | None
+) -> float | None:
     if values is None or shape is None or not values.numel():
         return None
     return value_at(values, index, shape)
@@ -104,7 +107,10 @@ def describe(
     values = plain(output)
     assert values is not None
     # A birth beside an inf that was meant (a softmax of masked rows) is the NaN, not the inf.
-    locate(raw, torch.isnan(values) if raw.sources and raw.kind is Kind.BIRTH else ~torch.isfinite(values))
+    locate(
+        raw,
+        torch.isnan(values) if raw.sources and raw.kind is Kind.BIRTH else ~torch.isfinite(values),
+    )
     shape = tuple(values.shape)
     raw.output = named(operand("output", output, recorder, index=raw.index, shape=shape), raw)
     raw.inputs = tuple(
@@ -136,9 +142,7 @@ def named(output: Operand, raw: Raw) -> Operand:
     return replace(output, name=assigned_name(raw.note.user))
 
 
-def _describe_saved(
-    raw: Raw, shape: tuple[int, ...], recorder: Recorder, running: NodeOps
-) -> None:
+def _describe_saved(raw: Raw, shape: tuple[int, ...], recorder: Recorder, running: NodeOps) -> None:
     """The operands of the forward call, as its node saved them, named as in its schema."""
     if raw.blame is None or raw.blame.custom is not None:
         return
@@ -185,12 +189,17 @@ def saved_by(node: Any, running: NodeOps) -> Iterator[tuple[str, Any]]:
 def _operand_from_result(op: str, saved: list[Operand]) -> tuple[Operand, ...]:
     inverse = _FROM_RESULT.get(op)
     result = next((item for item in saved if item.role == "result"), None)
-    if inverse is None or result is None or result.at is None or any(i.role == "self" for i in saved):
+    if (
+        inverse is None
+        or result is None
+        or result.at is None
+        or any(i.role == "self" for i in saved)
+    ):
         return ()
     return (
         Operand(
             role="self", shape=result.shape, dtype=result.dtype, device=result.device,
-            numel=result.numel, at=float(inverse(result.at)),
+            numel=result.numel, at=inverse(result.at),
         ),
     )  # fmt: skip
 
@@ -234,7 +243,9 @@ def describe_source(raw: Raw, role: str, tensor: torch.Tensor, recorder: Recorde
     assert values is not None
     locate(raw, ~torch.isfinite(values))
     shape = tuple(values.shape)
-    described = operand(role, tensor, recorder, index=raw.index, shape=shape, frame=recorder.frame())
+    described = operand(
+        role, tensor, recorder, index=raw.index, shape=shape, frame=recorder.frame()
+    )
     raw.inputs = (described,)
     raw.output = described
 
@@ -261,5 +272,7 @@ def _ancestor(node: Any, recorder: Recorder, levels: int, budget: list[int]) -> 
     return Ancestor(
         node=name,
         call=to_call(note, node._sequence_nr(), name) if note is not None else None,
-        inputs=tuple(_ancestor(edge[0], recorder, levels - 1, budget) for edge in node.next_functions),
+        inputs=tuple(
+            _ancestor(edge[0], recorder, levels - 1, budget) for edge in node.next_functions
+        ),
     )

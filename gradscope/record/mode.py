@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gradscope.record.recorder import Recorder
 
 _current_node = torch._C._current_autograd_node
-_sequence_nr = torch._C._autograd._get_sequence_nr  # type: ignore[attr-defined]
+_sequence_nr = torch._C._autograd._get_sequence_nr
 _FULL = frozenset({torch.float32, torch.float64})
 _HALF = frozenset({torch.float16, torch.bfloat16})
 _OTHER = frozenset(
@@ -46,7 +46,7 @@ class RecordingMode(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.recorder = recorder
         self.infos: dict[Any, OpInfo] = {}
         self.running = NodeOps()
@@ -207,8 +207,8 @@ class RecordingMode(TorchDispatchMode):
         self.running.made.clear()
 
     def hide_from_dynamo(self) -> None:
-        cls = type(self)
-        cls.__torch_dispatch__ = torch._disable_dynamo(_DISPATCH, recursive=True)  # type: ignore[method-assign]
+        hidden = torch._disable_dynamo(_DISPATCH, recursive=True)  # type: ignore[attr-defined]
+        type(self).__torch_dispatch__ = hidden  # type: ignore[method-assign]
 
     def show_to_dynamo(self) -> None:
         type(self).__torch_dispatch__ = _DISPATCH  # type: ignore[method-assign]

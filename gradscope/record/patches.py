@@ -31,7 +31,9 @@ def install(recorder: Recorder, stack: ExitStack) -> None:
     """Put everything in place; `stack` takes it off."""
     thread = threading.get_ident()
     _replace(stack, torch.nn.Module, "__call__", _module_call(recorder, thread))
-    _replace(stack, torch.autograd.Function, "apply", classmethod(_function_apply(recorder, thread)))
+    _replace(
+        stack, torch.autograd.Function, "apply", classmethod(_function_apply(recorder, thread))
+    )
     engine = _engine(recorder, thread)
     _replace(stack, torch.autograd, "_engine_run_backward", engine)
     _replace(stack, torch.autograd.graph, "_engine_run_backward", engine)

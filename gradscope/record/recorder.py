@@ -177,7 +177,9 @@ class Recorder:
         create_graph = bool(args[2]) and not functional if len(args) > 2 else False
         into_leaves = bool(kwargs.get("accumulate_grad", False))
         inputs = args[3] if len(args) > 3 else ()
-        asked = [t for t in inputs or () if isinstance(t, torch.Tensor) and (t.is_leaf or functional)]
+        asked = [
+            t for t in inputs or () if isinstance(t, torch.Tensor) and (t.is_leaf or functional)
+        ]
         is_step = self.depth == 0 and (into_leaves or (bool(asked) and not create_graph))
         self.mode.window.close()
         if is_step:
@@ -197,7 +199,9 @@ class Recorder:
                 self.mode.leave()
         if is_step:
             with unobserved():
-                self._end_backward(roots, graph, loss, place, asked if not into_leaves else (), result)
+                self._end_backward(
+                    roots, graph, loss, place, asked if not into_leaves else (), result
+                )
         if self.depth == 0:
             self.mode.forget_history()
         return result
@@ -322,7 +326,7 @@ class Recorder:
 
 def unobserved() -> Any:
     """Our own arithmetic is not the program's: no mode sees it."""
-    return torch._C._DisableTorchDispatch()  # type: ignore[attr-defined]
+    return torch._C._DisableTorchDispatch()
 
 
 def _active_modes() -> list[Any]:
@@ -338,5 +342,7 @@ def _loss(roots: list[torch.Tensor]) -> float | None:
         values = plain(root.detach())
         if values is None:
             return None
-        total += float(values.sum(dtype=torch.float64 if values.device.type == "cpu" else None).item())
+        total += float(
+            values.sum(dtype=torch.float64 if values.device.type == "cpu" else None).item()
+        )
     return total

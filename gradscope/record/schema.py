@@ -45,7 +45,9 @@ class OpInfo:
     written: tuple[int | str, ...]
     shifts: bool = False
 
-    def named_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    def named_arguments(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Iterator[tuple[str, Any]]:
         """Each argument with its name in the schema, in the order of the schema."""
         yield from zip(self.argument_names, args, strict=False)
         yield from kwargs.items()
@@ -66,7 +68,9 @@ class OpInfo:
         """The tensors that the op wrote in place, foreach lists flattened."""
         found: list[torch.Tensor] = []
         for key in self.written:
-            value = kwargs.get(key) if isinstance(key, str) else args[key] if key < len(args) else None
+            value = (
+                kwargs.get(key) if isinstance(key, str) else args[key] if key < len(args) else None
+            )
             if isinstance(value, torch.Tensor):
                 found.append(value)
             elif isinstance(value, list | tuple):
@@ -105,9 +109,14 @@ def read_schema(func: Any) -> OpInfo:
 
 
 def _only_views(schema: Any) -> bool:
-    return bool(schema.returns) and all(
-        result.alias_info is not None and not result.alias_info.is_write for result in schema.returns
-    ) and schema.name != "aten::lift_fresh"
+    return (
+        bool(schema.returns)
+        and all(
+            result.alias_info is not None and not result.alias_info.is_write
+            for result in schema.returns
+        )
+        and schema.name != "aten::lift_fresh"
+    )
 
 
 def _yields_no_tensor(schema: Any) -> bool:

@@ -29,7 +29,9 @@ _TORCH = os.path.realpath(os.path.dirname(torch.__file__)) + os.sep
 
 # Torch's own wrappers around each call of a dispatch mode: they stand between an op and whoever
 # asked for it, and asked for nothing themselves.
-_WRAPPERS = tuple(os.path.join(_TORCH, name) for name in (f"_dynamo{os.sep}", "_compile.py", "_ops.py"))
+_WRAPPERS = tuple(
+    os.path.join(_TORCH, name) for name in (f"_dynamo{os.sep}", "_compile.py", "_ops.py")
+)
 
 
 def _library_roots() -> tuple[str, ...]:

@@ -49,12 +49,14 @@ class Symptoms:
     def note_bad_write(self, raw: Raw, written: Sequence[torch.Tensor]) -> None:
         if raw.phase is Phase.FORWARD and raw.in_graph and raw.numel <= 1 and not raw.innocent:
             self._last_bad_scalar = raw
-        if self.recorder.in_optimizer is not None or not self._backward_seen or raw.node is not None:
+        if (
+            self.recorder.in_optimizer is not None
+            or not self._backward_seen
+            or raw.node is not None
+        ):
             return
         hurt = [t for t in written if t.is_leaf and t.requires_grad]
-        if hurt and any(
-            e.phase is Phase.BACKWARD for e in self.recorder.journal.ancestors(raw.id)
-        ):
+        if hurt and any(e.phase is Phase.BACKWARD for e in self.recorder.journal.ancestors(raw.id)):
             # A hand-written update has taken a bad gradient.
             self._confirm_waiting()
             self._confirm([s for t in hurt if (s := self._symptom("param", t)) is not None])
@@ -77,7 +79,9 @@ class Symptoms:
             self._explain([*losses, *(symptom for _, symptom in gradients)], above)
         if losses or gradients or recorder.at_limit:
             leaves = graph.leaves(graph.consumers(nodes))
-            recorder.gradients = describe_gradients((self._leaf_name(leaf), leaf) for leaf in leaves)
+            recorder.gradients = describe_gradients(
+                (self._leaf_name(leaf), leaf) for leaf in leaves
+            )
         self._drop_recovered()
         self._waiting += gradients
         if losses:

@@ -59,7 +59,9 @@ class Window:
             running.saved = list(saved_by(running.node, running))
         self._entries.append(entry)
         self._sums.append(_sum(floating))
-        self._storages.update(storage_key(t) for _, t in entry.info.tensors(entry.args, entry.kwargs))
+        self._storages.update(
+            storage_key(t) for _, t in entry.info.tensors(entry.args, entry.kwargs)
+        )
         for tensor in floating:
             self._storages.add(storage_key(tensor))
             self._bytes += tensor.numel() * tensor.element_size()
@@ -78,13 +80,15 @@ class Window:
             return
         self._entries, self._sums, self._storages, self._bytes = [], [], set(), 0
         self.synchronisations += 1
-        with torch._C._DisableTorchDispatch(), torch.no_grad():  # type: ignore[attr-defined]
+        with torch._C._DisableTorchDispatch(), torch.no_grad():
             self._judge(entries, sums)
 
     def _judge(self, entries: list[Entry], sums: list[torch.Tensor]) -> None:
         totals = torch.stack([total.to(sums[0].device, torch.float32) for total in sums]).tolist()
         for entry, total in zip(entries, totals, strict=True):
-            if total - total != 0.0 or self.recorder.touches_stain(entry.info, entry.args, entry.kwargs):
+            if total - total != 0.0 or self.recorder.touches_stain(
+                entry.info, entry.args, entry.kwargs
+            ):
                 self.recorder.examine(*entry)
         for entry in entries:
             if entry.spot.running.events and entry.spot.running is not self.recorder.mode.running:

@@ -6,7 +6,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import Location
-from gradscope.record.sites import USER, kind_of, resolve
+from gradscope.record.sites import resolve
 from gradscope.source import Source, read
 from gradscope.source.spans import statement
 from gradscope.source.text import characters
@@ -24,7 +24,7 @@ from gradscope.source.text import characters
 # Ops that pass numbers on as they are: what computed them is to blame.
 _LAYOUT = frozenset(
     "view reshape _unsafe_view expand t transpose permute clone contiguous unsqueeze squeeze alias"
-    " _to_copy to detach slice select as_strided expand_as view_as lift_fresh".split()
+    " _to_copy to detach slice select as_strided expand_as view_as lift_fresh copy_".split()
 )
 
 
@@ -32,8 +32,8 @@ _LAYOUT = frozenset(
 class Op:
     name: str
     output: Any
-    first: Any  # its first tensor argument
-    code: CodeType | None
+    first: Any  # the tensor that it read its numbers from, where it only passes them on
+    code: CodeType
     lasti: int
 
 
@@ -62,23 +62,24 @@ class Watcher(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         out = func(*args, **(kwargs or {}))
-        code, lasti = self._place()
-        first = next((arg for arg in args if isinstance(arg, Tensor)), None)
-        self.ops.append(Op(func._schema.name.partition("::")[2], out, first, code, lasti))
+        place = self._place()
+        if place is not None:
+            name = func._schema.name.partition("::")[2]
+            tensors = [arg for arg in args if isinstance(arg, Tensor)]
+            source = tensors[1:2] if name == "copy_" else tensors[:1]
+            self.ops.append(Op(name, out, source[0] if source else None, *place))
         return out
 
-    def _place(self) -> tuple[CodeType | None, int]:
-        """The instruction of backward itself; of a helper's only where backward has no frame."""
+    def _place(self) -> tuple[CodeType, int] | None:
+        """The instruction of backward's own code, also for an op inside of a helper. None for
+        what was done around it."""
         frame: Any = sys._getframe(2)
-        innermost: tuple[CodeType | None, int] = (None, 0)
         while frame is not None:
             if frame.f_code is self.code:
                 self._note(frame.f_locals)
                 return frame.f_code, frame.f_lasti
-            if innermost[0] is None and kind_of(frame.f_code) == USER:
-                innermost = (frame.f_code, frame.f_lasti)
             frame = frame.f_back
-        return innermost
+        return None
 
     def _note(self, names: Mapping[str, Any]) -> None:
         shapes = {k: tuple(v.shape) for k, v in names.items() if isinstance(v, Tensor)}
@@ -90,7 +91,7 @@ class Watcher(TorchDispatchMode):
         what it was given."""
         found = None
         for op in reversed(self.ops):
-            if op.output is gradient or op.output is not None and op.first is gradient and _writes(op):
+            if op.output is gradient or _writes_into(op, gradient):
                 found = op
                 if op.name not in _LAYOUT:
                     break
@@ -98,8 +99,13 @@ class Watcher(TorchDispatchMode):
         return found
 
 
-def _writes(op: Op) -> bool:
-    return op.name.endswith("_") and not op.name.startswith("_")
+def _writes_into(op: Op, gradient: Any) -> bool:
+    """Whether an in-place op changed part of a gradient through a view of it."""
+    if not (
+        op.name.endswith("_") and isinstance(op.output, Tensor) and isinstance(gradient, Tensor)
+    ):
+        return False
+    return op.output.untyped_storage().data_ptr() == gradient.untyped_storage().data_ptr()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +119,7 @@ def blame(cls: Any, watcher: Watcher, gradient: Any, position: int) -> Blame:
     """The returned expression, or the assignment, that computed a gradient."""
     maker = watcher.maker(gradient) if isinstance(gradient, Tensor) else None
     name = maker.name.removesuffix("_") if maker else ""
-    place = resolve(maker.code, maker.lasti) if maker and maker.code else None
+    place = resolve(maker.code, maker.lasti) if maker else None
     formula = inspect.unwrap(cls.backward)
     return Blame(
         name,
@@ -128,7 +134,11 @@ def _widened(place: Location, position: int) -> Location | None:
     if source is None:
         return None
     for node in ast.walk(source.tree):
-        if isinstance(node, ast.expr) and node.lineno == place.line and node.end_lineno == place.end_line:
+        if (
+            isinstance(node, ast.expr)
+            and node.lineno == place.line
+            and node.end_lineno == place.end_line
+        ):
             found = statement(source, node)
             expression = _expression(found, position)
             return _location(source, expression, place.function) if expression else None
@@ -139,9 +149,9 @@ def _expression(found: ast.stmt, position: int) -> ast.expr | None:
     match found:
         case ast.Return(value=ast.Tuple(elts=elements)):
             return elements[position] if position < len(elements) else None
-        case ast.Assign(targets=[ast.Name()]) | ast.Return() | ast.AugAssign() | ast.AnnAssign():
+        case ast.Assign(targets=[ast.Name() | ast.Subscript()]) | ast.Return() | ast.Expr():
             return found.value
-        case ast.Expr():
+        case ast.AugAssign() | ast.AnnAssign():
             return found.value
     return None
 
@@ -157,7 +167,9 @@ def _returned(function: Any, position: int) -> Location | None:
             node.lineno,
             *(decorator.lineno for decorator in node.decorator_list),
         ):
-            returns = [part for part in ast.walk(node) if isinstance(part, ast.Return) and part.value]
+            returns = [
+                part for part in ast.walk(node) if isinstance(part, ast.Return) and part.value
+            ]
             if returns:
                 last = max(returns, key=lambda part: part.lineno)
                 expression = _expression(last, position) or last.value
@@ -180,10 +192,6 @@ def _location(source: Source, node: ast.expr, function: str) -> Location:
     start = characters(source.line(node.lineno), node.col_offset)
     end = characters(source.line(node.end_lineno), node.end_col_offset)
     return Location(source.file, node.lineno, start, node.end_lineno, end, function)
-
-
-def in_backward(location: Location | None, cls: Any) -> Location | None:
-    return replace(location, function=f"{cls.__qualname__}.backward") if location else None
 
 
 def named(tensors: Mapping[str, Tensor], tensor: Tensor) -> str | None:

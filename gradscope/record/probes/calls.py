@@ -82,7 +82,9 @@ class Calls:
         with torch.enable_grad():
             leaves = [tensor.detach().requires_grad_() for tensor in point]
             # A Function that writes into its input may do so to a copy, never to a leaf.
-            result = self.apply(self.cls, *self._arguments([leaf.clone() for leaf in leaves]), **self.kwargs)
+            result = self.apply(
+                self.cls, *self._arguments([leaf.clone() for leaf in leaves]), **self.kwargs
+            )
         outputs = result if isinstance(result, tuple) else (result,)
         live = tuple(i for i, out in enumerate(outputs) if _is_live(out))
         if not live:
@@ -143,7 +145,11 @@ class Calls:
 
         def gradient(cotangent: Cotangent) -> list[Tensor]:
             pieces = zip(outputs, cotangent.split(sizes), strict=True)
-            held = [(out, piece.view(out.shape).to(out.dtype)) for out, piece in pieces if out.requires_grad]
+            held = [
+                (out, piece.view(out.shape).to(out.dtype))
+                for out, piece in pieces
+                if out.requires_grad
+            ]
             if not held:
                 return [torch.zeros_like(leaf) for leaf in leaves]
             with torch.enable_grad():

@@ -95,7 +95,9 @@ def _plain(pairs: Sequence[tuple[Tensor, Tensor]], tolerance: float) -> Relation
 def _by_factor(kinds: tuple[str, ...], factor: float, tolerance: float) -> Relation:
     sign = ("sign",) if factor < 0 else ()
     exact = abs(abs(factor) - 1) <= tolerance
-    return Relation((*kinds, *sign, *(() if exact else ("factor",))), None if exact else abs(factor))
+    return Relation(
+        (*kinds, *sign, *(() if exact else ("factor",))), None if exact else abs(factor)
+    )
 
 
 def _factor(pairs: Sequence[tuple[Tensor, Tensor]], tolerance: float) -> float | None:
@@ -144,12 +146,17 @@ _NUMBERS: dict[str, Callable[[Tensor], Tensor]] = {
 def _number(evidence: Evidence) -> Relation | None:
     if evidence.cotangents[0].numel() < 2:
         return None
+    found = None
     for name, number in _NUMBERS.items():
-        parts = [(got / number(v), evidence.unit) for got, v in zip(evidence.got, evidence.cotangents, strict=True)]
+        parts = [
+            (got / number(v), evidence.unit)
+            for got, v in zip(evidence.got, evidence.cotangents, strict=True)
+        ]
         if close(parts[0][0], parts[1][0], evidence.tolerance):
             inner = _plain(parts, evidence.tolerance) or Relation(())
-            return replace(inner, kinds=("number", *inner.kinds), detail=name)
-    return None
+            named = replace(inner, kinds=("number", *inner.kinds), detail=name)
+            found = named if found is None or len(named.kinds) < len(found.kinds) else found
+    return found
 
 
 # Factors that a derivative may lack or have too many of: text with {} for a tensor's name.
@@ -182,7 +189,11 @@ def _times(
             missing = _factor([(got * value, right) for got, right in pairs], tolerance)
             extra = _factor([(got, right * value) for got, right in pairs], tolerance)
             factor = extra if extra is not None else missing
-            if factor is None or not factor or close(value, value.mean().expand_as(value), tolerance):
+            if (
+                factor is None
+                or not factor
+                or close(value, value.mean().expand_as(value), tolerance)
+            ):
                 continue
             kind = "extra" if extra is not None else "missing"
             number = _by_factor((kind,), factor, tolerance)
@@ -204,7 +215,9 @@ def _bounded(evidence: Evidence) -> Relation | None:
     same = close(rates[wrong].abs(), bound.expand_as(rates[wrong]), evidence.tolerance)
     larger = bool((true[wrong].abs() > bound).all() and (true[wrong] * rates[wrong] > 0).all())
     within = bool((true[~wrong].abs() <= bound * (1 + evidence.tolerance)).all())
-    return Relation(("bounded",), None, f"{float(bound):.4g}") if same and larger and within else None
+    return (
+        Relation(("bounded",), None, f"{float(bound):.4g}") if same and larger and within else None
+    )
 
 
 def _unfitted(pairs: Sequence[tuple[Tensor, Tensor]], tolerance: float) -> Relation:

@@ -34,7 +34,11 @@ def template(relation: Relation, scope: Scope, shape: tuple[int, ...]) -> str | 
             case "sign":
                 text = f"-{text}"
             case "ignored":
-                text = f"{{grad_output}} * {text}" if not text.startswith("-") else f"-{{grad_output}} * {text[1:]}"
+                text = (
+                    f"{{grad_output}} * {text}"
+                    if not text.startswith("-")
+                    else f"-{{grad_output}} * {text[1:]}"
+                )
             case "mean" | "number" if relation.detail != "unrelated":
                 text = text.replace("{returned}", "{elementwise}")
             case "transposed" if len(shape) == 2:
@@ -83,7 +87,11 @@ def _spelled(number: float, scope: Scope) -> str | None:
 def _written(detail: str, scope: Scope) -> str | None:
     for form, code in _CODE.items():
         before, _, after = form.partition("{}")
-        name = detail.removeprefix(before).removesuffix(after) if after else detail.removeprefix(before)
+        name = (
+            detail.removeprefix(before).removesuffix(after)
+            if after
+            else detail.removeprefix(before)
+        )
         if form.replace("{}", name) == detail and name in scope.shapes:
             return code.replace("{}", name)
     return None

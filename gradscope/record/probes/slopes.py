@@ -41,7 +41,9 @@ def direction(point: Point, generator: torch.Generator) -> Point:
         size = tensor.abs()
         usual = float(size.square().mean().sqrt()) if size.numel() else 0.0
         usual = usual if 0 < usual < float("inf") else 1.0
-        scale = torch.where(size > 1e-3 * usual, size.clamp(max=10 * usual), torch.full_like(size, 1e-3 * usual))
+        scale = torch.where(
+            size > 1e-3 * usual, size.clamp(max=10 * usual), torch.full_like(size, 1e-3 * usual)
+        )
         scale = torch.where(size == 0, torch.full_like(size, usual), scale)
         found.append(scale * signs(tensor, generator))
     return found
@@ -63,18 +65,21 @@ def slope(calls: Calls, point: Point, base: Made, along: Point, dtype: torch.dty
     if not there.shape == back.shape == middle.shape:
         raise NoVerdict("the shape of the result depends on the values of the inputs")
     finite = torch.isfinite(there) & torch.isfinite(back) & torch.isfinite(middle)
-    there, back, middle = (torch.where(finite, t, torch.zeros_like(t)) for t in (there, back, middle))
+    there, back, middle = (
+        torch.where(finite, t, torch.zeros_like(t)) for t in (there, back, middle)
+    )
     right, left = (there - middle) / step, (middle - back) / step
     size = float(middle.abs().max()) if middle.numel() else 0.0
     noise = _ROUNDINGS * torch.finfo(dtype).eps * size / step
     values = (there - back) / (2 * step)
     usual = float(values.abs().mean()) if values.numel() else 0.0
     gap = (right - left).abs()
-    smooth = finite & (gap <= KINKS[dtype] * (right.abs() + left.abs() + 0.1 * usual) + noise)
+    curved = 2 * step * size  # what a slope of 0 may differ by on both sides
+    allowed = KINKS[dtype] * (right.abs() + left.abs() + 0.1 * usual) + noise + curved
+    smooth = finite & (gap <= allowed)
     flat = bool(torch.equal(there, middle) and torch.equal(back, middle))
     single = not flat and bool(torch.equal(there.float().to(there.dtype), there))
     return Slope(along, values, smooth, noise, flat, step, single)
-
 
 
 def nudged(point: Point, generator: torch.Generator) -> Point:
