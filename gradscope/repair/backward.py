@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gradscope.facts import Edit
 from gradscope.repair.candidate import Candidate
-from gradscope.repair.culprit import Culprit
+from gradscope.repair.culprit import ATOMS, Culprit
 from gradscope.source.spans import scope
 
 # What spreads one number over all elements, and what had made one number of them.
@@ -30,12 +30,12 @@ def corrected(culprit: Culprit) -> Iterator[Candidate]:
         return
     where = scope(culprit.source, node)
     arguments = [one.arg for one in where.args.args] if isinstance(where, ast.FunctionDef) else []
-    elementwise = _without_mean(node)
+    elementwise = _without_mean(culprit, node)
     if "{elementwise}" in template and elementwise is None:
         return
     text = template.format(
-        returned=_operand(culprit, node, template, "{returned}"),
-        elementwise=_operand(culprit, elementwise or node, template, "{elementwise}"),
+        returned=_as_operand(culprit.source.of(node), template, "{returned}"),
+        elementwise=_as_operand(elementwise or "", template, "{elementwise}"),
         grad_output=arguments[1] if len(arguments) > 1 else "grad_output",
     )
     yield Candidate("backward-rewrite", f"compute `{text}`", (_in_place_of(culprit, node, text),))
@@ -62,24 +62,39 @@ def _in_place_of(culprit: Culprit, node: ast.expr, text: str) -> Edit:
     return culprit.source.edit(*culprit.source.extent(node), text)
 
 
-def _operand(culprit: Culprit, node: ast.expr, template: str, slot: str) -> str:
-    """The node's text as it stands in the template: products go on without parentheses."""
-    text = culprit.source.of(node)
+def _as_operand(text: str, template: str, slot: str) -> str:
+    """A text as it stands in the template: products go on without parentheses."""
+    node = ast.parse(text, mode="eval").body if text else None
     is_product = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div)
     is_signed = isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Name | ast.Constant)
-    rest = template.partition(slot)[2]
-    if template == slot or ((is_product or is_signed) and not rest.startswith(".")):
-        return text
-    return culprit.text(node)
+    goes_on = (is_product or is_signed) and not template.partition(slot)[2].startswith(".")
+    return text if template == slot or goes_on or isinstance(node, ATOMS) else f"({text})"
 
 
-def _without_mean(node: ast.expr) -> ast.expr | None:
-    """`e` of `e.mean().expand_as(x)` or `torch.mean(e).expand(n)`; None where there is no mean."""
+def _without_mean(culprit: Culprit, node: ast.expr) -> str | None:
+    """The text of an expression without the one mean (or sum) in it, and what spreads that again:
+    `2 * e` of `2 * e.mean().expand_as(x)`. None where there is none, or several."""
+    chains = [part for part in ast.walk(node) if _averaged(part) is not None]
+    inner = {id(below) for part in chains for below in ast.walk(part) if below is not part}
+    outer = [part for part in chains if id(part) not in inner]
+    if len(outer) != 1 or not isinstance(outer[0], ast.expr):
+        return None
+    averaged = _averaged(outer[0])
+    assert averaged is not None
+    source = culprit.source
+    start, end = source.extent(node)
+    first, last = source.extent(outer[0])
+    kept = source.of(averaged) if outer[0] is node else culprit.text(averaged)
+    return source.text[start:first] + kept + source.text[last:end]
+
+
+def _averaged(node: ast.AST) -> ast.expr | None:
+    """`e` of `e.mean().expand_as(x)` and of `torch.mean(e)`."""
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         name, owner = node.func.attr, node.func.value
         if name in _MEANS:
-            is_method = not (isinstance(owner, ast.Name) and owner.id == "torch")
-            return owner if is_method else node.args[0] if node.args else None
+            is_function = isinstance(owner, ast.Name) and owner.id == "torch"
+            return (node.args[0] if node.args else None) if is_function else owner
         if name not in _SPREADS:
             return None
         node = owner
