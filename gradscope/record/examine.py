@@ -263,9 +263,14 @@ class Examiner:
             if meant or not (by_library or stain.innocent or literal):
                 continue
             origin = Raw(
-                id=-1, step=raw.step, kind=Kind.SOURCE, phase=Phase.DATA, note=raw.note, seq=raw.seq,
+                id=-1,
+                step=raw.step,
+                kind=Kind.SOURCE,
+                phase=Phase.DATA,
+                note=raw.note,
+                seq=raw.seq,
                 sources=(stain.event,),
-            )  # fmt: skip
+            )
             if recorder.journal.add(origin) is None:
                 continue
             measure.describe_source(origin, name, tensor, recorder)

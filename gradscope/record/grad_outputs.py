@@ -31,7 +31,7 @@ def grad_output_of(ops: NodeOps) -> torch.Tensor | None:
 
 def gradient_in(ops: NodeOps, made: frozenset[int]) -> torch.Tensor | None:
     """The same, asked after the backward pass, when what a node had saved is gone: `made` are the
-    identities of the tensors that the pass made, and a gradient is one of those or a view of one."""
+    identities of the tensors that the pass made; a gradient is one of those or a view of one."""
     metadata = getattr(ops.node, "_input_metadata", ())
     wanted = {tuple(item.shape) for item in metadata if hasattr(item, "shape")}
     for info, args, kwargs in ops.ops:

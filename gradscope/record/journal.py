@@ -87,8 +87,9 @@ class Journal:
 
     def call_of(self, seq: int) -> Note | None:
         for calls in reversed(self.generations):
-            if seq in calls:
-                return calls[seq]
+            found: Note | None = calls.get(seq)
+            if found is not None:
+                return found
         return None
 
     def add(self, raw: Raw) -> Raw | None:

@@ -20,11 +20,12 @@ from gradscope.record.spot import NodeOps
 
 # Give a gradient of exactly 0 to every element that they did not choose.
 CHOOSE = frozenset(
-    "where masked_fill masked_select masked_scatter index index_put clamp clamp_min clamp_max minimum maximum "
-    "fmin fmax max min amax amin nan_to_num relu threshold hardtanh triu tril gather take topk sort median "
-    "nanmedian kthvalue nanmean nansum cummax cummin index_fill scatter max_pool2d_with_indices "
-    "nll_loss_forward nll_loss nll_loss2d_forward nll_loss_nd smooth_l1_loss slice select narrow split "
-    "split_with_sizes unbind chunk unsafe_split index_select diagonal native_dropout embedding copy".split()
+    "where masked_fill masked_select masked_scatter index index_put index_fill index_select "
+    "clamp clamp_min clamp_max minimum maximum fmin fmax max min amax amin median nanmedian "
+    "kthvalue topk sort cummax cummin nan_to_num nanmean nansum relu threshold hardtanh triu tril "
+    "gather take scatter embedding slice select narrow split split_with_sizes unsafe_split chunk "
+    "unbind diagonal copy native_dropout max_pool2d_with_indices smooth_l1_loss "
+    "nll_loss nll_loss_forward nll_loss2d_forward nll_loss_nd".split()
 )
 # Multiply by something: a mask where that has no gradient of its own.
 _MULTIPLY = frozenset("mul mm bmm dot addmm baddbmm matmul mv".split())

@@ -251,7 +251,7 @@ def describe_source(raw: Raw, role: str, tensor: torch.Tensor, recorder: Recorde
 
 
 def _grad_fn(tensor: torch.Tensor) -> Any:
-    """None also for a view made under no_grad whose base was written since: torch refuses to say."""
+    """None also for a view made under no_grad whose base was written since: torch will not say."""
     try:
         return tensor.grad_fn
     except RuntimeError:

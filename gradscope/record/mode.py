@@ -35,8 +35,8 @@ _HISTORY = 32 * 2**20  # bytes held of one backward pass, to tell afterwards who
 # Changing these in place destroys the operand that the report needs, and is rare in healthy hot
 # loops, unlike `add_` and `mul_`.
 _KEEP_OPERAND = frozenset(
-    "sqrt log log2 log10 log1p div pow reciprocal rsqrt acos asin atanh acosh exp expm1 exp2 erfinv "
-    "logit fmod remainder true_divide".split()
+    "sqrt log log2 log10 log1p div pow reciprocal rsqrt acos asin atanh acosh exp expm1 exp2 "
+    "erfinv logit fmod remainder true_divide".split()
 )
 
 
@@ -191,7 +191,7 @@ class RecordingMode(TorchDispatchMode):
     def _before_write(
         self, info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> torch.Tensor | None:
-        """A copy of the operand that the op is about to overwrite, where the report would need it."""
+        """A copy of the operand that the op will overwrite, where the report would need it."""
         self.window.before_write(info.written_tensors(args, kwargs))
         if info.name in _KEEP_OPERAND and args and isinstance(args[0], torch.Tensor):
             return args[0].clone()

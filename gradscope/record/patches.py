@@ -65,7 +65,7 @@ def _module_call(recorder: Recorder, thread: int) -> Callable[..., Any]:
     original = torch.nn.Module.__call__
     ident = threading.get_ident
 
-    def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+    def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         if ident() != thread:
             return original(self, *args, **kwargs)
         outer = recorder.module
@@ -117,7 +117,7 @@ def _hooks_init(recorder: Recorder) -> Callable[..., Any]:
     second time, to look for ourselves, would run the user's hook again."""
     original = torch.autograd.graph.saved_tensors_hooks.__init__
 
-    def __init__(self: Any, pack_hook: Any, unpack_hook: Any) -> None:  # noqa: N807
+    def __init__(self: Any, pack_hook: Any, unpack_hook: Any) -> None:
         def unpack(packed: Any) -> Any:
             tensor = unpack_hook(packed)
             recorder.mode.note_unpacked(tensor)

@@ -81,7 +81,7 @@ def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
 def storage_key(tensor: torch.Tensor) -> int | None:
     """The identity of a tensor's memory; None for tensors that have none (CSR, MKLDNN, ...)."""
     try:
-        return _storage(tensor)._cdata
+        return int(_storage(tensor)._cdata)
     except (NotImplementedError, RuntimeError):
         return None
 

@@ -26,7 +26,6 @@ from gradscope.record.sites import Site, resolve, user_frames
 from gradscope.record.spot import NodeOps, Spot
 from gradscope.record.symptoms import Symptoms
 
-
 _FAULTS_TOLD = 3
 
 

@@ -1,4 +1,4 @@
-"""What an op's schema says of its arguments: which are tensors, which are written, what is returned.
+"""What an op's schema says: which arguments are tensors, which are written, what is returned.
 
 Read once an `OpOverload` and kept: the recorder asks at every op.
 """
@@ -14,17 +14,18 @@ import torch
 # Memory that nothing has written yet; reading it is a cause of its own, making it is not.
 _ALLOCATIONS = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"}
 # Ops that put a Python number into a tensor: an inf in their output is meant.
-_FILLS = {
-    "full", "full_like", "new_full", "fill", "masked_fill", "scalar_tensor", "where", "constant_pad_nd",
-    "index_fill", "index_put", "scatter", "zeros", "ones", "lift_fresh", "_to_copy", "copy",
-}  # fmt: skip
+_FILLS = frozenset(
+    "full full_like new_full fill masked_fill scalar_tensor where constant_pad_nd index_fill "
+    "index_put scatter zeros ones lift_fresh _to_copy copy".split()
+)
 # Rows of nothing but -inf turn into NaN here, whoever made the -inf.
-SOFTMAX_FAMILY = {
-    "_softmax", "_log_softmax", "_safe_softmax", "softmax", "log_softmax", "logsumexp", "_masked_softmax",
-    "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_efficient_attention",
-    "_scaled_dot_product_flash_attention", "_scaled_dot_product_cudnn_attention", "_transformer_encoder_layer_fwd",
-    "_native_multi_head_attention", "logcumsumexp", "_sparse_softmax", "_sparse_log_softmax",
-}  # fmt: skip
+SOFTMAX_FAMILY = frozenset(
+    "_softmax _log_softmax _safe_softmax softmax log_softmax logsumexp logcumsumexp "
+    "_masked_softmax _sparse_softmax _sparse_log_softmax _scaled_dot_product_flash_attention_for_cpu "
+    "_scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention "
+    "_scaled_dot_product_cudnn_attention _transformer_encoder_layer_fwd "
+    "_native_multi_head_attention".split()
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ class Window:
             return
         running = entry.spot.running
         if entry.spot.by_engine and running.saved is None:
-            # Only now: inside the formula, hooks have unpacked what they will, and nothing is freed.
+            # Only now: inside the formula hooks have unpacked all, and nothing is freed yet.
             running.saved = list(saved_by(running.node, running))
         self._entries.append(entry)
         self._sums.append(_sum(floating))
