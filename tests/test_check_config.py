@@ -1,0 +1,182 @@
+"""Lists of targets, thresholds and limits: what is read, and the place of every mistake."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from gradscope.check import cases_of
+from gradscope.check.command import Asked, given, shown
+from gradscope.config import Config, Thresholds, load_config
+from gradscope.config.values import READERS, TARGET_READERS, size
+from gradscope.errors import GradscopeError
+
+ROOT = Path(__file__).resolve().parent.parent
+SCHEMA = json.loads((ROOT / "gradscope" / "config" / "schema.json").read_text())
+SAMPLES = sorted((ROOT / "configs").glob("*.yaml"))
+
+GOOD = """\
+steps: 3
+inputs:
+  x: torch.zeros(3)
+  y: torch.ones(3)
+targets:
+  - a.py:loss
+  - name: other
+    target: b.py
+    steps: 5
+    dtypes: [float32, autocast]
+    inputs: {x: "torch.ones(3)"}
+    thresholds: {max-grad-norm: 10}
+    memory-limit: 2 GiB
+"""
+
+
+def written(folder: Path, text: str, name: str = "gradscope.yaml") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_a_target_sets_for_itself_what_the_file_sets_for_all(tmp_path):
+    first, second = load_config(written(tmp_path, GOOD)).targets
+
+    assert (first.name, first.target, first.steps) == ("a.py:loss", "a.py:loss", 3)
+    assert (second.name, second.steps, second.dtypes) == ("other", 5, ("float32", "autocast"))
+    assert {one.name: one.expression for one in second.inputs} == {
+        "x": "torch.ones(3)",
+        "y": "torch.ones(3)",
+    }
+    assert second.thresholds == Thresholds(max_grad_norm=10.0)
+    assert second.memory_limit == 2 * 1024**3
+    assert first.thresholds == Thresholds()
+
+
+def test_each_target_runs_in_each_dtype(tmp_path):
+    cases = cases_of(load_config(written(tmp_path, GOOD)))
+
+    assert [case.shown for case in cases] == ["a.py:loss", "other [float32]", "other [autocast]"]
+
+
+def test_names_choose_and_the_command_line_goes_first(tmp_path):
+    cases = cases_of(load_config(written(tmp_path, GOOD)), ["other"], steps=1, dtypes=("float64",))
+
+    assert [(case.shown, case.config.steps) for case in cases] == [("other [float64]", 1)]
+
+
+def test_a_name_that_nobody_has_is_said_with_the_nearest(tmp_path):
+    with pytest.raises(GradscopeError, match="no target is called othr") as caught:
+        cases_of(load_config(written(tmp_path, GOOD)), ["othr"])
+
+    assert caught.value.help.startswith("did you mean other?")
+
+
+def test_without_a_configuration_an_example_runs_and_says_so():
+    (case,) = cases_of(Config())
+
+    assert case.name == "gamma_mask"
+    assert case.said[0].startswith("no target given")
+
+
+def test_origins_are_shown(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, GOOD)
+
+    text = shown(load_config(), Asked(given=given(jobs=2)))
+
+    lines = dict(re.findall(r"^([\w-]+): .*?  # (.*)$", text.split("\n\n")[0], re.MULTILINE))
+    assert lines["steps"] == "gradscope.yaml:1:1"
+    assert lines["jobs"] == "command line"
+    assert lines["fail-on"] == "default"
+    assert "# target other\n" in text
+    assert re.search(r"^steps: 5 +# gradscope.yaml:9:5$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "says"),
+    [
+        ("targets: a.py\n", "1:1", "targets must be a list"),
+        ("targets:\n  - 3\n", "2:5", "targets: an entry must be a target or keys, got 3"),
+        ("targets:\n  - {name: a}\n", "2:5", "targets: an entry names no target"),
+        ("targets:\n  - a.py\n  - {target: b.py, stepz: 3}\n", "3:20", "unknown key stepz"),
+        ("targets:\n  - {target: b.py, steps: no}\n", "2:20", "steps must be a whole number"),
+        ("targets:\n  - {target: b.py, jobs: 2}\n", "2:20", "unknown key jobs"),
+        ("targets:\n  - a.py\n  - {name: a.py, target: b.py}\n", "3:6", "targets: two are called"),
+        ("targets:\n  - {target: a, target: b}\n", "2:17", "target is given twice"),
+        ("thresholds: 3\n", "1:1", "thresholds must be names with numbers, got int 3"),
+        ("thresholds:\n  max-norm: 3\n", "2:3", "thresholds has an unknown key max-norm"),
+        ("thresholds:\n  max-loss: hi\n", "2:3", "thresholds max-loss must be a number"),
+        ("dtypes: [float23]\n", "1:1", "dtypes has an unknown dtype float23"),
+        ("memory-limit: much\n", "1:1", "memory-limit must be a size such as 2 GiB"),
+        ("inputs:\n  x: {range: [1, 0]}\n", "2:7", "inputs x: must begin with the smaller number"),
+        ("inputs:\n  x: {nonempty: 3}\n", "2:7", "inputs x: nonempty must be true or false"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(tmp_path, text, place, says):
+    path = written(tmp_path, text)
+
+    with pytest.raises(GradscopeError, match=re.escape(f"{path}:{place}: {says}")):
+        load_config(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "says"),
+    [
+        (
+            '[tool.gradscope]\n[[tool.gradscope.targets]]\ntarget = "a.py"\n'
+            '[[tool.gradscope.targets]]\ntarget = "b.py"\nstepz = 3\n',
+            "6:1",
+            "unknown key stepz",
+        ),
+        ("[tool.gradscope]\n[[tool.gradscope.targets]]\nname = 'x'\n", "2:1", "targets: an entry"),
+    ],
+)
+def test_a_mistake_in_a_table_of_pyproject(tmp_path, text, place, says):
+    path = written(tmp_path, text, "pyproject.toml")
+
+    with pytest.raises(GradscopeError, match=re.escape(f"{path}:{place}: {says}")):
+        load_config(path)
+
+
+def test_aliases_are_not_unfolded_for_ever(tmp_path):
+    text = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n"
+        for old, new in zip("abcdefg", "bcdefgh", strict=True)
+    )
+
+    with pytest.raises(GradscopeError, match="more than 100,000 values"):
+        load_config(written(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("2 GiB", 2**31), ("512MB", 512_000_000), (4096, 4096), ("1.5 kib", 1536)],
+)
+def test_sizes(words, expected):
+    assert size(words) == expected
+
+
+def test_the_schema_knows_every_key():
+    entry = SCHEMA["$defs"]["target"]["properties"]
+
+    assert set(SCHEMA["properties"]) == {*READERS, "targets"}
+    assert set(entry) == set(TARGET_READERS)
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+def test_the_schema_accepts_the_samples(path):
+    jsonschema.validate(yaml.safe_load(path.read_text()), SCHEMA)
+    assert load_config(path).targets
+
+
+@pytest.mark.parametrize("text", ["stepz: 3", "steps: 0", "dtypes: [float23]", "targets: a.py"])
+def test_the_schema_refuses_what_we_refuse(tmp_path, text):
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(yaml.safe_load(text), SCHEMA)
+    with pytest.raises(GradscopeError):
+        load_config(written(tmp_path, text + "\n"))
