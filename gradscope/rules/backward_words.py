@@ -53,7 +53,10 @@ def _on_purpose(check: FunctionCheck) -> str:
 
 def label(check: FunctionCheck) -> str:
     """A few words for under the carets: each relation once."""
-    parts = [_part(check, kind) for kind in check.relations]
+    kinds = check.relations
+    if check.verdict == "intended":
+        kinds = tuple(kind for kind in kinds if kind not in ("some", "unknown")) or kinds
+    parts = [_part(check, kind) for kind in kinds]
     return ", ".join(part for part in parts if part)
 
 

@@ -108,6 +108,7 @@ class _Experiment:
         # An output at a kink has no derivative to compare with: no gradient is sent into it.
         self.cotangents = tuple(signs(self.base.values, self.generator) * smooth for _ in range(2))
         self.names = calls.names()
+        self.edges: list[Tensor] | None = None  # where neither gradient is finite, nor the slope
 
     def _first_slope(self) -> tuple[Made, Slope]:
         base = self.calls.forward(self.point)
@@ -259,11 +260,11 @@ class _Experiment:
         agrees = all(self._agree(g, v) for g, v in zip(got, self.cotangents, strict=True))
         tape = self.calls.taped(self.point, self.base)
         if tape is not None:
-            right = tuple(_double(tape(v)) for v in self.cotangents)
+            right = tuple(self._double(tape(v)) for v in self.cotangents)
             if all(self._agree(r, v) for r, v in zip(right, self.cotangents, strict=True)):
                 truth = _Truth(
                     (right[0], right[1]),
-                    _double(tape(ones)),
+                    self._double(tape(ones)),
                     "autograd through forward, which a central difference confirms",
                     _ELEMENTWISE[self.precision],
                 )
@@ -271,6 +272,9 @@ class _Experiment:
         if agrees:
             return None
         return self._local_truth() or self._number_truth()
+
+    def _double(self, gradients: list[Tensor]) -> list[Tensor]:
+        return [self._inside(p, g.detach().to(torch.float64)) for p, g in enumerate(gradients)]
 
     def _agree(
         self, gradients: list[Tensor], cotangent: Cotangent, found: Slope | None = None
@@ -386,12 +390,18 @@ class _Experiment:
         if raw is None:
             return torch.zeros_like(like, dtype=torch.float64)
         dense = raw.to_dense() if raw.is_sparse else raw
-        return dense.detach().to(torch.float64).sum_to_size(like.shape)
+        return self._inside(place, dense.detach().to(torch.float64).sum_to_size(like.shape))
+
+    def _inside(self, place: int, gradient: Tensor) -> Tensor:
+        """Without the elements at the edge of the forward's domain: there is no right gradient."""
+        if self.edges is None:
+            return gradient
+        return torch.where(self.edges[place], torch.zeros_like(gradient), gradient)
 
     def _misshapen(self, raw: Gradients, places: list[int]) -> Iterator[FunctionCheck]:
         watcher, again = self._watched()
         tape = self.calls.taped(self.point, self.base)
-        right = _double(tape(self.cotangents[0])) if tape is not None else None
+        right = self._double(tape(self.cotangents[0])) if tape is not None else None
         for place in places:
             returned, shape = raw[place], tuple(self.point[place].shape)
             got = tuple(returned.shape) if isinstance(returned, Tensor) else type(returned).__name__
@@ -424,11 +434,16 @@ class _Experiment:
         place = next((place for place, one in enumerate(bad) if bool(one.any())), None)
         if place is None:
             return None
+        if not bool(self.slope.smooth.all()):
+            self.edges = bad
+            along = [d * ~edge for d, edge in zip(self.slope.direction, bad, strict=True)]
+            self.slope = self._slope_at(self.base, along)
+            return None
         flat = int(bad[place].reshape(-1).to(torch.uint8).argmax())
         along = [torch.zeros_like(x) for x in self.point]
         along[place].view(-1)[flat] = self.slope.direction[place].reshape(-1)[flat]
         alone = self._slope_at(self.base, along)
-        if not bool((alone.smooth | ~self.slope.smooth).all()) or not bool(self.slope.smooth.all()):
+        if not bool(alone.smooth.all()):
             raise NoVerdict("the forward is not smooth where the gradient is not finite")
         watcher, again = self._watched()
         found = blame(self.calls.cls, watcher, again[place], self.calls.positions[place])
@@ -592,10 +607,6 @@ def _index(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
         flat, rest = divmod(flat, size)
         index.append(rest)
     return tuple(reversed(index))
-
-
-def _double(gradients: list[Tensor]) -> list[Tensor]:
-    return [gradient.detach().to(torch.float64) for gradient in gradients]
 
 
 def _sums_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
