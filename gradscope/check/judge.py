@@ -10,6 +10,7 @@ from gradscope.check import thresholds
 from gradscope.check.cases import Case
 from gradscope.errors import GradscopeError
 from gradscope.facts import Ending, Report, Severity, Trace
+from gradscope.report.phrases import plural
 from gradscope.target import ChildFault
 
 # What torch says where a kernel does not exist in a dtype, or where two dtypes meet.
@@ -52,7 +53,7 @@ def _true_ending(trace: Trace, case: Case) -> Trace:
     """What the ending means in a check: a hang, a limit, a dtype that the program does not take."""
     ending = trace.ending
     if ending.kind == "interrupted" and ending.code is None and _hangs(trace, case):
-        done = f"after {len(trace.steps)} steps" if trace.steps else "no backward pass"
+        done = f"after {plural(len(trace.steps), 'step')}" if trace.steps else "no backward pass"
         words = f"{done} within {ending.detail}"
         return replace(trace, ending=replace(ending, kind="hung", detail=words))
     if ending.kind in ("raised", "died") and case.config.memory_limit:

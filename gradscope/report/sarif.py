@@ -47,11 +47,7 @@ def document(report: Report, sources: Sources) -> Value:
         "invocations": [_invocation(report)],
         "columnKind": "unicodeCodePoints",
         "results": results,
-        "properties": {
-            "target": sentence(report.target),
-            "verdict": report.verdict,
-            "steps": len(report.trace.steps),
-        },
+        "properties": _identity(report),
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
@@ -77,12 +73,22 @@ def document_of_all(summary: Summary, sources: Sources) -> Value:
             told.append(sentence(report.target))
     run = {
         "tool": {"driver": _driver(codes, names)},
-        "invocations": [_invocation(report) for report in summary.reports],
+        "invocations": [
+            _invocation(report) | {"properties": _identity(report)} for report in summary.reports
+        ],
         "columnKind": "unicodeCodePoints",
         "results": list(results.values()),
         "properties": {"target": "check", "verdict": summary.verdict},
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _identity(report: Report) -> Value:
+    return {
+        "target": sentence(report.target),
+        "verdict": report.verdict,
+        "steps": len(report.trace.steps),
+    }
 
 
 def _driver(codes: list[str], names: dict[str, str]) -> Value:
