@@ -118,17 +118,22 @@ def _forward_descendants(root: Event, trace: Trace) -> set[int]:
 
 
 def _one_a_place(roots: Iterable[Root]) -> Iterator[Root]:
-    """Join roots at the very same expression: a loop or a helper called twice is one cause."""
+    """Join roots of the same op on the same line: a loop, a helper that is called twice and a term
+    that is written twice are one cause."""
     places: dict[object, Root] = {}
     for root in roots:
         location = root.event.blame.location
-        key = (root.event.op, location) if location is not None else root.event.id
-        if key in places:
-            known = places[key]
-            extra = tuple(s for s in root.symptoms if s not in known.symptoms)
-            places[key] = replace(known, symptoms=known.symptoms + extra)
-        else:
+        key: object = root.event.id
+        if location is not None:
+            key = (root.event.op, location.file, location.line)
+        known = places.get(key)
+        if known is None:
             places[key] = root
+            continue
+        extra = tuple(symptom for symptom in root.symptoms if symptom not in known.symptoms)
+        told = (known.event.blame.location, *known.also)
+        also = known.also if location is None or location in told else (*known.also, location)
+        places[key] = replace(known, symptoms=known.symptoms + extra, also=also)
     yield from places.values()
 
 

@@ -224,11 +224,15 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A root event, the symptoms that it explains, and the events from it to the first of them."""
+    """A root event, the symptoms that it explains, and the events from it to the first of them.
+
+    `also` are further calls of the same op on the same line that broke in the same way.
+    """
 
     event: Event
     symptoms: tuple[Symptom, ...] = ()
     chain: tuple[Event, ...] = ()
+    also: tuple[Location, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from gradscope.diagnose import is_wrong_gradient
 from gradscope.facts import Finding, Gradient, Severity, Symptom, Trace, text_of
 
+BOUNDS = frozenset(("epsilon", "clamp-domain"))
+IDLE = "every gradient is exactly 0 then"  # of a bound: it holds, and something better is sought
 BETWEEN = 5e-324  # gradients that differ, but not at the elements that were sampled
 
 
@@ -54,7 +56,7 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
         return Outcome(None, f"not tried: {why}")
     if remaining is not None:
         why = f"tried: {_said(remaining)} is there all the same"
-        elsewhere = remaining if _line(remaining) != _line(finding) else None
+        elsewhere = remaining if _place(remaining) != _place(finding) else None
         return Outcome(False, why, doubtful=True, remains=elsewhere)
     fresh = _new_findings(before, after)
     if fresh:
@@ -84,6 +86,8 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
         *_kept(before.trace, after.trace),
         *moved,
     ]
+    if kind in BOUNDS and _learns(before.trace) and not _learns(after.trace):
+        parts.append(IDLE)
     if others:
         parts.append(f"what remains is {_said(others[0])}")
     # A finite loss that is bit-identical vouches for the second run having been the same run.
@@ -168,8 +172,9 @@ def _hurt(symptom: Symptom) -> tuple[str, str]:
     return symptom.kind.partition("-")[2], symptom.tensor
 
 
-def _line(finding: Finding) -> int | None:
-    return finding.location.line if finding.location else None
+def _place(finding: Finding) -> tuple[int, int] | None:
+    """Where an expression begins: a repair inside it leaves that as it was."""
+    return (finding.location.line, finding.location.col) if finding.location else None
 
 
 def _gains(finding: Finding, before: Trace, after: Trace, kind: str) -> Iterator[str]:
@@ -197,6 +202,11 @@ def _losses(before: Trace, after: Trace, step: int) -> Iterator[str]:
         yield f"loss {text_of(first)} -> {text_of(second)}"
     if after.gradients and all(not gradient.bad for gradient in after.gradients):
         yield f"gradient norm {text_of(_norm(after.gradients), 4)}"
+
+
+def _learns(trace: Trace) -> bool:
+    """Whether any gradient is not exactly 0; so also where none was looked at."""
+    return not trace.gradients or any(one.norm or one.bad for one in trace.gradients)
 
 
 def _norm(gradients: tuple[Gradient, ...]) -> float:

@@ -82,7 +82,7 @@ class Rule:
             label=label,
             node=node,
             location=blame.location,
-            related=(*measurements.related_of(root, event, blame), *related),
+            related=(*measurements.related_of(root, event, blame), *again(root), *related),
             evidence={**measurements.facts_of(root, event), **(facts or {})},
             numbers=measurements.numbers_of(root, event, trace),
             tensors=tensors(event),
@@ -91,6 +91,11 @@ class Rule:
             fixes=fixes,
             confidence=confidence,
         )
+
+
+def again(root: Root) -> tuple[Related, ...]:
+    """The other places on the line where the same op broke in the same way."""
+    return tuple(Related("birth", place, "and here") for place in root.also)
 
 
 def tensors(event: Event) -> tuple[Operand, ...]:
