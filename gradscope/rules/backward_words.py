@@ -112,7 +112,9 @@ def _factor(check: FunctionCheck) -> str:
     large = factor > 1
     times = number(factor if large else 1 / factor)
     size = check.factor_name.removeprefix("1 / ")
-    return f"too {'large' if large else 'small'} by a factor of {times}" + (f", {size}" if size else "")
+    return f"too {'large' if large else 'small'} by a factor of {times}" + (
+        f", {size}" if size else ""
+    )
 
 
 def mechanism(check: FunctionCheck) -> str:

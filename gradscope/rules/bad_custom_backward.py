@@ -199,4 +199,6 @@ def _evidence(check: FunctionCheck) -> dict[str, object]:
 
 
 def _fix(check: FunctionCheck) -> Fix:
-    return Fix("backward-rewrite", words.repair(check), "unsafe" if check.rewrite else "display-only")
+    return Fix(
+        "backward-rewrite", words.repair(check), "unsafe" if check.rewrite else "display-only"
+    )
