@@ -24,14 +24,10 @@ KINDS = frozenset(
 
 # Not right yet, each with what is wrong. An entry that comes out right fails the test.
 KNOWN_GAPS: dict[str, str] = {
-    "naive_bayes_product": "an epsilon on a product that is 0 leads, and leaves a gradient of 0",
 }
 
 # The right diagnosis, and a first fix that did not survive its trial.
 REFUTED: dict[str, str] = {
-    "barrier_of_inf": "the patch puts a tensor's method on a Python constant",
-    "hmm_forward_log_domain": "a guard at one of several places that break",
-    "squared_error_summed_in_half": "the patch of the sum is too late for the square",
 }
 
 

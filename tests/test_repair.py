@@ -217,7 +217,7 @@ def test_a_stable_form_reads_through_names_that_still_hold():
         ("x.std()", "std", "guard-empty", {}, "x.std(correction=min(1, x.numel() - 1))"),
         ("x.std(unbiased=True)", "std", "guard-empty", {},
          "x.std(correction=min(1, x.numel() - 1))"),
-        ("x.mean()", "mean", "guard-empty", {}, "(x.sum() / max(x.numel(), 1))"),
+        ("x.mean()", "mean", "guard-empty", {}, "loss = x.sum() / max(x.numel(), 1)"),
         ("torch.softmax(x.masked_fill(m, -math.inf), 0)", "_softmax", "guard-empty", {},
          "torch.softmax(x.masked_fill(m, torch.finfo(x.dtype).min), 0)"),
         ("torch.exp(x)", "exp", "clamp-domain", {"self": 100.0}, "torch.exp(x.clamp_max(40))"),

@@ -10,7 +10,7 @@ from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import Edge, Nature, OpFact, Values
 from gradscope.ops.predicates import both, broke, has_infinity, largest, slope_broke
 
-_JITTER = "({x} + {eps} * torch.eye({x}.shape[-1], dtype={x}.dtype, device={x}.device))"
+_JITTER = "{x} + {eps} * torch.eye({x}.shape[-1], dtype={x}.dtype, device={x}.device)"
 
 
 _NOT_OPERANDS = ("dtype", "output", "grad_input")

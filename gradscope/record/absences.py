@@ -31,6 +31,7 @@ _CHOICES = (
     "Embedding",
 )
 
+_FLUSHED = 2.0**-10  # norm of a gradient that a slope below 1 may bring under float16's smallest
 _REASONS = (
     ("dead-relu", _RECTIFIERS),
     ("zero-op", _STEPS),
@@ -249,13 +250,12 @@ def _where_it_ends(leaf: int, crossings: Sequence[Crossing]) -> tuple[int, int] 
 
 
 def _reason(crossing: Crossing, edge: int) -> str:
-    if edge < len(crossing.half) and crossing.half[edge]:
-        return "underflow"
     name = _short(crossing.name)
-    for reason, stems in _REASONS:
-        if name.startswith(stems):
-            return reason
-    return "unknown"
+    named = next((reason for reason, stems in _REASONS if name.startswith(stems)), None)
+    is_half = edge < len(crossing.half) and crossing.half[edge]
+    if is_half and (named is None or (crossing.out or 0.0) < _FLUSHED):
+        return "underflow"
+    return named or "unknown"
 
 
 def _short(name: str) -> str:

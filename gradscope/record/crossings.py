@@ -75,7 +75,10 @@ def _measure(crossing: Crossing) -> Callable[[Any, Any], None]:
             into = tuple(None if grad is None else norm_of(grad) for grad in grad_inputs)
         crossing.out = sum(norm * norm for norm in norms) ** 0.5
         crossing.into = into
-        crossing.half = tuple(grad is not None and grad.dtype in _HALF for grad in grad_inputs)
+        # bfloat16 reaches as far down as float32.
+        crossing.half = tuple(
+            grad is not None and grad.dtype is torch.float16 for grad in grad_inputs
+        )
 
     return hook
 

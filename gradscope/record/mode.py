@@ -101,7 +101,14 @@ class RecordingMode(TorchDispatchMode):
         ):
             spot = note_spot(sys._getframe(1), recorder)
             recorder.examine(info, args, kwargs, out, seq if noted else None, before, spot)
+            if noted and type(out) is torch.Tensor and out.dim() == 0 and out.dtype in _FULL:
+                self._note_value(seq, out.item())
         return out
+
+    def _note_value(self, seq: int, value: float) -> None:
+        """A single number that a call gave, which may turn out to be a term of the loss."""
+        calls = self.recorder.journal.calls
+        calls[seq - 1] = calls[seq - 1]._replace(value=value)
 
     def _judge_later(
         self,
@@ -134,8 +141,7 @@ class RecordingMode(TorchDispatchMode):
                 except (RuntimeError, NotImplementedError):
                     return False  # meta, nested, ...: the closer look knows them
                 if seq and out.dim() == 0:
-                    calls = self.recorder.journal.calls
-                    calls[seq - 1] = calls[seq - 1]._replace(value=total)
+                    self._note_value(seq, total)
             elif dtype in _HALF or dtype in _OTHER:
                 try:
                     total = quick_sum(out).item()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from gradscope.diagnose import diagnose
 from gradscope.facts import Finding, Fix, Severity, Trace
 from gradscope.repair.attempt import Bench, Patched, Rerun, patched
-from gradscope.repair.compare import Outcome, Seen
+from gradscope.repair.compare import IDLE, Outcome, Seen
 from gradscope.repair.culprit import Unpatchable, locate
 from gradscope.repair.propose import candidates, fixes_of
 from gradscope.source import Source
@@ -29,7 +29,7 @@ __all__ = ["repair", "repaired"]
 SECONDS = 60.0  # for trying fixes, all findings together
 MOST_REFUTED = 3  # that are listed with a finding
 
-_RANK = {True: 0, None: 1, False: 3}
+_RANK = {True: 0, None: 2, False: 4}
 NOT_TRIED = Outcome(None, "not tried")
 
 
@@ -106,7 +106,7 @@ def _fixes(finding: Finding, bench: Bench | None, overlay: Mapping[str, Source])
             yield written[0].as_fix(Outcome(None, why))
             continue
         tried = list(_until_one_holds(finding, written, bench))
-        holds = any(one.verified for one in tried)
+        holds = any(one.verified and IDLE not in one.verdict for one in tried)
         yield from tried
 
 
@@ -119,7 +119,7 @@ def _until_one_holds(finding: Finding, written: list[Patched], bench: Bench) -> 
 
 
 def _ordered(fixes: Iterator[Fix]) -> tuple[Fix, ...]:
-    """Verified, then untried patches, then advice, then the first few that were refuted."""
+    """Verified, last those that leave nothing to learn from, then untried patches, then advice, then the first few that were refuted."""
     found = sorted(fixes, key=_rank)
     refuted = [fix for fix in found if fix.verified is False]
     kept = [fix for fix in found if fix.verified is not False]
@@ -127,7 +127,9 @@ def _ordered(fixes: Iterator[Fix]) -> tuple[Fix, ...]:
 
 
 def _rank(fix: Fix) -> int:
-    return 2 if fix.verified is None and fix.patch is None else _RANK[fix.verified]
+    if fix.verified and IDLE in fix.verdict:
+        return 1
+    return 3 if fix.verified is None and fix.patch is None else _RANK[fix.verified]
 
 
 def _distinct(fixes: list[Fix]) -> Iterator[Fix]:

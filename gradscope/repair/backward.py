@@ -1,4 +1,4 @@
-"""A custom backward's gradient, corrected by the relation that was found between it and the truth."""
+"""A custom backward's gradient, corrected by the relation found between it and the truth."""
 
 from __future__ import annotations
 

@@ -35,7 +35,19 @@ class Culprit:
 
     @property
     def operands(self) -> Mapping[str, ast.expr]:
-        return operands(self.source, self.node, self.finding.op) if self.node else {}
+        found = operands(self.source, self.node, self.finding.op) if self.node else {}
+        return found or dict(self._passed_on())
+
+    def _passed_on(self) -> Iterator[tuple[str, ast.expr]]:
+        """The arguments of a library call that arrived at the op as they are, by their names:
+        `exp` inside of `poisson_nll_loss(rate, counts)` read `rate`."""
+        if not isinstance(self.node, ast.Call):
+            return
+        given = [*self.node.args, *(key.value for key in self.node.keywords)]
+        for one in self.finding.tensors:
+            places = [node for node in given if one.name and self.source.of(node) == one.name]
+            if len(places) == 1 and one.role != "output":
+                yield one.role, places[0]
 
     @property
     def dtype(self) -> str:

@@ -8,22 +8,11 @@ from collections.abc import Iterator
 from gradscope.facts import Edit
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
-from gradscope.repair.guards import can_repeat
+from gradscope.repair.guards import INFINITE, can_repeat
 from gradscope.repair.splice import keyword
 from gradscope.source.masks import definition
-from gradscope.source.operands import spelled
+from gradscope.source.operands import canonical, spelled
 
-INFINITE = frozenset(
-    (
-        '-float("inf")',
-        'float("-inf")',
-        "-inf",
-        "-math.inf",
-        "-np.inf",
-        "-numpy.inf",
-        "-torch.inf",
-    )
-)
 SOFTMAXES = frozenset({"softmax", "log_softmax", "logsumexp", "scaled_dot_product_attention"})
 
 
@@ -38,6 +27,8 @@ def filled(culprit: Culprit) -> Iterator[Candidate]:
         yield from _mean(culprit)
     elif found.name in ("cross_entropy", "nll_loss"):
         yield from _ignored(culprit)
+    elif canonical(culprit.finding.op) in ("nll_loss", "nll_loss2d"):
+        yield from _criterion(culprit)
     elif found.name in SOFTMAXES:
         yield from _rows(culprit)
     yield from _attention(culprit)
@@ -51,7 +42,9 @@ def _spread(culprit: Culprit) -> Iterator[Candidate]:
     count = f"{culprit.text(operand)}.numel()"
     dim = culprit.operands.get("dim")
     if dim is not None:
-        count = f"{culprit.text(operand)}.shape[{culprit.source.of(dim)}]"
+        dims = dim.elts if isinstance(dim, ast.Tuple | ast.List) else [dim]
+        shape = f"{culprit.text(operand)}.shape"
+        count = " * ".join(f"{shape}[{culprit.source.of(one)}]" for one in dims)
     correction = f"min(1, {count} - 1)"
     old = next((key for key in call.keywords if key.arg == "unbiased"), None)
     if old is not None:
@@ -71,7 +64,7 @@ def _mean(culprit: Culprit) -> Iterator[Candidate]:
     text = culprit.text(operand)
     if can_repeat(culprit, operand):
         title = "let the mean of nothing be 0"
-        new = f"({text}.sum() / max({text}.numel(), 1))"
+        new = f"{text}.sum() / max({text}.numel(), 1)"
         yield Candidate("guard-empty", title, (culprit.replace(call, new),))
 
 
@@ -80,7 +73,13 @@ def _ignored(culprit: Culprit) -> Iterator[Candidate]:
     call, target = culprit.node, culprit.operands.get("target")
     if not isinstance(call, ast.Call) or target is None or "reduction" in culprit.operands:
         return
-    if "weight" in culprit.operands or not can_repeat(culprit, target):
+    if not can_repeat(culprit, target):
+        return
+    weight = culprit.operands.get("weight")
+    if weight is not None:
+        if can_repeat(culprit, weight) and "ignore_index" not in culprit.operands:
+            counts = f"{culprit.text(weight)}[{culprit.source.of(target)}].any()"
+            yield from _only_if(culprit, call, counts)
         return
     ignored = culprit.operands.get("ignore_index")
     index = culprit.source.of(ignored) if ignored is not None else "-100"
@@ -91,6 +90,26 @@ def _ignored(culprit: Culprit) -> Iterator[Candidate]:
         culprit.source.edit(end, end, f" / {count}"),
     )
     yield Candidate("guard-empty", "let the loss over nothing but ignored targets be 0", edits)
+
+
+def _criterion(culprit: Culprit) -> Iterator[Candidate]:
+    """The same for a loss module: `criterion(logits, labels)`."""
+    call = culprit.node
+    if not isinstance(call, ast.Call) or len(call.args) != 2 or call.keywords:
+        return
+    target = call.args[1]
+    if can_repeat(culprit, target) and isinstance(call.func, ast.Name | ast.Attribute):
+        module = culprit.source.of(call.func)
+        counts = f"({culprit.source.of(target)} != {module}.ignore_index).any()"
+        yield from _only_if(culprit, call, counts)
+
+
+def _only_if(culprit: Culprit, call: ast.Call, counts: str) -> Iterator[Candidate]:
+    """The loss where some target counts, else a 0 that is still part of the graph."""
+    nothing = f"{culprit.text(call.args[0])}.sum() * 0" if call.args else ""
+    if nothing and can_repeat(culprit, call.args[0]):
+        edit = culprit.replace(call, f"{culprit.source.of(call)} if {counts} else {nothing}")
+        yield Candidate("guard-empty", "let the loss be 0 where no target counts", (edit,))
 
 
 def _rows(culprit: Culprit) -> Iterator[Candidate]:
@@ -116,7 +135,8 @@ def _fills(culprit: Culprit, operand: ast.expr) -> Iterator[Edit]:
             continue
         scores = found.positional[0] if found.name == "masked_fill" else found.positional[1]
         for value in (*found.positional[1:], *found.keywords.values()):
-            if culprit.source.of(value).replace(" ", "").replace("'", '"') in INFINITE:
+            text = culprit.source.of(value).replace(" ", "").replace("'", '"')
+            if text in INFINITE and "-" in text:
                 yield culprit.replace(value, _lowest(culprit, scores))
 
 

@@ -19,6 +19,11 @@ from gradscope.source.operands import canonical, spelled
 
 LONGEST_TWICE = 60  # characters of an operand that a condition may repeat
 DECOMPOSITIONS = frozenset(("svd", "eigh", "eig", "eigvals"))
+INFINITE = frozenset(
+    f"{sign}{text}"
+    for sign in ("", "-")
+    for text in ('float("inf")', "inf", "math.inf", "np.inf", "numpy.inf", "torch.inf")
+) | {'float("-inf")'}
 FLOORS = (Margin.ROOT, Margin.DENOMINATOR, Margin.LOG)
 
 
@@ -39,9 +44,9 @@ def guarded(culprit: Culprit) -> Iterator[Candidate]:
 
 
 def _number(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[Candidate]:
-    """A Python number has no `clamp_min`. It comes as a tensor without dimensions or name."""
-    given = next((one for one in culprit.finding.tensors if one.role == edge.argument), None)
-    is_number = given is not None and given.shape == () and given.name is None and given.at == 0
+    """A Python number has no `clamp_min`."""
+    given = {one.role for one in culprit.finding.tensors}
+    is_number = given and edge.argument not in given and culprit.values.get(edge.argument) == 0
     if is_number and isinstance(node, ast.Name) and edge.margin in FLOORS:
         text = f"max({culprit.source.of(node)}, {eps_for(culprit.dtype, edge.margin):g})"
         edit = culprit.replace(node, text)
@@ -51,7 +56,7 @@ def _number(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[Candidate]
 def _upstream(culprit: Culprit) -> Iterator[Candidate]:
     """The guard where the operand is made, for an op that a library calls: the line of the
     culprit does not write the operand."""
-    edges = [edge for edge in culprit.edges() if edge.guard]
+    edges = [edge for edge in culprit.edges() if edge.guard.startswith("{x}.clamp")]
     if not edges or _operand(culprit, edges[0]) is not None:
         return
     for related in culprit.finding.related:
@@ -76,6 +81,11 @@ def _unclamped(culprit: Culprit, edge: Edge, node: ast.expr) -> ast.expr:
 def _apart(culprit: Culprit) -> Iterator[Candidate]:
     """Equal or zero values of a square matrix moved apart by a small, uneven diagonal."""
     node, op = culprit.operands.get("self"), canonical(culprit.finding.op)
+    eye = culprit.torch("torch.eye(")
+    if op == "qr" and node is not None and eye is not None and can_repeat(culprit, node):
+        text = culprit.text(node)
+        edit = culprit.replace(node, f"{text} + 1e-4 * {eye}*{text}.shape[-2:]).to({text})")
+        yield Candidate("epsilon", "add a small diagonal", (edit,))
     arange = culprit.torch("torch.arange(")
     if op not in DECOMPOSITIONS or node is None or arange is None:
         return
@@ -118,6 +128,7 @@ def masked(culprit: Culprit) -> Iterator[Candidate]:
     mask's condition written out.
     """
     yield from _both_infinite(culprit)
+    yield from _finite_constant(culprit)
     edges = [edge for edge in culprit.edges() if _operand(culprit, edge) is not None]
     if not edges:
         return
@@ -191,6 +202,19 @@ def _both_infinite(culprit: Culprit) -> Iterator[Candidate]:
         edit = culprit.replace(node, f"{where}{kept}, {culprit.source.of(node)}, 0.0)")
         title = "let the difference of two infinite elements be 0"
         yield Candidate("masked-branch", title, (edit,))
+
+
+def _finite_constant(culprit: Culprit) -> Iterator[Candidate]:
+    """A constant of the file that is inf, and meets a 0: a large finite number in its place."""
+    names = {node.id for node in culprit.operands.values() if isinstance(node, ast.Name)}
+    for made in culprit.source.tree.body:
+        if not isinstance(made, ast.Assign) or not isinstance(made.targets[0], ast.Name):
+            continue
+        name, text = made.targets[0].id, culprit.source.of(made.value)
+        if name in names and text.replace(" ", "").replace("'", '"') in INFINITE:
+            large = "-1e30" if "-" in text else "1e30"
+            title = f"make `{name}` a large finite number"
+            yield Candidate("masked-branch", title, (culprit.replace(made.value, large),))
 
 
 def _where(culprit: Culprit, condition: str, kept: bool, node: ast.expr, harmless: str) -> str:

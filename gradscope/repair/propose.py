@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from gradscope.facts import Edit, Fix, Phase
-from gradscope.repair import empty, guards, stable, training
+from gradscope.repair import allocation, empty, guards, stable, training
 from gradscope.repair.backward import corrected
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
@@ -35,6 +35,7 @@ MAKERS: Mapping[str, Maker] = {
     "stable-op": stable.rewritten,
     "dtype": training.widened,
     "guard-empty": empty.filled,
+    "init": allocation.filled,
     "lower-lr": training.lower_rate,
     "clip-norm": training.clipped,
     "loss-scaling": training.scaled,

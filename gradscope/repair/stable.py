@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
+from gradscope.repair.splice import keyword
 from gradscope.source.masks import definition, in_reach
-from gradscope.source.operands import Spelled, spelled
+from gradscope.source.operands import Spelled, canonical, spelled
 from gradscope.source.spans import ancestors, scope
 
 
@@ -87,6 +88,9 @@ def rewritten(culprit: Culprit) -> Iterator[Candidate]:
     """Every expression of the culprit's function that has a stable form and holds the culprit."""
     if culprit.node is None:
         return
+    if canonical(culprit.finding.op) == "ctc_loss":
+        yield from with_zero_infinity(culprit)
+        return
     for node in _expressions(culprit):
         for form in FORMS:
             reading = Reading(culprit, node)
@@ -99,6 +103,16 @@ def rewritten(culprit: Culprit) -> Iterator[Candidate]:
             title = f"compute it in one stable step: `{text}`"
             yield Candidate("stable-op", title, (culprit.replace(node, text),))
             break
+
+
+def with_zero_infinity(culprit: Culprit) -> Iterator[Candidate]:
+    """CTC has no alignment for a target longer than its input, and an argument that says so."""
+    names = ("torch.nn.functional.ctc_loss", "torch.nn.CTCLoss")
+    for node in ast.walk(culprit.source.tree):
+        if isinstance(node, ast.Call) and culprit.names.dotted(node.func) in names:
+            title = "let samples without any alignment count as 0"
+            edit = keyword(culprit.source, node, "zero_infinity", "True")
+            yield Candidate("stable-op", title, (edit,))
 
 
 def _expressions(culprit: Culprit) -> list[ast.expr]:
@@ -175,6 +189,17 @@ def _logsumexp(read: Reading, node: ast.expr) -> str | None:
         return f"torch.logsumexp({read.culprit.text(operand)}.flatten(), 0)"
     keep = ", keepdim=True" if "keepdim" in found.keywords else ""
     return f"torch.logsumexp({read.text(operand)}, {dim}{keep})"
+
+
+def _log_prod(read: Reading, node: ast.expr) -> str | None:
+    """log(x.prod(dim)): the product of many factors leaves the dtype, the sum of logs does not."""
+    inner = read.argument(node, "log")
+    found = inner is not None and read.op(inner, "prod")
+    if not found:
+        return None
+    dim = read.dim(found)
+    keep = ", keepdim=True" if "keepdim" in found.keywords else ""
+    return f"torch.log({read.text(found.positional[0])}).sum({dim or ''}{keep if dim else ''})"
 
 
 def _logaddexp(read: Reading, node: ast.expr) -> str | None:
@@ -266,6 +291,7 @@ FORMS: tuple[Form, ...] = (
     _log_one_minus_sigmoid,
     _softplus,
     _logsumexp,
+    _log_prod,
     _logaddexp,
     _log_cosh,
     _softmax,

@@ -67,6 +67,8 @@ def guards(edge: Edge | None, event: Event) -> tuple[Fix, ...]:
 
 def guard_kind(edge: Edge, event: Event) -> str:
     """An epsilon keeps an operand from 0; anything else is a clamp to the domain."""
+    if edge.cause == "degenerate-decomposition":
+        return "epsilon"
     if edge.nature in (Nature.DOMAIN, Nature.OVERFLOW):
         return "clamp-domain"
     return "epsilon" if evidence.values(event).get(edge.argument) == 0 else "clamp-domain"

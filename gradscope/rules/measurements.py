@@ -106,12 +106,24 @@ def growth(root: Root, trace: Trace) -> str | None:
     return ", ".join(phrases.number(loss) for loss in last)
 
 
+def _operand_at_edge(event: Event) -> Call | None:
+    """The call, on another line, that made the operand of an op which a library calls."""
+    edge = evidence.edge(event)
+    made = evidence.made_by(event, edge.argument) if edge is not None else None
+    here = event.blame.location
+    if made is None or made.location is None or here is None:
+        return None
+    return made if (made.location.file, made.location.line) != (here.file, here.line) else None
+
+
 def term(event: Event) -> str | None:
     """Which summand of the loss the culprit feeds, where the loss is a sum of single numbers."""
     calls = (event.blame, *event.path)
     for inner, total in pairwise(calls):
         if total.op in ("add", "sub", "rsub") and None not in (inner.value, total.value):
             whole, part = total.value or 0.0, inner.value or 0.0
+            if not math.isfinite(part):
+                return f"of the terms of the loss, the one{phrases.line(inner)} is not finite"
             words = f"it feeds the term{phrases.line(inner)} of the loss that is"
             words = f"{words} {phrases.number(part)}, in a sum of {phrases.number(whole)}"
             if math.isfinite(whole) and math.isfinite(part) and whole:
@@ -130,6 +142,9 @@ def related_of(root: Root, event: Event, blame: Call) -> tuple[Related, ...]:
     if blame.inner is not None:
         words = f"`{phrases.spelled(blame.op)}` runs here, inside the library"
         found.append(Related("inner", blame.inner, words))
+        if (made := _operand_at_edge(event)) is not None and made.location is not None:
+            words = f"`{phrases.spelled(made.op)}` makes the operand"
+            found.append(Related("birth", made.location, words))
     first = root.event.blame.location
     if first is not None and blame.location is not None and first != blame.location:
         words = f"the {phrases.outcome(root.event.output)} comes from here"

@@ -138,4 +138,4 @@ def _repairs(edge: Edge | None, event: Event, root: Root, trace: Trace) -> tuple
     if event.phase is Phase.BACKWARD:
         clip = Fix("clip-norm", "clip the gradient norm before the step", "unsafe")
         return (*guards, *stable, clip)
-    return (*stable, *guards) or (fixes.wider(event),)
+    return (*stable, *guards, fixes.wider(event))

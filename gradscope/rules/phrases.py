@@ -31,7 +31,12 @@ def spelled(op: str) -> str:
 
 def number(value: float | None) -> str:
     """A measured number with four digits that matter: "0.0105", "inf", "0"."""
-    return "unknown" if value is None else text_of(float(value) or 0.0, 4)  # -0 reads as 0
+    if value is None:
+        return "unknown"
+    value = float(value) or 0.0  # -0 reads as 0
+    text = text_of(value, 4)
+    # 1.00003 is not to read as 1, the edge of a domain that it lies beyond.
+    return text_of(value, 9) if text in ("1", "-1") else text
 
 
 def place(index: tuple[int, ...]) -> str:

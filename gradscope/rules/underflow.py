@@ -215,5 +215,5 @@ def _repairs(
     guards = fixes.guards(edge, event)
     if flushed is not None and flushed.op in PRODUCTS:
         logs = Fix("stable-op", "add logarithms instead of multiplying", "safe", "x.log().sum(-1)")
-        return (*stable, logs, *guards, fixes.wider(event))
+        return (*stable, logs, fixes.wider(event), *guards)
     return (*guards, *stable, fixes.wider(event))
