@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils.checkpoint import checkpoint
 
 from gradscope.diagnose import find_roots
@@ -180,6 +181,46 @@ class TestBackwardBirth:
 
 
 class TestHiddenValues:
+    def test_a_write_in_place_is_the_mask_though_what_it_wrote_sent_the_zero(self):
+        def program():
+            x = torch.tensor([[1.0, 2.0], [0.0, 0.0]], requires_grad=True)
+            share = x / x.sum(1, keepdim=True)
+            share[share.isnan()] = 0.0
+            share.sum(1).square().sum().backward()
+
+        assert only_root(program).event.hidden_by.op == "index_put"
+
+    def test_a_weight_of_zero_is_found_behind_a_stack(self):
+        def program():
+            lengths = torch.stack([one.square().sum().sqrt() for one in (leaf(0.0), leaf(2.0))])
+            (torch.tensor([0.0, 1.0]) * (lengths - 1.0).square()).sum().backward()
+
+        assert only_root(program).event.hidden_by.op == "mul"
+
+    @pytest.mark.parametrize(
+        ("hide", "op"),
+        [
+            (lambda y: y[:, 1:].fill_(0.0), "fill"),
+            (lambda y: y.select_scatter(torch.zeros(1), 1, 1), "select_scatter"),
+            (lambda y: pack_padded_sequence(y, [1], True).data, "_pack_padded_sequence"),
+        ],
+    )
+    def test_ways_to_leave_elements_out(self, hide, op):
+        def program():
+            x = torch.zeros(1, 1, requires_grad=True)
+            y = (x + torch.tensor([[1.0, 0.0]])).sqrt().clone()
+            kept = hide(y)
+            (kept.sum() + (y.sum() if op == "fill" else 0.0)).backward()
+
+        assert only_root(program).event.hidden_by.op == op
+
+    def test_a_shape_is_not_a_value(self):
+        def program():
+            x = leaf(0.0, 1.0)
+            torch.where(x > 0, 1 / x, torch.zeros_like(1 / x)).sum().backward()
+
+        assert [e.call.op for e in record(program).events if e.kind is Kind.KILL] == ["where"]
+
     def test_a_masked_inf_that_returns_leads_to_its_birth(self):
         def program():
             x = leaf(100.0, 1.0)

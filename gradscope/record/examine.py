@@ -107,7 +107,10 @@ class Examiner:
         for tensor in written:
             if self.recorder.provenance.of(tensor) is not None and covers_storage(tensor):
                 self.recorder.provenance.clear(tensor)
-        hidden = [stain for name, tensor, stain in stained if not _among(tensor, written)]
+        if _reads_no_values(info):
+            return
+        anew = info.name in ("copy", "fill", "zero")
+        hidden = [stain for _, tensor, stain in stained if not (anew and _among(tensor, written))]
         if hidden and any(plain(tensor) is not None for tensor in outputs):
             raw = self._raw(Kind.KILL, info, spot, seq)
             raw.sources = tuple(dict.fromkeys(stain.event for stain in hidden))
@@ -370,6 +373,11 @@ def _picked(
         return values is not None and bool((taken & ~torch.isfinite(values)).any())
 
     return [one for one in stained if is_taken(one[0], one[1])] or stained
+
+
+def _reads_no_values(info: OpInfo) -> bool:
+    """Ops that take a tensor for its shape and dtype: zeros_like, new_full."""
+    return info.name.endswith("_like") or info.name.startswith("new_")
 
 
 def _carries(raw: Raw) -> bool:

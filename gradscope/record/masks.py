@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from enum import Enum, auto
 from typing import Any
 
 import torch
@@ -24,12 +25,22 @@ CHOOSE = frozenset(
     "clamp clamp_min clamp_max minimum maximum fmin fmax max min amax amin median nanmedian "
     "kthvalue topk sort cummax cummin nan_to_num nanmean nansum relu threshold hardtanh triu tril "
     "gather take scatter embedding slice select narrow split split_with_sizes unsafe_split chunk "
-    "unbind diagonal copy native_dropout max_pool2d_with_indices smooth_l1_loss "
+    "unbind diagonal copy fill zero fill_diagonal _pack_padded_sequence native_dropout "
+    "select_scatter slice_scatter diagonal_scatter "
+    "max_pool2d_with_indices smooth_l1_loss "
     "nll_loss nll_loss_forward nll_loss2d_forward nll_loss_nd".split()
 )
 # Multiply by something: a mask where that has no gradient of its own.
 _MULTIPLY = frozenset("mul mm bmm dot addmm baddbmm matmul mv".split())
 _MOST_NODES = 10_000
+
+
+class Came(Enum):
+    """What a node had received for the element in question."""
+
+    ZERO = auto()
+    NONZERO = auto()
+    UNKNOWN = auto()  # some of it is 0, and a change of shape hides which
 
 
 def find_mask(
@@ -59,15 +70,21 @@ def find_mask(
         ops = ran.get(current)
         if call is not None and ops is not None and _drops(call.op, ops, below, place, size, made):
             return call
+        if (
+            call is not None
+            and ops is not None
+            and _multiplies_by_zero(call.op, ops, below, place, size)
+        ):
+            continue  # whatever arrived
         gradient = gradient_in(ops, made) if ops is not None and above.get(current) else None
-        if gradient is not None and _is_zero(gradient, place, size):
-            new = (place, size) if tuple(gradient.shape) == size else ((), tuple(gradient.shape))
-            waiting.extend((parent, current, *new) for parent in above[current])
-        elif call is not None and _discards(call.op, current):
+        came = None if gradient is None else _came_as_zero(gradient, place, size)
+        if came is not Came.ZERO and call is not None and _discards(call.op, current):
             return call
-        elif gradient is None:
-            waiting.extend((parent, current, place, size) for parent in above.get(current, ()))
-        # Otherwise this node received something and handed on 0 because a factor of it is 0.
+        if came is Came.NONZERO:
+            continue  # this node handed on 0 because a factor of it is 0
+        if gradient is not None and tuple(gradient.shape) != size:
+            place, size = (), tuple(gradient.shape)
+        waiting.extend((parent, current, place, size) for parent in above.get(current, ()))
     return None
 
 
@@ -107,6 +124,25 @@ def _drops(
     return False
 
 
+def _multiplies_by_zero(
+    op: str, ops: NodeOps, below: Any, index: tuple[int, ...], shape: tuple[int, ...]
+) -> bool:
+    """Whether the slope towards the branch `below` is 0 at the element: of a product where the
+    other factor is 0, of a quotient towards its denominator where the numerator is 0."""
+    branch = [edge[0] for edge in ops.node.next_functions].index(below)
+    ran = [args for info, args, _ in ops.ops if info.name == op and len(args) == 2]
+    # The formulas serve the second operand first: `a / b`, of `-grad * (a / b) / b`; `grad * a`.
+    if op == "div" and branch == 1 and ran:
+        factor = ran[0][0]
+    elif op == "mul" and len(ran) == 2 and not _constant_factor(ops.node):
+        factor = ran[1 - branch][1]
+    else:
+        return False
+    values = plain(factor) if isinstance(factor, torch.Tensor) else None
+    part = _part(values, index, shape) if values is not None else None
+    return part is not None and not bool(part.any())
+
+
 def _feeds(node: Any, below: Any, first: bool) -> bool:
     """Whether the branch is the one that the first (else the second) gradient of a `where` goes to.
     Other nodes use `where` for their one gradient."""
@@ -116,12 +152,33 @@ def _feeds(node: Any, below: Any, first: bool) -> bool:
     return branches[0 if first else 1] is below
 
 
-def _is_zero(gradient: torch.Tensor, index: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+def _came_as_zero(gradient: torch.Tensor, index: tuple[int, ...], shape: tuple[int, ...]) -> Came:
     values = plain(gradient)
     if values is None or not values.numel():
-        return False
-    value = value_at(values, index, shape)
-    return value == 0 if value is not None else not bool(values.any())
+        return Came.NONZERO
+    part = _part(values, index, shape)
+    zeros = (values if part is None else part) == 0
+    if bool(zeros.all()):
+        return Came.ZERO
+    return Came.UNKNOWN if part is None and bool(zeros.any()) else Came.NONZERO
+
+
+def _part(
+    values: torch.Tensor, index: tuple[int, ...], shape: tuple[int, ...]
+) -> torch.Tensor | None:
+    """Of what a node received the elements that its operand's element `index` took part in, by
+    broadcasting either way; None where the shapes do not tell."""
+    ahead = values.dim() - len(shape)
+    if len(index) != len(shape) or (not shape and values.numel() > 1):
+        return None
+    place: list[int | slice] = [slice(None)] * max(ahead, 0)
+    for size, wanted, position in zip(
+        values.shape[max(ahead, 0) :], shape[max(-ahead, 0) :], index[max(-ahead, 0) :], strict=True
+    ):
+        if size not in (1, wanted) and wanted != 1:
+            return None
+        place.append(position if size == wanted else slice(None))
+    return values[tuple(place)]
 
 
 def _discards(op: str, node: Any) -> bool:

@@ -17,7 +17,7 @@ from gradscope.record import graph
 from gradscope.record.finite import census, first_index, looks_finite, plain
 from gradscope.record.gradients import describe_gradients
 from gradscope.record.journal import Raw, to_call
-from gradscope.record.masks import find_mask
+from gradscope.record.masks import CHOOSE, find_mask
 
 if TYPE_CHECKING:
     from gradscope.record.recorder import Recorder
@@ -197,7 +197,20 @@ class Symptoms:
         raw.path = tuple(call for call in calls if call is not None)
         if raw.grad_output == 0 and raw.output is not None:
             history = self.recorder.mode.history
-            raw.hidden_by = find_mask(node, raw.index, raw.output.shape, above, history, self._call)
+            mask = find_mask(node, raw.index, raw.output.shape, above, history, self._call)
+            raw.hidden_by = mask or self._taken_out(raw)
+
+    def _taken_out(self, raw: Raw) -> Call | None:
+        """The mask that took the same call's own bad value out again, going forward. The zero may
+        have come from beyond it: what the mask put there is often 0, and a factor of something."""
+        journal = self.recorder.journal
+        kills = (kill for kill in journal.events.values() if kill.kind is Kind.KILL)
+        for kill in kills:
+            born = (one for one in journal.ancestors(kill.id) if one.kind is Kind.BIRTH)
+            same = any(one.phase is Phase.FORWARD and one.seq == raw.node_seq for one in born)
+            if same and kill.phase is Phase.FORWARD and kill.note.info.name in CHOOSE:
+                return to_call(kill.note, kill.seq)
+        return None
 
     def _call(self, node: Any) -> Call | None:
         note = self.recorder.call_of_node(node)

@@ -21,7 +21,8 @@ DISCARDS = frozenset(
     " scatter copy triu tril nan_to_num relu threshold hardtanh relu6 diagonal unbind split"
     " split_with_sizes topk sort kthvalue median nanmedian nansum nanmean dropout native_dropout"
     " max_pool2d_with_indices embedding fill zero index_fill nll_loss_forward nll_loss2d_forward"
-    " leaky_relu chunk unsafe_split mm bmm dot matmul addmm".split()
+    " leaky_relu chunk unsafe_split fill_diagonal _pack_padded_sequence select_scatter"
+    " slice_scatter diagonal_scatter mm bmm dot matmul addmm".split()
 )
 
 
