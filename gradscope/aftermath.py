@@ -1,4 +1,4 @@
-"""What a wrong gradient would have led to: the trace stops at its first step, a second run goes on."""
+"""What a wrong gradient leads to: the trace stops at its first step, a second run goes on."""
 
 from __future__ import annotations
 

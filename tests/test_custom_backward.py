@@ -1,4 +1,4 @@
-"""GS301: every way to be wrong has its name, right ones are silent, and the program is not touched."""
+"""GS301: every way to be wrong has its name, and the program is not touched."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def program(name: str) -> str:
     )
     names = ", ".join(f"a{i}" for i in range(len(args)))
     return (
-        f"import torch\nfrom torch.autograd import Function\n\ntorch.manual_seed(0)\n\n\n{classes}\n\n"
+        f"import torch\nfrom torch.autograd import Function\n\ntorch.manual_seed(0)\n\n{classes}\n"
         f"{inputs}\nfor _ in range(4):\n    out = {cls.__name__}.apply({names})\n"
         f"    loss = (out * out.detach().cos()).sum()\n    loss.backward()\n"
     )

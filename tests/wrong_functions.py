@@ -17,14 +17,14 @@ class _Tanh(Function):
 class SignFlipped(_Tanh):
     @staticmethod
     def backward(ctx, grad_output):
-        x, y = ctx.saved_tensors
+        _, y = ctx.saved_tensors
         return grad_output * (y * y - 1)
 
 
 class Doubled(_Tanh):
     @staticmethod
     def backward(ctx, grad_output):
-        x, y = ctx.saved_tensors
+        _, y = ctx.saved_tensors
         return 2 * grad_output * (1 - y * y)
 
 
@@ -69,21 +69,21 @@ class MeanRepeated(Function):
 class Ignored(_Tanh):
     @staticmethod
     def backward(ctx, grad_output):
-        x, y = ctx.saved_tensors
+        _, y = ctx.saved_tensors
         return 1 - y * y
 
 
 class AsNumber(_Tanh):
     @staticmethod
     def backward(ctx, grad_output):
-        x, y = ctx.saved_tensors
+        _, y = ctx.saved_tensors
         return grad_output.mean() * (1 - y * y)
 
 
 class AsSum(_Tanh):
     @staticmethod
     def backward(ctx, grad_output):
-        x, y = ctx.saved_tensors
+        _, y = ctx.saved_tensors
         return grad_output.sum() * (1 - y * y)
 
 
@@ -143,7 +143,7 @@ class ReturnsNone(Function):
 
     @staticmethod
     def backward(ctx, grad_output):
-        x, scale = ctx.saved_tensors
+        _, scale = ctx.saved_tensors
         return grad_output * scale, None
 
 
@@ -175,12 +175,10 @@ class WrongShape(Function):
 class ForgetsMask(Function):
     @staticmethod
     def forward(ctx, x):
-        ctx.save_for_backward(x)
         return torch.where(x > 0, x, 0.1 * x)
 
     @staticmethod
     def backward(ctx, grad_output):
-        (x,) = ctx.saved_tensors
         return grad_output
 
 
@@ -290,6 +288,20 @@ class NumpyLoss(Function):
         return grad_output * 6 * x
 
 
+class NumpyProduct(Function):
+    """Two inputs, and differences alone to tell which of them is wrong."""
+
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        return torch.as_tensor(a.detach().numpy() @ b.detach().numpy())
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        a, b = ctx.saved_tensors
+        return grad_output @ b.T, -(a.T @ grad_output)
+
+
 def matrix(*shape: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(7)
     return torch.randn(*shape, generator=generator).requires_grad_()
@@ -338,5 +350,6 @@ CALLS = {
     "the first row only": (FirstRowOnly, (matrix(4, 3),), ("some",)),
     "nothing fits": (Unrelated, (matrix(4, 3),), ("unknown",)),
     "numpy": (NumpyForward, (matrix(4, 3),), ("sign",)),
+    "numpy, the second input": (NumpyProduct, (matrix(4, 3), matrix(3, 2)), ("sign",)),
     "numpy, a loss": (NumpyLoss, (matrix(4, 3),), ("factor",)),
 }

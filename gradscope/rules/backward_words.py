@@ -182,7 +182,8 @@ def numbers(check: FunctionCheck) -> Iterator[str]:
         at = f" = {number(check.at)}" if check.at is not None else ""
         ratio = check.got / check.right if check.right else None
         times = f" ({number(ratio)} times)" if ratio is not None and ratio == ratio else ""
-        yield f"worst at {where}{at}: backward {number(check.got)}, derivative {number(check.right)}{times}"
+        got, right = number(check.got), number(check.right)
+        yield f"worst at {where}{at}: backward {got}, derivative {right}{times}"
         yield f"derivative by {check.truth}"
     if check.dtype:
         agree = ", two backward runs agree" if check.got is not None else ""

@@ -49,8 +49,8 @@ class Watcher(TorchDispatchMode):
     """Notes the ops that one call of a backward makes, and where its own code asked for them."""
 
     def __init__(self, formula: Any) -> None:
-        super().__init__()
-        self.code = getattr(inspect.unwrap(formula), "__code__", None)
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.code: CodeType | None = getattr(inspect.unwrap(formula), "__code__", None)
         self.ops: list[Op] = []
         self.scope = Scope()
 
@@ -74,10 +74,10 @@ class Watcher(TorchDispatchMode):
         """The instruction of backward's own code, also for an op inside of a helper. None for
         what was done around it."""
         frame: Any = sys._getframe(2)
-        while frame is not None:
+        while self.code is not None and frame is not None:
             if frame.f_code is self.code:
                 self._note(frame.f_locals)
-                return frame.f_code, frame.f_lasti
+                return self.code, frame.f_lasti
             frame = frame.f_back
         return None
 

@@ -52,8 +52,12 @@ class Calls:
         self.positions = tuple(i for i, arg in enumerate(self.args) if needs_grad(arg))
 
     @property
+    def made(self) -> int:
+        return self.forwards + self.backwards
+
+    @property
     def left(self) -> int:
-        return MOST_CALLS - self.forwards - self.backwards
+        return MOST_CALLS - self.made
 
     def names(self) -> dict[int, str]:
         """The names of the arguments in forward's signature, by position."""

@@ -28,7 +28,7 @@ FORKS = sys.platform == "linux"  # elsewhere system libraries do not survive a f
 
 
 def forked(work: Callable[[], T], seconds: float) -> T | None:
-    """What `work` returns in a copy of this process; None where it died, raised or took too long."""
+    """What `work` returns in a copy of this process; None where it died or took too long."""
     reader, writer = os.pipe()
     with warnings.catch_warnings():
         # Python warns of threads at a fork. The copy uses none of them.
@@ -66,7 +66,7 @@ def _work_and_leave(work: Callable[[], Any], reader: int, writer: int) -> NoRetu
 
 def _read(reader: int, until: float) -> bytes:
     """All that comes before the end of file; nothing if that is not in time."""
-    chunks = []
+    chunks: list[bytes] = []
     while True:
         ready, _, _ = select.select([reader], [], [], max(0.0, until - time.monotonic()))
         if not ready:

@@ -249,7 +249,8 @@ def condition(wrong: Tensor, named: Mapping[str, Tensor]) -> str:
             full, none = lines.all(1), ~lines.any(1)
             if bool((full | none).all()):
                 hit = [str(i) for i in full.nonzero().flatten().tolist()]
-                return f"index {', '.join(hit[:6])}{', ...' if len(hit) > 6 else ''} of dimension {dim}"
+                more = ", ..." if len(hit) > 6 else ""
+                return f"index {', '.join(hit[:6])}{more} of dimension {dim}"
     return ""
 
 
