@@ -8,10 +8,11 @@ from dataclasses import replace
 from gradscope import pipeline
 from gradscope.check import thresholds
 from gradscope.check.cases import Case
+from gradscope.check.stress import stress
 from gradscope.errors import GradscopeError
 from gradscope.facts import Ending, Report, Severity, Trace
 from gradscope.report.phrases import plural
-from gradscope.target import ChildFault
+from gradscope.target import ChildFault, Function
 
 # What torch says where a kernel does not exist in a dtype, or where two dtypes meet.
 _NOT_IN_DTYPE = re.compile(
@@ -42,7 +43,10 @@ def judge(case: Case) -> Report:
     ranks = list(Severity)
     found = sorted((*report.findings, *crossed), key=lambda one: ranks.index(one.severity))
     said = (*case.said, *report.said)
-    return Report(case.shown, trace, tuple(found), said)
+    judged = Report(case.shown, trace, tuple(found), said)
+    if config.stress and judged.verdict == "healthy" and isinstance(target, Function):
+        return stress(case, target, judged)
+    return judged
 
 
 def _failed(case: Case, ending: Ending) -> Report:

@@ -43,7 +43,7 @@ def prepare_function(target: Function, conditions: Conditions = UNCHANGED) -> Ru
             help="name a function that returns the loss",
         )
     scope = NAMES | getattr(function, "__globals__", {})
-    inputs = conditions.moved(make_inputs(target.inputs, scope, _accepts(function)))
+    inputs = conditions.moved(make_inputs(target.inputs, scope, names_taken(function)))
     _check_inputs(target.name, function, inputs)
 
     def run(went_backward: Callable[[], bool]) -> None:
@@ -143,7 +143,7 @@ def _with_grad(value: Any, given: Input) -> Any:
     return value.requires_grad_(able if wanted is None else wanted)
 
 
-def _accepts(function: Callable[..., Any]) -> Callable[[str], bool]:
+def names_taken(function: Callable[..., Any]) -> Callable[[str], bool]:
     parameters = _parameters(function)
     anything = parameters is None or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     return lambda name: anything or name in (parameters or {})
@@ -176,7 +176,7 @@ def _check_inputs(name: str, function: Callable[..., Any], inputs: Mapping[str, 
             f"{name} needs {several} that nobody gave",
             help=" ".join(f"--input {needed}=torch.randn(8)" for needed in missing),
         )
-    accepts = _accepts(function)
+    accepts = names_taken(function)
     for given in inputs:
         if not accepts(given):
             known = _parameters(function) or {}

@@ -1,0 +1,156 @@
+"""What a search found, traced like any other run, and written as a test."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import re
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from gradscope.check.cases import Case
+from gradscope.config import Config, Input
+from gradscope.facts import Finding, Report, Severity
+from gradscope.target import Conditions, Function
+
+SECONDS = 60.0  # for one target's search, within its time limit
+PATIENCE = 10.0  # seconds for one variant: the next ones are tried in a new process
+MOST_TRACED = 12
+
+
+def stress(case: Case, target: Function, report: Report) -> Report:
+    """The report with what edge inputs break, each with a test that shows it."""
+    from gradscope import pipeline
+
+    config = replace(case.config, keep_going=False)
+    known = {(finding.rule, finding.location) for finding in report.findings}
+    findings = []
+    tried, found = searched(target, case)
+    for one in found[:MOST_TRACED]:
+        inputs = tuple(Input(name, text, grad) for name, text, grad in one.inputs)
+        again = pipeline.trace(
+            replace(target, inputs=inputs), config, silent=True, precision=case.precision
+        )
+        for finding in again.findings:
+            key = (finding.rule, finding.location)
+            if finding.severity is Severity.ERROR and key not in known:
+                known.add(key)
+                findings.append(_told(finding, one, target))
+    said = (*report.said, f"stress: {tried} edge inputs tried, {len(found)} break the gradient")
+    return replace(report, findings=(*findings, *report.findings), said=said)
+
+
+def searched(target: Function, case: Case) -> tuple[int, list[Any]]:
+    """How many variants were tried, and what they found. A variant that hangs or dies costs
+    itself alone."""
+    from gradscope.target.process import can_fork
+
+    context: Any = multiprocessing.get_context("fork" if can_fork() else "spawn")
+    config = case.config
+    deadline = time.monotonic() + min(SECONDS, config.time_limit or SECONDS)
+    start, found = 0, []
+    while time.monotonic() < deadline:
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=_work, args=(target, case, start, theirs), daemon=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process.start()
+        theirs.close()
+        at = start - 1
+        whole = False
+        try:
+            while ours.poll(max(0.0, min(PATIENCE, deadline - time.monotonic()))):
+                number, one = ours.recv()
+                if number is None:
+                    whole = True
+                    break
+                at = number
+                if one is not None:
+                    found.append(one)
+        except (EOFError, OSError):
+            pass  # it died at variant `at`
+        process.kill()
+        process.join()
+        ours.close()
+        if whole or at < start:
+            return at + 1, found
+        start = at + 1
+    return start, found
+
+
+def _work(target: Function, case: Case, start: int, connection: Any) -> None:
+    """The searching process. It counts all variants, and tries those from `start` on."""
+    from gradscope.check.stress.search import Trial
+
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
+    config = case.config
+    conditions = Conditions(case.precision, config.device, config.memory_limit)
+    with contextlib.suppress(Exception):
+        conditions.apply()
+        trial = Trial(target, conditions)
+        conditions.enter_autocast()
+        number = start - 1
+        for number, variant in enumerate(trial.variants()):
+            if number >= start:
+                connection.send((number, None))
+                if (one := trial.found(variant)) is not None:
+                    connection.send((number, one))
+        connection.send((None, None))
+
+
+def _told(finding: Finding, found: Any, target: Function) -> Finding:
+    text = test_of(found, target)
+    return replace(
+        finding,
+        message=f"{finding.message}, for {found.words}",
+        numbers=(f"found by stress: {found.words}; as a test:\n{text}", *finding.numbers),
+        evidence={**finding.evidence, "stress": found.words, "test": text},
+    )
+
+
+def test_of(found: Any, target: Function) -> str:
+    """A test that fails as long as the function breaks at these inputs."""
+    return "\n".join(_lines(found, target)) + "\n"
+
+
+test_of.__test__ = False  # type: ignore[attr-defined]  # pytest collects by name
+
+
+def _lines(found: Any, target: Function) -> Iterator[str]:
+    expression, where = target.reference.expression, target.reference.where
+    name = re.sub(r"\W+", "_", expression).strip("_")
+    words = re.sub(r"\W+", "_", found.words).strip("_")
+    plain = expression.isidentifier()
+    if where is not None and where.endswith(".py"):
+        yield "import runpy"
+        yield ""
+    yield "import torch"
+    if where is not None and not where.endswith(".py") and plain:
+        yield ""
+        yield f"from {where} import {expression}"
+    yield ""
+    yield ""
+    yield f"def test_{name}_at_{words}():"
+    if where is not None and where.endswith(".py"):
+        path = os.path.relpath(where)
+        source = f"runpy.run_path({path!r})"
+        yield f"    function = {f'{source}[{expression!r}]' if plain else f'eval({expression!r}, {source})'}"
+    else:
+        yield f"    function = {expression}"
+    for input, text, grad in found.inputs:
+        yield f"    {input} = {text}{'.requires_grad_()' if grad else ''}"
+    given = ", ".join(f"{input}={input}" for input, _, _ in found.inputs)
+    yield f"    loss = function({given}){found.access}"
+    if found.kind == "loss":
+        yield "    assert torch.isfinite(loss)"
+        return
+    yield "    loss.backward()"
+    for input, _, grad in found.inputs:
+        if grad:
+            yield f"    assert {input}.grad is None or torch.isfinite({input}.grad).all()"
