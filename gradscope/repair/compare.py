@@ -56,7 +56,7 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
         return Outcome(None, f"not tried: {why}")
     if remaining is not None:
         why = f"tried: {_said(remaining)} is there all the same"
-        elsewhere = remaining if _place(remaining) != _place(finding) else None
+        elsewhere = remaining if _start(remaining) != _start(finding) else None
         return Outcome(False, why, doubtful=True, remains=elsewhere)
     fresh = _new_findings(before, after)
     if fresh:
@@ -172,7 +172,7 @@ def _hurt(symptom: Symptom) -> tuple[str, str]:
     return symptom.kind.partition("-")[2], symptom.tensor
 
 
-def _place(finding: Finding) -> tuple[int, int] | None:
+def _start(finding: Finding) -> tuple[int, int] | None:
     """Where an expression begins: a repair inside it leaves that as it was."""
     return (finding.location.line, finding.location.col) if finding.location else None
 
