@@ -119,13 +119,17 @@ def _forward_descendants(root: Event, trace: Trace) -> set[int]:
 
 def _one_a_place(roots: Iterable[Root]) -> Iterator[Root]:
     """Join roots of the same op on the same line: a loop, a helper that is called twice and a term
-    that is written twice are one cause."""
+    that is written twice are one cause. So are an op and its own formula, differentiated again."""
+    roots = tuple(roots)
     places: dict[object, Root] = {}
+    calls = {root.event.blame.seq: root for root in roots}
     for root in roots:
-        location = root.event.blame.location
-        key: object = root.event.id
+        outer = root.event.blame.formula_of
+        first = root if outer is None else calls.get(outer.seq, root)
+        location = first.event.blame.location
+        key: object = first.event.id
         if location is not None:
-            key = (root.event.op, location.file, location.line)
+            key = (first.event.op, location.file, location.line)
         known = places.get(key)
         if known is None:
             places[key] = root

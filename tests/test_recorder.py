@@ -122,6 +122,15 @@ class TestBackwardBirth:
         assert text_of(event) == "(torch.zeros(2) - centre).pow(2).sum().sqrt()"
         assert event.grad_output == 1.0
 
+    def test_a_formula_that_is_differentiated_again_is_the_same_cause(self):
+        def program():
+            x = leaf(0.0, 4.0)
+            root = x.sqrt()
+            (slope,) = torch.autograd.grad(root.sum(), x, create_graph=True)
+            (slope.nan_to_num(posinf=0.0).square().sum() + root.sum()).backward()
+
+        assert only_root(program).event.blame.formula_of.op == "sqrt"
+
     def test_a_gradient_that_arrives_is_not_zero(self):
         event = only_root(lambda: (leaf(0.0, 4.0).sqrt() * 3).sum().backward()).event
 

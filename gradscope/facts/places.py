@@ -32,7 +32,8 @@ class Call:
     of torch/nn/functional.py). `frames` are all user frames, innermost first. `node` is the
     autograd node that the call made, `seq` its sequence number (None where none was made).
     `value` is the result where it is a single number. `constant` is the Python number that add or
-    sub took as its second operand (an epsilon, often), where the recorder noted it.
+    sub took as its second operand (an epsilon, often), where the recorder noted it. `formula_of` is
+    the call in whose backward the op ran, where that backward is differentiated too.
     """
 
     op: str
@@ -44,3 +45,4 @@ class Call:
     seq: int | None = None
     value: float | None = None
     constant: float | None = None
+    formula_of: Call | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from gradscope.facts import Ancestor, Call, Event, Kind, Operand, Phase
@@ -129,6 +129,10 @@ class Journal:
         blame = call
         if raw.blame is not None:
             blame = to_call(raw.blame, raw.node_seq, raw.node_name)
+            made_in = raw.blame.made_in
+            outer = self.call_of(made_in) if made_in is not None else None
+            if outer is not None:
+                blame = replace(blame, formula_of=to_call(outer, made_in))
         return Event(
             id=raw.id,
             step=raw.step,

@@ -76,7 +76,7 @@ class Rule:
             severity=self.severity,
             phase=phase,
             step=event.step,
-            op=blame.op,
+            op=(blame.formula_of or blame).op,
             message=message,
             why=why,
             label=label,

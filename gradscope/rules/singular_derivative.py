@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Ancestor, Event, Finding, Fix, Related, Root, Trace
+from gradscope.facts import Ancestor, Call, Event, Finding, Fix, Related, Root, Trace
 from gradscope.ops import Edge
 from gradscope.ops.edges import Nature
 from gradscope.rules import evidence, fixes, phrases
@@ -53,6 +53,8 @@ class SingularDerivative(Rule):
         if evidence.situation(root) is not Situation.SLOPE:
             return None
         edge = evidence.edge(event)
+        if event.blame.formula_of is not None:
+            return self._differentiated_twice(root, trace, event.blame.formula_of, edge)
         if edge is not None and edge.cause != self.name:
             return None
         if edge is None and not _is_fed_finite(event):
@@ -66,8 +68,28 @@ class SingularDerivative(Rule):
             why=_mechanism(event, edge, bound),
             related=_bounded_here(bound),
             fixes=(*fixes.guards(edge, event), *fixes.stable(edge, event, root, trace))
-            or (_away(event),),
+            or (_away(event.blame),),
             confidence=0.8 if edge else 0.4,
+        )
+
+    def _differentiated_twice(
+        self, root: Root, trace: Trace, outer: Call, edge: Edge | None
+    ) -> Finding:
+        event = root.event
+        op, part = phrases.spelled(outer.op), phrases.spelled(event.op)
+        count = phrases.of_total(event.bad, event.numel)
+        return self.finding(
+            root,
+            trace,
+            message=f"the slope of `{op}` was differentiated where it is not finite ({count})",
+            label=f"its backward runs `{part}`: {fixes.says(edge, event)}" if edge else "",
+            why=(
+                f"With `create_graph` the backward of `{op}` is part of the graph. The `{part}` of"
+                f" its formula meets its own singular point here and gives"
+                f" {phrases.outcome(event.output)} when it is differentiated in turn."
+            ),
+            fixes=(_away(outer),),
+            confidence=0.95,
         )
 
 
@@ -119,8 +141,8 @@ def _bound(event: Event, edge: Edge) -> Ancestor | None:
     return above if above and above.node.startswith(BOUNDS) else None
 
 
-def _away(event: Event) -> Fix:
-    op = phrases.spelled(event.op)
+def _away(call: Call) -> Fix:
+    op = phrases.spelled(call.op)
     return Fix("epsilon", f"keep the operand of `{op}` off the point where its slope breaks")
 
 
