@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from gradscope.aftermath import with_aftermath
 from gradscope.config import Config, Input
 from gradscope.diagnose import diagnose
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import Finding, Report, Severity, Trace
 from gradscope.repair import repair
+from gradscope.repair.aftermath import with_aftermath
 from gradscope.rules import RULES, by_name
 from gradscope.target import (
     FIRST_EXAMPLE,
