@@ -239,7 +239,9 @@ class Examiner:
         added = recorder.journal.add(raw)
         if added is None:
             return -1
-        recorder.provenance.mark(tensor, raw.id, innocent=False)
+        # A buffer that holds inf and no NaN is a mask.
+        raw.innocent = recorder.names.kin(tensor) == "buffer" and not _has_nan(tensor)
+        recorder.provenance.mark(tensor, raw.id, innocent=raw.innocent)
         measure.describe_source(raw, name, tensor, recorder)
         return raw.id
 
@@ -258,6 +260,8 @@ class Examiner:
             kin = recorder.names.kin(tensor)
             if filled is None or kin not in ("parameter", "buffer"):
                 continue
+            if filled.phase is Phase.DATA and not filled.note.info.written:
+                continue  # its first use is known
             by_library = (
                 filled.kind is Kind.SOURCE and filled.note.info.written and filled.note.inner
             )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gradscope.record.recorder import Recorder
 
 _current_node = torch._C._current_autograd_node
+_modes_left = torch._C._len_torch_dispatch_stack
 _sequence_nr = torch._C._autograd._get_sequence_nr
 _FULL = frozenset({torch.float32, torch.float64})
 _HALF = frozenset({torch.float16, torch.bfloat16})
@@ -55,6 +56,11 @@ class RecordingMode(TorchDispatchMode):
         self.window = Window(recorder)
         self.seq = _sequence_nr()
         self.ops = 0
+        self.below = 0  # modes that were there before this one
+
+    def __enter__(self) -> Any:
+        self.below = _modes_left()
+        return super().__enter__()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -69,6 +75,10 @@ class RecordingMode(TorchDispatchMode):
         if recorder.halted:
             recorder.halt_again()
         kwargs = kwargs or {}
+        if _modes_left() > self.below:
+            # A tracer (make_fx, FakeTensorMode) lies below all modes: there are no values to look
+            # at, and a question of ours would become part of what it traces.
+            return func(*args, **kwargs)
         self.ops += 1
         info = self.infos.get(func)
         if info is None:
@@ -95,14 +105,12 @@ class RecordingMode(TorchDispatchMode):
         if type(out) is torch.Tensor and not (out.is_cpu or info.allocates):
             self._judge_later(info, args, kwargs, out, seq if noted else None, before)
         elif (
-            recorder.provenance
-            or info.allocates
+            info.allocates
             or not self._is_plainly_finite(out, seq if noted else 0, info)
+            or recorder.touches_stain(info, args, kwargs)
         ):
             spot = note_spot(sys._getframe(1), recorder)
             recorder.examine(info, args, kwargs, out, seq if noted else None, before, spot)
-            if noted and type(out) is torch.Tensor and out.dim() == 0 and out.dtype in _FULL:
-                self._note_value(seq, out.item())
         return out
 
     def _note_value(self, seq: int, value: float) -> None:

@@ -17,9 +17,16 @@ class Names:
 
     def __init__(self) -> None:
         self.roots: dict[int, torch.nn.Module] = {}  # outermost modules, by id
+        self._held: dict[int, torch.Tensor] | None = None  # parameters and buffers by memory
 
     def saw_root(self, module: torch.nn.Module) -> None:
-        self.roots.setdefault(id(module), module)
+        if id(module) not in self.roots:
+            self.roots[id(module)] = module
+            self._held = None
+
+    def forget_memory(self) -> None:
+        """Parameters may move to other memory between steps; look them up again."""
+        self._held = None
 
     def kin(self, tensor: torch.Tensor) -> str:
         """What holds it: "parameter", "buffer", "leaf" or "". A view of a parameter is the
@@ -35,12 +42,15 @@ class Names:
             return tensor
         if isinstance(tensor._base, torch.nn.Parameter):
             return tensor._base
+        if self._held is None:
+            self._held = {
+                key: held
+                for module in self.roots.values()
+                for held in (*module.parameters(), *module.buffers())
+                if (key := storage_key(held)) is not None
+            }
         key = storage_key(tensor)
-        for module in self.roots.values():
-            for held in (*module.parameters(), *module.buffers()):
-                if key is not None and storage_key(held) == key:
-                    return held
-        return None
+        return self._held.get(key) if key is not None else None
 
     def name(self, tensor: torch.Tensor, frame: FrameType | None) -> str | None:
         """The shortest honest name; None where the program has none for it."""

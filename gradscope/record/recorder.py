@@ -121,9 +121,18 @@ class Recorder:
 
     def touches_stain(self, info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether an argument lies in memory that holds bad values."""
-        return bool(self.provenance) and any(
-            self.provenance.of(tensor) is not None for _, tensor in info.tensors(args, kwargs)
-        )
+        if not self.provenance:
+            return False
+        for value in args:
+            if isinstance(value, torch.Tensor):
+                if self.provenance.of(value) is not None:
+                    return True
+            elif isinstance(value, list | tuple) and value:
+                break
+        else:
+            if not kwargs:
+                return False
+        return any(self.provenance.of(tensor) is not None for _, tensor in info.tensors(args, kwargs))
 
     def finish_node(self, ops: NodeOps) -> None:
         self._shielded(ops.node.name(), self.examiner.finish_node, ops)
@@ -244,6 +253,7 @@ class Recorder:
         """Between steps: keep only what a later step can still lead back to."""
         self.journal.turn_step()
         self.bad_in_step = False
+        self.names.forget_memory()
         if self.journal.events:
             self.provenance.forget_dead()
             alive = [stain.event for stain in self.provenance]
