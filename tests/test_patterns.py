@@ -69,6 +69,7 @@ EXPRESSIONS = [
     ("pow", forms.SQRT_VAR, lambda: X.var(0) ** 0.5),
     ("sqrt", forms.HAND_NORM, lambda: X.square().sum(-1).sqrt()),
     ("sqrt", forms.HAND_NORM, lambda: (X * X).sum(-1).sqrt()),
+    ("sqrt", forms.HAND_RMS, lambda: X.square().mean(-1).sqrt()),
     ("div", forms.NORMALIZE, lambda: X / X.norm(dim=-1, keepdim=True)),
     ("div", forms.NORMALIZE, lambda: X / X.square().sum(-1, keepdim=True).sqrt()),
     ("div", forms.STANDARDIZE, lambda: (X - X.mean(0)) / X.std(0)),
@@ -103,6 +104,9 @@ PLAIN = [
     ("add", lambda: X + V.log()),
     ("exp", lambda: X.exp()),
     ("pow", lambda: V.mean(0) ** 2),
+    ("sqrt", lambda: (X.exp() * V).sum(-1).sqrt()),  # the scalar product of two
+    ("pow", lambda: V.pow(V.sum()).sum(-1) ** 0.5),  # a learned exponent
+    ("div", lambda: X.sin() / X.norm(dim=-1, keepdim=True)),
 ]
 
 
@@ -152,12 +156,14 @@ STABLE = [
     (forms.SOFTMAX_BY_HAND, lambda x: x.exp() / x.exp().sum(-1, keepdim=True)),
     (forms.SQRT_VAR, lambda x: x.var(-1).sqrt()),
     (forms.HAND_NORM, lambda x: x.square().sum(-1).sqrt()),
+    (forms.HAND_RMS, lambda x: x.square().mean(-1).sqrt()),
     (forms.NORMALIZE, lambda x: x / x.norm(dim=-1, keepdim=True)),
     (forms.ENTROPY_OF_LOGITS, lambda x: -(x.softmax(-1) * x.softmax(-1).log()).sum(-1)),
 ]
 HARSH = {
     forms.SQRT_VAR: [1.0, 1.0, 1.0],
     forms.HAND_NORM: [0.0, 0.0, 0.0],
+    forms.HAND_RMS: [0.0, 0.0, 0.0],
     forms.NORMALIZE: [0.0, 0.0, 0.0],
 }
 

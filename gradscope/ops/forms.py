@@ -152,3 +152,9 @@ HAND_NORM = Pattern(
     "torch.linalg.vector_norm({x}, dim={dim})",
     "the root has an infinite slope at 0; PyTorch's norm gives the subgradient 0 there",
 )
+HAND_RMS = Pattern(
+    "root-mean-square",
+    "sqrt((x ** 2).mean())",
+    "torch.linalg.vector_norm({x}, dim={dim}) / {x}.shape[{dim}] ** 0.5",
+    "the root has an infinite slope at 0; PyTorch's norm gives the subgradient 0 there",
+)

@@ -20,6 +20,7 @@ from gradscope.ops.forms import (
     FOCAL,
     GAUSSIAN_NLL,
     HAND_NORM,
+    HAND_RMS,
     KL_DIVERGENCE,
     LOG_COSH,
     LOG_ONE_MINUS_SIGMOID,
@@ -39,10 +40,14 @@ from gradscope.ops.forms import (
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """An op (one of several), and what its inputs are: None is anything, CONSTANT no gradient."""
+    """An op (one of several), and what its inputs are: None is anything, CONSTANT no gradient.
+
+    `alike`: the second input is the first, or is computed from it.
+    """
 
     ops: frozenset[str]
     inputs: tuple[Tree | None, ...] = ()
+    alike: bool = False
 
 
 CONSTANT = Tree(frozenset({"constant"}))
@@ -57,8 +62,8 @@ _TRANSPARENT = frozenset(
 _COMMUTES = frozenset({"add", "mul"})
 
 
-def _op(ops: str, *inputs: Tree | None) -> Tree:
-    return Tree(frozenset(ops.split()), inputs)
+def _op(ops: str, *inputs: Tree | None, alike: bool = False) -> Tree:
+    return Tree(frozenset(ops.split()), inputs, alike)
 
 
 _EXP = _op("exp")
@@ -71,9 +76,10 @@ _ONE_MINUS_SIGMOID = _op("rsub sub", _SIGMOID)
 _COMPLEMENT = _op("rsub sub")
 _LOG_PROBABILITY = _op("log", _PROBABILITY)
 _NORM = _op("linalgvectornorm norm")
-_SUM_OF_SQUARES = _op("sum mean", _op("pow mul square"))
-_HAND_NORM = _op("sqrt pow", _SUM_OF_SQUARES)
-_ANY_NORM = (_NORM, _HAND_NORM)
+_SQUARES = (_op("pow square"), _op("mul", None, None, alike=True))
+_HAND_NORMS = tuple(_op("sqrt pow", _op("sum", square)) for square in _SQUARES)
+_HAND_RMS = tuple(_op("sqrt pow", _op("mean", square)) for square in _SQUARES)
+_ANY_NORM = (_NORM, *_HAND_NORMS)
 _SQUARED_GAP = _op("pow mul square", _op("sub"))
 
 _HAND_SIGMOID = _op("reciprocal", _op("add", _op("exp", _op("neg")), CONSTANT))
@@ -108,7 +114,7 @@ PATTERNS: tuple[tuple[Tree, Pattern], ...] = (
     ),
     (_op("div", _EXP, _SUM_EXP), SOFTMAX_BY_HAND),
     (_op("div", _op("sub", None, _op("mean")), _op("std sqrt")), STANDARDIZE),
-    *((_op("div", None, norm), NORMALIZE) for norm in _ANY_NORM),
+    *((_op("div", None, norm, alike=True), NORMALIZE) for norm in _ANY_NORM),
     (_op("log", _SOFTMAX), LOG_SOFTMAX),
     (_op("log", _op("div", _EXP, _SUM_EXP)), LOG_SOFTMAX),
     (_op("log", _SIGMOID), LOG_SIGMOID),
@@ -123,7 +129,8 @@ PATTERNS: tuple[tuple[Tree, Pattern], ...] = (
     (_op("log", _op("add", _EXP, _EXP)), LOGADDEXP),
     (_op("log", _op("prod")), LOG_PROD),
     (_op("sqrt pow", _op("var")), SQRT_VAR),
-    (_HAND_NORM, HAND_NORM),
+    *((norm, HAND_NORM) for norm in _HAND_NORMS),
+    *((mean, HAND_RMS) for mean in _HAND_RMS),
 )
 
 # What an op feeds, where it is the culprit itself: `exp` that overflows under a log.
@@ -155,6 +162,8 @@ def match(
 def recognize(event: Event, chain: Iterable[Event] = ()) -> Pattern | None:
     """The widest pattern that an event lies in: `chain` are the events after it, which see more."""
     forward = [one for one in chain if one.node is None]
+    if event.op == "pow" and event.values().get("exponent", 0.5) != 0.5:
+        return None  # the patterns that end in a power mean the root
     candidates = [match(event.op, event.ancestry, event.path)]
     candidates += [match(one.op, one.ancestry) for one in forward]
     order = [pattern for _, pattern in PATTERNS]
@@ -179,7 +188,7 @@ def _matches(tree: Tree | None, node: Ancestor | None) -> bool:
         return True
     if tree is CONSTANT or node is None:
         return tree is CONSTANT and node is None
-    if _kind(node.node) in tree.ops and _inputs_match(tree, node):
+    if _kind(node.node) in tree.ops and _exponent_fits(node) and _inputs_match(tree, node):
         return True
     return _hands_on(node) and any(_matches(tree, above) for above in node.inputs if above)
 
@@ -187,8 +196,29 @@ def _matches(tree: Tree | None, node: Ancestor | None) -> bool:
 def _inputs_match(tree: Tree, node: Ancestor) -> bool:
     return any(
         all(_matches(part, above) for part, above in zip(tree.inputs, inputs, strict=True))
+        and (not tree.alike or _made_of(inputs[1], inputs[0]))
         for inputs in _orders(node, len(tree.inputs))
     )
+
+
+def _exponent_fits(node: Ancestor) -> bool:
+    """PowBackward1 has an exponent that is a tensor, often learned: not the square of a pattern."""
+    return node.node != "PowBackward1"
+
+
+def _made_of(one: Ancestor | None, source: Ancestor | None) -> bool:
+    """Whether a tensor is computed from another, or is that itself; views are looked through."""
+    while source is not None and _kind(source.node) in _TRANSPARENT:
+        source = next((above for above in source.inputs if above is not None), None)
+    if one is None or source is None:
+        return False
+    return _identity(one) == _identity(source) or any(
+        _made_of(above, source) for above in one.inputs
+    )
+
+
+def _identity(node: Ancestor) -> tuple[str, int | None]:
+    return node.node, node.call.seq if node.call is not None else None
 
 
 def _orders(node: Ancestor, count: int) -> Iterator[tuple[Ancestor | None, ...]]:
