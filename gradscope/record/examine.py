@@ -173,7 +173,7 @@ class Examiner:
             measure.describe_briefly(raw, output, values)
         if raw.node is not None:
             spot.running.events.append(raw)
-        recorder.bad_in_step = True
+        recorder.bad_in_step |= not raw.innocent
         recorder.note_bad_write(raw, written)
 
     def _kind(

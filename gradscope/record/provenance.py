@@ -51,6 +51,10 @@ class Provenance:
             return None
         return stain
 
+    def holds_guilty(self) -> bool:
+        """Whether anything alive holds more than an inf that was meant."""
+        return any(not stain.innocent for stain in self._stains.values())
+
     def mark(
         self, tensor: torch.Tensor, event: int, *, innocent: bool, uninitialized: bool = False
     ) -> None:

@@ -73,7 +73,7 @@ class Symptoms:
         recorder = self.recorder
         losses = [symptom for root in roots if (symptom := self._symptom("loss", root)) is not None]
         gradients: list[tuple[torch.Tensor, Symptom]] = []
-        if recorder.bad_in_step or recorder.provenance or losses:
+        if losses or recorder.bad_in_step or recorder.provenance.holds_guilty():
             above = graph.consumers(nodes)
             gradients = self._bad_gradients(above, asked, result)
             self._explain([*losses, *(symptom for _, symptom in gradients)], above)
@@ -138,7 +138,7 @@ class Symptoms:
 
     def _symptom(self, what: str, tensor: torch.Tensor, name: str | None = None) -> Symptom | None:
         values = plain(tensor.detach())
-        if values is None or not values.numel() or looks_finite(values):
+        if values is None or not _holds_bad(tensor.detach()):
             return None
         counts = census(values)
         stain = self.recorder.provenance.of(tensor)
@@ -163,7 +163,7 @@ class Symptoms:
         else:
             pairs = [(leaf, leaf.grad) for leaf in graph.leaves(above)]
         for leaf, grad in pairs:
-            if grad is None or len(found) >= _MOST_NAMED:
+            if grad is None or len(found) >= _MOST_NAMED or not _holds_bad(grad):
                 continue
             symptom = self._symptom("grad", grad, self._leaf_name(leaf))
             if symptom is not None:
@@ -239,9 +239,11 @@ class Symptoms:
 
 
 def _bad_grad(leaf: torch.Tensor) -> bool:
-    if leaf.grad is None:
-        return False
-    values = plain(leaf.grad)
+    return leaf.grad is not None and _holds_bad(leaf.grad)
+
+
+def _holds_bad(tensor: torch.Tensor) -> bool:
+    values = plain(tensor)
     return values is not None and bool(values.numel()) and not looks_finite(values)
 
 
