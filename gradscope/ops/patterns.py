@@ -42,7 +42,7 @@ from gradscope.ops.forms import (
 class Tree:
     """An op (one of several), and what its inputs are: None is anything, CONSTANT no gradient.
 
-    `alike`: the second input is the first, or is computed from it.
+    `alike`: the second input is the first, of other ops than `mul` also computed from it.
     """
 
     ops: frozenset[str]
@@ -196,7 +196,7 @@ def _matches(tree: Tree | None, node: Ancestor | None) -> bool:
 def _inputs_match(tree: Tree, node: Ancestor) -> bool:
     return any(
         all(_matches(part, above) for part, above in zip(tree.inputs, inputs, strict=True))
-        and (not tree.alike or _made_of(inputs[1], inputs[0]))
+        and (not tree.alike or _alike(inputs[0], inputs[1], _kind(node.node) == "mul"))
         for inputs in _orders(node, len(tree.inputs))
     )
 
@@ -206,15 +206,21 @@ def _exponent_fits(node: Ancestor) -> bool:
     return node.node != "PowBackward1"
 
 
-def _made_of(one: Ancestor | None, source: Ancestor | None) -> bool:
-    """Whether a tensor is computed from another, or is that itself; views are looked through."""
-    while source is not None and _kind(source.node) in _TRANSPARENT:
-        source = next((above for above in source.inputs if above is not None), None)
-    if one is None or source is None:
+def _alike(source: Ancestor | None, other: Ancestor | None, exactly: bool) -> bool:
+    """Whether two tensors are one, or else the other is computed from the source; views are
+    looked through."""
+    source, other = _behind_views(source), _behind_views(other)
+    if source is None or other is None:
         return False
-    return _identity(one) == _identity(source) or any(
-        _made_of(above, source) for above in one.inputs
-    )
+    if _identity(other) == _identity(source):
+        return True
+    return not exactly and any(_alike(source, above, exactly) for above in other.inputs)
+
+
+def _behind_views(node: Ancestor | None) -> Ancestor | None:
+    while node is not None and _kind(node.node) in _TRANSPARENT:
+        node = next((above for above in node.inputs if above is not None), None)
+    return node
 
 
 def _identity(node: Ancestor) -> tuple[str, int | None]:
