@@ -100,10 +100,9 @@ class Event:
     in forward. `index` is the first bad element of the output that `bad`, `numel`, `rows`
     describe; `rows` are the first few distinct positions along dimension 0 that hold bad
     elements, `row_count` how many there are. `grad_output` is what came into the running node at
-    that element. `sources` are the ids of the events whose bad values it read. `hidden_by` is the call
-    that threw the value away going forward (where, indexing, ...), in backward events whose
-    grad_output is exactly 0. `path` are the forward calls from this one to the loss, in the order
-    in which backward visits them reversed: nearest first.
+    that element. `sources` are the ids of the events whose bad values it read. `hidden_by` is the
+    call that threw the value away going forward (where, indexing, ...), in backward events whose
+    grad_output is exactly 0. `path` are the forward calls from this one to the loss, nearest first.
     """
 
     id: int

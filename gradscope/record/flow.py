@@ -68,7 +68,10 @@ class Flow(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
-        if not self.paused and _current_node() is None:
+        # A question about sizes or strides may come from inside autograd, which then holds a lock
+        # that our own questions (is it a leaf?) would wait for.
+        tells = isinstance(out, torch.Tensor | list | tuple) or _name(func) in _NUMBERS
+        if tells and not self.paused and _current_node() is None:
             try:
                 self._follow(func, args, kwargs, out)
             except Exception:  # a fault of ours costs the reasons, not the program
@@ -180,6 +183,10 @@ class Flow(TorchDispatchMode):
                 self._state[key] = (before[0] | state[0], before[1] | state[1])
             elif before is not None or state != (0, 0):
                 self._state[key] = state
+
+
+def _name(func: Any) -> str:
+    return str(func.__name__).partition(".")[0]
 
 
 def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:

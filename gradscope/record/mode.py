@@ -60,7 +60,7 @@ class RecordingMode(TorchDispatchMode):
 
     def __enter__(self) -> Any:
         self.below = _modes_left()
-        return super().__enter__()
+        return super().__enter__()  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

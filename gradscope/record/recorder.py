@@ -132,7 +132,8 @@ class Recorder:
         else:
             if not kwargs:
                 return False
-        return any(self.provenance.of(tensor) is not None for _, tensor in info.tensors(args, kwargs))
+        origin = self.provenance.of
+        return any(origin(tensor) is not None for _, tensor in info.tensors(args, kwargs))
 
     def finish_node(self, ops: NodeOps) -> None:
         self._shielded(ops.node.name(), self.examiner.finish_node, ops)

@@ -21,7 +21,8 @@ _FILLS = frozenset(
 # Rows of nothing but -inf turn into NaN here, whoever made the -inf.
 SOFTMAX_FAMILY = frozenset(
     "_softmax _log_softmax _safe_softmax softmax log_softmax logsumexp logcumsumexp "
-    "_masked_softmax _sparse_softmax _sparse_log_softmax _scaled_dot_product_flash_attention_for_cpu "
+    "_masked_softmax _sparse_softmax _sparse_log_softmax "
+    "_scaled_dot_product_flash_attention_for_cpu "
     "_scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention "
     "_scaled_dot_product_cudnn_attention _transformer_encoder_layer_fwd "
     "_native_multi_head_attention".split()
