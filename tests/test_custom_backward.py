@@ -289,3 +289,58 @@ def test_an_assignment_is_blamed_where_the_gradient_is_computed(tmp_path):
     assert line.strip() == "grad = grad_output * 2 * (x - target)"
     assert finding.op == "mul"
     assert "+        grad = grad_output * 2 * (x - target) / n" in (finding.fixes[0].patch or "")
+
+
+def test_without_a_fork_the_random_states_are_put_back(monkeypatch):
+    monkeypatch.setattr("gradscope.record.probes.isolate.FORKS", False)
+    args = RIGHT["random"][1]
+    plain: list[object] = []
+    for recorded in (False, True):
+        torch.manual_seed(3)
+        numpy.random.seed(3)
+        if recorded:
+            found = checks(right_functions.Dropout, args)
+            assert [check.verdict for check in found] == ["right"]
+        else:
+            right_functions.Dropout.apply(*args)
+        plain.append((torch.rand(4).tolist(), numpy.random.rand(2).tolist(), random.getstate()))
+    assert plain[0] == plain[1]
+
+
+def test_without_a_fork_a_function_that_runs_a_model_is_let_be(monkeypatch):
+    monkeypatch.setattr("gradscope.record.probes.isolate.FORKS", False)
+
+    class Runs(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, run, x):
+            return run(x)
+
+        @staticmethod
+        def backward(ctx, grad_output):
+            return None, grad_output
+
+    assert checks(Runs, (torch.sin, torch.randn(3, requires_grad=True))) == ()
+
+
+def test_a_backward_that_is_random_is_not_called_wrong():
+    class Noisy(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, grad_output):
+            return grad_output * torch.rand_like(grad_output)
+
+    found = checks(Noisy, (torch.randn(3, requires_grad=True),))
+    assert [(check.verdict, check.relations) for check in found] == [
+        ("unknown", ("nondeterministic",))
+    ]
+
+
+def test_nan_inside_a_smooth_function_leads_and_its_op_keeps_its_fix(tmp_path):
+    text = program("NaN").replace("a0 = torch.randn((2, 3))", "a0 = torch.eye(2, 3)")
+    report = traced(tmp_path, text)
+    assert [finding.rule for finding in report.findings][:1] == ["GS301"]
+    assert "gives nan" in report.findings[0].label
+    assert any(fix.verified for finding in report.findings[1:] for fix in finding.fixes)

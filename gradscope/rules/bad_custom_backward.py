@@ -134,15 +134,10 @@ def caused_by(functions: tuple[FunctionCheck, ...], step: int) -> FunctionCheck 
 
 
 def _caused(functions: tuple[FunctionCheck, ...], roots: tuple[Root, ...]) -> Iterator[Root]:
-    """The roots that a wrong Function explains: what broke after an update with its gradient, and
-    what its own backward broke."""
+    """The roots that a wrong Function explains: what broke after an update with its gradient. A
+    NaN inside its own backward has a finding of its own, about the op and with its fix."""
     for root in roots:
-        event = root.event
-        own = event.phase is Phase.BACKWARD and any(
-            check.verdict == "wrong" and check.name in (event.blame.op, event.call.op)
-            for check in functions
-        )
-        if own or caused_by(functions, event.step) is not None:
+        if caused_by(functions, root.event.step) is not None:
             yield root
 
 

@@ -60,13 +60,13 @@ def not_finite(setting: Setting, raw: Gradients) -> FunctionCheck | None:
         return None
     flat = int(bad[place].reshape(-1).to(torch.uint8).argmax())
     along = [torch.zeros_like(x) for x in setting.point]
-    along[place].view(-1)[flat] = setting.slope.direction[place].reshape(-1)[flat]
+    size = 0.1 * float(setting.slope.direction[place].reshape(-1)[flat])
+    along[place].view(-1)[flat] = size
     alone = setting.slope_at(setting.base, along)
     if not bool(alone.smooth.all()):
         raise NoVerdict("the forward is not smooth where the gradient is not finite")
     watcher, again = setting.watched()
     found = blame(setting.calls.cls, watcher, again[place], setting.calls.positions[place])
-    size = float(setting.slope.direction[place].reshape(-1)[flat])
     return setting.fact(
         place,
         "wrong",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+
 from gradscope.record.probes.blame import Scope
 from gradscope.record.probes.relations import Relation
 
@@ -27,7 +30,7 @@ def template(relation: Relation, scope: Scope, shape: tuple[int, ...]) -> str | 
     for kind in reversed(relation.kinds):
         match kind:
             case "factor" if relation.factor is not None:
-                by = divided(relation.factor, scope)
+                by = divided(relation.factor, scope, shape)
                 if by is None:
                     return None
                 text = f"{text} {by}"
@@ -55,33 +58,38 @@ def template(relation: Relation, scope: Scope, shape: tuple[int, ...]) -> str | 
     return text
 
 
-def divided(factor: float, scope: Scope) -> str | None:
+def divided(factor: float, scope: Scope, shape: tuple[int, ...]) -> str | None:
     """ "/ n" for a gradient that is too large by a factor, "* n" for one that is too small."""
     for number, sign in ((factor, "/"), (1 / factor, "*")):
-        written = _spelled(number, scope)
+        written = _spelled(number, scope, shape)
         if written is not None:
             return f"{sign} {written}"
     return None
 
 
-def _spelled(number: float, scope: Scope) -> str | None:
+def _spelled(number: float, scope: Scope, shape: tuple[int, ...]) -> str | None:
+    """A whole number as code: a name that holds it, a size of a tensor, or the number itself."""
     whole = round(number)
     if whole < 1 or abs(number - whole) > 1e-3 * number:
         return None
-    for name, value in scope.numbers.items():
-        if value == whole and whole > 1:
-            return name
+    if whole > 1 and (held := next((k for k, v in scope.numbers.items() if v == whole), None)):
+        return held
     if whole > 4:  # small numbers are constants of the formula, not sizes
-        for name, shape in scope.shapes.items():
-            size = 1
-            for length in shape:
-                size *= length
-            if shape and whole == size:
-                return f"{name}.numel()"
-        for name, shape in scope.shapes.items():
-            if whole in shape:
-                return f"{name}.shape[{shape.index(whole)}]"
+        named = next((size for size in _sizes(scope, shape) if size[1] == whole), None)
+        if named is not None:
+            return named[0]
     return str(whole) if whole <= 16 else None
+
+
+def _sizes(scope: Scope, shape: tuple[int, ...]) -> Iterator[tuple[str, int]]:
+    """Sizes of backward's tensors as code, the likeliest to be divided by first."""
+    tensors = {name: found for name, found in scope.shapes.items() if found}
+    alike = {name: found for name, found in tensors.items() if found == shape}
+    yield from ((f"{name}.numel()", math.prod(found)) for name, found in alike.items())
+    yield from ((f"{name}.shape[0]", found[0]) for name, found in tensors.items())
+    for name, found in tensors.items():
+        yield from ((f"{name}.shape[{dim}]", size) for dim, size in enumerate(found))
+    yield from ((f"{name}.numel()", math.prod(found)) for name, found in tensors.items())
 
 
 def _written(detail: str, scope: Scope) -> str | None:

@@ -119,9 +119,11 @@ class Setting:
         if factor is None:
             return ""
         x, outputs = self.point[place], self.base.values.numel()
+        out = self.base.outputs[self.base.live[0]] if self.base.values.numel() > 1 else x
         sizes = {
             f"the number of elements of `{self.name(place)}`": x.numel(),
-            "the batch size": x.shape[0] if x.ndim else 1,
+            "the batch size": out.shape[0] if out.ndim else 1,
+            f"the first dimension of `{self.name(place)}`": x.shape[0] if x.ndim else 1,
             f"the last dimension of `{self.name(place)}`": x.shape[-1] if x.ndim else 1,
             "the number of outputs": outputs,
         }

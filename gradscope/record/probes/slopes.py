@@ -75,7 +75,7 @@ def slope(calls: Calls, point: Point, base: Made, along: Point, dtype: torch.dty
     usual = float(values.abs().mean()) if values.numel() else 0.0
     gap = (right - left).abs()
     curved = 2 * step * size  # what a slope of 0 may differ by on both sides
-    allowed = KINKS[dtype] * (right.abs() + left.abs() + 0.1 * usual) + noise + curved
+    allowed = KINKS[dtype] * (right.abs() + left.abs() + usual) + noise + curved
     smooth = finite & (gap <= allowed)
     flat = bool(torch.equal(there, middle) and torch.equal(back, middle))
     single = not flat and bool(torch.equal(there.float().to(there.dtype), there))
