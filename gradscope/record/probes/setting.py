@@ -78,6 +78,7 @@ class Setting:
 
     def watched(self) -> tuple[Watcher, Gradients]:
         """The first backward again, with its ops observed."""
+        torch.rand(())  # one that draws random numbers must not draw the same again
         watcher = Watcher(self.calls.formula)
         with watcher:
             return watcher, self.calls.backward(self.base, self.cotangents[0])
