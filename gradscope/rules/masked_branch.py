@@ -97,16 +97,28 @@ def _mechanism(root: Root, event: Event, edge: Edge | None, trace: Trace) -> str
     op, by = phrases.spelled(event.op), phrases.spelled(mask.op) if mask else "a mask"
     loss = measurements.loss_of(root, trace)
     finite = f", so the loss is finite ({phrases.number(loss)})" if loss is not None else ""
-    slope = edge.slope if edge and edge.slope else "inf"
     text = (
         f"`{by}`{phrases.line(mask)} throws these elements of `{op}` away{finite}. Backward visits"
-        f" the discarded branch too: `{op}` computes gradient 0 times slope {slope} there, which is"
-        " NaN, and NaN added to the gradient of the branch that was kept is NaN."
+        f" the discarded branch too: {_product(root, event, edge)}, which is NaN, and NaN added to"
+        " the gradient of the branch that was kept is NaN."
     )
     late = LATE.get("clamp" if mask and mask.op.startswith("clamp") else mask.op if mask else "")
     if edge is not None and edge.nature is Nature.REMOVABLE:
         late = "The true slope is finite there; it is PyTorch's backward formula that gives NaN."
     return f"{text} {late}" if late else text
+
+
+def _product(root: Root, event: Event, edge: Edge | None) -> str:
+    """What multiplies the gradient 0: the op's own slope, or the bad value itself, saved by an op
+    that was computed from it."""
+    op = phrases.spelled(event.op)
+    for revival in root.chain:
+        if revival.kind is Kind.REVIVAL and revival.blame.seq != event.blame.seq:
+            user, value = phrases.spelled(revival.op), phrases.outcome(event.output)
+            place = phrases.line(revival.blame)
+            return f"`{user}`{place} multiplies gradient 0 by that {value} of `{op}`"
+    slope = edge.slope if edge and edge.slope else "inf"
+    return f"`{op}` computes gradient 0 times slope {slope} there"
 
 
 def _repairs(edge: Edge | None, event: Event, root: Root, trace: Trace) -> tuple[Fix, ...]:

@@ -68,8 +68,9 @@ def numbers_of(root: Root, event: Event, trace: Trace) -> tuple[str, ...]:
     if (row := evidence.sample(event)) is not None:
         found.append(f"all {event.bad:,} lie in sample {row}" if event.bad > 1 else f"sample {row}")
     backward = evidence.leak(root)
-    if backward is not None and backward.grad_output is not None:
-        found.append(f"incoming gradient {phrases.number(backward.grad_output)}")
+    came = backward.grad_output if backward is not None else None
+    if came is not None and not math.isnan(came):
+        found.append(f"incoming gradient {phrases.number(came)}")
     loss = loss_of(root, trace)
     if loss is not None and math.isfinite(loss):
         found.append(f"loss {phrases.number(loss)}, finite")

@@ -118,6 +118,7 @@ def _mechanism(event: Event, edge: Edge | None, bound: Ancestor | None) -> str:
             f" backward, gives {gives}. No more is known of the slope of this op."
         )
     text = f"The value of `{op}` is finite here, its slope is {edge.slope or 'inf'}: {times}"
+    gives = _product(came, edge) or gives
     text = f"{text} times that slope gives {gives}, and backward carries it on from here."
     if edge.nature is Nature.REMOVABLE:
         text = (
@@ -133,6 +134,13 @@ def _mechanism(event: Event, edge: Edge | None, bound: Ancestor | None) -> str:
     if (late := evidence.late_epsilon(event)) is not None:
         text = f"{text} What is added after `{op}`{phrases.line(late)} comes too late."
     return text
+
+
+def _product(came: float | None, edge: Edge) -> str | None:
+    """Gradient times slope, where both are known; the event may be a part of the formula only."""
+    if came is None or edge.slope not in ("inf", "-inf"):
+        return None
+    return phrases.number(came * float(edge.slope)).replace("nan", "NaN")
 
 
 def _bound(event: Event, edge: Edge) -> Ancestor | None:
