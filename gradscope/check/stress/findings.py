@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from gradscope.check.cases import Case
-from gradscope.config import Config, Input
+from gradscope.config import Input
 from gradscope.facts import Finding, Report, Severity
+from gradscope.report.phrases import plural
 from gradscope.target import Conditions, Function
 
 SECONDS = 60.0  # for one target's search, within its time limit
@@ -27,21 +28,30 @@ def stress(case: Case, target: Function, report: Report) -> Report:
     from gradscope import pipeline
 
     config = replace(case.config, keep_going=False)
-    known = {(finding.rule, finding.location) for finding in report.findings}
+    known = {_spot(finding) for finding in report.findings}
     findings = []
     tried, found = searched(target, case)
+    found.sort(key=lambda one: not one.sure)
     for one in found[:MOST_TRACED]:
         inputs = tuple(Input(name, text, grad) for name, text, grad in one.inputs)
         again = pipeline.trace(
             replace(target, inputs=inputs), config, silent=True, precision=case.precision
         )
         for finding in again.findings:
-            key = (finding.rule, finding.location)
+            key = _spot(finding)
             if finding.severity is Severity.ERROR and key not in known:
                 known.add(key)
                 findings.append(_told(finding, one, target))
-    said = (*report.said, f"stress: {tried} edge inputs tried, {len(found)} break the gradient")
-    return replace(report, findings=(*findings, *report.findings), said=said)
+    said = f"stress: {plural(tried, 'edge input')} tried, {len(found)} of them break it"
+    ranks = list(Severity)
+    everything = sorted((*findings, *report.findings), key=lambda f: ranks.index(f.severity))
+    return replace(report, findings=tuple(everything), said=(*report.said, said))
+
+
+def _spot(finding: Finding) -> tuple[object, ...]:
+    """Several edges that break one line in one way are one finding."""
+    at = finding.location
+    return finding.rule, (at.file, at.line) if at else None
 
 
 def searched(target: Function, case: Case) -> tuple[int, list[Any]]:
@@ -52,7 +62,8 @@ def searched(target: Function, case: Case) -> tuple[int, list[Any]]:
     context: Any = multiprocessing.get_context("fork" if can_fork() else "spawn")
     config = case.config
     deadline = time.monotonic() + min(SECONDS, config.time_limit or SECONDS)
-    start, found = 0, []
+    start = 0
+    found: dict[int, Any] = {}
     while time.monotonic() < deadline:
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(target=_work, args=(target, case, start, theirs), daemon=True)
@@ -70,16 +81,16 @@ def searched(target: Function, case: Case) -> tuple[int, list[Any]]:
                     break
                 at = number
                 if one is not None:
-                    found.append(one)
+                    found[number] = one
         except (EOFError, OSError):
             pass  # it died at variant `at`
         process.kill()
         process.join()
         ours.close()
         if whole or at < start:
-            return at + 1, found
+            return at + 1, list(found.values())
         start = at + 1
-    return start, found
+    return start, list(found.values())
 
 
 def _work(target: Function, case: Case, start: int, connection: Any) -> None:
@@ -99,7 +110,7 @@ def _work(target: Function, case: Case, start: int, connection: Any) -> None:
         for number, variant in enumerate(trial.variants()):
             if number >= start:
                 connection.send((number, None))
-                if (one := trial.found(variant)) is not None:
+                for one in trial.found(variant):
                     connection.send((number, one))
         connection.send((None, None))
 
@@ -108,6 +119,7 @@ def _told(finding: Finding, found: Any, target: Function) -> Finding:
     text = test_of(found, target)
     return replace(
         finding,
+        severity=finding.severity if found.sure else Severity.WARNING,
         message=f"{finding.message}, for {found.words}",
         numbers=(f"found by stress: {found.words}; as a test:\n{text}", *finding.numbers),
         evidence={**finding.evidence, "stress": found.words, "test": text},
@@ -140,7 +152,8 @@ def _lines(found: Any, target: Function) -> Iterator[str]:
     if where is not None and where.endswith(".py"):
         path = os.path.relpath(where)
         source = f"runpy.run_path({path!r})"
-        yield f"    function = {f'{source}[{expression!r}]' if plain else f'eval({expression!r}, {source})'}"
+        chosen = f"{source}[{expression!r}]" if plain else f"eval({expression!r}, {source})"
+        yield f"    function = {chosen}"
     else:
         yield f"    function = {expression}"
     for input, text, grad in found.inputs:

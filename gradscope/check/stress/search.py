@@ -24,13 +24,13 @@ _ELEMENTS = 64  # of a tensor whose elements are simplified one by one
 class Found:
     """Inputs that break a function, as expressions. `kind` is "grad" where the loss is finite and
     a gradient is not, "loss" where the loss itself is bad. `access` leads from what the function
-    returned to its loss."""
+    returned to its loss; `sure` is as for a `Variant`, and knows the kind."""
 
     words: str
     kind: str
     inputs: tuple[tuple[str, str, bool], ...]  # name, expression, requires grad
     access: str
-    precision: str | None
+    sure: bool
 
 
 class Trial:
@@ -69,18 +69,26 @@ class Trial:
                 for name, value in self.given.items()
             }
             if self.precision is None:
-                yield Variant(f"{str(dtype).removeprefix('torch.')}", made)
+                words = str(dtype).removeprefix("torch.")
+                yield Variant(words, made, sure=False)
 
-    def found(self, variant: Variant) -> Found | None:
+    def found(self, variant: Variant) -> Iterator[Found]:
+        """What a variant breaks, at once and then again with the smallest inputs: shrinking may
+        meet inputs on which the function hangs."""
         broken = self.outcome(variant)
-        if broken is None or (broken[0] == "loss" and not variant.structural):
-            return None
-        smallest = self.shrunk(variant, broken[0])
+        if broken is None or (broken[0] == "loss" and not variant.judge_loss):
+            return
+        kind, access = broken
+        yield self._as_found(variant, kind, access)
+        yield self._as_found(self.shrunk(variant, kind), kind, access)
+
+    def _as_found(self, variant: Variant, kind: str, access: str) -> Found:
         inputs = tuple(
             (name, self._written(name, value), name in self.wants_grad)
-            for name, value in smallest.values.items()
+            for name, value in variant.values.items()
         )
-        return Found(variant.words, broken[0], inputs, broken[1], self.precision)
+        sure = variant.structural or (variant.sure and kind == "grad")
+        return Found(variant.words, kind, inputs, access, sure)
 
     def outcome(self, variant: Variant) -> tuple[str, str] | None:
         """What breaks, and where the loss is found; None where nothing does, or the function does
@@ -186,7 +194,9 @@ def _smaller(values: Values, breaks: Callable[[Values], bool]) -> Values:
                     for count in dict.fromkeys((1, 2, size // 2, size - 1))
                     if 0 < count < size
                     for first_only in (True, False)
-                    if breaks(cut := sliced(values, size, count, first_only=first_only))
+                    if _shapes(cut := sliced(values, size, count, first_only=first_only))
+                    != _shapes(values)
+                    and breaks(cut)
                 ),
                 None,
             )
@@ -195,6 +205,10 @@ def _smaller(values: Values, breaks: Callable[[Values], bool]) -> Values:
                 break
         else:
             return values
+
+
+def _shapes(values: Values) -> list[tuple[int, ...]]:
+    return [tuple(value.shape) for value in values.values() if isinstance(value, Tensor)]
 
 
 def literal(tensor: Tensor) -> str:

@@ -18,12 +18,19 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Values by name, and how they were made: "zeros in x". `structural` ones keep ordinary
-    numbers and change only how many there are, so that even a bad loss is news."""
+    """Values by name, and how they were made: "zeros in x".
+
+    `sure`: a gradient that breaks here is an error. Elsewhere (a loss that is itself bad, an
+    epsilon that half precision cannot hold) the function may be right to break: a warning.
+    `structural` ones keep ordinary numbers and change only how many there are, so that a bad loss
+    is an error too. `judge_loss` is False where numbers are so large that it says nothing.
+    """
 
     words: str
     values: Values
     structural: bool = False
+    judge_loss: bool = True
+    sure: bool = True
 
 
 def variants(given: Values, declared: Mapping[str, Input]) -> Iterator[Variant]:
@@ -37,7 +44,8 @@ def _all(given: Values) -> Iterator[Variant]:
     floats = {name: value for name, value in given.items() if _is_float(value)}
     for name, tensor in floats.items():
         for words, made in _of_float(tensor):
-            yield Variant(f"{words} in {name}", {**given, name: made})
+            ordinary = "scaled" not in words
+            yield Variant(f"{words} in {name}", {**given, name: made}, judge_loss=ordinary)
     for name, value in given.items():
         if isinstance(value, Tensor) and value.dtype == torch.bool:
             for words, mask in _of_mask(value):
@@ -56,9 +64,18 @@ def _together(given: Values, floats: Values) -> Iterator[Variant]:
             if one < other and floats[one].shape == floats[other].shape:
                 yield Variant(f"{other} equal to {one}", {**given, other: floats[one].clone()})
     if len(floats) > 1:
-        for words, number in (("zeros", 0.0), ("ones", 1.0)):
-            made = {name: torch.full_like(value, number) for name, value in floats.items()}
-            yield Variant(f"{words} everywhere", {**given, **made})
+        patterns = {name: dict(_of_float(value)) for name, value in floats.items()}
+        for words in (
+            "zeros",
+            "ones",
+            "equal elements",
+            "one-hot rows",
+            "the identity",
+            "identities",
+        ):
+            made = {name: found[words] for name, found in patterns.items() if words in found}
+            if len(made) > 1:
+                yield Variant(f"{words} everywhere", {**given, **made})
 
 
 def _of_float(tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
@@ -94,6 +111,8 @@ def _of_float(tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
     if not unit:
         yield f"values scaled by {HUGE:g}", tensor * HUGE
         yield "large values", torch.full_like(tensor, 100.0)
+        if tensor.dim():
+            yield "one large value", _with(tensor, (0,) * tensor.dim(), 200.0)
         if signed:
             yield "large negative values", torch.full_like(tensor, -100.0)
 
@@ -119,9 +138,12 @@ def _batches(given: Values) -> Iterator[Variant]:
     if not sizes:
         return
     size = max(sizes, key=sizes.count)
-    for count, words in ((1, "a single item"), (0, "an empty batch")):
-        if size > count:
-            yield Variant(words, sliced(given, size, count, first_only=True), structural=count == 1)
+    if size > 1:
+        yield Variant("a single item", sliced(given, size, 1, first_only=True), structural=True)
+    if size > 0:
+        # The mean over nothing is NaN in every loss, so a bad loss is no news here.
+        empty = sliced(given, size, 0, first_only=True)
+        yield Variant("an empty batch", empty, judge_loss=False)
 
 
 def sliced(values: Values, size: int, count: int, *, first_only: bool = False) -> Values:

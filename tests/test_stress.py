@@ -1,0 +1,123 @@
+"""Edge inputs: those that break a planted function are found, shrunk and written as a test."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gradscope.check import cases_of, check
+from gradscope.config import load_config
+from gradscope.facts import Report, Severity
+
+PROGRAM = """\
+import torch
+
+
+def distance(x, y):
+    return (x - y).square().sum(-1).sqrt().mean()
+
+
+def distance_fixed(x, y):
+    return (x - y).square().sum(-1).clamp_min(1e-12).sqrt().mean()
+
+
+def gamma(x):
+    return torch.where(x < 0.003, 12.9 * x, x**0.5).mean()
+
+
+def angle(x):
+    return torch.acos(x.clamp(-1, 1)).mean()
+
+
+def masked_mean(x, mask):
+    return (x * mask).sum() / mask.sum()
+
+
+def masked_mean_fixed(x, mask):
+    return (x * mask).sum() / mask.sum().clamp_min(1)
+
+
+def spread(x):
+    return x.std(0).mean()
+
+
+def hangs_on_zeros(x):
+    while not x.any():
+        pass
+    return x.sqrt().sum()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "losses.py").write_text(PROGRAM)
+    return tmp_path
+
+
+def stressed(name: str, **inputs: str) -> Report:
+    listed = ", ".join(f"{key}: {value}" for key, value in inputs.items())
+    Path("gradscope.yaml").write_text(
+        f"verify: false\nstress: true\ntargets:\n  - target: losses.py:{name}\n"
+        f"    inputs: {{{listed}}}\n"
+    )
+    config = load_config()
+    (report,) = check(config, cases_of(config)).reports
+    return report
+
+
+def errors(report: Report) -> list[tuple[str, object]]:
+    return [
+        (finding.rule, finding.evidence["stress"])
+        for finding in report.findings
+        if finding.severity is Severity.ERROR
+    ]
+
+
+POINTS = {"x": "{shape: [4, 3], seed: 0}", "y": "{shape: [4, 3], seed: 1}"}
+MASK = {"x": "{shape: [4, 3]}", "mask": "'torch.ones(4, 3, dtype=torch.bool)'"}
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "found"),
+    [
+        ("distance", POINTS, [("GS102", "y equal to x")]),
+        ("distance_fixed", POINTS, []),
+        ("gamma", {"x": "{shape: [5], range: [0, 1]}"}, [("GS101", "the lower end in x")]),
+        ("gamma", {"x": "{shape: [5], range: [0.01, 1]}"}, []),
+        ("angle", {"x": "{shape: [5], range: [-0.9, 0.9]}"}, []),
+        ("masked_mean", MASK, [("GS201", "all False in mask")]),
+        ("masked_mean_fixed", MASK, []),
+        ("spread", {"x": "{shape: [4, 3], nonempty: true}"}, [("GS207", "a single item")]),
+    ],
+)
+def test_the_planted_edge_is_found_and_no_other(folder, name, inputs, found):
+    report = stressed(name, **inputs)
+
+    assert [one for one in errors(report) if one not in found] == []
+    assert set(found) <= set(errors(report))
+
+
+def test_the_test_that_is_written_fails_until_the_function_is_repaired(folder):
+    (finding, *_) = stressed("distance", **POINTS).findings
+    text = str(finding.evidence["test"])
+    (folder / "test_found.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_found.py"]
+
+    before = subprocess.run(command, cwd=folder, capture_output=True, timeout=60)
+    (folder / "losses.py").write_text(PROGRAM.replace(".sum(-1).sqrt()", ".sum(-1).add(1).sqrt()"))
+    after = subprocess.run(command, cwd=folder, capture_output=True, timeout=60)
+
+    assert (before.returncode, after.returncode) == (1, 0)
+    assert "torch.tensor([[0.0]])" in text  # shrunk from 4 x 3 random numbers
+
+
+def test_a_variant_that_hangs_costs_itself_alone(folder, monkeypatch):
+    monkeypatch.setattr("gradscope.check.stress.findings.PATIENCE", 1.0)
+
+    report = stressed("hangs_on_zeros", x="{values: [1.0, 2.0]}")
+
+    assert ("GS102", "one zero in x") in errors(report)
