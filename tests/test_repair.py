@@ -1,5 +1,6 @@
 """Patches of the user's source: every spelling, exactly undoable, never of foreign files."""
 
+import math
 import re
 import subprocess
 import sysconfig
@@ -11,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.facts import Finding, Fix, Location, Phase, Related, Severity
+from gradscope.facts import Finding, Fix, Location, Operand, Phase, Related, Severity
 from gradscope.repair.attempt import Patched, patched
 from gradscope.repair.culprit import Unpatchable, locate
 from gradscope.repair.propose import candidates, fixes_of
@@ -221,6 +222,15 @@ def test_a_stable_form_reads_through_names_that_still_hold():
         ("torch.softmax(x.masked_fill(m, -math.inf), 0)", "_softmax", "guard-empty", {},
          "torch.softmax(x.masked_fill(m, torch.finfo(x.dtype).min), 0)"),
         ("torch.exp(x)", "exp", "clamp-domain", {"self": 100.0}, "torch.exp(x.clamp_max(40))"),
+        ("x.var(dim=(0, 1))", "var", "guard-empty", {},
+         "correction=min(1, x.shape[0] * x.shape[1] - 1)"),
+        ("x - m", "sub", "masked-branch", {"self": math.inf, "other": math.inf},
+         "torch.where(x.isfinite() & m.isfinite(), x - m, 0.0)"),
+        ("torch.empty(3)", "empty", "init", {}, "loss = torch.zeros(3)"),
+        ("x.new_empty(3)", "new_empty", "init", {}, "loss = x.new_zeros(3)"),
+        ("torch.Tensor(3)", "empty", "init", {}, "loss = torch.zeros(3)"),
+        ("torch.log(x.prod(0))", "log", "stable-op", {"self": 0.0}, "loss = torch.log(x).sum(0)"),
+        ("F.ctc_loss(x, m, 1, 1)", "_ctc_loss", "stable-op", {}, "m, 1, 1, zero_infinity=True)"),
     ],
 )  # fmt: skip
 def test_the_guard_of_an_op(written, op, kind, values, expected):
@@ -229,6 +239,24 @@ def test_the_guard_of_an_op(written, op, kind, values, expected):
     texts = [way.text for way in ways(finding(text, written, op, kind, values), text)]
 
     assert expected in texts[0]
+
+
+def test_an_argument_that_a_library_hands_on():
+    written = "F.poisson_nll_loss(x, m)"
+    text = f"{HEAD}loss = {written}\n"
+    found = finding(text, written, "exp", "clamp-domain", {"self": 99.0})
+    found = replace(found, tensors=(Operand("self", "x", (3,), numel=3, min=0.0, max=99.0),))
+
+    assert "F.poisson_nll_loss(x.clamp_max(40), m)" in ways(found, text)[0].text
+
+
+def test_a_loss_module_that_gets_nothing_but_ignored_targets():
+    written = "criterion(x, m)"
+    text = f"{HEAD}criterion = torch.nn.NLLLoss()\nloss = {written}\n"
+    found = finding(text, written, "nll_loss_forward", "guard-empty", {})
+
+    expected = "criterion(x, m) if (m != criterion.ignore_index).any() else x.sum() * 0"
+    assert expected in ways(found, text)[0].text
 
 
 def test_an_augmented_division():

@@ -142,8 +142,9 @@ class Absences:
             and key not in given
             and not _known(by_name.get(self._name(key, names)))
         }
+        spare = self._spare(gone, trained)
         for key in candidates:
-            if key not in gone:
+            if key not in gone or key in spare:
                 continue
             absence = self._missing.get(key)
             if absence is None and key in trained:
@@ -157,6 +158,25 @@ class Absences:
                 absence = self._zero.get(key) or Absence("", False, "unknown", False, 0)
                 found.append(self._finish(absence, key, leaf.name, leaf.trained, set()))
         return tuple(found)
+
+    def _spare(self, gone: set[int], trained: dict[int, torch.Tensor]) -> set[int]:
+        """The parameters of modules of which nothing was read, and that nobody trains: the layer
+        that TransformerEncoder copies, an older model."""
+        roots = {key: id(owner.path[0][1]) for key, owner in self.layers.owners.items()}
+        alive = {
+            root
+            for key, root in roots.items()
+            if key not in gone or key in trained or not self._is_unread(key)
+        }
+        return {key for key, root in roots.items() if root not in alive}
+
+    def _is_unread(self, key: int) -> bool:
+        absence = self._missing.get(key)
+        if absence is None:
+            return False
+        inner = absence.call.inner if absence.call is not None else None
+        is_copied = inner is not None and inner.function.endswith("__deepcopy__")
+        return absence.reason == "unused" or is_copied
 
     def _name(self, key: int, names: dict[int, str]) -> str:
         owner = self.layers.owners.get(key)

@@ -173,7 +173,8 @@ class Examiner:
             measure.describe_briefly(raw, output, values)
         if raw.node is not None:
             spot.running.events.append(raw)
-        recorder.bad_in_step |= not raw.innocent
+        # No inf that an optimizer writes is meant.
+        recorder.bad_in_step |= not raw.innocent or recorder.in_optimizer is not None
         recorder.note_bad_write(raw, written)
 
     def _kind(

@@ -11,6 +11,7 @@ import os
 import site
 import sys
 import sysconfig
+from bisect import bisect_right
 from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
@@ -132,12 +133,13 @@ def assigned_name(user: Site) -> str | None:
     if not user:
         return None
     code, lasti = user[0]
-    following = iter(dis.get_instructions(code))
-    called = next((one for one in following if one.offset == lasti), None)
-    if called is None or not called.opname.startswith(("CALL", "BINARY_OP")):
+    # A running call is at its instruction or in the cache entries behind it, which are not listed.
+    listed = list(dis.get_instructions(code))
+    place = bisect_right(listed, lasti, key=lambda one: one.offset)
+    if not listed[place - 1].opname.startswith(("CALL", "BINARY_OP")):
         return None
     names = []
-    for one in islice(following, 2):
+    for one in listed[place : place + 2]:
         names.append(one.argval[0] if isinstance(one.argval, tuple) else one.argval)
         if one.opname.startswith("STORE_"):
             return ".".join(map(str, names)) if "SUBSCR" not in one.opname else None

@@ -119,7 +119,8 @@ def _until_one_holds(finding: Finding, written: list[Patched], bench: Bench) -> 
 
 
 def _ordered(fixes: Iterator[Fix]) -> tuple[Fix, ...]:
-    """Verified, last those that leave nothing to learn from, then untried patches, then advice, then the first few that were refuted."""
+    """Verified, those that leave nothing to learn from last; then untried patches, then advice,
+    then the first few that were refuted."""
     found = sorted(fixes, key=_rank)
     refuted = [fix for fix in found if fix.verified is False]
     kept = [fix for fix in found if fix.verified is not False]

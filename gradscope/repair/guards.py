@@ -193,7 +193,7 @@ def _both_infinite(culprit: Culprit) -> Iterator[Candidate]:
     """inf - inf: where both sides are infinite, the difference is thrown away afterwards."""
     sides = [culprit.operands.get(role) for role in ("self", "other")]
     values = [culprit.values.get(role) for role in ("self", "other")]
-    infinite = all(value in ("inf", "-inf") or value in (math.inf, -math.inf) for value in values)
+    infinite = all(value is not None and math.isinf(value) for value in values)
     where, node = culprit.torch("torch.where("), culprit.node
     if not infinite or where is None or not isinstance(node, ast.BinOp):
         return

@@ -1,0 +1,19 @@
+# symptom: inf-grad
+# phase: backward
+# op: acos
+# cause: singular-derivative
+# fix: clamp-domain
+# also: symptom=nan-grad; fix=dtype,epsilon
+"""ArcFace in bfloat16: the clamp's margin is below bfloat16's resolution."""
+
+import torch
+import torch.nn.functional as F
+
+emb = torch.tensor([[1.0, 0.0], [0.6, 0.8]], dtype=torch.bfloat16, requires_grad=True)
+centres = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.bfloat16)
+cos = F.linear(F.normalize(emb), F.normalize(centres)).clamp(-1 + 1e-7, 1 - 1e-7)
+theta = torch.acos(cos)  # <- culprit
+logits = 16 * torch.cos(theta + 0.5)
+loss = F.cross_entropy(logits.float(), torch.tensor([0, 1]))
+loss.backward()
+print(loss.item(), emb.grad)

@@ -1,0 +1,19 @@
+# symptom: nan-grad
+# phase: backward
+# op: sqrt
+# cause: masked-branch
+# fix: masked-branch
+# also: cause=singular-derivative; fix=epsilon,clamp-domain
+"""Weighted bone-length loss; missing joints have weight 0 and coordinates 0."""
+
+import torch
+
+joints = torch.zeros(5, 3)
+joints[:3] = torch.tensor([[0.0, 1, 0], [0, 2, 0], [1, 2, 0]])
+joints.requires_grad_()
+bones = [(0, 1), (1, 2), (3, 4)]
+weight = torch.tensor([1.0, 1.0, 0.0])
+lengths = torch.stack([((joints[a] - joints[b]) ** 2).sum().sqrt() for a, b in bones])  # <- culprit
+loss = (weight * (lengths - 1.5) ** 2).sum()
+loss.backward()
+print(loss.item(), joints.grad)

@@ -1,0 +1,116 @@
+"""Bad values that come from outside of the ops: under which name, and by which of two ways."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+
+from gradscope.diagnose import diagnose
+from gradscope.facts import Ending
+from gradscope.record import Recorder, StopTrace
+from gradscope.record.sites import assigned_name
+
+
+def first_finding(program):
+    recorder = Recorder(steps=3)
+    try:
+        with recorder:
+            program()
+    except StopTrace:
+        pass
+    return diagnose(recorder.trace("test", Ending("finished")))[0]
+
+
+def here():
+    """What the caller's line gives the result of this call to."""
+    frame = sys._getframe(1)
+    return assigned_name(((frame.f_code, frame.f_lasti),))
+
+
+class Holder:
+    def keep(self):
+        self.kept = here()
+        return self.kept
+
+
+class TestNames:
+    def test_a_plain_assignment(self):
+        table = here()
+
+        assert table == "table"
+
+    def test_an_attribute(self):
+        assert Holder().keep() == "self.kept"
+
+    def test_a_part_of_an_expression_has_none(self):
+        inside = [here(), here()]
+
+        assert inside == [None, None]
+
+
+class TestData:
+    @pytest.mark.parametrize(
+        ("bad", "said"), [(float("inf"), "inf"), (float("-inf"), "inf"), (float("nan"), "NaN")]
+    )
+    def test_a_list_with_a_bad_number_is_bad_data(self, bad, said):
+        def program():
+            x = torch.ones(2, requires_grad=True)
+            target = torch.tensor([0.5, bad])
+            (x - target).square().sum().backward()
+
+        found = first_finding(program)
+
+        assert (found.name, found.op) == ("bad-input", "sub")
+        assert found.message == f"`target` holds {said} at 1 of 2 elements"
+
+    def test_scores_masked_by_a_literal_are_no_bad_data(self):
+        def program():
+            x = torch.ones(2, requires_grad=True)
+            logp = (x + torch.tensor([0.0, float("-inf")])).log_softmax(0)
+            (logp.exp() * logp).sum().backward()
+
+        assert first_finding(program).name == "inf-arithmetic"
+
+    def test_a_constant_is_no_data(self):
+        def program():
+            x = torch.zeros(2, requires_grad=True)
+            (x * torch.tensor(float("inf"))).sum().backward()
+
+        assert first_finding(program).name == "inf-arithmetic"
+
+
+def test_the_side_that_where_did_not_take_is_innocent():
+    def program():
+        x = torch.tensor([0.0, 1.0], requires_grad=True)
+        torch.where(x < -1, float("nan"), x.log()).sum().backward()
+
+    found = first_finding(program)
+
+    assert (found.name, found.op) == ("log-zero", "log")
+
+
+def test_an_integer_denominator_is_measured():
+    def program():
+        x = torch.ones(2, requires_grad=True)
+        (x / torch.tensor([0, 2])).sum().backward()
+
+    found = first_finding(program)
+
+    assert found.name == "zero-division"
+    assert found.evidence["operands"] == {"self": 1.0, "other": 0.0}
+
+
+def test_the_learning_rate_is_inf():
+    def program():
+        x = torch.ones(2, requires_grad=True)
+        optimizer = torch.optim.SGD([x], lr=0.1)
+        optimizer.param_groups[0]["lr"] = float("inf")
+        x.sum().backward()
+        optimizer.step()
+
+    found = first_finding(program)
+
+    assert "the size of its step" in found.message
+    assert [fix.kind for fix in found.fixes] == ["lower-lr"]
