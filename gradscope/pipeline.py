@@ -23,6 +23,7 @@ from gradscope.target import (
     run,
 )
 
+HAZARDS = "GS6"  # the family of rules about what has not hurt yet
 RANK = {Severity.ERROR: 2, Severity.WARNING: 1, Severity.NOTE: 0}
 
 
@@ -34,9 +35,14 @@ def trace(
     stdout_to_stderr: bool = False,
     silent: bool = False,
     precision: str | None = None,
+    hazards: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Report:
-    """Run a target, find what is wrong, and try the fixes. `precision` is as in `Conditions`."""
+    """Run a target, find what is wrong, and try the fixes. `precision` is as in `Conditions`.
+
+    With `hazards` also what has not hurt yet (GS6): asked for by a preflight, and not by somebody
+    who looks for the cause of a failure.
+    """
     options = RunOptions(
         config.steps,
         config.keep_going,
@@ -48,7 +54,11 @@ def trace(
     wanted = rule_filter(config)
     seen = run(target, options, silent=silent, on_progress=on_progress)
     require_backward(target, seen)
-    findings = tuple(finding for finding in diagnose(seen) if wanted(finding))
+    findings = tuple(
+        finding
+        for finding in diagnose(seen)
+        if wanted(finding) and (hazards or not finding.rule.startswith(HAZARDS))
+    )
     in_a_hurry = seen.ending.kind == "interrupted" and seen.ending.code is not None
     verify = config.verify and not in_a_hurry
     try:

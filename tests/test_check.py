@@ -149,7 +149,11 @@ def test_dtypes_reach_inputs_models_and_autocast(folder):
         "    y = x @ x\n"
         "    raise ValueError(f'{x.dtype} {y.dtype} {torch.empty(0).dtype} {x.is_leaf}')\n"
     )
-    text = "inputs: {x: {shape: [2, 2]}}\ndtypes: [float64, bfloat16, autocast]\ntargets: ['dtypes.py:loss']"
+    text = (
+        "inputs: {x: {shape: [2, 2]}}\n"
+        "dtypes: [float64, bfloat16, autocast]\n"
+        "targets: ['dtypes.py:loss']\n"
+    )
     (folder / "gradscope.yaml").write_text(text)
 
     summary, _ = checked(load_config())

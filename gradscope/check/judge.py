@@ -30,7 +30,7 @@ def judge(case: Case) -> Report:
     config = case.config
     try:
         target, _ = pipeline.choose_target(config)
-        report = pipeline.trace(target, config, silent=True, precision=case.precision)
+        report = pipeline.trace(target, config, silent=True, precision=case.precision, hazards=True)
     except GradscopeError as error:
         detail = f"{error}; {error.help}" if error.help else str(error)
         return _failed(case, Ending("unusable", detail, traceback=error.detail))

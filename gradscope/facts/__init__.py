@@ -216,6 +216,7 @@ class Trace:
     gradients: tuple[Gradient, ...] = ()  # of the last step, in the order of the leaves' first use
     magnitudes: Magnitudes | None = None  # None where nobody measured them
     functions: tuple[FunctionCheck, ...] = ()  # every custom Function that was looked at
+    hidden: tuple[Event, ...] = ()  # births on the way to a loss that a mask hid, and no symptom
 
     def event(self, id: int) -> Event | None:
         return next((event for event in self.events if event.id == id), None)

@@ -16,6 +16,7 @@ from gradscope.record import journal as journals
 from gradscope.record.examine import Examiner
 from gradscope.record.finite import plain
 from gradscope.record.functions import FunctionChecks
+from gradscope.record.hidden import Hidden
 from gradscope.record.journal import Journal, ModuleFrame, Note, Raw
 from gradscope.record.mode import RecordingMode
 from gradscope.record.names import Names
@@ -74,6 +75,7 @@ class Recorder:
         self.provenance = Provenance()
         self.names = Names()
         self.symptoms = Symptoms(self)
+        self.hidden = Hidden(self)
         self.examiner = Examiner(self)
         self.functions = FunctionChecks(self) if check_functions else None
         self.mode = RecordingMode(self)
@@ -237,6 +239,7 @@ class Recorder:
             observer.on_backward_end(self.step, self.leaves)
         self.leaves = []
         self.symptoms.after_backward(roots, graph, asked, result)
+        self.hidden.after_backward(graph)
         if self.on_progress is not None:
             self.on_progress(len(self.done), self.mode.ops, now)
         self.step += 1
@@ -323,6 +326,7 @@ class Recorder:
             notes=tuple(self.notes),
             gradients=self.gradients,
             functions=tuple(self.functions.found) if self.functions is not None else (),
+            hidden=self.hidden.events(wanted),
         )
 
     def _wrong_gradients(self) -> tuple[Symptom, ...]:
