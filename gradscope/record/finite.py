@@ -18,9 +18,10 @@ _ROWS_SHOWN = 8
 def plain(tensor: torch.Tensor) -> torch.Tensor | None:
     """The dense local values to look at; None where there are none (meta, fake, quantised)."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-        local = getattr(tensor, "_local_tensor", None)  # DTensor: never start a collective
-        if local is not None:
-            tensor = local
+        held = _held_by(tensor)
+        if held is None:
+            return None
+        tensor = held
     while torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # torch.func.grad, vmap
         tensor = torch._C._functorch.get_unwrapped(tensor)
     if tensor.is_meta or tensor.is_quantized or tensor.is_nested or tensor._is_zerotensor():
@@ -45,6 +46,25 @@ def plain(tensor: torch.Tensor) -> torch.Tensor | None:
     return tensor
 
 
+def _held_by(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The values of a tensor of a subclass, without asking its own code for any arithmetic: a
+    DTensor would start a collective, others count what they are asked for."""
+    cls = type(tensor)
+    if cls.__torch_dispatch__ is torch.Tensor.__torch_dispatch__:
+        with torch._C.DisableTorchFunctionSubclass():
+            return tensor.as_subclass(torch.Tensor)
+    if hasattr(cls, "fake_device"):
+        return None
+    flatten = getattr(tensor, "__tensor_flatten__", None)
+    names = flatten()[0] if flatten is not None else vars(tensor)
+    held = (getattr(tensor, name) for name in names)
+    return next((one for one in held if isinstance(one, torch.Tensor) and _has_fraction(one)), None)
+
+
+def _has_fraction(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
 def quick_sum(tensor: torch.Tensor) -> torch.Tensor:
     """A 0-d tensor that is non-finite if an element is. Half types add up in float32, since
     their own range is left by healthy sums."""
@@ -57,6 +77,17 @@ def looks_finite(tensor: torch.Tensor) -> bool:
     """False when `tensor` (as given by `plain`) holds NaN or inf; exact."""
     total = quick_sum(tensor).item()
     return total - total == 0.0 or is_finite(tensor)
+
+
+def holds_bad(tensor: torch.Tensor) -> bool:
+    """Whether any tensor, of whatever kind, holds NaN or inf that can be looked at."""
+    values = plain(tensor)
+    return values is not None and values.numel() > 0 and not looks_finite(values)
+
+
+def has_nan(tensor: torch.Tensor) -> bool:
+    values = plain(tensor)
+    return values is not None and bool(torch.isnan(values).any())
 
 
 def is_finite(tensor: torch.Tensor) -> bool:

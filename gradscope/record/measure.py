@@ -13,8 +13,8 @@ from gradscope.facts import Ancestor, Kind, Operand, Phase
 from gradscope.record.finite import bad_rows, census, first_index, plain, value_at
 from gradscope.record.grad_outputs import grad_output_of
 from gradscope.record.journal import Raw, to_call
+from gradscope.record.oprun import OpRun
 from gradscope.record.provenance import storage_key
-from gradscope.record.schema import OpInfo
 from gradscope.record.sites import assigned_name
 
 if TYPE_CHECKING:
@@ -91,14 +91,10 @@ def _at(
 
 def describe(
     raw: Raw,
-    info: OpInfo,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    inputs: list[tuple[str, torch.Tensor]],
+    op: OpRun,
     old: dict[int, torch.Tensor],
     output: torch.Tensor,
     recorder: Recorder,
-    running: NodeOps,
 ) -> None:
     """Everything the report may want of an event, measured while its tensors are at hand.
 
@@ -106,6 +102,7 @@ def describe(
     """
     values = plain(output)
     assert values is not None
+    inputs = op.inputs()[:_OPERANDS]
     # A birth beside an inf that was meant (a softmax of masked rows) is the NaN, not the inf.
     locate(
         raw,
@@ -115,24 +112,28 @@ def describe(
     raw.output = named(operand("output", output, recorder, index=raw.index, shape=shape), raw)
     raw.inputs = tuple(
         operand(
-            name, tensor, recorder,
-            index=raw.index, shape=shape, values=old.get(id(tensor)),
+            name,
+            tensor,
+            recorder,
+            index=raw.index,
+            shape=shape,
+            values=old.get(id(tensor)),
             frame=recorder.frame(),
         )
-        for name, tensor in inputs[:_OPERANDS]
+        for name, tensor in inputs
         if id(tensor) in old or tensor is not output
-    )  # fmt: skip
+    )
     raw.scalars = tuple(
         (name, value)
-        for name, value in info.named_arguments(args, kwargs)
+        for name, value in op.info.named_arguments(op.args, op.kwargs)
         if isinstance(value, int | float | bool | str)
         or (isinstance(value, list | tuple) and all(isinstance(item, int) for item in value))
     )
     if raw.node is not None:
-        _describe_saved(raw, shape, recorder, running)
+        _describe_saved(raw, shape, recorder, op.spot.running)
         raw.ancestry = _ancestry([edge[0] for edge in raw.node.next_functions], recorder)
     else:
-        raw.ancestry = _ancestry([_grad_fn(tensor) for _, tensor in inputs[:_OPERANDS]], recorder)
+        raw.ancestry = _ancestry([_grad_fn(tensor) for _, tensor in inputs], recorder)
 
 
 def named(output: Operand, raw: Raw) -> Operand:

@@ -14,10 +14,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.record.finite import quick_sum
 from gradscope.record.journal import Note
+from gradscope.record.oprun import OpRun
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import note_site
 from gradscope.record.spot import NodeOps, note_spot
-from gradscope.record.window import Entry, Window
+from gradscope.record.window import Window
 
 if TYPE_CHECKING:
     from gradscope.record.recorder import Recorder
@@ -103,14 +104,15 @@ class RecordingMode(TorchDispatchMode):
             if type(out) is torch.Tensor:
                 running.made.add(out._cdata)
         if type(out) is torch.Tensor and not (out.is_cpu or info.allocates):
-            self._judge_later(info, args, kwargs, out, seq if noted else None, before)
+            spot = note_spot(sys._getframe(1), recorder)
+            self._judge_later(OpRun(info, args, kwargs, out, seq if noted else None, before, spot))
         elif (
             info.allocates
             or not self._is_plainly_finite(out, seq if noted else 0, info)
             or recorder.touches_stain(info, args, kwargs)
         ):
             spot = note_spot(sys._getframe(1), recorder)
-            recorder.examine(info, args, kwargs, out, seq if noted else None, before, spot)
+            recorder.examine(OpRun(info, args, kwargs, out, seq if noted else None, before, spot))
         return out
 
     def _note_value(self, seq: int, value: float) -> None:
@@ -118,23 +120,13 @@ class RecordingMode(TorchDispatchMode):
         calls = self.recorder.journal.calls
         calls[seq - 1] = calls[seq - 1]._replace(value=value)
 
-    def _judge_later(
-        self,
-        info: OpInfo,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        out: torch.Tensor,
-        seq: int | None,
-        before: torch.Tensor | None,
-    ) -> None:
+    def _judge_later(self, op: OpRun) -> None:
         """Ops on a device wait for their window, unless a bad value is known to be near."""
-        recorder = self.recorder
-        spot = note_spot(sys._getframe(2), recorder)
-        if recorder.touches_stain(info, args, kwargs):
+        if self.recorder.touches_stain(op.info, op.args, op.kwargs):
             self.window.close()
-            recorder.examine(info, args, kwargs, out, seq, before, spot)
-        elif not out.is_meta:
-            self.window.add(Entry(info, args, kwargs, out, seq, before, spot))
+            self.recorder.examine(op)
+        elif not op.out.is_meta:
+            self.window.add(op)
 
     def _is_plainly_finite(self, out: Any, seq: int, info: OpInfo) -> bool:
         """True when one cheap look proves every output finite; False asks for a closer look."""

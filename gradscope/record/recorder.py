@@ -20,11 +20,12 @@ from gradscope.record.hidden import Hidden
 from gradscope.record.journal import Journal, ModuleFrame, Note, Raw
 from gradscope.record.mode import RecordingMode
 from gradscope.record.names import Names
+from gradscope.record.oprun import OpRun
 from gradscope.record.patches import install
 from gradscope.record.provenance import Provenance
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import Site, resolve, user_frames
-from gradscope.record.spot import NodeOps, Spot
+from gradscope.record.spot import NodeOps
 from gradscope.record.symptoms import Symptoms
 
 _FAULTS_TOLD = 3
@@ -107,19 +108,9 @@ class Recorder:
 
     # Asked by the mode
 
-    def examine(
-        self,
-        info: OpInfo,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        out: Any,
-        seq: int | None,
-        before: torch.Tensor | None,
-        spot: Spot,
-    ) -> None:
+    def examine(self, op: OpRun) -> None:
         """The closer look."""
-        look = self.examiner.examine
-        self._shielded(info.name, look, info, args, kwargs, out, seq, before, spot)
+        self._shielded(op.info.name, self.examiner.examine, op)
 
     def touches_stain(self, info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether an argument lies in memory that holds bad values."""

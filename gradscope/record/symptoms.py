@@ -14,7 +14,7 @@ import torch
 
 from gradscope.facts import Call, Ending, Kind, Phase, Symptom
 from gradscope.record import graph
-from gradscope.record.finite import census, first_index, looks_finite, plain
+from gradscope.record.finite import census, first_index, holds_bad, plain
 from gradscope.record.gradients import describe_gradients
 from gradscope.record.journal import Raw, to_call
 from gradscope.record.masks import CHOOSE, find_mask
@@ -138,7 +138,7 @@ class Symptoms:
 
     def _symptom(self, what: str, tensor: torch.Tensor, name: str | None = None) -> Symptom | None:
         values = plain(tensor.detach())
-        if values is None or not _holds_bad(tensor.detach()):
+        if values is None or not holds_bad(tensor.detach()):
             return None
         counts = census(values)
         stain = self.recorder.provenance.of(tensor)
@@ -163,7 +163,7 @@ class Symptoms:
         else:
             pairs = [(leaf, leaf.grad) for leaf in graph.leaves(above)]
         for leaf, grad in pairs:
-            if grad is None or len(found) >= _MOST_NAMED or not _holds_bad(grad):
+            if grad is None or len(found) >= _MOST_NAMED or not holds_bad(grad):
                 continue
             symptom = self._symptom("grad", grad, self._leaf_name(leaf))
             if symptom is not None:
@@ -239,12 +239,7 @@ class Symptoms:
 
 
 def _bad_grad(leaf: torch.Tensor) -> bool:
-    return leaf.grad is not None and _holds_bad(leaf.grad)
-
-
-def _holds_bad(tensor: torch.Tensor) -> bool:
-    values = plain(tensor)
-    return values is not None and bool(values.numel()) and not looks_finite(values)
+    return leaf.grad is not None and holds_bad(leaf.grad)
 
 
 def _any_alive(kind: type) -> bool:

@@ -6,15 +6,14 @@ and an op that overwrites one of them closes the window first.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 
 from gradscope.record.finite import quick_sum
 from gradscope.record.measure import saved_by
+from gradscope.record.oprun import OpRun, flatten
 from gradscope.record.provenance import storage_key
-from gradscope.record.schema import OpInfo
-from gradscope.record.spot import Spot
 
 if TYPE_CHECKING:
     from gradscope.record.recorder import Recorder
@@ -23,29 +22,19 @@ _OPS = 64
 _BYTES = 512 * 2**20  # of results held
 
 
-class Entry(NamedTuple):
-    info: OpInfo
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    out: Any
-    seq: int | None
-    before: torch.Tensor | None
-    spot: Spot
-
-
 class Window:
     """The ops since the device was last asked."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.synchronisations = 0
-        self._entries: list[Entry] = []
+        self._ops: list[OpRun] = []
         self._sums: list[torch.Tensor] = []
         self._storages: set[int | None] = set()
         self._bytes = 0
 
-    def add(self, entry: Entry) -> None:
-        tensors = entry.info.written_tensors(entry.args, entry.kwargs) or _tensors(entry.out)
+    def add(self, op: OpRun) -> None:
+        tensors = op.written() or flatten(op.out)
         floating = [
             t
             for t in tensors
@@ -53,54 +42,43 @@ class Window:
         ]
         if not floating:
             return
-        running = entry.spot.running
-        if entry.spot.by_engine and running.saved is None:
+        running = op.spot.running
+        if op.spot.by_engine and running.saved is None:
             # Only now: inside the formula hooks have unpacked all, and nothing is freed yet.
             running.saved = list(saved_by(running.node, running))
-        self._entries.append(entry)
+        self._ops.append(op)
         self._sums.append(_sum(floating))
-        self._storages.update(
-            storage_key(t) for _, t in entry.info.tensors(entry.args, entry.kwargs)
-        )
+        self._storages.update(storage_key(tensor) for _, tensor in op.inputs())
         for tensor in floating:
             self._storages.add(storage_key(tensor))
             self._bytes += tensor.numel() * tensor.element_size()
-        if len(self._entries) >= _OPS or self._bytes > _BYTES:
+        if len(self._ops) >= _OPS or self._bytes > _BYTES:
             self.close()
 
     def before_write(self, written: list[torch.Tensor]) -> None:
         """An op is about to overwrite these: judge what read or made them first."""
-        if self._entries and any(storage_key(tensor) in self._storages for tensor in written):
+        if self._ops and any(storage_key(tensor) in self._storages for tensor in written):
             self.close()
 
     def close(self) -> None:
         """Read the sums, and look closer where one is not finite."""
-        entries, sums = self._entries, self._sums
-        if not entries:
+        ops, sums = self._ops, self._sums
+        if not ops:
             return
-        self._entries, self._sums, self._storages, self._bytes = [], [], set(), 0
+        self._ops, self._sums, self._storages, self._bytes = [], [], set(), 0
         self.synchronisations += 1
         with torch._C._DisableTorchDispatch(), torch.no_grad():
-            self._judge(entries, sums)
+            self._judge(ops, sums)
 
-    def _judge(self, entries: list[Entry], sums: list[torch.Tensor]) -> None:
+    def _judge(self, ops: list[OpRun], sums: list[torch.Tensor]) -> None:
         totals = torch.stack([total.to(sums[0].device, torch.float32) for total in sums]).tolist()
-        for entry, total in zip(entries, totals, strict=True):
-            if total - total != 0.0 or self.recorder.touches_stain(
-                entry.info, entry.args, entry.kwargs
-            ):
-                self.recorder.examine(*entry)
-        for entry in entries:
-            if entry.spot.running.events and entry.spot.running is not self.recorder.mode.running:
-                self.recorder.finish_node(entry.spot.running)
-
-
-def _tensors(out: Any) -> list[torch.Tensor]:
-    if isinstance(out, torch.Tensor):
-        return [out]
-    if isinstance(out, list | tuple):
-        return [tensor for item in out for tensor in _tensors(item)]
-    return []
+        for op, total in zip(ops, totals, strict=True):
+            stained = self.recorder.touches_stain(op.info, op.args, op.kwargs)
+            if stained or total - total != 0.0:
+                self.recorder.examine(op)
+        for op in ops:
+            if op.spot.running.events and op.spot.running is not self.recorder.mode.running:
+                self.recorder.finish_node(op.spot.running)
 
 
 def _sum(tensors: list[torch.Tensor]) -> torch.Tensor:

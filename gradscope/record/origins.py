@@ -1,0 +1,119 @@
+"""Bad values that no observed op made: they came in with data, a parameter, a literal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import torch
+
+from gradscope.facts import Kind, Phase
+from gradscope.record import measure
+from gradscope.record.finite import has_nan, holds_bad
+from gradscope.record.journal import Raw
+from gradscope.record.oprun import OpRun, StainedInput, among
+
+if TYPE_CHECKING:
+    from gradscope.record.recorder import Recorder
+
+# Ops that lay values down somewhere else as they are.
+_CARRY = frozenset("copy fill masked_fill index_put clone _to_copy set".split())
+
+
+class Origins:
+    """Finds or makes the event that stands for where bad values entered the program."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+
+    def of_unknown(self, op: OpRun, reader: Raw, written: list[torch.Tensor]) -> list[int]:
+        """Events for the bad inputs that no observed op made."""
+        return [
+            self._came_in(name, tensor, reader)
+            for name, tensor in op.inputs()
+            if self.recorder.provenance.of(tensor) is None
+            and not among(tensor, written)
+            and holds_bad(tensor)
+        ]
+
+    def _came_in(self, name: str, tensor: torch.Tensor, reader: Raw) -> int:
+        recorder = self.recorder
+        raw = _source(reader)
+        if recorder.journal.add(raw) is None:
+            return -1
+        # A buffer that holds inf and no NaN is a mask.
+        raw.innocent = recorder.names.kin(tensor) == "buffer" and not has_nan(tensor)
+        recorder.provenance.mark(tensor, raw.id, innocent=raw.innocent)
+        measure.describe_source(raw, name, tensor, recorder)
+        return raw.id
+
+    def through_parameters(
+        self, reader: Raw, sources: list[int], stained: list[StainedInput]
+    ) -> list[int]:
+        """Where a library call (load_state_dict) filled a parameter or buffer with bad values, or a
+        parameter holds an inf, the op that first used it is where the user's trouble begins."""
+        recorder = self.recorder
+        if reader.note.info.written:
+            return sources
+        for name, tensor, stain in stained:
+            if stain.event not in sources or not self._begins_here(tensor, stain.event):
+                continue
+            origin = _source(reader, stain.event)
+            if recorder.journal.add(origin) is None:
+                continue
+            measure.describe_source(origin, name, tensor, recorder)
+            sources[sources.index(stain.event)] = origin.id
+            recorder.provenance.mark(tensor, origin.id, innocent=False)
+        return sources
+
+    def _begins_here(self, tensor: torch.Tensor, event: int) -> bool:
+        """Whether the first op that reads a parameter or buffer is to be named for what is in it.
+        No parameter is meant to be inf, unlike a mask in a buffer."""
+        filled = self.recorder.journal.events.get(event)
+        kin = self.recorder.names.kin(tensor)
+        if filled is None or kin not in ("parameter", "buffer"):
+            return False
+        if filled.phase is Phase.DATA and not filled.note.info.written:
+            return False  # its first use is known
+        if filled.innocent:
+            return kin == "parameter"
+        by_library = filled.kind is Kind.SOURCE and filled.note.info.written and filled.note.inner
+        return bool(by_library) or self._is_from_outside([event])
+
+    def filled_parameter(self, raw: Raw, written: list[torch.Tensor]) -> torch.Tensor | None:
+        """The parameter or buffer into which an op put values that were bad before any training:
+        a NaN literal, a checkpoint."""
+        if not written or raw.phase is not Phase.FORWARD or not raw.sources:
+            return None
+        held = self.recorder.names.holder(written[0])
+        origins = [self.recorder.journal.events.get(id) for id in raw.sources]
+        meant = all(origin is not None and origin.innocent for origin in origins)
+        if held is None or meant or not self._is_from_outside(raw.sources):
+            return None
+        return held
+
+    def _is_from_outside(self, ids: Iterable[int]) -> bool:
+        """Whether values came in as literals or data, and no arithmetic made them."""
+        past = [raw for id in ids for raw in self.recorder.journal.ancestors(id)]
+        return all(
+            raw.kind in (Kind.SOURCE, Kind.MINTED)
+            or (
+                raw.kind is Kind.PROPAGATION
+                and raw.phase in (Phase.FORWARD, Phase.DATA)
+                and raw.note.info.name in _CARRY
+            )
+            for raw in past
+        )
+
+
+def _source(reader: Raw, *sources: int) -> Raw:
+    """An event at the op that read the values."""
+    return Raw(
+        id=-1,
+        step=reader.step,
+        kind=Kind.SOURCE,
+        phase=Phase.DATA,
+        note=reader.note,
+        seq=reader.seq,
+        sources=sources,
+    )
