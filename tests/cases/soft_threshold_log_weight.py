@@ -12,9 +12,8 @@ w = torch.nn.Parameter(torch.tensor([0.5, 0.05]))
 opt = torch.optim.SGD([w], lr=0.02)
 for step in range(30):
     opt.zero_grad()
-    penalty = torch.where(
-        w.abs() > 1e-3, torch.log(w.abs()) * 0.01, torch.zeros_like(w)
-    )  # <- culprit
+    size = w.abs()
+    penalty = torch.where(size > 1e-3, 0.01 * torch.log(size), 0.0)  # <- culprit
     loss = ((w - 1) ** 2)[0] + penalty.sum()
     loss.backward()
     opt.step()
