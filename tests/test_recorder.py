@@ -131,6 +131,13 @@ class TestBackwardBirth:
 
         assert only_root(program).event.blame.formula_of.op == "sqrt"
 
+    def test_a_line_that_a_checkpoint_runs_again_is_no_formula(self):
+        def program():
+            block = lambda t: (t * 2).sqrt() * 3  # noqa: E731
+            checkpoint(block, leaf(0.0), use_reentrant=True).sum().backward()
+
+        assert only_root(program).event.blame.formula_of is None
+
     def test_a_gradient_that_arrives_is_not_zero(self):
         event = only_root(lambda: (leaf(0.0, 4.0).sqrt() * 3).sum().backward()).event
 

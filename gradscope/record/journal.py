@@ -131,7 +131,8 @@ class Journal:
             blame = to_call(raw.blame, raw.node_seq, raw.node_name)
             made_in = raw.blame.made_in
             outer = self.call_of(made_in) if made_in is not None else None
-            if outer is not None:
+            # Else a checkpoint ran the user's own line again in there.
+            if outer is not None and outer.user == raw.blame.user:
                 blame = replace(blame, formula_of=to_call(outer, made_in))
         return Event(
             id=raw.id,
