@@ -32,11 +32,13 @@ LAYERS = [
     "diagnose",
     "repair",
     "pipeline",
+    "check",
+    "integrations",
     "cli",
     "__main__",
 ]
 BESIDE = {"__init__", "examples"}  # they import nothing of ours
-WITH_TORCH = {"record", "target", "norms", "repair", "examples"}
+WITH_TORCH = {"record", "target", "norms", "repair", "check", "examples"}
 STRANGERS = [("rules", "report"), ("report", "rules"), ("record", "rules"), ("record", "report")]
 
 TOP = {

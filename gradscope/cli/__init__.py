@@ -1,0 +1,46 @@
+"""The command line: one file a command. What takes long to import is imported where it is used."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import typer
+
+from gradscope.cli.app import ClickException, app
+from gradscope.cli.output import complain, report_fault, stdout_is_gone
+from gradscope.errors import ExitCode, GradscopeError
+
+__all__ = ["app", "main"]
+
+# Importing a command's file adds it, in the order in which the help lists them.
+for command in ("trace", "fix", "norms", "check", "explain"):
+    import_module(f"gradscope.cli.{command}")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code. What follows `--` belongs to the traced program."""
+    given = list(sys.argv[1:] if words is None else words)
+    split = given.index("--") if "--" in given else len(given)
+    try:
+        code = app(
+            given[:split],
+            obj=tuple(given[split + 1 :]),
+            prog_name="gradscope",
+            standalone_mode=False,
+        )
+        return int(code or 0)
+    except GradscopeError as error:
+        complain(str(error), error.help, error.detail)
+    except ClickException as error:
+        complain(error.format_message(), "gradscope --help shows the commands and their options")
+    except (KeyboardInterrupt, typer.Abort):
+        complain("interrupted")
+    except BrokenPipeError:
+        stdout_is_gone()
+        return ExitCode.OK
+    except Exception as error:
+        report_fault(error)
+        return ExitCode.INTERNAL
+    return ExitCode.UNUSABLE

@@ -1,0 +1,110 @@
+"""`gradscope check`: the preflight that CI runs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gradscope.cli.app import app
+from gradscope.cli.output import check_report_place, parse_input, write_report
+from gradscope.errors import ExitCode
+from gradscope.facts import Severity
+
+
+@app.command()
+def check(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Names of configured targets, or targets as for trace. All that are configured "
+            "without one.",
+            show_default=False,
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A configuration other than the nearest gradscope.yaml.")
+    ] = None,
+    show_config: Annotated[
+        bool, typer.Option("--show-config", help="Print each setting and where it came from.")
+    ] = False,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, help="Targets at a time [one a core].")
+    ] = None,
+    stress: Annotated[
+        bool | None,
+        typer.Option("--stress", help="Also look for inputs that break a function's gradient."),
+    ] = None,
+    dtype: Annotated[
+        list[str] | None, typer.Option(help="float32, bfloat16, float16, autocast ...")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many backward passes [100].")
+    ] = None,
+    input: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=EXPR", help="An input of a function; torch is in scope."),
+    ] = None,
+    select: Annotated[
+        list[str] | None, typer.Option(help="Only these rules: a code, a name or GS1.")
+    ] = None,
+    ignore: Annotated[list[str] | None, typer.Option(help="Not these rules.")] = None,
+    fail_on: Annotated[
+        Severity | None, typer.Option(help="Exit with 1 for findings from here on [error].")
+    ] = None,
+    format: Annotated[
+        str, typer.Option(help="terminal, json, sarif, junit, github, markdown or html.")
+    ] = "terminal",
+    output: Annotated[Path | None, typer.Option(help="Write the report to a file.")] = None,
+    report: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FORMAT=FILE", help="Write the report in one more format."),
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="A file of findings that are accepted.")
+    ] = None,
+    write_baseline: Annotated[
+        bool, typer.Option("--write-baseline", help="Accept what is found now.")
+    ] = False,
+    time_limit: Annotated[
+        float | None, typer.Option(min=0.001, help="Seconds that each target may take [300].")
+    ] = None,
+    memory_limit: Annotated[
+        str | None, typer.Option(help="Memory that each target may take, such as 2GiB (Linux).")
+    ] = None,
+    no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not try the fixes.")] = False,
+) -> int:
+    """Preflight: run every configured target and fail where a gradient is unhealthy."""
+    from gradscope.check import command
+    from gradscope.config import load_config
+
+    places = command.report_places(format, output, report or ())
+    for one in places:
+        check_report_place(*one)
+    asked = command.Asked(
+        targets=tuple(targets or ()),
+        inputs=tuple(map(parse_input, input or ())),
+        given=command.given(
+            jobs=jobs,
+            stress=stress,
+            dtypes=dtype,
+            steps=steps,
+            select=select,
+            ignore=ignore,
+            fail_on=fail_on,
+            baseline=baseline,
+            time_limit=time_limit,
+            memory_limit=memory_limit,
+            verify=False if no_verify else None,
+        ),
+    )
+    settings = load_config(config)
+    if show_config:
+        sys.stdout.write(command.shown(settings, asked))
+        return ExitCode.OK
+    summary, code = command.run(settings, asked, write_baseline=write_baseline)
+    for one in places:
+        write_report(summary, *one)
+    return code

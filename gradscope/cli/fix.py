@@ -1,0 +1,67 @@
+"""`gradscope fix`: the patches, printed or applied."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gradscope.cli.app import app
+from gradscope.cli.output import parse_input, say
+from gradscope.errors import ExitCode
+
+
+@app.command()
+def fix(
+    context: typer.Context,
+    target: Annotated[
+        str | None, typer.Argument(help="What trace takes.", show_default=False)
+    ] = None,
+    write: Annotated[bool, typer.Option("--write", help="Write the repaired files.")] = False,
+    unsafe: Annotated[
+        bool,
+        typer.Option("--unsafe", help="Also write fixes that change values, or were not verified."),
+    ] = False,
+    steps: Annotated[int | None, typer.Option(min=1, help="As in trace.")] = None,
+    input: Annotated[list[str] | None, typer.Option(metavar="NAME=EXPR")] = None,
+    config: Annotated[Path | None, typer.Option(help="As in trace.")] = None,
+    time_limit: Annotated[float | None, typer.Option(min=0.001, help="As in trace.")] = None,
+) -> int:
+    """Print the patch that makes a program healthy, for `git apply`; or write it.
+
+    Without --write the patch holds every verified fix. With it, those that keep all values, and
+    with --unsafe the others too. The exit code is about the repaired program.
+    """
+    from gradscope import pipeline
+    from gradscope.config import load_config
+    from gradscope.repair import apply
+    from gradscope.target import RunOptions
+
+    settings = load_config(config)
+    given: dict[str, Any] = {"steps": steps, "time_limit": time_limit}
+    settings = replace(settings, **{k: v for k, v in given.items() if v is not None})
+    chosen, said = pipeline.choose_target(
+        settings, target, context.obj or (), inputs=tuple(map(parse_input, input or ()))
+    )
+    for line in said:
+        say(line)
+    done = apply.fix_target(
+        chosen,
+        RunOptions(settings.steps, settings.keep_going, settings.time_limit),
+        may_apply=apply.policy(write=write, unsafe=unsafe),
+        wanted=pipeline.rule_filter(settings),
+        tell=say,
+    )
+    assert done.trace is not None
+    pipeline.require_backward(chosen, done.trace)
+    if write:
+        for name in apply.write(done):
+            say(f"wrote {name}")
+    else:
+        sys.stdout.write(done.patch)
+    for line in apply.summary(done):
+        say(line)
+    return ExitCode.FINDINGS if done.left else ExitCode.OK

@@ -1,0 +1,82 @@
+"""`gradscope norms`: how large each gradient is, and what clipping does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gradscope.cli.app import app
+from gradscope.cli.output import parse_input
+from gradscope.facts import Severity
+
+
+@app.command(epilog="The program's own arguments follow after --, as in: norms train.py -- --lr 1")
+def norms(
+    context: typer.Context,
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            help="As for trace; the built-in example clip_norm without one.", show_default=False
+        ),
+    ] = None,
+    max_norm: Annotated[
+        float | None, typer.Option(help="Show what clipping to this total norm would do.")
+    ] = None,
+    norm_type: Annotated[float, typer.Option(help="1, 2, inf or any p above 0.")] = 2.0,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many backward passes [100].")
+    ] = None,
+    depth: Annotated[
+        int | None, typer.Option(min=0, help="Join parameters below so many dots in their names.")
+    ] = None,
+    sort: Annotated[str, typer.Option(help="module or norm.")] = "module",
+    format: Annotated[str, typer.Option(help="terminal, json or csv.")] = "terminal",
+    output: Annotated[Path | None, typer.Option(help="Write the report to a file.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page with pictures.")] = None,
+    input: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=EXPR", help="An input of a function; torch is in scope."),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="A model, as for trace.")] = None,
+    loss: Annotated[str | None, typer.Option(help="Its loss.")] = None,
+    batch: Annotated[str | None, typer.Option(help="Its batch.")] = None,
+    fail_on: Annotated[
+        Severity | None, typer.Option(help="Exit with 1 for findings from here on [error].")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A configuration other than the nearest gradscope.yaml.")
+    ] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(min=0.001, help="Stop the program after so many seconds.")
+    ] = None,
+) -> int:
+    """Measure each gradient, what clipping would do to it, and where gradients grow or die."""
+    from gradscope import pipeline
+    from gradscope.config import load_config
+    from gradscope.norms import NormOptions, command
+    from gradscope.norms import norms as measure
+    from gradscope.target import RunOptions
+    from gradscope.target.progress import progress_line
+
+    options = NormOptions(max_norm, norm_type)
+    command.check(format, sort, (output, html))
+    settings = load_config(config)
+    given: dict[str, Any] = {"steps": steps, "time_limit": time_limit, "fail_on": fail_on}
+    settings = replace(settings, **{k: v for k, v in given.items() if v is not None})
+    chosen, said = pipeline.choose_target(
+        settings,
+        target,
+        context.obj or (),
+        inputs=tuple(map(parse_input, input or ())),
+        parts=(model, loss, batch),
+        example=command.EXAMPLE,
+    )
+    aside = format != "terminal" and output is None
+    run_options = RunOptions(settings.steps, False, settings.time_limit, stdout_to_stderr=aside)
+    with progress_line() as on_progress:
+        report = measure(chosen, options, run_options, said=said, on_progress=on_progress)
+    command.write(report, format, output, html, depth=depth, sort=sort)
+    return pipeline.exit_code(report.as_findings(), settings.fail_on)

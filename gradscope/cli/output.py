@@ -1,0 +1,89 @@
+"""What the commands share: their options' texts, and the ways to speak."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gradscope import __version__
+from gradscope.errors import GradscopeError
+
+if TYPE_CHECKING:
+    from gradscope.config import Input
+    from gradscope.facts import Report, Summary
+
+
+def parse_input(text: str) -> Input:
+    from gradscope.config import Input
+
+    name, equals, expression = text.partition("=")
+    if not (equals and name.strip().isidentifier() and expression.strip()):
+        raise GradscopeError(
+            f"--input {text} is not NAME=EXPR", help="for example --input 'x=torch.zeros(3)'"
+        )
+    return Input(name.strip(), expression.strip())
+
+
+def check_report_place(format: str, output: Path | None) -> None:
+    """Before the program runs: its hours should not be lost to a misspelt path."""
+    from gradscope.report import FORMATS
+
+    if format not in FORMATS:
+        raise GradscopeError(f"no format is called {format}", help=f"one of: {', '.join(FORMATS)}")
+    if output is not None and (output.is_dir() or not output.absolute().parent.is_dir()):
+        reason = "is a directory" if output.is_dir() else "lies in a folder that does not exist"
+        raise GradscopeError(f"--output {output} {reason}", help="name a file to write")
+
+
+def write_report(report: Report | Summary, format: str, output: Path | None) -> None:
+    from gradscope.facts import Report
+    from gradscope.report import FORMATS, Options
+
+    def rendered(options: Options) -> str:
+        if isinstance(report, Report):
+            return FORMATS[format].render(report, options)
+        return FORMATS[format].render_all(report, options)
+
+    if output is not None:
+        try:
+            output.write_text(rendered(Options(width=100)), encoding="utf-8")
+        except OSError as error:
+            raise GradscopeError(f"--output {output}: {error.strerror}") from error
+        return
+    try:
+        sys.stdout.write(rendered(Options.fitting(sys.stdout)))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        stdout_is_gone()
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def stdout_is_gone() -> None:
+    """The reader (head, less) has closed the pipe; Python must not complain when it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def complain(message: str, help: str = "", detail: str = "") -> None:
+    lines = [f"gradscope: error: {message}"]
+    if detail:
+        lines.append(detail.rstrip())
+    if help:
+        lines.append(f"help: {help}")
+    print(*lines, sep="\n", file=sys.stderr)
+
+
+def report_fault(error: Exception) -> None:
+    import traceback
+
+    traceback.print_exception(error)
+    print(
+        f"gradscope: internal error: {type(error).__name__}: this is a fault of gradscope "
+        f"{__version__}, not of your program\n"
+        "help: report it with the lines above to the project's issue tracker",
+        file=sys.stderr,
+    )
