@@ -83,8 +83,15 @@ def choose_target(
 ) -> tuple[Target, tuple[str, ...]]:
     """The command line's target, else the configuration's, else an example; and what to say of it.
 
+    The name of a target in the configuration's list stands for that one; of several, the first is
+    the configuration's.
     `parts` are the model, the loss and the batch.
     """
+    listed = {str(one.name): one for one in config.targets}
+    if text in listed and not any(parts):
+        return choose_target(listed[text], None, arguments, inputs=inputs)
+    if text is None and listed and not any((*parts, config.target, config.model)):
+        return choose_target(config.targets[0], None, arguments, inputs=inputs)
     inputs = (*config.inputs, *inputs)
     if any(parts):
         return parse_parts(*parts, where=text, inputs=inputs), ()

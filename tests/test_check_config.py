@@ -15,6 +15,7 @@ from gradscope.check.command import Asked, given, shown
 from gradscope.config import Config, Thresholds, load_config
 from gradscope.config.values import READERS, TARGET_READERS, size
 from gradscope.errors import GradscopeError
+from gradscope.pipeline import choose_target
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = json.loads((ROOT / "gradscope" / "config" / "schema.json").read_text())
@@ -180,3 +181,15 @@ def test_the_schema_refuses_what_we_refuse(tmp_path, text):
         jsonschema.validate(yaml.safe_load(text), SCHEMA)
     with pytest.raises(GradscopeError):
         load_config(written(tmp_path, text + "\n"))
+
+
+def test_trace_takes_the_first_of_the_list_and_each_by_its_name(tmp_path):
+    (tmp_path / "a.py").write_text("")
+    (tmp_path / "b.py").write_text("")
+    config = load_config(written(tmp_path, GOOD))
+
+    first, said = choose_target(config)
+    other, _ = choose_target(config, "other")
+
+    assert (first.name, other.name) == (f"{tmp_path}/a.py:loss", "b.py")
+    assert said[0].startswith("target from ")
