@@ -111,6 +111,13 @@ class Census:
         return self.nan + self.posinf + self.neginf
 
 
+def numbers(tensor: torch.Tensor) -> torch.Tensor | None:
+    """`plain` with one number an element, for counts and places: the magnitude of a complex one."""
+    values = plain(tensor)
+    is_pairs = values is not None and tensor.is_complex()
+    return torch.view_as_complex(values).abs() if values is not None and is_pairs else values
+
+
 def census(tensor: torch.Tensor) -> Census:
     """Count what is in a tensor (as given by `plain`), in a few passes whatever its size."""
     if tensor.numel() == 0:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from gradscope.facts import Call
-from gradscope.record.finite import plain, value_at
+from gradscope.record.finite import numbers, value_at
 from gradscope.record.grad_outputs import gradient_in, is_gradient
 from gradscope.record.spot import NodeOps
 
@@ -138,7 +138,7 @@ def _multiplies_by_zero(
         factor = ran[1 - branch][1]
     else:
         return False
-    values = plain(factor) if isinstance(factor, torch.Tensor) else None
+    values = numbers(factor) if isinstance(factor, torch.Tensor) else None
     part = _part(values, index, shape) if values is not None else None
     return part is not None and not bool(part.any())
 
@@ -153,7 +153,7 @@ def _feeds(node: Any, below: Any, first: bool) -> bool:
 
 
 def _came_as_zero(gradient: torch.Tensor, index: tuple[int, ...], shape: tuple[int, ...]) -> Came:
-    values = plain(gradient)
+    values = numbers(gradient)
     if values is None or not values.numel():
         return Came.NONZERO
     part = _part(values, index, shape)

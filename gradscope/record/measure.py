@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gradscope.facts import Ancestor, Kind, Operand, Phase
-from gradscope.record.finite import bad_rows, census, first_index, plain, value_at
+from gradscope.record.finite import bad_rows, census, first_index, numbers, value_at
 from gradscope.record.grad_outputs import grad_output_of
 from gradscope.record.journal import Raw, to_call
 from gradscope.record.oprun import OpRun
@@ -78,7 +78,7 @@ def _numbers(role: str, tensor: torch.Tensor) -> torch.Tensor | None:
     """What to look at: floating numbers, and integers where they are operands of arithmetic."""
     if role in _ARITHMETIC and tensor.dtype in _INTEGERS and type(tensor) is torch.Tensor:
         return None if tensor.is_meta or tensor.layout is not torch.strided else tensor
-    return plain(tensor)
+    return numbers(tensor)
 
 
 def _at(
@@ -100,7 +100,7 @@ def describe(
 
     `old` maps the id of an overwritten input to its values before the op.
     """
-    values = plain(output)
+    values = numbers(output)
     assert values is not None
     inputs = op.inputs()[:_OPERANDS]
     # A birth beside an inf that was meant (a softmax of masked rows) is the NaN, not the inf.
@@ -208,7 +208,7 @@ def _operand_from_result(op: str, saved: list[Operand]) -> tuple[Operand, ...]:
 def describe_grad_output(raw: Raw, ops: NodeOps) -> None:
     """What came into the node, at the event's element."""
     tensor = grad_output_of(ops)
-    values = plain(tensor) if tensor is not None else None
+    values = numbers(tensor) if tensor is not None else None
     if values is None:
         return
     shape = raw.output.shape if raw.output is not None else ()
@@ -240,7 +240,7 @@ def describe_briefly(raw: Raw, output: torch.Tensor, values: torch.Tensor) -> No
 
 def describe_source(raw: Raw, role: str, tensor: torch.Tensor, recorder: Recorder) -> None:
     """Bad values that were there before any observed op: what holds them."""
-    values = plain(tensor)
+    values = numbers(tensor)
     assert values is not None
     locate(raw, ~torch.isfinite(values))
     shape = tuple(values.shape)

@@ -14,7 +14,7 @@ import torch
 
 from gradscope.facts import Call, Ending, Kind, Phase, Symptom
 from gradscope.record import graph
-from gradscope.record.finite import census, first_index, holds_bad, plain
+from gradscope.record.finite import census, first_index, holds_bad, numbers
 from gradscope.record.gradients import describe_gradients
 from gradscope.record.journal import Raw, to_call
 from gradscope.record.masks import CHOOSE, find_mask
@@ -137,7 +137,7 @@ class Symptoms:
     # How a symptom is made
 
     def _symptom(self, what: str, tensor: torch.Tensor, name: str | None = None) -> Symptom | None:
-        values = plain(tensor.detach())
+        values = numbers(tensor.detach())
         if values is None or not holds_bad(tensor.detach()):
             return None
         counts = census(values)
@@ -191,7 +191,8 @@ class Symptoms:
     def _describe_path(self, raw: Raw, above: dict[Any, list[Any]], by_seq: dict[int, Any]) -> None:
         seq = raw.node_seq if raw.node_seq is not None else raw.seq
         node = raw.node if raw.node in above else by_seq.get(seq) if seq is not None else None
-        if node is None:
+        if node is None:  # of a graph inside the graph: a reentrant checkpoint's
+            raw.hidden_by = self._taken_out(raw) if raw.grad_output == 0 else None
             return
         calls = (self._call(step) for step in graph.path_to_root(node, above))
         raw.path = tuple(call for call in calls if call is not None)
