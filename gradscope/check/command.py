@@ -13,6 +13,7 @@ from gradscope.config import Config, Input
 from gradscope.config.values import READERS, WrongValue
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import Summary
+from gradscope.report.text import clean
 
 SILENT_FOR = 1.0  # seconds: a short check needs no progress line
 
@@ -84,8 +85,6 @@ def progress_line() -> Iterator[Any]:
     erase = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 
     def show(standing: Any) -> None:
-        from gradscope.report.text import clean
-
         if standing.seconds < SILENT_FOR:
             return
         names = clean(", ".join(standing.running))
@@ -108,7 +107,7 @@ def shown(config: Config, asked: Asked) -> str:
     for case in {case.name: case for case in cases}.values():
         lines += ["", f"# target {case.name}", *_settings(case.config, asked, whole)]
     width = max((len(line.split("  # ")[0]) for line in lines if "  # " in line), default=0)
-    return "".join(f"{_aligned(line, width)}\n" for line in lines)
+    return "".join(f"{clean(_aligned(line, width))}\n" for line in lines)
 
 
 def _aligned(line: str, width: int) -> str:
