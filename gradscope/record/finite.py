@@ -39,6 +39,8 @@ def plain(tensor: torch.Tensor) -> torch.Tensor | None:
         return None
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return None
+    if tensor.requires_grad:
+        tensor = tensor.detach()
     if tensor.is_complex():
         return torch.view_as_real(tensor.resolve_conj())
     if tensor.element_size() == 1:  # float8 has no arithmetic of its own

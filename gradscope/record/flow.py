@@ -70,7 +70,7 @@ class Flow(TorchDispatchMode):
         out = func(*args, **kwargs)
         # A question about sizes or strides may come from inside autograd, which then holds a lock
         # that our own questions (is it a leaf?) would wait for.
-        tells = isinstance(out, torch.Tensor | list | tuple) or _name(func) in _NUMBERS
+        tells = _gives_tensor(out) or _name(func) in _NUMBERS
         if tells and not self.paused and _current_node() is None:
             try:
                 self._follow(func, args, kwargs, out)
@@ -183,6 +183,11 @@ class Flow(TorchDispatchMode):
                 self._state[key] = (before[0] | state[0], before[1] | state[1])
             elif before is not None or state != (0, 0):
                 self._state[key] = state
+
+
+def _gives_tensor(out: Any) -> bool:
+    results = out if isinstance(out, list | tuple) else (out,)
+    return any(isinstance(one, torch.Tensor) for one in results)
 
 
 def _name(func: Any) -> str:

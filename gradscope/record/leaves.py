@@ -56,7 +56,7 @@ class Leaves:
             watched.norms += [None] * (step - len(watched.norms))
             watched.norms.append(norms.get(id(current)) if current is not None else None)
             if weigh and current is not None:
-                watched.weight = norm_of(current.detach())
+                watched.weight = norm_of(current)
 
     def facts(self, steps: int) -> tuple[Leaf, ...]:
         return tuple(_frozen(watched, steps) for watched in self.watched.values())

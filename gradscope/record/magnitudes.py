@@ -19,16 +19,17 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from gradscope.facts import Magnitudes, Step
 from gradscope.record.absences import Absences
 from gradscope.record.crossings import Crossings
+from gradscope.record.finite import plain
 from gradscope.record.flow import Flow
 from gradscope.record.growths import Growths
 from gradscope.record.journal import ModuleFrame, module_path
 from gradscope.record.layers import Layers
 from gradscope.record.leaves import Leaves, norms_of
+from gradscope.record.modes import lifted_above, mode_count
 from gradscope.record.recorder import StopTrace
 from gradscope.record.updates import Updates
 
@@ -95,11 +96,13 @@ class MagnitudeWatch:
         self._total_after_backward: float | None = None
         self._stale: set[int] = set()
         self._depth = 0
+        self._below = 0  # dispatch modes that were there before us
         self._stack = ExitStack()
         self.notes: list[str] = []
 
     def __enter__(self) -> MagnitudeWatch:
         self._install(threading.get_ident())
+        self._below = mode_count()
         self._made_until = _sequence_nr()
         self._watch_flow()
         return self
@@ -168,14 +171,13 @@ class MagnitudeWatch:
         assert self.modules is not None
         modules = self.modules
         self._flow = Flow(lambda: module_path(modules()))
-        self._flow.__enter__()  # type: ignore[no-untyped-call]
+        with lifted_above(self._below):
+            self._flow.__enter__()  # type: ignore[no-untyped-call]
 
     def _leave_flow(self) -> Flow | None:
         flow, self._flow = self._flow, None
         if flow is not None:
-            flow.paused = True
-            stack = _get_current_dispatch_mode_stack()
-            if stack and stack[-1] is flow:  # else a mode of the program lies above: it stays, idle
+            with lifted_above(self._below + 1):
                 flow.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         return flow
 
@@ -368,7 +370,7 @@ def _is_step(args: Any, kwargs: Any) -> bool:
 
 
 def _loss(roots: list[torch.Tensor]) -> float | None:
-    try:
-        return sum(float(root.detach().sum(dtype=torch.float64).item()) for root in roots)
-    except (RuntimeError, NotImplementedError):
+    values = [plain(root) for root in roots]
+    if any(value is None for value in values):
         return None
+    return sum(float(value.sum(dtype=torch.float64)) for value in values if value is not None)

@@ -344,7 +344,7 @@ def _loss(roots: list[torch.Tensor]) -> float | None:
     """The sum of the roots' elements: what backward differentiates when no gradient is given."""
     total = 0.0
     for root in roots:
-        values = plain(root.detach())
+        values = plain(root)
         if values is None:
             return None
         total += float(

@@ -137,8 +137,8 @@ class Symptoms:
     # How a symptom is made
 
     def _symptom(self, what: str, tensor: torch.Tensor, name: str | None = None) -> Symptom | None:
-        values = numbers(tensor.detach())
-        if values is None or not holds_bad(tensor.detach()):
+        values = numbers(tensor)
+        if values is None or not holds_bad(tensor):
             return None
         counts = census(values)
         stain = self.recorder.provenance.of(tensor)

@@ -1,0 +1,35 @@
+"""The stack of dispatch modes, which the program uses as well as we do.
+
+A mode leaves the stack by popping whatever lies on top. So one of ours that comes and goes while
+the program runs must never come to lie above one of the program's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+_push: Any = torch._C._push_on_torch_dispatch_stack
+_pop: Any = torch._C._pop_torch_dispatch_stack
+
+
+def mode_count() -> int:
+    """How many modes there are, without those of torch's tracers, which lie in places of their
+    own below all others."""
+    modes: list[Any] = _get_current_dispatch_mode_stack()
+    return sum(getattr(mode, "_mode_key", None) is None for mode in modes)
+
+
+@contextmanager
+def lifted_above(depth: int) -> Iterator[None]:
+    """Takes the modes above the first `depth` ones off for the moment."""
+    above = [_pop(None) for _ in range(mode_count() - depth)]
+    try:
+        yield
+    finally:
+        for mode in reversed(above):
+            _push(mode)
