@@ -199,7 +199,9 @@ def measured(finding: Finding) -> tuple[str, ...]:
     """The numbers of a finding as phrases; from the evidence where the rule worded none."""
     if finding.numbers:
         return finding.numbers
-    return tuple(_worded(name, value) for name, value in finding.evidence.items())
+    nothing = ("", (), [], {})
+    measured = finding.evidence.items()
+    return tuple(_worded(name, value) for name, value in measured if value not in nothing)
 
 
 def ending(report: Report) -> str:

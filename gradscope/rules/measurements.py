@@ -50,6 +50,8 @@ def _is_shown(role: str) -> bool:
 def numbers_of(root: Root, event: Event, trace: Trace) -> tuple[str, ...]:
     """The measured numbers as phrases: operands, count, sample, incoming gradient, loss, term."""
     found = []
+    if event.kind is Kind.UNINITIALIZED and event.output is not None:
+        found.append(f"{phrases.plural(event.numel, 'element')} of {event.output.dtype}")
     here = phrases.place(event.index)
     named = {one.role: f"`{one.name}`" for one in evidence.operands(event) if one.name}
     came_in, scalars = event.kind in _OUTSIDE, dict(event.scalars)
