@@ -23,12 +23,10 @@ KINDS = frozenset(
 )
 
 # Not right yet, each with what is wrong. An entry that comes out right fails the test.
-KNOWN_GAPS: dict[str, str] = {
-}
+KNOWN_GAPS: dict[str, str] = {}
 
 # The right diagnosis, and a first fix that did not survive its trial.
-REFUTED: dict[str, str] = {
-}
+REFUTED: dict[str, str] = {}
 
 
 def marked(case: Program, gaps: dict[str, str] = KNOWN_GAPS) -> ParameterSet:
