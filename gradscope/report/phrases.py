@@ -199,7 +199,7 @@ def measured(finding: Finding) -> tuple[str, ...]:
     """The numbers of a finding as phrases; from the evidence where the rule worded none."""
     if finding.numbers:
         return finding.numbers
-    nothing = ("", (), [], {})
+    nothing: tuple[object, ...] = ("", (), [], {})
     measured = finding.evidence.items()
     return tuple(_worded(name, value) for name, value in measured if value not in nothing)
 
