@@ -1,0 +1,129 @@
+"""One sample, bare and watched: is anything different."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gradscope.diagnose import diagnose
+from gradscope.facts import Ending, Severity
+from gradscope.record import Recorder
+from gradscope.record.finite import is_finite, plain
+from gradscope.record.magnitudes import MagnitudeWatch
+from transparent.samples import Results, Sample, tensors
+
+# What became of a sample, best first. `torch`: it differs in the same bits under a dispatch mode
+# that does nothing, because torch itself takes another formula as soon as there is one.
+IDENTICAL = "identical"
+TORCH = "torch"
+RANDOM = "random"  # two bare runs differ already
+REFUSED = "refused"  # the bare run raises
+WRONG = ("different", "raised", "warned", "noted", "accused")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    name: str
+    what: str
+    detail: str = ""
+
+
+class _Nothing(TorchDispatchMode):
+    """A dispatch mode that only passes on."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    results: tuple[bytes | None, ...]
+    generator: bytes
+    warned: tuple[str, ...]
+    finite: bool
+
+
+def compare(sample: Sample) -> Outcome:
+    try:
+        bare = _see(sample.run, nullcontext())
+    except Exception as error:
+        return Outcome(sample.name, REFUSED, f"{type(error).__name__}: {error}")
+    recorder = Recorder(steps=None, keep_going=True)
+    watch = MagnitudeWatch(lambda: recorder.module)
+    try:
+        watched = _see(sample.run, recorder, watch)
+    except Exception as error:
+        return Outcome(sample.name, "raised", f"{type(error).__name__}: {error}")
+    if (bare.results, bare.generator) != (watched.results, watched.generator):
+        return Outcome(sample.name, _why_different(sample, bare, watched))
+    new = [text for text in watched.warned if text not in bare.warned]
+    if new:
+        return Outcome(sample.name, "warned", new[0])
+    if notes := (*recorder.notes, *watch.notes):
+        return Outcome(sample.name, "noted", notes[0])
+    if bare.finite and (said := _accusation(recorder)):
+        return Outcome(sample.name, "accused", said)
+    return Outcome(sample.name, IDENTICAL)
+
+
+def _see(run: Callable[[], Results], *around: AbstractContextManager[object]) -> _Seen:
+    torch.manual_seed(0)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        if len(around) == 2:
+            with around[0], around[1]:
+                results = run()
+        else:
+            with around[0]:
+                results = run()
+    return _Seen(
+        tuple(None if result is None else _bytes(result) for result in results),
+        torch.get_rng_state().numpy().tobytes(),
+        tuple(str(warning.message) for warning in warned),
+        all(_finite(result) for result in tensors(results)),
+    )
+
+
+def _why_different(sample: Sample, bare: _Seen, watched: _Seen) -> str:
+    again = _see(sample.run, nullcontext())
+    if again.results != bare.results:
+        return RANDOM
+    under_any = _see(sample.run, _Nothing())  # type: ignore[no-untyped-call]
+    return TORCH if under_any.results == watched.results else "different"
+
+
+def _accusation(recorder: Recorder) -> str:
+    """An error that is found although every value and gradient is finite."""
+    found = diagnose(recorder.trace("sample", Ending("finished")))
+    errors = [finding for finding in found if finding.severity is Severity.ERROR]
+    return f"{errors[0].rule} {errors[0].message}" if errors else ""
+
+
+def _bytes(tensor: torch.Tensor) -> bytes:
+    """Everything that a tensor says: kind, shape, and each bit of its values."""
+    tensor = tensor.detach()
+    head = f"{tensor.dtype} {tensor.layout} ".encode()
+    if tensor.is_nested:
+        return head + b"".join(map(_bytes, tensor.unbind()))
+    if tensor.is_quantized:
+        tensor = tensor.int_repr()
+    if tensor.layout is not torch.strided:
+        tensor = tensor.to_dense()
+    shape = str(tuple(tensor.shape)).encode()
+    if tensor.is_meta:
+        return head + shape
+    flat = tensor.resolve_conj().resolve_neg().contiguous().reshape(-1)
+    return head + shape + flat.view(torch.uint8).numpy().tobytes()
+
+
+def _finite(tensor: torch.Tensor) -> bool:
+    values = plain(tensor.detach())
+    return values is None or is_finite(values)

@@ -1,0 +1,60 @@
+"""Every so many entries of torch's own test databases, with and without the recorder.
+
+`scripts/transparency` runs them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+import torch
+
+pytest.importorskip("expecttest")  # torch's databases need it
+from transparent.compare import WRONG, Outcome, compare  # noqa: E402
+from transparent.samples import Sample, modules, operators, optimizers  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # what they make samples with is deprecated
+
+
+@pytest.mark.parametrize(
+    ("dtype", "every"),
+    [
+        (torch.float32, 5),
+        (torch.float64, 20),
+        (torch.bfloat16, 20),
+        (torch.float16, 20),
+        (torch.complex64, 20),
+    ],
+    ids=str,
+)
+def test_operators(dtype: torch.dtype, every: int) -> None:
+    assert wrong(operators(dtype, 1, every)) == []
+
+
+def test_modules() -> None:
+    assert wrong(modules(torch.float32, 1, 8)) == []
+
+
+def test_optimizers() -> None:
+    assert wrong(optimizers(torch.float32, 1)) == []
+
+
+def wrong(samples: Iterable[Sample]) -> list[Outcome]:
+    outcomes = [compare(sample) for sample in samples]
+
+    assert len(outcomes) >= 8
+    return [outcome for outcome in outcomes if outcome.what in WRONG]
+
+
+def test_a_recorder_that_changes_something_is_told() -> None:
+    """The comparison itself: each way to be wrong is seen."""
+
+    def seeing() -> list[torch.Tensor | None]:
+        from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+        return [torch.tensor(float(len(_get_current_dispatch_mode_stack()) > 1))]
+
+    assert compare(Sample("changes", seeing)).what == "different"
+    assert compare(Sample("steady", lambda: [torch.ones(2)])).what == "identical"
+    assert compare(Sample("throws", lambda: [torch.ones(2).nonsense])).what == "refused"
