@@ -77,6 +77,7 @@ class Absence:
     related: Location | None = None
     grad_output: float | None = None
     siblings: bool = False  # other entries of the same ModuleList or ModuleDict were used
+    packaged: bool = False  # a part of a module that an installed package wrote: a BERT's pooler
 
 
 @dataclass(frozen=True, slots=True)

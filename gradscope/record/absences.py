@@ -10,7 +10,7 @@ from gradscope.facts import Absence, Call, Leaf, Location
 from gradscope.record.crossings import Crossings
 from gradscope.record.flow import Cut, Flow
 from gradscope.record.growth import Crossing
-from gradscope.record.layers import Layers, definition, guarding_with, siblings
+from gradscope.record.layers import Layers, definition, guarding_with, packaged, siblings
 from gradscope.record.sites import Site, resolve
 
 _RECTIFIERS = ("Relu", "Threshold", "Hardtanh", "Relu6", "Hardswish")
@@ -188,12 +188,12 @@ class Absences:
     def _finish(
         self, absence: Absence, key: int, name: str, trained: bool, gone: set[int]
     ) -> Absence:
-        location, related, beside = absence.location, absence.related, False
+        location, related, beside, foreign = absence.location, absence.related, False, False
         owner = None
         if key in self.layers.parameters:
             owner = self.layers.unused(self.layers.parameters[key], gone)
         if owner is not None:
-            beside = siblings(owner)
+            beside, foreign = siblings(owner), packaged(owner)
             if absence.reason == "unused":
                 location, related = definition(owner)
         return Absence(
@@ -208,6 +208,7 @@ class Absences:
             related=related,
             grad_output=absence.grad_output,
             siblings=beside,
+            packaged=foreign,
         )
 
 

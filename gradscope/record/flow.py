@@ -90,6 +90,8 @@ class Flow(TorchDispatchMode):
         if live or info.name == "lift_fresh":
             self._trail.append((live, (site or note_site(sys._getframe(2)))[0]))
         reason = self._cut_by(info.name, out) if live else ""
+        if reason == "detach" and self._is_autograds(site):
+            reason = ""
         if reason:
             user, inner = site or note_site(sys._getframe(2))
             cuts |= 1 << len(self.cuts)
@@ -151,6 +153,14 @@ class Flow(TorchDispatchMode):
             bit = self._bits[id(leaf)] = 1 << len(self._leaves)
             self._leaves.append(leaf)
         return bit
+
+    def _is_autograds(self, site: tuple[Site, Site] | None) -> bool:
+        """Whether the detach is of a result that an op keeps for its own backward: it then comes
+        from the very instruction that called the op."""
+        last = self.calls.get(self._seq - 1)
+        return last is not None and (last.user, last.inner) == (
+            site or note_site(sys._getframe(3))
+        )
 
     def _cut_by(self, op: str, out: Any) -> str:
         if op in _NUMBERS:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from gradscope.facts import Location
-from gradscope.record.sites import USER, kind_of, shown_path, user_frames
+from gradscope.record.sites import LIBRARY, USER, kind_of, shown_path, user_frames
 
 _MANY = 50  # entries of a container that are looked through
 
@@ -86,6 +86,17 @@ def definition(owner: Owner) -> tuple[Location | None, Location | None]:
             if found is not None:
                 return found, _definition_line(getattr(type(parent).forward, "__code__", None))
     return None, None
+
+
+def packaged(owner: Owner) -> bool:
+    """Whether the layer is a part of a module whose code is an installed package's, so that
+    nothing the user wrote decides what becomes of it."""
+    if len(owner.path) < 2:
+        return False
+    holder = type(owner.path[-2][1])
+    code = getattr(holder.forward, "__code__", None)
+    in_torch = holder.__module__.partition(".")[0] == "torch"
+    return not in_torch and code is not None and kind_of(code) == LIBRARY
 
 
 def siblings(owner: Owner) -> bool:

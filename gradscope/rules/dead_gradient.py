@@ -123,7 +123,7 @@ class DeadGradient(Rule):
         groups: dict[object, list[Absence]] = defaultdict(list)
         for absence in magnitudes.absences:
             if is_dead(absence, magnitudes) and absence.reason != "underflow":
-                key = (absence.missing, absence.reason, absence.location)
+                key = (absence.missing, absence.reason, absence.location, absence.packaged)
                 groups[key].append(absence)
         for group in groups.values():
             yield self._about(group, magnitudes)
@@ -134,7 +134,10 @@ class DeadGradient(Rule):
         count = len(group)
         noun = "parameter gets" if count == 1 else "parameters get"
         call = first.call
-        mild = first.siblings and first.reason == "unused"
+        mild = (first.siblings and first.reason == "unused") or (
+            # The package offers it, and the user has another use for the rest.
+            first.packaged and first.reason in ("unused", "unreached")
+        )
         severity = Severity.ERROR if first.trained else Severity.WARNING
         return Finding(
             rule=self.code,

@@ -1,0 +1,52 @@
+"""Parameters whose results nobody uses, in the user's own modules and in a package's."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from test_norms_growth import train
+from torch import nn
+
+from gradscope.facts import Severity
+from gradscope.record import layers
+from gradscope.record.sites import LIBRARY
+
+
+class Encoder(nn.Module):
+    """Offers a pooled output, as BERT does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.pooler = nn.Linear(6, 6), nn.Linear(6, 6)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        h = self.hidden(x)
+        return h, self.pooler(h).tanh()
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.head = Encoder(), nn.Linear(6, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.encoder(x)[0])
+
+
+def test_what_autograd_keeps_of_a_result_is_no_detach() -> None:
+    (finding,) = train(Model(), torch.randn(8, 6))
+
+    assert finding.evidence["parameters"] == [
+        "model.encoder.pooler.weight",
+        "model.encoder.pooler.bias",
+    ]
+    assert finding.evidence["reason"] == "unreached"
+    assert finding.severity is Severity.ERROR
+
+
+def test_an_output_that_a_package_offers_may_be_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "kind_of", lambda code: LIBRARY)
+
+    (finding,) = train(Model(), torch.randn(8, 6))
+
+    assert finding.severity is Severity.NOTE
