@@ -39,6 +39,8 @@ def plain(tensor: torch.Tensor) -> torch.Tensor | None:
         return None
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return None
+    if tensor.numel() and not tensor.untyped_storage().nbytes():
+        return None  # freed under the tensor, as sharded training does between uses
     if tensor.requires_grad:
         tensor = tensor.detach()
     if tensor.is_complex():

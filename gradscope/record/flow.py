@@ -47,6 +47,8 @@ class Noted:
 class Flow(TorchDispatchMode):
     """Watches the ops of one forward pass. Holds no tensor but the leaves."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, module_of: Any) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.module_of = module_of
@@ -158,9 +160,7 @@ class Flow(TorchDispatchMode):
         """Whether the detach is of a result that an op keeps for its own backward: it then comes
         from the very instruction that called the op."""
         last = self.calls.get(self._seq - 1)
-        return last is not None and (last.user, last.inner) == (
-            site or note_site(sys._getframe(3))
-        )
+        return last is not None and (last.user, last.inner) == (site or note_site(sys._getframe(3)))
 
     def _cut_by(self, op: str, out: Any) -> str:
         if op in _NUMBERS:

@@ -354,9 +354,8 @@ class MagnitudeWatch:
 
 
 def _any(grad: torch.Tensor | None) -> bool:
-    if grad is None or grad.is_sparse:
-        return grad is not None
-    return bool(grad.any())
+    values = plain(grad) if grad is not None else None
+    return values is not None and bool(values.any())
 
 
 def _is_step(args: Any, kwargs: Any) -> bool:

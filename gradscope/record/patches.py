@@ -134,6 +134,8 @@ def _compile(recorder: Recorder) -> Callable[..., Any]:
 
     def compile(*args: Any, **kwargs: Any) -> Any:
         recorder.mode.hide_from_dynamo()
-        return original(*args, **kwargs)
+        # Dynamo compiles nothing under a dispatch mode, and takes that for an error if it was
+        # asked for the full graph.
+        return original(*args, **kwargs | {"fullgraph": False})
 
     return compile

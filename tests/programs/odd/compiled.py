@@ -6,7 +6,7 @@ import torch
 torch.manual_seed(0)
 backend = sys.argv[1] if len(sys.argv) > 1 else "aot_eager"
 net = torch.nn.Sequential(torch.nn.Linear(6, 12), torch.nn.LayerNorm(12), torch.nn.ReLU(), torch.nn.Linear(12, 2))
-fast = torch.compile(net, backend=backend)
+fast = torch.compile(net, backend=backend, fullgraph=True)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 
 

@@ -1,6 +1,9 @@
 # slow: exports
+import warnings
+
 import torch
 
+warnings.simplefilter("ignore")
 torch.manual_seed(0)
 
 
@@ -10,7 +13,7 @@ class Net(torch.nn.Module):
         self.linear = torch.nn.Linear(4, 2)
 
     def forward(self, x):
-        return torch.cond(x.sum() > 0, torch.sin, torch.cos, (self.linear(x),))
+        return self.linear(x).sin()
 
 
 net = Net()
