@@ -50,6 +50,7 @@ def trace(
         stdout_to_stderr,
         Conditions(precision, config.device, config.memory_limit),
         config.custom_backward,
+        limits=config.thresholds.limits,
     )
     wanted = rule_filter(config)
     seen = run(target, options, silent=silent, on_progress=on_progress)

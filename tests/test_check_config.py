@@ -15,6 +15,7 @@ from gradscope.check.command import Asked, given, shown
 from gradscope.config import Config, Thresholds, load_config
 from gradscope.config.values import READERS, TARGET_READERS, size
 from gradscope.errors import GradscopeError
+from gradscope.facts import Limits
 from gradscope.pipeline import choose_target
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -193,3 +194,13 @@ def test_trace_takes_the_first_of_the_list_and_each_by_its_name(tmp_path):
 
     assert (first.name, other.name) == (f"{tmp_path}/a.py:loss", "b.py")
     assert said[0].startswith("target from ")
+
+
+def test_the_limits_of_the_rules_are_thresholds_too(tmp_path):
+    file = tmp_path / "gradscope.yaml"
+    file.write_text("thresholds: {gradient-growth: 100, zero-passes: 5}\n")
+
+    assert load_config(file).thresholds.limits == Limits(gradient_growth=100.0, zero_passes=5.0)
+    file.write_text("thresholds: {loss-growth: 0}\n")
+    with pytest.raises(GradscopeError, match="loss-growth must be above 0, got int 0"):
+        load_config(file)

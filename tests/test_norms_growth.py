@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
-from gradscope.facts import Finding, Growth, Step, Trace
+from gradscope.facts import Finding, Growth, Leaf, Limits, Magnitudes, Step, Trace, Update
 from gradscope.record.growth import Crossing, fit
 from gradscope.record.magnitudes import MagnitudeWatch
 from gradscope.rules import RULES
@@ -235,3 +236,27 @@ def test_the_learning_rate_proposed_converges_on_a_quadratic() -> None:
     proposed = stable_lr(rise_of(steps(*losses)), lr)
 
     assert proposed == pytest.approx(1 / curvature, rel=0.3) and proposed < 2 / curvature
+
+
+@pytest.mark.parametrize(
+    ("code", "strict"),
+    [
+        ("GS401", Limits(gradient_growth=50.0)),
+        ("GS402", Limits(gradient_fade=1e-2, gradient_rms=1.0, gradient_share=1.0)),
+        ("GS404", Limits(loss_growth=2.0)),
+    ],
+)
+def test_each_limit_moves_its_rule(code: str, strict: Limits) -> None:
+    rising = replace(growth(tuple(2.0**n for n in range(8)), 2.0, 2.0), factor=2.0)
+    fading = replace(growth(tuple(0.5**n for n in range(9)), 0.5, 0.5), factor=0.5)
+    leaf = Leaf("w", (2, 2), "float32", "cpu", 4, "parameter", True, 1.0, (1e-3,))
+    seen = Magnitudes(
+        (leaf, replace(leaf, name="v", norms=(1.0,))),
+        (rising,) if code == "GS401" else (fading,),
+        updates=(Update(0, "SGD", 0.1),),
+    )
+    trace = Trace("t", steps=steps(1.0, 2.0, 4.0, 8.0, 16.0, 32.0), magnitudes=seen)
+
+    assert list(RULES[code].check(trace, ())) == []
+    strictly = replace(trace, magnitudes=replace(seen, limits=strict))
+    assert [found.rule for found in RULES[code].check(strictly, ())] == [code]

@@ -50,7 +50,12 @@ def fix(
         say(line)
     done = apply.fix_target(
         chosen,
-        RunOptions(settings.steps, settings.keep_going, settings.time_limit),
+        RunOptions(
+            settings.steps,
+            settings.keep_going,
+            settings.time_limit,
+            limits=settings.thresholds.limits,
+        ),
         may_apply=apply.policy(write=write, unsafe=unsafe),
         wanted=pipeline.rule_filter(settings),
         tell=say,

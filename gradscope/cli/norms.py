@@ -52,6 +52,9 @@ def norms(
     time_limit: Annotated[
         float | None, typer.Option(min=0.001, help="Stop the program after so many seconds.")
     ] = None,
+    no_custom_backward: Annotated[
+        bool, typer.Option("--no-custom-backward", help="Do not check custom autograd.Functions.")
+    ] = False,
 ) -> int:
     """Measure each gradient, what clipping would do to it, and where gradients grow or die."""
     from gradscope import pipeline
@@ -65,6 +68,8 @@ def norms(
     command.check(format, sort, (output, html))
     settings = load_config(config)
     given: dict[str, Any] = {"steps": steps, "time_limit": time_limit, "fail_on": fail_on}
+    if no_custom_backward:
+        given["custom_backward"] = False
     settings = replace(settings, **{k: v for k, v in given.items() if v is not None})
     chosen, said = pipeline.choose_target(
         settings,
@@ -75,7 +80,13 @@ def norms(
         example=command.EXAMPLE,
     )
     aside = format != "terminal" and output is None
-    run_options = RunOptions(settings.steps, False, settings.time_limit, stdout_to_stderr=aside)
+    run_options = RunOptions(
+        settings.steps,
+        time_limit=settings.time_limit,
+        stdout_to_stderr=aside,
+        custom_backward=settings.custom_backward,
+        limits=settings.thresholds.limits,
+    )
     with progress_line() as on_progress:
         report = measure(chosen, options, run_options, said=said, on_progress=on_progress)
     command.write(report, format, output, html, depth=depth, sort=sort)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gradscope.facts import Severity
+from gradscope.facts import Limits, Severity
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +31,23 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Limits on what every step of a healthy run may show, None for none. Norms are total L2."""
+    """Limits on what every step of a healthy run may show, None for none. Norms are total L2.
+    The rest moves the limits of GS401 to GS404: None leaves those of `facts.Limits`."""
 
     max_grad_norm: float | None = None
     min_grad_norm: float | None = None
     max_loss: float | None = None
+    gradient_growth: float | None = None
+    gradient_fade: float | None = None
+    gradient_rms: float | None = None
+    gradient_share: float | None = None
+    zero_passes: float | None = None
+    loss_growth: float | None = None
+
+    @property
+    def limits(self) -> Limits:
+        given = {name: getattr(self, name) for name in Limits.__slots__}
+        return Limits(**{name: value for name, value in given.items() if value is not None})
 
 
 NO_LIMITS = Thresholds()
@@ -106,6 +119,13 @@ def _number(value: object) -> float:
     return float(value)  # type: ignore[arg-type]
 
 
+def _positive(value: object) -> float:
+    number = _number(value)
+    if not 0 < number < math.inf:
+        raise WrongValue(f"must be above 0, got {_says(value)}")
+    return number
+
+
 def size(value: object) -> int:
     """A number of bytes, or text such as "2 GiB"."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(value))
@@ -136,7 +156,8 @@ def _thresholds(value: object) -> Thresholds:
         if key not in known:
             words = unknown("key", str(key), known).replace("unknown", "has an unknown", 1)
             raise WrongValue(words, str(key))
-        found[known[key]] = _at(str(key), _number, limit)
+        name = known[key]
+        found[name] = _at(str(key), _positive if name in Limits.__slots__ else _number, limit)
     return Thresholds(**found)
 
 

@@ -14,6 +14,7 @@ from gradscope.facts.functions import FunctionCheck as FunctionCheck
 from gradscope.facts.magnitudes import Absence as Absence
 from gradscope.facts.magnitudes import Growth as Growth
 from gradscope.facts.magnitudes import Leaf as Leaf
+from gradscope.facts.magnitudes import Limits as Limits
 from gradscope.facts.magnitudes import Magnitudes as Magnitudes
 from gradscope.facts.magnitudes import Update as Update
 from gradscope.facts.places import Call as Call

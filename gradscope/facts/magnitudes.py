@@ -94,9 +94,39 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """From where on a size is a finding, and where each number comes from.
+
+    `gradient_growth` (GS401), of the gradient's norm over the whole depth or time: healthy models
+    stay within a hundred (residual and normalised stacks, gated and orthogonal recurrences, 20 of
+    which are among the tests); this is two orders of magnitude beyond.
+    `gradient_fade` (GS402), likewise: an ordinary deep ReLU network in PyTorch's default
+    initialisation loses a thousandth; this is two orders of magnitude beyond.
+    `gradient_rms` (GS402), of an element: Adam divides by |g| + eps with eps = 1e-8 by default,
+    and below it its steps shrink with the gradient.
+    `gradient_share` (GS402), of the largest: float32, whose resolution is 1.2e-7, all but rounds
+    it away.
+    `zero_passes` (GS403): a factor of zero is how LoRA, residual branches and warm-ups start;
+    after this many backward passes it has had the time to move.
+    `loss_growth` (GS404), of losses in a row before they overflow: noise between batches stays
+    well below it.
+    """
+
+    gradient_growth: float = 1e4
+    gradient_fade: float = 1e-5
+    gradient_rms: float = 1e-8
+    gradient_share: float = 1e-6
+    zero_passes: float = 3
+    loss_growth: float = 100.0
+
+
+DEFAULT_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
 class Magnitudes:
-    """How large gradients were: what the rules about magnitude judge. `inspected` are the steps
-    at which the graph itself was looked at."""
+    """How large gradients were: what the rules about magnitude judge, by `limits`. `inspected`
+    are the steps at which the graph itself was looked at."""
 
     leaves: tuple[Leaf, ...] = ()
     growths: tuple[Growth, ...] = ()
@@ -104,6 +134,7 @@ class Magnitudes:
     updates: tuple[Update, ...] = ()
     inspected: tuple[int, ...] = ()
     measured: object = None  # what a command measured on top: `norms.facts.Measured`
+    limits: Limits = DEFAULT_LIMITS
 
     def totals(self) -> tuple[float, ...]:
         """The L2 norm of all gradients together, one a step."""

@@ -24,9 +24,6 @@ from gradscope.facts import (
 from gradscope.rules.rule import Rule
 from gradscope.rules.vanishing_gradient import fades
 
-# A factor of zero is how LoRA, residual branches and warm-ups start; after this many backward
-# passes it has had the time to move.
-PASSES_TO_LEAVE_ZERO = 3
 _NAMES_SHOWN = 3
 
 _WHY = {
@@ -111,6 +108,9 @@ class DeadGradient(Rule):
     ## Fix safety
     Unsafe: parameters that stood still will move. Parameters that are meant to stand still are
     not reported once `requires_grad` is False or the optimizer does not hold them.
+
+    ## Options
+    `thresholds: {zero-passes: 3}` in the configuration: how long a factor may stay at zero.
     """
 
     code = "GS403"
@@ -179,13 +179,13 @@ def is_dead(absence: Absence, magnitudes: Magnitudes) -> bool:
 
 def _is_zero_for_good(absence: Absence, magnitudes: Magnitudes) -> bool:
     leaf = next((one for one in magnitudes.leaves if one.name == absence.leaf), None)
-    if leaf is None or any(fades(growth) for growth in magnitudes.growths):
+    if leaf is None or any(fades(one, magnitudes.limits) for one in magnitudes.growths):
         return False  # the far end of a gradient that fades is the business of GS402
     if absence.siblings and absence.reason in ("masked", "overwritten", "unknown"):
         return False  # an expert, or a branch, that the data has not chosen yet
     if (
         absence.reason in ("zero-weight", "masked", "unknown")
-        and len(leaf.known) < PASSES_TO_LEAVE_ZERO
+        and len(leaf.known) < magnitudes.limits.zero_passes
     ):
         return False
     owner = absence.leaf.rpartition(".")[0]

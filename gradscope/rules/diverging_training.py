@@ -13,6 +13,7 @@ from gradscope.facts import (
     Edit,
     Finding,
     Fix,
+    Limits,
     Location,
     Magnitudes,
     Phase,
@@ -26,13 +27,11 @@ from gradscope.facts import (
 )
 from gradscope.rules.rule import Rule
 
-# How much losses in a row grow, before they overflow: noise between batches stays well below
-# both. Twice by a lot, or once by more than any loss does that is not thrown.
-GROWTH_LIMIT = 100.0
-LEAP_LIMIT = 1e4
+# One leap has to be by so many times more than rises in a row: noise between batches leaps too.
+LEAP = 100.0
 # In a run that stays finite the evidence has to be stronger: a loss may rise for a good reason.
 FINITE_RISES = 5
-FINITE_LIMIT = 1000.0
+FINITE = 10.0
 # Gradients that pile up over so many updates, while the loss keeps nine tenths of where it began.
 FEWEST_STALE = 5
 STUCK = 0.9
@@ -102,6 +101,10 @@ class DivergingTraining(Rule):
 
     ## Fix safety
     Unsafe: training takes other steps, which is the point.
+
+    ## Options
+    `thresholds: {loss-growth: 100}` in the configuration: of losses in a row before they
+    overflow; a loss that stays finite has to grow ten times as much.
     """
 
     code = "GS404"
@@ -113,7 +116,7 @@ class DivergingTraining(Rule):
             return
         rise = rise_of(trace.steps)
         update = magnitudes.updates[-1]
-        if rise is not None and _is_divergence(rise, roots):
+        if rise is not None and _is_divergence(rise, roots, magnitudes.limits):
             yield self._about(rise, update, trace, roots)
         elif not roots and _never_cleared(trace, magnitudes):
             yield self._not_learning(trace, update)
@@ -198,12 +201,13 @@ def rise_of(steps: tuple[Step, ...]) -> Rise | None:
     return Rise(start, tuple(finite[start:])) if start >= 0 and len(finite) - start > 1 else None
 
 
-def _is_divergence(rise: Rise, roots: tuple[Root, ...]) -> bool:
+def _is_divergence(rise: Rise, roots: tuple[Root, ...], limits: Limits) -> bool:
+    limit = limits.loss_growth
     if not roots:
-        return rise.rises >= FINITE_RISES and rise.total >= FINITE_LIMIT
+        return rise.rises >= FINITE_RISES and rise.total >= FINITE * limit
     if any(root.event.op not in _CARRIERS for root in roots):
         return False
-    return rise.total >= (GROWTH_LIMIT if rise.rises > 1 else LEAP_LIMIT)
+    return rise.total >= (limit if rise.rises > 1 else LEAP * limit)
 
 
 def _why(stale: bool, update: Update) -> str:

@@ -9,6 +9,7 @@ from gradscope.facts import (
     Finding,
     Fix,
     Growth,
+    Limits,
     Phase,
     Related,
     Root,
@@ -17,11 +18,9 @@ from gradscope.facts import (
     Trace,
     text_of,
 )
+from gradscope.facts.magnitudes import DEFAULT_LIMITS
 from gradscope.rules.rule import Rule
 
-# Healthy models stay within a hundred (residual and normalised stacks, gated and orthogonal
-# recurrences, 20 of which are among the tests); this is two orders of magnitude beyond.
-TOTAL_LIMIT = 1e4
 # Fewer repeats than this, or one repeat that makes half of the change, is an op and no growth.
 FEWEST_REPEATS = 5
 STEADY_SHARE = 0.5
@@ -66,6 +65,9 @@ class ExplodingGradient(Rule):
 
     ## Fix safety
     Unsafe: clipping and another initialisation change the steps that training takes.
+
+    ## Options
+    `thresholds: {gradient-growth: 1e4}` in the configuration: growth over the whole way.
     """
 
     code = "GS401"
@@ -74,7 +76,9 @@ class ExplodingGradient(Rule):
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         if trace.magnitudes is None:
             return
-        growing = [growth for growth in trace.magnitudes.growths if explodes(growth)]
+        growing = [
+            one for one in trace.magnitudes.growths if explodes(one, trace.magnitudes.limits)
+        ]
         if growing:
             yield self._about(max(growing, key=lambda growth: growth.total), trace, roots)
 
@@ -109,7 +113,7 @@ class ExplodingGradient(Rule):
                 "range": [growth.low, growth.high],
                 "norms": list(growth.norms),
                 "total_norm": total,
-                "limit": TOTAL_LIMIT,
+                "limit": trace.magnitudes.limits.gradient_growth,
             },
             numbers=(*profile(growth, unit), *_totals(totals, growth.step)),
             symptoms=(own, *symptoms),
@@ -137,10 +141,10 @@ def _label(growth: Growth) -> str:
     return f"crossed {len(growth.norms)} times on the way back"
 
 
-def explodes(growth: Growth) -> bool:
-    if growth.axis == "fused":
-        return growth.total >= TOTAL_LIMIT
-    return is_steady(growth) and growth.factor > 1 and growth.total >= TOTAL_LIMIT
+def explodes(growth: Growth, limits: Limits = DEFAULT_LIMITS) -> bool:
+    if growth.total < limits.gradient_growth:
+        return False
+    return growth.axis == "fused" or (is_steady(growth) and growth.factor > 1)
 
 
 def is_steady(growth: Growth) -> bool:

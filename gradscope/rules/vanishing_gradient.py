@@ -10,6 +10,7 @@ from gradscope.facts import (
     Fix,
     Growth,
     Leaf,
+    Limits,
     Magnitudes,
     Phase,
     Root,
@@ -17,15 +18,11 @@ from gradscope.facts import (
     Symptom,
     Trace,
 )
+from gradscope.facts.magnitudes import DEFAULT_LIMITS
 from gradscope.rules.exploding_gradient import is_steady, profile
 from gradscope.rules.rule import Rule
 
-# Adam divides by |g| + eps, eps = 1e-8 by default: below it, its steps shrink with the gradient.
-RMS_LIMIT = 1e-8
-# A share of the whole gradient that float32 (resolution 1.2e-7) all but rounds away.
-SHARE_LIMIT = 1e-6
-# Over the whole depth; an ordinary deep ReLU network in PyTorch's default init loses a thousandth.
-TOTAL_LIMIT = 1e-5
+ADAM_EPS = 1e-8  # torch.optim.Adam's default
 
 
 class VanishingGradient(Rule):
@@ -63,6 +60,10 @@ class VanishingGradient(Rule):
 
     ## Fix safety
     Unsafe: another activation or initialisation is another model; training starts again.
+
+    ## Options
+    `thresholds: {gradient-fade: 1e-5, gradient-rms: 1e-8, gradient-share: 1e-6}` in the
+    configuration: what is left over the whole way, and of an element of the weight's gradient.
     """
 
     code = "GS402"
@@ -72,14 +73,15 @@ class VanishingGradient(Rule):
         if trace.magnitudes is None or not trace.magnitudes.growths:
             return
         growths = trace.magnitudes.growths
-        if not all(fades(growth) for growth in (growths[0], growths[-1])):
+        limits = trace.magnitudes.limits
+        if not all(fades(growth, limits) for growth in (growths[0], growths[-1])):
             return
         growth = growths[-1]
         starved = starved_leaves(trace.magnitudes, growth.step)
         if starved:
-            yield self._about(growth, starved)
+            yield self._about(growth, starved, limits)
 
-    def _about(self, growth: Growth, starved: list[Leaf]) -> Finding:
+    def _about(self, growth: Growth, starved: list[Leaf], limits: Limits) -> Finding:
         unit = "step" if growth.axis == "time" else "layer"
         smallest = min(starved, key=lambda leaf: leaf.norms[growth.step] or 0.0)
         norm = smallest.norms[growth.step] or 0.0
@@ -105,12 +107,12 @@ class VanishingGradient(Rule):
                 "range": [growth.low, growth.high],
                 "norms": list(growth.norms),
                 "starved": [leaf.name for leaf in starved],
-                "limit": RMS_LIMIT,
+                "limit": limits.gradient_rms,
             },
             numbers=(
                 *profile(growth, unit),
                 f"gradient of `{smallest.name}` has norm {norm:.2e},"
-                f" {_rms(smallest, growth.step):.1e} an element; Adam's eps is {RMS_LIMIT:.0e}",
+                f" {_rms(smallest, growth.step):.1e} an element; Adam's eps is {ADAM_EPS:.0e}",
             ),
             symptoms=(Symptom("zero-grad", growth.step, smallest.name, 0, smallest.numel),),
             fixes=_fixes(growth),
@@ -118,12 +120,12 @@ class VanishingGradient(Rule):
         )
 
 
-def fades(growth: Growth) -> bool:
+def fades(growth: Growth, limits: Limits = DEFAULT_LIMITS) -> bool:
     """Shrinks steadily by more than an ordinary deep model does, if need be down to exactly 0."""
     alive = [norm for norm in growth.norms if norm > 0]
     if growth.axis == "fused" or growth.factor >= 1 or not is_steady(growth):
         return False
-    return min(growth.norms) / alive[0] <= TOTAL_LIMIT
+    return min(growth.norms) / alive[0] <= limits.gradient_fade
 
 
 def starved_leaves(magnitudes: Magnitudes, step: int) -> list[Leaf]:
@@ -135,7 +137,8 @@ def starved_leaves(magnitudes: Magnitudes, step: int) -> list[Leaf]:
         if len(leaf.shape) > 1 and step < len(leaf.norms) and leaf.norms[step] is not None
     ]
     largest = max((_rms(leaf, step) for leaf in weights), default=0.0)
-    limit = min(RMS_LIMIT, SHARE_LIMIT * largest)
+    limits = magnitudes.limits
+    limit = min(limits.gradient_rms, limits.gradient_share * largest)
     return [leaf for leaf in weights if _rms(leaf, step) < limit]
 
 

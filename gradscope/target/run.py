@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING
 
 from gradscope.errors import GradscopeError
-from gradscope.facts import Ending, Trace
+from gradscope.facts import Ending, Limits, Trace
+from gradscope.facts.magnitudes import DEFAULT_LIMITS
 from gradscope.target.conditions import UNCHANGED, Conditions
 from gradscope.target.messages import Fault, Final, Message, Progress, Snapshot, Unusable
 from gradscope.target.targets import Target
@@ -37,6 +38,7 @@ class RunOptions:
     stdout_to_stderr: bool = False  # where the report itself is to have stdout
     conditions: Conditions = UNCHANGED
     custom_backward: bool = True  # check each custom autograd.Function
+    limits: Limits = DEFAULT_LIMITS  # that the sizes are judged by
 
 
 DEFAULTS = RunOptions()
@@ -94,7 +96,10 @@ def run(
             wait.until_gone()
         if interrupts and silent:
             raise KeyboardInterrupt  # nobody wants to see how half a trial ended
-        return wait.trace(target.name, deaths)
+        trace = wait.trace(target.name, deaths)
+    if trace.magnitudes is not None:
+        trace = replace(trace, magnitudes=replace(trace.magnitudes, limits=options.limits))
+    return trace
 
 
 class _Wait:
