@@ -8,17 +8,18 @@ A fix leads once it was verified; what was refuted is kept with what went wrong,
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from gradscope.diagnose import diagnose
 from gradscope.facts import Finding, Fix, Severity, Trace
-from gradscope.repair.attempt import Bench, Patched, Rerun, patched
+from gradscope.repair.attempt import Bench, Patched, Rerun, RerunWith, Setup, patched
 from gradscope.repair.compare import IDLE, Outcome, Seen
 from gradscope.repair.culprit import Unpatchable, locate
 from gradscope.repair.propose import candidates, fixes_of
+from gradscope.repair.runtime import UNREACHED, at_run_time
 from gradscope.source import Source
 
 if TYPE_CHECKING:
@@ -54,7 +55,13 @@ def repair(
         again = replace(options, steps=steps, keep_going=False)
         return run(target, again, patches=patches, silent=True, timeout=limit)
 
-    return repaired(trace, findings, rerun, verify=verify, seconds=seconds)
+    def rerun_with(setup: Setup, steps: int, limit: float) -> Trace:
+        from gradscope.target import run
+
+        again = replace(options, steps=steps, keep_going=False)
+        return run(target, again, setup=setup, silent=True, timeout=limit)
+
+    return repaired(trace, findings, rerun, rerun_with=rerun_with, verify=verify, seconds=seconds)
 
 
 def repaired(
@@ -62,6 +69,7 @@ def repaired(
     findings: tuple[Finding, ...],
     rerun: Rerun,
     *,
+    rerun_with: RerunWith | None = None,
     verify: bool = True,
     seconds: float = SECONDS,
     diagnosis: Callable[[Trace], tuple[Finding, ...]] = diagnose,
@@ -69,10 +77,12 @@ def repaired(
 ) -> tuple[Finding, ...]:
     """`repair` with the way to run the program again given as a function.
 
+    `rerun_with` runs it with a change at run time, which is tried where no patch can be written.
     `overlay` holds texts that stand in for files, by their real path: patches of earlier rounds.
     """
     # Diagnosed anew: the findings given may be those that the user's configuration lets through.
-    bench = Bench(Seen(trace, diagnosis(trace)), rerun, diagnosis, seconds) if verify else None
+    before = Seen(trace, diagnosis(trace))
+    bench = Bench(before, rerun, diagnosis, seconds, rerun_with) if verify else None
     return tuple(
         replace(finding, fixes=_ordered(_fixes(finding, bench, overlay or {})))
         if finding.fixes and finding.severity is not Severity.NOTE
@@ -82,24 +92,26 @@ def repaired(
 
 
 def _fixes(finding: Finding, bench: Bench | None, overlay: Mapping[str, Source]) -> Iterator[Fix]:
-    """Every fix that the rule proposes, tried until one holds; the later ones only written."""
+    """Every fix that the rule proposes, tried until one holds; the later ones only written.
+
+    Those that cannot be written are tried at run time, if no patch holds."""
     try:
         path = os.path.realpath(finding.location.file) if finding.location else ""
         culprit = locate(finding, overlay.get(path))
     except Unpatchable as reason:
-        for fix in finding.fixes:
-            yield replace(fix, verified=None, verdict=f"not tried: {reason}")
+        yield from _unwritten(finding, finding.fixes, bench, str(reason))
         return
-    holds = False
+    holds = verified = False
     if bench is not None and (shared := bench.shared(finding)) is not None:
         # Two culprits that one patch had to repair together.
         holds = True
         yield shared
+    advice = []
     for fix in fixes_of(culprit):
         ways = (patched(culprit.source, candidate) for candidate in candidates(culprit, fix))
         written = [way for way in ways if way is not None]
         if not written:
-            yield replace(fix, verdict="not tried: advice, the source does not tell what to edit")
+            advice.append(fix)
             continue
         if bench is None or holds:
             why = "not tried: an earlier fix holds" if holds else "not tried: verification is off"
@@ -107,7 +119,25 @@ def _fixes(finding: Finding, bench: Bench | None, overlay: Mapping[str, Source])
             continue
         tried = list(_until_one_holds(finding, written, bench))
         holds = any(one.verified and IDLE not in one.verdict for one in tried)
+        verified |= any(one.verified for one in tried)
         yield from tried
+    why = "advice, the source does not tell what to edit"
+    yield from _unwritten(finding, advice, None if holds or verified else bench, why)
+
+
+def _unwritten(
+    finding: Finding, fixes: Iterable[Fix], bench: Bench | None, reason: str
+) -> Iterator[Fix]:
+    """Fixes without a patch, each tried at run time until one holds or the call turns out to be
+    beyond reach; none without a bench."""
+    for fix in fixes:
+        if bench is None:
+            yield replace(fix, verified=None, verdict=f"not tried: {reason}")
+            continue
+        for tried in at_run_time(finding, fix, bench, reason):
+            yield tried
+            if tried.verified or UNREACHED in tried.verdict:
+                bench = None
 
 
 def _until_one_holds(finding: Finding, written: list[Patched], bench: Bench) -> Iterator[Fix]:

@@ -19,6 +19,8 @@ from gradscope.repair.splice import edits_between, spliced, unified
 from gradscope.source import Source
 
 Rerun = Callable[[Mapping[str, str], int, float], Trace]  # patches, steps, time limit in seconds
+Setup = Callable[[], None]
+RerunWith = Callable[[Setup, int, float], Trace]  # what to install first, steps, limit
 
 DEEPEST = 2  # further culprits that one patch may have to repair as well
 BRANCHES = 3  # ways to repair each of them that are tried
@@ -73,6 +75,7 @@ class Bench:
     rerun: Rerun
     diagnose: Callable[[Trace], tuple[Finding, ...]]
     seconds: float
+    rerun_with: RerunWith | None = None  # None where nothing can be installed before a run
     _started: float = field(default_factory=time.monotonic)
     _interrupted: bool = False
     _held: list[Patched] = field(default_factory=list)
@@ -97,6 +100,15 @@ class Bench:
             self._held.append(best)
         return best, outcome
 
+    def attempt_with(self, finding: Finding, setup: Setup, *, same: bool, kind: str) -> Outcome:
+        """The verdict on a change that is installed at run time, in place of a patch."""
+        assert self.rerun_with is not None
+        rerun = self.rerun_with
+        steps = last_step(finding) + 1
+        return self._judged(
+            finding, lambda: self._told(lambda limit: rerun(setup, steps, limit)), same, kind
+        )
+
     def _best(self, finding: Finding, one: Patched) -> tuple[Patched, Outcome]:
         outcome = self._verdict(finding, one)
         if outcome.verified is False and outcome.remains is not None:
@@ -107,13 +119,19 @@ class Bench:
         return one, outcome
 
     def _verdict(self, finding: Finding, one: Patched) -> Outcome:
-        step = last_step(finding)
+        path, step = os.path.abspath(one.source.file), last_step(finding)
+        return self._judged(finding, lambda: self._run(path, one.text, step), one.same, one.kind)
+
+    def _judged(
+        self, finding: Finding, again: Callable[[], Trace], same: bool, kind: str
+    ) -> Outcome:
         try:
             if self._interrupted:
                 return Outcome(None, "not tried: Ctrl-C")
-            after = self._seen(os.path.abspath(one.source.file), one.text, step)
-            outcome = compare(finding, self.before, after, same=one.same, kind=one.kind)
-            if outcome.doubtful and not self._is_repeatable(step):
+            trace = again()
+            after = Seen(trace, self.diagnose(trace))
+            outcome = compare(finding, self.before, after, same=same, kind=kind)
+            if outcome.doubtful and not self._is_repeatable(last_step(finding)):
                 why = "the second run differed before the failing step"
                 return Outcome(None, f"not tried: {why}, without a patch as well")
         except TimeoutError:
@@ -122,19 +140,20 @@ class Bench:
             return Outcome(False, f"tried: the program cannot be run then ({error})")
         return outcome
 
-    def _seen(self, path: str, text: str, step: int) -> Seen:
-        trace = self._run(path, text, step)
-        return Seen(trace, self.diagnose(trace))
-
     def _run(self, path: str, text: str, step: int) -> Trace:
         key = (path, text, step)
         if key not in self._runs:
-            if self.left <= 0:
-                raise TimeoutError
             patches = {path: text} if path else {}
-            trace = self._runs[key] = self.rerun(patches, step + 1, self.left)
-            self._interrupted |= trace.ending.kind == "interrupted" and bool(trace.ending.code)
+            self._runs[key] = self._told(lambda limit: self.rerun(patches, step + 1, limit))
         return self._runs[key]
+
+    def _told(self, run: Callable[[float], Trace]) -> Trace:
+        """What a run in the time that is left shows; TimeoutError where none is."""
+        if self.left <= 0:
+            raise TimeoutError
+        trace = run(self.left)
+        self._interrupted |= trace.ending.kind == "interrupted" and bool(trace.ending.code)
+        return trace
 
     def _is_repeatable(self, step: int) -> bool:
         """Whether the program without any patch does the same again."""

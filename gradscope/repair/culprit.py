@@ -51,27 +51,17 @@ class Culprit:
 
     @property
     def dtype(self) -> str:
-        return str(self.finding.evidence.get("dtype", "float32"))
+        return dtype_of(self.finding)
 
     @property
     def values(self) -> dict[str, float]:
-        """As the edges of the op table ask for them, with the bounds of each operand."""
-        measured = self.finding.evidence.get("operands")
-        found = dict(measured) if isinstance(measured, Mapping) else {}
-        for one in self.finding.tensors:
-            if one.min is not None and one.max is not None:
-                found |= {f"{one.role}.min": one.min, f"{one.role}.max": one.max}
-        return found
+        return values_of(self.finding)
 
     def edges(self) -> Iterator[Edge]:
         """The op's edges that have a guard or a condition: those that the operands are on first."""
         fact = lookup(self.finding.op) or self._written_fact()
-        if fact is None:
-            return
-        at = (fact.value_edge(self.values), fact.slope_edge(self.values))
-        seen = [edge for edge in at if edge is not None]
-        yield from seen
-        yield from (edge for edge in fact.edges if edge not in seen)
+        if fact is not None:
+            yield from edges_of(self.finding, fact)
 
     def _written_fact(self) -> OpFact | None:
         found = spelled(self.source, self.node) if self.node else None
@@ -104,6 +94,29 @@ class Culprit:
         if not (delimited or isinstance(new, ATOMS)):
             text = f"({text})"
         return self.source.edit(start, end, text)
+
+
+def dtype_of(finding: Finding) -> str:
+    return str(finding.evidence.get("dtype", "float32"))
+
+
+def values_of(finding: Finding) -> dict[str, float]:
+    """As the edges of the op table ask for them, with the bounds of each operand."""
+    measured = finding.evidence.get("operands")
+    found = dict(measured) if isinstance(measured, Mapping) else {}
+    for one in finding.tensors:
+        if one.min is not None and one.max is not None:
+            found |= {f"{one.role}.min": one.min, f"{one.role}.max": one.max}
+    return found
+
+
+def edges_of(finding: Finding, fact: OpFact) -> Iterator[Edge]:
+    """The edges of the finding's op: those that its operands are on first."""
+    values = values_of(finding)
+    at = (fact.value_edge(values), fact.slope_edge(values))
+    seen = [edge for edge in at if edge is not None]
+    yield from seen
+    yield from (edge for edge in fact.edges if edge not in seen)
 
 
 def locate(finding: Finding, source: Source | None = None) -> Culprit:

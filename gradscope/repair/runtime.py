@@ -1,0 +1,141 @@
+"""What-ifs: where the source cannot be edited, the same change is made to the call as it runs."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from string import Formatter
+
+from gradscope.facts import Finding, Fix, Phase
+from gradscope.ops import Edge, lookup
+from gradscope.ops.dtypes import eps_for
+from gradscope.repair.attempt import Bench
+from gradscope.repair.compare import BOUNDS
+from gradscope.repair.culprit import dtype_of, edges_of
+from gradscope.rules import phrases
+
+MOST = 2  # changes of one call that are worth a run each
+UNREACHED = "no call of"  # in the verdict on an op that only torch's compiled code calls
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """One change of the calls of an op at a line.
+
+    `operand` and `kept` are Python over `x` (the operand), `torch`, and the other operands by
+    schema name: what stands in for `argument` (nothing: all operands in a wider dtype), and where
+    the result counts (elsewhere it keeps its value, without a gradient). The file `mark` is
+    created once a call was changed.
+    """
+
+    op: str
+    file: str
+    line: int
+    argument: str
+    operand: str
+    kept: str = ""
+    same: bool = False  # claims that finite values stay as they are
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """Several changes of one run, as the `setup` of a run."""
+
+    changes: tuple[WhatIf, ...]
+
+    def __call__(self) -> None:
+        from gradscope.repair.intercept import install  # imports torch
+
+        for change in self.changes:
+            install(change)
+
+
+def at_run_time(finding: Finding, fix: Fix, bench: Bench, reason: str) -> Iterator[Fix]:
+    """The fix tried on the call itself, since `reason` keeps it from being written as a patch.
+
+    The fix as it is, with the reason, where the op table knows no such change."""
+    ways = list(islice(what_ifs(finding, fix.kind), MOST)) if bench.rerun_with else []
+    if not ways:
+        yield replace(fix, verified=None, verdict=f"not tried: {reason}")
+    for one in ways:
+        tried, remains = _tried(finding, fix, (one,), bench, reason)
+        if tried.verified is False and remains is not None:
+            tried = _both(finding, fix, one, remains, bench, reason) or tried
+        yield tried
+        if tried.verified is not False:
+            return
+
+
+def _both(
+    finding: Finding, fix: Fix, one: WhatIf, remains: Finding, bench: Bench, reason: str
+) -> Fix | None:
+    """The change together with one of the call that broke in its place, where that holds."""
+    for other in remains.fixes:
+        for further in islice(what_ifs(remains, other.kind), 1):
+            both = replace(fix, title=f"{fix.title}, and {other.title}")
+            tried, _ = _tried(finding, both, (one, further), bench, reason)
+            if tried.verified:
+                return tried
+    return None
+
+
+def what_ifs(finding: Finding, kind: str) -> Iterator[WhatIf]:
+    """The changes of the blamed call that a kind of fix stands for, the one to prefer first."""
+    location, fact = finding.location, lookup(finding.op)
+    if location is None or finding.phase is Phase.OPTIMIZER:
+        return
+    is_file = not location.file.startswith("<")
+    file = os.path.realpath(location.file) if is_file else location.file
+    change = WhatIf(finding.op, file, location.line, "self", "")
+    if kind == "dtype":
+        yield change
+    guards = set()
+    for edge in edges_of(finding, fact) if fact else ():
+        at = replace(change, argument=edge.argument)
+        if kind in BOUNDS and edge.guard:
+            guarded = replace(at, operand=_code(edge.guard, edge, finding))
+            if guarded not in guards:
+                guards.add(guarded)
+                yield guarded
+        elif kind == "masked-branch" and edge.condition:
+            kept = _code(edge.condition, edge, finding)
+            harmless = _code(edge.harmless or "1.0", edge, finding)
+            safe = replace(at, operand=f"torch.where({kept}, x, {harmless})", same=True)
+            yield from (replace(safe, kept=kept), safe)
+
+
+def _code(template: str, edge: Edge, finding: Finding) -> str:
+    """A template of the op table as Python: each operand is a name of its own."""
+    names = {name: name for _, name, _, _ in Formatter().parse(template) if name}
+    return template.format(**{**names, "eps": f"{eps_for(dtype_of(finding), edge.margin):g}"})
+
+
+def _tried(
+    finding: Finding, fix: Fix, changes: tuple[WhatIf, ...], bench: Bench, reason: str
+) -> tuple[Fix, Finding | None]:
+    """The fix with its verdict, and the next culprit if that is what speaks against it."""
+    same = all(change.same for change in changes)
+    with tempfile.TemporaryDirectory() as folder:
+        mark = Path(folder) / "changed"
+        setup = Installed(tuple(replace(change, mark=str(mark)) for change in changes))
+        outcome = bench.attempt_with(finding, setup, same=same, kind=fix.kind)
+        reached = mark.exists()
+    if outcome.verified is None:
+        return replace(fix, verified=None, verdict=outcome.verdict), None
+    if not reached:
+        op = phrases.spelled(finding.op)
+        why = f"{reason}; at run time, {UNREACHED} `{op}` from Python is there to be changed"
+        return replace(fix, verified=None, verdict=f"not tried: {why}"), None
+    tried = replace(
+        fix,
+        title=f"what if: {fix.title}",
+        safety="display-only",
+        verified=outcome.verified,
+        verdict=f"at run time, on that call: {outcome.verdict.removeprefix('tried: ')}",
+    )
+    return tried, outcome.remains
