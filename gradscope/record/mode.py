@@ -108,7 +108,11 @@ class RecordingMode(TorchDispatchMode):
             self._judge_later(OpRun(info, args, kwargs, out, seq if noted else None, before, spot))
         elif (
             info.allocates
-            or not self._is_plainly_finite(out, seq if noted else 0, info)
+            or not (
+                info.finite
+                or (info.hands_on and _was_seen(args[0], node))
+                or self._is_plainly_finite(out, seq if noted else 0, info)
+            )
             or recorder.touches_stain(info, args, kwargs)
         ):
             spot = note_spot(sys._getframe(1), recorder)
@@ -199,9 +203,11 @@ class RecordingMode(TorchDispatchMode):
     ) -> torch.Tensor | None:
         """A copy of the operand that the op will overwrite, where the report would need it."""
         self.window.before_write(info.written_tensors(args, kwargs))
-        if info.name in _KEEP_OPERAND and args and isinstance(args[0], torch.Tensor):
-            return args[0].clone()
-        return None
+        if info.name not in _KEEP_OPERAND or not args or not isinstance(args[0], torch.Tensor):
+            return None
+        if info.name == "div" and len(args) > 1 and type(args[1]) in (int, float) and args[1]:
+            return None  # what dropout does to its mask, at every step
+        return args[0].clone()
 
     def note_unpacked(self, tensor: Any) -> None:
         node = _current_node()
@@ -230,3 +236,10 @@ class RecordingMode(TorchDispatchMode):
 
 
 _DISPATCH = RecordingMode.__torch_dispatch__
+
+
+def _was_seen(tensor: Any, node: Any) -> bool:
+    """Whether an observed op made the tensor, so that it is known to be finite."""
+    if type(tensor) is not torch.Tensor:
+        return False
+    return node is not None or (tensor.requires_grad and not tensor.is_leaf)

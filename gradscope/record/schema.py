@@ -18,6 +18,15 @@ _FILLS = frozenset(
     "full full_like new_full fill masked_fill scalar_tensor where constant_pad_nd index_fill "
     "index_put scatter zeros ones lift_fresh _to_copy copy".split()
 )
+# Finite whatever they are given.
+_FINITE = frozenset(
+    "bernoulli rand rand_like randn randn_like randint randperm arange zeros zeros_like ones "
+    "ones_like eye".split()
+)
+# Hand on values or zeros: finite where their operand is. Only ops that are large in practice.
+_HANDS_ON = frozenset(
+    "_unsafe_view clone relu threshold_backward select_backward slice_backward index_select".split()
+)
 # Rows of nothing but -inf turn into NaN here, whoever made the -inf.
 SOFTMAX_FAMILY = frozenset(
     "_softmax _log_softmax _safe_softmax softmax log_softmax logsumexp logcumsumexp "
@@ -34,6 +43,7 @@ class OpInfo:
     """What the recorder needs to know of one `OpOverload`.
 
     `skip`: the outputs are views of the inputs, or nothing that can be non-finite.
+    `finite`: the result is finite whatever the operands. `hands_on`: it is where the operand is.
     `shifts`: add or sub, whose number may be an epsilon that came too late.
     `written`: positions (int) and keyword names (str) of the arguments that the op writes.
     """
@@ -46,6 +56,8 @@ class OpInfo:
     fills: bool
     written: tuple[int | str, ...]
     shifts: bool = False
+    finite: bool = False
+    hands_on: bool = False
 
     def named_arguments(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -107,6 +119,8 @@ def read_schema(func: Any) -> OpInfo:
         fills=name in _FILLS,
         written=tuple(written),
         shifts=name in ("add", "sub"),
+        finite=name in _FINITE,
+        hands_on=name in _HANDS_ON,
     )
 
 
