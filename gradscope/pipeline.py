@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from gradscope.config import Config, Input
 from gradscope.diagnose import diagnose
@@ -53,7 +54,8 @@ def trace(
         limits=config.thresholds.limits,
     )
     wanted = rule_filter(config)
-    seen = run(target, options, silent=silent, on_progress=on_progress)
+    first = replace(options, hazards=hazards)
+    seen = run(target, first, silent=silent, on_progress=on_progress)
     require_backward(target, seen)
     findings = tuple(
         finding

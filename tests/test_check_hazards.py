@@ -10,7 +10,7 @@ from gradscope.diagnose import diagnose
 from gradscope.facts import Finding, Severity
 from gradscope.rules import RULES
 from gradscope.rules.pages import snippet
-from gradscope.target import parse_target, run
+from gradscope.target import RunOptions, parse_target, run
 
 HAZARDS = [rule for code, rule in RULES.items() if code.startswith("GS6")]
 
@@ -18,7 +18,7 @@ HAZARDS = [rule for code, rule in RULES.items() if code.startswith("GS6")]
 def findings(source: str, folder: Path) -> tuple[Finding, ...]:
     file = folder / "program.py"
     file.write_text(source)
-    seen = run(parse_target(str(file)), silent=True)
+    seen = run(parse_target(str(file)), RunOptions(hazards=True), silent=True)
 
     assert seen.steps and not seen.symptoms
     return diagnose(seen)
@@ -26,15 +26,17 @@ def findings(source: str, folder: Path) -> tuple[Finding, ...]:
 
 @pytest.mark.parametrize("rule", HAZARDS, ids=lambda rule: rule.name)
 def test_the_example_warns_and_its_repair_does_not(rule, tmp_path):
-    (finding,) = findings(snippet(rule, "Example"), tmp_path)
+    found = findings(snippet(rule, "Example"), tmp_path)
+    after = findings(snippet(rule, "Use instead"), tmp_path)
 
-    assert (finding.rule, finding.severity) == (rule.code, Severity.WARNING)
+    (finding,) = [one for one in found if one.rule == rule.code]
+    assert finding.severity is Severity.WARNING
     assert finding.location is not None
-    assert findings(snippet(rule, "Use instead"), tmp_path) == ()
+    assert rule.code not in {one.rule for one in after}
 
 
 def test_the_mask_and_the_hidden_op_are_named(tmp_path):
-    (finding,) = findings(snippet(RULES["GS601"], "Example"), tmp_path)
+    finding, *_ = findings(snippet(RULES["GS601"], "Example"), tmp_path)
 
     assert finding.message == (
         "`add` gives inf at 1 of 2 elements, which `clamp` hides from the loss"
@@ -59,4 +61,83 @@ def test_what_no_gradient_passes_is_silent(tmp_path, loss):
         "loss.backward()\n"
     )
 
-    assert findings(source, tmp_path) == ()
+    assert "GS601" not in {finding.rule for finding in findings(source, tmp_path)}
+
+
+def about(code: str, loss: str, folder: Path, values: str = "[1.0, 1e-20, 0.5]") -> list[Finding]:
+    source = (
+        "import torch\n"
+        f"x = torch.tensor({values}, requires_grad=True)\n"
+        "half = x.half()\n"
+        f"loss = {loss}\n"
+        "loss.backward()\n"
+    )
+    return [finding for finding in findings(source, folder) if finding.rule == code]
+
+
+@pytest.mark.parametrize(
+    ("loss", "values", "margin"),
+    [
+        ("x.sqrt().sum()", "[1.0, 1e-20]", 1e-20),
+        ("x.log().sum()", "[1.0, 1e-20]", 1e-20),
+        ("(1 / (x + 1e-6)).sum()", "[1.0, 1e-9 - 1e-6]", 1e-9),  # an epsilon added to a minus
+        ("(1 - x).log().sum()", "[0.5, 1 - 6e-8]", 5.96e-8),
+        ("(2 / x.clamp(min=0)).sum()", "[1.0, 1e-10]", 1e-10),
+        ("(x / (x - 1)).sum()", "[0.5, 1 + 1.2e-7]", 1.19e-7),
+        ("x.acos().sum()", "[0.5, 1 - 6e-8]", 5.96e-8),
+        ("x.pow(-0.5).sum()", "[0.5, 1e-15]", 1e-15),
+        ("x.clone().sqrt_().sum()", "[1.0, 1e-20]", 1e-20),
+    ],
+)
+def test_an_operand_near_its_singular_point_is_told_with_its_margin(tmp_path, loss, values, margin):
+    (finding,) = about("GS602", loss, tmp_path, values)
+
+    assert finding.evidence["margin"] == pytest.approx(margin, rel=0.02)
+    assert finding.location is not None and finding.location.line == 4
+    assert "unguarded (1 of 2 elements)" in finding.message
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "(x + 1e-12).sqrt().sum()",
+        "(x.clamp_min(1e-30) / 2).log().sum()",
+        "(2 / (x.square() + 1e-20).sqrt()).sum()",
+        "(1 / (x + 1e-12)).sum()",
+        "torch.where(x > 1e-9, x, 1.0).log().sum()",
+        "x.clamp(-1 + 1e-7, 1 - 1e-7).acos().sum()",
+        "torch.nn.functional.normalize(x * 1e-9, dim=0).sum()",
+        "(3 / x.detach()).sum() + x.sum()",  # no gradient moves it
+        "x.sum(); metric = x.log()",  # not on the way to the loss
+        "x.logit(1e-6).sum()",
+        "x.pow(2).sum() + x.pow(1.5).sum() + x.pow(0).sum()",
+    ],
+)
+def test_a_guarded_operand_is_silent(tmp_path, loss):
+    assert about("GS602", loss, tmp_path) == []
+
+
+def test_the_nearest_are_told_first_and_few(tmp_path):
+    loss = "sum((\n" + "\n".join(f"(x * 1e-{n}).log().sum()," for n in range(5)) + "\n))"
+
+    found = about("GS602", loss, tmp_path)
+
+    assert [finding.location and finding.location.line for finding in found] == [9, 8, 7]
+
+
+def test_half_precision_is_told_of_at_both_ends(tmp_path):
+    (high,) = about("GS603", "(half * 4).float().sum()", tmp_path, "[1.0, 1e4]")
+    (low,) = about("GS603", "(half * 1e-4).float().sum()", tmp_path, "[0.1, 0.2]")
+
+    assert (high.evidence["margin"], high.evidence["near"]) == (pytest.approx(1.6376), 1)
+    assert "all is subnormal (2 of 2 elements)" in low.message
+    assert about("GS603", "(half * 2).float().sum()", tmp_path, "[1e-5, 1e3]") == []
+
+
+def test_a_trace_does_not_measure_margins(tmp_path):
+    file = tmp_path / "program.py"
+    file.write_text(snippet(RULES["GS602"], "Example"))
+
+    seen = run(parse_target(str(file)), silent=True)
+
+    assert seen.approaches == seen.headroom == ()

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gradscope.facts.functions import FunctionCheck as FunctionCheck
+from gradscope.facts.hazards import Approach as Approach
+from gradscope.facts.hazards import Headroom as Headroom
 from gradscope.facts.magnitudes import Absence as Absence
 from gradscope.facts.magnitudes import Growth as Growth
 from gradscope.facts.magnitudes import Leaf as Leaf
@@ -218,6 +220,8 @@ class Trace:
     magnitudes: Magnitudes | None = None  # None where nobody measured them
     functions: tuple[FunctionCheck, ...] = ()  # every custom Function that was looked at
     hidden: tuple[Event, ...] = ()  # births on the way to a loss that a mask hid, and no symptom
+    approaches: tuple[Approach, ...] = ()  # of operands to singular points, nearest first
+    headroom: tuple[Headroom, ...] = ()  # half precision near its ends, worst first
 
     def event(self, id: int) -> Event | None:
         return next((event for event in self.events if event.id == id), None)

@@ -97,6 +97,9 @@ class RecordingMode(TorchDispatchMode):
         noted = seq != self.seq
         if noted:
             self._note_call(info, seq, node, args)
+            if recorder.margins is not None and node is None:
+                spot = note_spot(sys._getframe(1), recorder)
+                recorder.measure_margins(OpRun(info, args, kwargs, out, seq, before, spot))
         if info.skip:
             return out
         if node is not None:

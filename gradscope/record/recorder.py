@@ -18,6 +18,7 @@ from gradscope.record.finite import plain
 from gradscope.record.functions import FunctionChecks
 from gradscope.record.hidden import Hidden
 from gradscope.record.journal import Journal, ModuleFrame, Note, Raw
+from gradscope.record.margins import Margins
 from gradscope.record.mode import RecordingMode
 from gradscope.record.names import Names
 from gradscope.record.oprun import OpRun
@@ -66,6 +67,7 @@ class Recorder:
         on_progress: Callable[[int, int, float], None] | None = None,
         observers: Sequence[Observer] = (),
         check_functions: bool = True,
+        hazards: bool = False,
     ) -> None:
         self.limit = steps
         self.keep_going = keep_going
@@ -77,6 +79,7 @@ class Recorder:
         self.names = Names()
         self.symptoms = Symptoms(self)
         self.hidden = Hidden(self)
+        self.margins = Margins(self) if hazards else None
         self.examiner = Examiner(self)
         self.functions = FunctionChecks(self) if check_functions else None
         self.mode = RecordingMode(self)
@@ -111,6 +114,10 @@ class Recorder:
     def examine(self, op: OpRun) -> None:
         """The closer look."""
         self._shielded(op.info.name, self.examiner.examine, op)
+
+    def measure_margins(self, op: OpRun) -> None:
+        if self.margins is not None:
+            self._shielded(op.info.name, self.margins.measure, op)
 
     def touches_stain(self, info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether an argument lies in memory that holds bad values."""
@@ -231,6 +238,8 @@ class Recorder:
         self.leaves = []
         self.symptoms.after_backward(roots, graph, asked, result)
         self.hidden.after_backward(graph)
+        if self.margins is not None:
+            self._shielded("backward", self.margins.after_backward, graph)
         if self.on_progress is not None:
             self.on_progress(len(self.done), self.mode.ops, now)
         self.step += 1
@@ -318,6 +327,8 @@ class Recorder:
             gradients=self.gradients,
             functions=tuple(self.functions.found) if self.functions is not None else (),
             hidden=self.hidden.events(wanted),
+            approaches=self.margins.approaches() if self.margins is not None else (),
+            headroom=self.margins.headroom() if self.margins is not None else (),
         )
 
     def _wrong_gradients(self) -> tuple[Symptom, ...]:

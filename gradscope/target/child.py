@@ -49,6 +49,7 @@ class Job:
     setup: Callable[[], None] | None = None
     conditions: Conditions = UNCHANGED
     custom_backward: bool = True  # check each custom autograd.Function
+    hazards: bool = False  # measure what came near to breaking
     measure: Callable[[], Any] | None = None  # measure sizes only, and leave the ops alone
 
 
@@ -161,6 +162,7 @@ def _run(job: Job, channel: Channel) -> int:
         on_stop=watch.stop,
         on_progress=lambda steps, ops, _: watch.progress(recorder, steps, ops),
         check_functions=job.custom_backward,
+        hazards=job.hazards,
     )
 
     def let_workers_be() -> None:

@@ -38,6 +38,7 @@ class RunOptions:
     stdout_to_stderr: bool = False  # where the report itself is to have stdout
     conditions: Conditions = UNCHANGED
     custom_backward: bool = True  # check each custom autograd.Function
+    hazards: bool = False  # measure what came near to breaking
     limits: Limits = DEFAULT_LIMITS  # that the sizes are judged by
 
 
@@ -86,6 +87,7 @@ def run(
             stdout_to_stderr=options.stdout_to_stderr,
             conditions=options.conditions,
             custom_backward=options.custom_backward,
+            hazards=options.hazards,
             deaths=deaths.fileno(),
             setup=setup,
             measure=measure,

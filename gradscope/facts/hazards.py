@@ -1,0 +1,45 @@
+"""What came near to breaking in a run that is still healthy. Measured in a preflight alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gradscope.facts.places import Call
+
+
+@dataclass(frozen=True, slots=True)
+class Approach:
+    """An operand that came near a point where its op, or the slope of it, is singular.
+
+    `role` is the operand's name in the op's schema, `value` the element nearest to `point`, and
+    `reach` the distance at which a guard would have held it. `near` of `numel` elements lie within.
+    """
+
+    call: Call
+    step: int
+    role: str
+    dtype: str
+    point: float
+    value: float
+    distance: float
+    reach: float
+    near: int
+    numel: int
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """A result in half precision near the end of its dtype.
+
+    `largest` is the largest magnitude among its elements, of which `near` of `numel` lie beyond
+    the part of the range that is to stay free: above it, or below the smallest normal number
+    where `limit` is that one.
+    """
+
+    call: Call
+    step: int
+    dtype: str
+    largest: float
+    limit: float
+    near: int
+    numel: int

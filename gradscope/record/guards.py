@@ -1,0 +1,47 @@
+"""Whether something upstream keeps an operand from its op's singular point."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradscope.record.journal import Note
+
+if TYPE_CHECKING:
+    from gradscope.record.recorder import Recorder
+
+_DEEPEST = 8  # ops from a guard to what it guards
+_SMALL = 0.05  # an epsilon; a number next to 1 or 0 in a clamp
+# Chosen by whoever wrote them to replace what must not come through.
+_CHOICES = frozenset({"where", "masked_fill", "maximum", "minimum", "nan_to_num", "threshold"})
+_CLAMPS = frozenset({"clamp", "clamp_min", "clamp_max"})
+
+
+def is_guarded(node: Any, distance: float, recorder: Recorder, depth: int = _DEEPEST) -> bool:
+    """Whether the operand that `node` made cannot come any nearer than `distance`, as far as the
+    graph shows: an epsilon was added to something that is not negative, or a clamp holds it."""
+    if node is None or depth == 0:
+        return False
+    note = recorder.call_of_node(node)
+    name = note.info.name if note is not None else ""
+    if name in _CHOICES or (name in _CLAMPS and (_by_tensor(note) or _holds(node))):
+        return True
+    constant = abs(note.constant) if note is not None and note.constant is not None else 0.0
+    # Where it came nearer than the epsilon, what that was added to was negative: no guard at all.
+    if name in ("add", "sub") and 0 < constant <= _SMALL and distance >= 0.99 * min(constant, 1.0):
+        return True
+    below = [one for one, _ in node.next_functions if one is not None]
+    if name in ("sub", "rsub") and len(below) > 1:
+        return False  # the difference of two guarded numbers may be anything
+    guards = (is_guarded(one, distance, recorder, depth - 1) for one in below)
+    return bool(below) and (all(guards) if name == "mul" else any(guards))
+
+
+def _by_tensor(note: Note | None) -> bool:
+    return note is not None and "Tensor" in note.info.overload
+
+
+def _holds(node: Any) -> bool:
+    """Whether a clamp ends just beside 0, 1 or -1, and not at it: `clamp(min=0)` guards nothing."""
+    ends = [getattr(node, name, None) for name in ("_saved_min", "_saved_max")]
+    numbers = [float(end) for end in ends if isinstance(end, int | float)]
+    return any(0 < abs(abs(number) - at) <= _SMALL for number in numbers for at in (0.0, 1.0))

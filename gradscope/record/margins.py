@@ -1,0 +1,166 @@
+"""How near operands came to singular points, and half precision to its ends.
+
+Costs a reduction for each op of the kind, so that only a preflight measures it. What counts is
+what the gradient flows through; that is known once backward has run, from the graph.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gradscope.facts import Approach, Call, Headroom
+from gradscope.ops.dtypes import limits
+from gradscope.ops.reach import reach, singularity
+from gradscope.record.finite import plain
+from gradscope.record.graph import consumers
+from gradscope.record.guards import is_guarded
+from gradscope.record.journal import to_call
+from gradscope.record.oprun import OpRun, flatten
+
+if TYPE_CHECKING:
+    from gradscope.record.recorder import Recorder
+
+_FREE = 4  # the part of half precision's range that is to stay free: a factor of so much
+_MOST = 8  # places told of a run, of each kind
+_HALF = (torch.float16, torch.bfloat16)
+_DIFFERENCES = ("SubBackward", "RsubBackward")
+_NOWHERE = Call("")
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A measurement, and where the node of its op takes the operand."""
+
+    fact: Approach | Headroom
+    operand: int = 0
+
+
+class Margins:
+    """Keeps the smallest margin of each place."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._step: dict[int, list[_Seen]] = {}  # of this step, by the op's sequence number
+        self._kept: dict[object, Approach | Headroom] = {}
+
+    def measure(self, op: OpRun) -> None:
+        """Look at the operands and the result of an op that made an autograd node."""
+        seq = (op.seq or 0) - 1
+        seen = [one for one in (self._approach(op), self._headroom(op)) if one is not None]
+        if seen:
+            self._step[seq] = seen
+
+    def _approach(self, op: OpRun) -> _Seen | None:
+        arguments = dict(op.info.named_arguments(op.args, op.kwargs))
+        point = singularity(op.info.name, _exponent(arguments))
+        if point is None or arguments.get("eps") is not None:  # `logit(eps)` clamps by itself
+            return None
+        inputs = op.inputs()
+        place = next((i for i, (name, _) in enumerate(inputs) if name == point.argument), None)
+        if place is None or not inputs[place][1].requires_grad:
+            return None  # a number, or data: no gradient pushes it any nearer
+        written = op.before is not None and place == 0
+        tensor = plain(op.before if written and op.before is not None else inputs[place][1])
+        if tensor is None or not tensor.is_floating_point() or not tensor.numel():
+            return None
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        difference = type(inputs[place][1].grad_fn).__name__.startswith(_DIFFERENCES)
+        within = reach(dtype, point.margin, difference=difference)
+        values = tensor.detach()
+        found: Approach | None = None
+        for at in point.points:
+            distances = (values.double() - at).abs()
+            # At the point itself it has broken, or is hidden: there are other rules for both.
+            distances = torch.where(distances > 0, distances, math.inf)
+            nearest = distances.min().item()
+            if not nearest < within or (found is not None and found.distance <= nearest):
+                continue
+            value = values.reshape(-1)[distances.argmin()].item()
+            near = int((distances < within).sum())
+            found = Approach(
+                call=_NOWHERE,
+                step=self._recorder.step,
+                role=point.argument,
+                dtype=dtype,
+                point=at,
+                value=value,
+                distance=nearest,
+                reach=within,
+                near=near,
+                numel=values.numel(),
+            )
+        return None if found is None else _Seen(found, place)
+
+    def _headroom(self, op: OpRun) -> _Seen | None:
+        outputs = [out for out in flatten(op.out) if out.dtype in _HALF and out.numel()]
+        tensor = plain(outputs[0]) if outputs else None
+        if tensor is None or op.info.skip:
+            return None
+        sizes = tensor.detach().float().abs()
+        sizes = sizes[torch.isfinite(sizes)]
+        largest = sizes.max().item() if sizes.numel() else 0.0
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        ends = limits(dtype)
+        if largest > ends.max / _FREE:
+            limit, near = ends.max, int((sizes > ends.max / _FREE).sum())
+        elif 0 < largest < ends.tiny:
+            limit, near = ends.tiny, int((sizes > 0).sum())
+        else:
+            return None
+        step = self._recorder.step
+        return _Seen(Headroom(_NOWHERE, step, dtype, largest, limit, near, tensor.numel()))
+
+    def after_backward(self, graph: Collection[Any]) -> None:
+        """Keep what lies on the way from the loss, and was not guarded."""
+        seen, self._step = self._step, {}
+        if not seen:
+            return
+        for node in consumers(list(graph)):
+            for one in seen.pop(node._sequence_nr(), ()):
+                self._keep(node, one)
+
+    def _keep(self, node: Any, one: _Seen) -> None:
+        note = self._recorder.journal.call_of(node._sequence_nr())
+        if note is None:
+            return
+        fact = one.fact
+        if isinstance(fact, Approach):
+            below = node.next_functions
+            if one.operand >= len(below):
+                return
+            if is_guarded(below[one.operand][0], fact.distance, self._recorder):
+                return
+        key = (type(fact), note.info.name, note.user[:1])
+        known = self._kept.get(key)
+        if known is None or _badness(fact) > _badness(known):
+            self._kept[key] = replace(fact, call=to_call(note, node._sequence_nr()))
+
+    def approaches(self) -> tuple[Approach, ...]:
+        """The nearest first, one a place."""
+        found = [fact for fact in self._kept.values() if isinstance(fact, Approach)]
+        return tuple(sorted(found, key=_badness, reverse=True)[:_MOST])
+
+    def headroom(self) -> tuple[Headroom, ...]:
+        """The least room first, one a place."""
+        found = [fact for fact in self._kept.values() if isinstance(fact, Headroom)]
+        return tuple(sorted(found, key=_badness, reverse=True)[:_MOST])
+
+
+def _badness(fact: Approach | Headroom) -> float:
+    if isinstance(fact, Approach):
+        return fact.reach / fact.distance
+    upper = fact.largest > fact.limit / _FREE and fact.limit > 1
+    return fact.largest / fact.limit if upper else fact.limit / fact.largest
+
+
+def _exponent(arguments: dict[str, Any]) -> float | None:
+    """The power's exponent, where it is one number."""
+    value = arguments.get("exponent")
+    if isinstance(value, torch.Tensor) and value.numel() == 1 and not value.is_meta:
+        value = value.item()
+    return float(value) if isinstance(value, int | float) else None

@@ -1,0 +1,28 @@
+"""The singular points that margins are measured to are edges of the table."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from gradscope.ops import OPS
+from gradscope.ops.reach import _POINTS
+
+AT = [(op, one.argument, point) for op, one in _POINTS.items() for point in one.points]
+
+
+@pytest.mark.parametrize(("op", "argument", "point"), AT)
+def test_the_op_table_knows_each_point(op, argument, point):
+    values = {"self": 1.0, "other": 1.0, "grad_output": 1.0, "output": math.inf}
+    values |= {"max": 3.4e38, f"{argument}.min": point, argument: point}
+    edges = [edge for edge in OPS[op].edges if edge.argument == argument]
+
+    assert any(_holds(edge, values) for edge in edges)
+
+
+def _holds(edge, values):
+    try:
+        return edge.holds(values)
+    except (KeyError, ZeroDivisionError, OverflowError):
+        return False
