@@ -118,10 +118,18 @@ def test_a_change_that_does_not_help_is_refuted(traced):
     }
 
 
+def test_the_same_op_on_another_line_is_left_alone(traced):
+    text = GENERATED.replace("torch.where(x > 0, x ** 0.5, 0.0)", "x ** 0.5")
+    elsewhere = "assert (torch.zeros(1) ** 0.5).item() == 0\n"
+    fix = first(traced(text.replace("loss.backward()", elsewhere + "loss.backward()")))
+    assert fix.kind == "epsilon" and fix.title.startswith("what if: ")
+    assert fix.verified is True
+
+
 def test_an_op_that_only_compiled_code_calls_is_not_tried(traced):
     fixes = traced(COMPILED)[0].fixes
     assert all(fix.verified is None and fix.verdict.startswith("not tried: ") for fix in fixes)
-    assert "no call of `exp` from Python is there to be changed" in fixes[0].verdict
+    assert "`exp` is out of reach at run time too: compiled code calls it" in fixes[0].verdict
 
 
 def test_a_patch_comes_before_a_what_if(traced):

@@ -2,7 +2,8 @@
 
 The functions are replaced where Python looks them up, not by a `TorchFunctionMode`: that one is
 off inside of the Python functions of torch (`F.normalize`), where library code calls the op.
-What torch's compiled code calls for itself stays out of reach.
+What compiled code calls for itself, a name that was bound before the program started and an op
+that writes its operand in place stay out of reach.
 """
 
 from __future__ import annotations

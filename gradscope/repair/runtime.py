@@ -19,7 +19,8 @@ from gradscope.repair.culprit import dtype_of, edges_of
 from gradscope.rules import phrases
 
 MOST = 2  # changes of one call that are worth a run each
-UNREACHED = "no call of"  # in the verdict on an op that only torch's compiled code calls
+# In the verdict where no call was changed; what the reasons are, `intercept` knows.
+UNREACHED = "out of reach at run time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +130,8 @@ def _tried(
         return replace(fix, verified=None, verdict=outcome.verdict), None
     if not reached:
         op = phrases.spelled(finding.op)
-        why = f"{reason}; at run time, {UNREACHED} `{op}` from Python is there to be changed"
-        return replace(fix, verified=None, verdict=f"not tried: {why}"), None
+        why = f"{UNREACHED} too: compiled code calls it, or it writes its operand in place"
+        return replace(fix, verified=None, verdict=f"not tried: {reason}; `{op}` is {why}"), None
     tried = replace(
         fix,
         title=f"what if: {fix.title}",
