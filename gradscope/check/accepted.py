@@ -14,6 +14,7 @@ from pathlib import Path
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Location, Report
+from gradscope.report.files import write_whole
 from gradscope.report.phrases import plural
 from gradscope.report.sarif import fingerprints
 from gradscope.rules import RULES
@@ -122,10 +123,7 @@ def write_baseline(path: Path, reports: Iterable[Report]) -> int:
             }
     listed = sorted(accepted.values(), key=lambda one: (one["file"], one["rule"], one["message"]))
     text = json.dumps({"schema": VERSION, "accepted": listed}, indent=2) + "\n"
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise GradscopeError(f"{path} cannot be written: {error.strerror}") from error
+    write_whole(path, text)
     return len(accepted)
 
 

@@ -9,7 +9,7 @@ from importlib import import_module
 import typer
 
 from gradscope.cli.app import ClickException, app
-from gradscope.cli.output import complain, report_fault, stdout_is_gone
+from gradscope.cli.output import MACHINE, complain, report_fault, stdout_is_gone
 from gradscope.errors import ExitCode, GradscopeError
 
 __all__ = ["app", "main"]
@@ -30,6 +30,7 @@ def main(words: Sequence[str] | None = None) -> int:
             prog_name="gradscope",
             standalone_mode=False,
         )
+        sys.stdout.flush()
         return int(code or 0)
     except GradscopeError as error:
         complain(str(error), error.help, error.detail)
@@ -40,6 +41,12 @@ def main(words: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         stdout_is_gone()
         return ExitCode.OK
+    except OSError as error:
+        if error.errno not in MACHINE:
+            report_fault(error)
+            return ExitCode.INTERNAL
+        stdout_is_gone()
+        complain(f"the output could not be written: {error.strerror}")
     except Exception as error:
         report_fault(error)
         return ExitCode.INTERNAL

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -40,6 +41,7 @@ def check_report_place(format: str, output: Path | None) -> None:
 def write_report(report: Report | Summary, format: str, output: Path | None) -> None:
     from gradscope.facts import Report
     from gradscope.report import FORMATS, Options
+    from gradscope.report.files import write_whole
 
     def rendered(options: Options) -> str:
         if isinstance(report, Report):
@@ -47,10 +49,7 @@ def write_report(report: Report | Summary, format: str, output: Path | None) -> 
         return FORMATS[format].render_all(report, options)
 
     if output is not None:
-        try:
-            output.write_text(rendered(Options(width=100)), encoding="utf-8")
-        except OSError as error:
-            raise GradscopeError(f"--output {output}: {error.strerror}") from error
+        write_whole(output, rendered(Options(width=100)), asked_by="--output")
         return
     try:
         sys.stdout.write(rendered(Options.fitting(sys.stdout)))
@@ -63,8 +62,13 @@ def say(line: str) -> None:
     print(line, file=sys.stderr)
 
 
+# The machine's own reasons for which an output cannot be written: a full disk, above all.
+MACHINE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+
+
 def stdout_is_gone() -> None:
-    """The reader (head, less) has closed the pipe; Python must not complain when it exits."""
+    """The reader (head, less) has closed the pipe, or the disk is full; Python must not complain
+    when it exits of what it could not write."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 

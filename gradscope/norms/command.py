@@ -11,6 +11,7 @@ from gradscope.norms import document, page, terminal
 from gradscope.norms.facts import NormReport
 from gradscope.norms.rows import SORTS
 from gradscope.report import Options
+from gradscope.report.files import write_whole
 
 EXAMPLE = "clip_norm"
 FORMATS = ("terminal", "json", "csv")
@@ -38,7 +39,7 @@ def write(
     sort: str,
 ) -> None:
     if html is not None:
-        _save(html, page.render(report))
+        write_whole(html, page.render(report))
     options = Options(width=100) if output is not None else Options.fitting(sys.stdout)
     match format:
         case "json":
@@ -48,14 +49,7 @@ def write(
         case _:
             text = terminal.render(report, options, depth=depth, sort=sort)
     if output is not None:
-        _save(output, text)
+        write_whole(output, text)
     else:
         sys.stdout.write(text)
         sys.stdout.flush()
-
-
-def _save(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise GradscopeError(f"{file}: {error.strerror}") from error

@@ -1,4 +1,4 @@
-# slow: torch.cond compiles
+# slow: imports the compiler
 import warnings
 
 import torch
@@ -10,7 +10,6 @@ q, k, v = (torch.randn(1, 2, 16, 8, requires_grad=False) for _ in range(3))
 mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, 16, 16, device="cpu")
 loss = flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: s + (i - j)).square().mean()
 print(loss.item())
-x = torch.randn(4, requires_grad=True)
-out = torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,))
-out.sum().backward()
-print(out.sum().item(), x.grad.tolist(), mask.sparsity())
+loss = torch.randn(3, requires_grad=True).square().sum()
+loss.backward()
+print(loss.item(), mask.sparsity())

@@ -1,0 +1,108 @@
+"""What goes wrong around us: a rule that raises, a full disk, a closed pipe, a lost source file."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gradscope.diagnose import diagnose
+from gradscope.errors import GradscopeError
+from gradscope.facts import Trace
+from gradscope.report.files import write_whole
+from gradscope.rules import RULES
+
+FULL = Path("/dev/full")
+needs_full = pytest.mark.skipif(not FULL.exists(), reason="Linux has a disk that is always full")
+
+
+def test_a_rule_that_raises_costs_its_own_verdict_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr(RULES["GS404"], "check", fail)
+
+    (note,) = diagnose(Trace("t"))
+
+    assert note.rule == "GS901"
+    assert "GS404" in note.message
+
+
+@needs_full
+@pytest.mark.parametrize(
+    "words",
+    [("explain",), ("examples",), ("trace", "--no-verify", "gamma_mask"), ("norms",)],
+    ids=lambda words: words[0],
+)
+def test_a_full_disk_is_no_fault_of_ours(words: tuple[str, ...], tmp_path: Path) -> None:
+    with FULL.open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "gradscope", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)},
+            cwd=tmp_path,
+        )
+
+    assert done.returncode == 2
+    last = done.stderr.splitlines()[-1]
+    assert last == f"gradscope: error: the output could not be written: {os.strerror(errno.ENOSPC)}"
+    assert "Traceback" not in done.stderr
+
+
+@needs_full
+def test_a_report_to_a_full_disk_is_told(gradscope: Callable[..., object]) -> None:
+    done = gradscope("trace", "--no-verify", "gamma_mask", "--output", FULL)
+
+    assert done.returncode == 2
+    assert "--output /dev/full: No space left on device" in done.stderr
+
+
+def test_nothing_half_written_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "report.json"
+    path.write_text("the report before")
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(GradscopeError, match="nothing was written"):
+        write_whole(path, "new")
+
+    assert [file.name for file in tmp_path.iterdir()] == ["report.json"]
+    assert path.read_text() == "the report before"
+
+
+def test_a_report_keeps_the_mode_of_its_file_and_follows_links(tmp_path: Path) -> None:
+    path, link = tmp_path / "report.json", tmp_path / "latest.json"
+    path.write_text("")
+    path.chmod(0o640)
+    link.symlink_to(path)
+
+    write_whole(link, "new")
+
+    assert link.is_symlink()
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o640)
+
+
+def test_a_source_that_is_gone_costs_the_frame_and_not_the_finding(
+    gradscope: Callable[..., object], tmp_path: Path
+) -> None:
+    (tmp_path / "gone.py").write_text(
+        "import os\nimport torch\n\nos.remove(__file__)\n"
+        "x = torch.tensor([0.0, 1.0], requires_grad=True)\n"
+        "torch.where(x > 0, x.sqrt(), x).sum().backward()\n"
+    )
+
+    done = gradscope("trace", "gone.py")
+
+    assert done.returncode == 1
+    assert "gone.py:6:20" in done.stdout
+    assert "the source cannot be read" in done.stdout
+    assert done.stderr == ""
