@@ -44,6 +44,28 @@ def spread(x):
     return x.std(0).mean()
 
 
+def attention(scores, values):
+    weights = scores.softmax(-1)
+    return torch.nan_to_num(weights @ values).sum()
+
+
+def attention_fixed(scores, values):
+    lonely = scores.isneginf().all(-1, keepdim=True)
+    return (scores.masked_fill(lonely, 0.0).softmax(-1) @ values).sum()
+
+
+def biased(x, mask):
+    return ((x + mask).softmax(-1) * x).sum()
+
+
+def weighted(x, mask):
+    return (x * mask).sum() / mask.sum()
+
+
+def weighted_fixed(x, mask):
+    return (x * mask).sum() / mask.sum().clamp_min(1)
+
+
 def hangs_on_zeros(x):
     while not x.any():
         pass
@@ -78,6 +100,9 @@ def errors(report: Report) -> list[tuple[str, object]]:
 
 
 POINTS = {"x": "{shape: [4, 3], seed: 0}", "y": "{shape: [4, 3], seed: 1}"}
+SCORES = {"scores": "{shape: [4, 4], seed: 0}", "values": "{shape: [4, 3], seed: 1}"}
+ADDED = {"x": "{shape: [4, 3]}", "mask": "'torch.zeros(4, 3)'"}
+FACTOR = {"x": "{shape: [4, 3]}", "mask": "'torch.ones(4, 3)'"}
 MASK = {"x": "{shape: [4, 3]}", "mask": "'torch.ones(4, 3, dtype=torch.bool)'"}
 
 
@@ -91,6 +116,11 @@ MASK = {"x": "{shape: [4, 3]}", "mask": "'torch.ones(4, 3, dtype=torch.bool)'"}
         ("angle", {"x": "{shape: [5], range: [-0.9, 0.9]}"}, []),
         ("masked_mean", MASK, [("GS201", "all False in mask")]),
         ("masked_mean_fixed", MASK, []),
+        ("attention", SCORES, [("GS206", "a row of -inf in scores")]),
+        ("attention_fixed", SCORES, []),
+        ("biased", ADDED, [("GS206", "a row of -inf in mask")]),
+        ("weighted", FACTOR, [("GS201", "all 0 in mask")]),
+        ("weighted_fixed", FACTOR, []),
         ("spread", {"x": "{shape: [4, 3], nonempty: true}"}, [("GS207", "a single item")]),
     ],
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,6 +14,9 @@ from torch import Tensor
 from gradscope.config import Input
 
 HUGE = 1e4  # its square fits float32, its exponential does not
+# Names of what is a score before a softmax, or says which of them count.
+_SCORE = re.compile(r"logit|score|energ|attn|attention", re.IGNORECASE)
+_MASK = re.compile(r"mask|bias", re.IGNORECASE)
 TINY = (1e-12, 1e-25)  # the square of the second is 0 in float32
 Values = dict[str, Any]
 
@@ -43,6 +48,10 @@ def variants(given: Values, declared: Mapping[str, Input]) -> Iterator[Variant]:
 def _all(given: Values) -> Iterator[Variant]:
     floats = {name: value for name, value in given.items() if _is_float(value)}
     for name, tensor in floats.items():
+        yield from (
+            replace(one, words=f"{one.words} in {name}", values={**given, **one.values})
+            for one in _of_scores(name, tensor)
+        )
         for words, made in _of_float(tensor):
             ordinary = "scaled" not in words
             yield Variant(f"{words} in {name}", {**given, name: made}, judge_loss=ordinary)
@@ -115,6 +124,27 @@ def _of_float(tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
             yield "one large value", _with(tensor, (0,) * tensor.dim(), 200.0)
         if signed:
             yield "large negative values", torch.full_like(tensor, -100.0)
+
+
+def _of_scores(name: str, tensor: Tensor) -> Iterator[Variant]:
+    """What masking makes of a floating argument whose name says that it is a score or a mask."""
+    if not tensor.numel() or not tensor.dim():
+        return
+    hidden, shown = -math.inf, 0.0
+    mask = _MASK.search(name) is not None
+    if mask and bool(((tensor == 0) | (tensor == 1)).all()) and bool((tensor == 1).any()):
+        hidden, shown = 0.0, 1.0  # it is multiplied, not added
+    elif not mask and not _SCORE.search(name):
+        return
+    elif mask and bool((tensor > 0).any()):
+        return  # weights of some other kind
+    rows = {f"a row of {hidden:g}": _with(tensor, 0, hidden)} if tensor.dim() > 1 else {}
+    rows[f"one {hidden:g}"] = _with(tensor, (0,) * tensor.dim(), hidden)
+    rows[f"all {hidden:g}"] = torch.full_like(tensor, hidden)
+    rows[f"all {shown:g}"] = torch.full_like(tensor, shown)
+    for words, made in rows.items():
+        # Scores of nothing but -inf may have no loss; a mask is there to hide all that there is.
+        yield Variant(words, {name: made}, structural=mask, judge_loss=mask)
 
 
 def _of_mask(mask: Tensor) -> Iterator[tuple[str, Tensor]]:
