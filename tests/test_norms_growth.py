@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -260,3 +261,46 @@ def test_each_limit_moves_its_rule(code: str, strict: Limits) -> None:
     assert list(RULES[code].check(trace, ())) == []
     strictly = replace(trace, magnitudes=replace(seen, limits=strict))
     assert [found.rule for found in RULES[code].check(strictly, ())] == [code]
+
+
+def descend(loss_of: Callable[[torch.Tensor], torch.Tensor], lr: float) -> list[Finding]:
+    torch.manual_seed(0)
+    x, y = torch.randn(64, 4), torch.randn(64, 1)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    with MagnitudeWatch() as watch:
+        for _ in range(12):
+            optimizer.zero_grad()
+            loss_of(model(x) - y).backward()
+            optimizer.step()
+    return judge(watch)
+
+
+@pytest.mark.parametrize(
+    ("loss_of", "terms"),
+    [
+        (lambda error: error.square().sum(), 64),
+        (lambda error: 0.5 * error.square().sum(), 64),
+        (lambda error: nn.functional.mse_loss(error, 0 * error, reduction="sum"), 64),
+    ],
+)
+def test_a_sum_is_named_where_the_mean_would_converge(loss_of: Callable, terms: int) -> None:
+    (found,) = descend(loss_of, 0.05)
+
+    assert (found.rule, found.evidence["summed_terms"]) == ("GS404", terms)
+    assert f"a sum over {terms} terms" in found.why
+    assert found.related[0].message == f"adds up {terms} terms, no mean"
+
+
+@pytest.mark.parametrize(
+    "loss_of",
+    [
+        lambda error: error.square().mean(),
+        lambda error: (1 / 64) * error.square().sum(),
+        lambda error: error.square().sum() / 64,
+    ],
+)
+def test_a_mean_is_not_called_a_sum(loss_of: Callable) -> None:
+    (found,) = descend(loss_of, 3.0)
+
+    assert (found.rule, found.evidence["summed_terms"]) == ("GS404", None)

@@ -15,9 +15,11 @@ from gradscope.facts.hazards import Approach as Approach
 from gradscope.facts.hazards import Headroom as Headroom
 from gradscope.facts.magnitudes import Absence as Absence
 from gradscope.facts.magnitudes import Growth as Growth
+from gradscope.facts.magnitudes import LateClip as LateClip
 from gradscope.facts.magnitudes import Leaf as Leaf
 from gradscope.facts.magnitudes import Limits as Limits
 from gradscope.facts.magnitudes import Magnitudes as Magnitudes
+from gradscope.facts.magnitudes import Summed as Summed
 from gradscope.facts.magnitudes import Update as Update
 from gradscope.facts.places import Call as Call
 from gradscope.facts.places import Location as Location

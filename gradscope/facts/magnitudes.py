@@ -94,6 +94,26 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
+class LateClip:
+    """A `clip_grad_norm_` at the wrong time. `order`: before-unscale (of gradients that a
+    GradScaler has yet to unscale), after-step (the optimizer has used them)."""
+
+    step: int
+    order: str
+    max_norm: float
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """A loss that is the sum of so many terms where a mean would divide by their number."""
+
+    terms: int
+    op: str
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """From where on a size is a finding, and where each number comes from.
 
@@ -135,6 +155,8 @@ class Magnitudes:
     inspected: tuple[int, ...] = ()
     measured: object = None  # what a command measured on top: `norms.facts.Measured`
     limits: Limits = DEFAULT_LIMITS
+    clips: tuple[LateClip, ...] = ()
+    summed: Summed | None = None  # of the first step whose loss is a sum
 
     def totals(self) -> tuple[float, ...]:
         """The L2 norm of all gradients together, one a step."""

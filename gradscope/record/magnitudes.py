@@ -20,8 +20,9 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from gradscope.facts import Magnitudes, Step
+from gradscope.facts import Magnitudes, Step, Summed
 from gradscope.record.absences import Absences
+from gradscope.record.clipping import Clipping
 from gradscope.record.crossings import Crossings
 from gradscope.record.finite import plain
 from gradscope.record.flow import Flow
@@ -31,6 +32,7 @@ from gradscope.record.layers import Layers
 from gradscope.record.leaves import Leaves, norms_of
 from gradscope.record.modes import lifted_above, mode_count
 from gradscope.record.recorder import StopTrace
+from gradscope.record.reduction import summed
 from gradscope.record.updates import Updates
 
 _MOST_INSPECTED = 16  # graphs looked at because they had grown
@@ -89,6 +91,8 @@ class MagnitudeWatch:
         self._flow: Flow | None = None
         self._growths = Growths()
         self._updates = Updates(self.leaves)
+        self._clipping = Clipping(lambda: max(self.step - 1, 0))
+        self._summed: Summed | None = None
         self._inspected: list[int] = []
         self._largest = 0  # nodes made for the largest graph that was inspected
         self._made_until = 0
@@ -127,9 +131,10 @@ class MagnitudeWatch:
             self._stack.callback(setattr, owner, "_engine_run_backward", owner._engine_run_backward)
             owner._engine_run_backward = run_backward
         before = register_optimizer_step_pre_hook(lambda one, args, kwargs: self._begin_update(one))
-        after = register_optimizer_step_post_hook(lambda one, args, kwargs: self._end_update())
+        after = register_optimizer_step_post_hook(lambda one, args, kwargs: self._end_update(one))
         self._stack.callback(before.remove)
         self._stack.callback(after.remove)
+        self._clipping.install(self._stack, thread)
         if self.modules is None:
             self._track_modules(thread)
 
@@ -184,6 +189,8 @@ class MagnitudeWatch:
     # A backward pass
 
     def _run_backward(self, engine: Any, outputs: Any, args: Any, kwargs: Any) -> Any:
+        if not self._depth:
+            self._clipping.begin_backward()
         if self._depth or not _is_step(args, kwargs):
             return engine(outputs, *args, **kwargs)
         if not kwargs.get("accumulate_grad", False):  # hands its gradients out: nothing to read
@@ -204,6 +211,8 @@ class MagnitudeWatch:
         loss = None
         with self._ours():
             loss = _loss(roots)
+            if flow is not None and self._summed is None:
+                self._summed = summed(roots, flow)
             crossings = self._inspect(roots, flow, frame)
             if crossings is not None or self._is_measured(loss):
                 before = self._versions()
@@ -313,7 +322,8 @@ class MagnitudeWatch:
             with self._ours():
                 self._before_update(optimizer)
 
-    def _end_update(self) -> None:
+    def _end_update(self, optimizer: Any) -> None:
+        self._clipping.end_update(optimizer)
         if self._flow is not None:
             self._flow.paused = False
         self._stepped = True
@@ -346,6 +356,8 @@ class MagnitudeWatch:
             updates=self._updates.facts(),
             inspected=tuple(self._inspected),
             measured=self.measure.facts() if self.measure is not None else None,
+            clips=self._clipping.facts(),
+            summed=self._summed,
         )
 
     def steps(self) -> tuple[Step, ...]:

@@ -17,9 +17,11 @@ from gradscope.facts import (
     Location,
     Magnitudes,
     Phase,
+    Related,
     Root,
     Severity,
     Step,
+    Summed,
     Symptom,
     Trace,
     Update,
@@ -40,6 +42,11 @@ STUCK = 0.9
 _CARRIERS = frozenset(
     "mul mm addmm bmm baddbmm matmul linear convolution add sub sum mean pow square mse_loss mv dot"
     " smooth_l1_loss huber_loss l1_loss addcmul addcdiv norm linalg_vector_norm abs neg".split()
+)
+
+# These divide by the size of the gradient: a loss that is N times larger takes the same steps.
+_BLIND_TO_SCALE = frozenset(
+    "Adadelta Adafactor Adagrad Adam AdamW Adamax Muon NAdam RAdam RMSprop Rprop SparseAdam".split()
 )
 
 
@@ -126,6 +133,7 @@ class DivergingTraining(Rule):
         consequences = tuple(symptom for root in roots for symptom in root.symptoms)
         stale = any(one.stale for one in trace.magnitudes.updates) if trace.magnitudes else False
         totals = trace.magnitudes.totals() if trace.magnitudes else ()
+        total = None if stale else _blamed_sum(trace, rise, update)
         return Finding(
             rule=self.code,
             name=self.name,
@@ -139,22 +147,25 @@ class DivergingTraining(Rule):
             label="adds the gradients of earlier steps too"
             if stale
             else f"steps with lr {update.lr:g}",
-            why=_why(stale, update),
+            why=_why(stale, update) + _why_sum(total, update),
+            related=_adds_up(total),
             evidence={
                 "losses": list(rise.losses),
                 "factor": rise.factor,
                 "lr": update.lr,
                 "optimizer": update.optimizer,
                 "stale_gradients": stale,
+                "summed_terms": total.terms if total is not None else None,
             },
             numbers=(
                 "loss by step: " + ", ".join(text_of(loss, 3) for loss in rise.losses[:8]),
                 *_norms(totals, rise),
                 f"{update.optimizer}, lr {update.lr:g}",
+                *_terms(total, update),
             ),
             symptoms=(Symptom("diverging-loss", last, "loss"), *consequences),
             chain=roots[0].chain if roots else (),
-            fixes=tuple(_fixes(rise, update, stale)),
+            fixes=tuple(_fixes(rise, update, stale, total)),
             confidence=0.92,
         )
 
@@ -223,6 +234,52 @@ def _why(stale: bool, update: Update) -> str:
     )
 
 
+def _blamed_sum(trace: Trace, rise: Rise, update: Update) -> Summed | None:
+    """The sum that the loss is, where the mean would have kept the steps short enough."""
+    total = trace.magnitudes.summed if trace.magnitudes is not None else None
+    if total is None or update.optimizer in _BLIND_TO_SCALE:
+        return None
+    return total if update.lr / total.terms < largest_stable_lr(rise, update.lr) else None
+
+
+def _why_sum(total: Summed | None, update: Update) -> str:
+    if total is None:
+        return ""
+    return (
+        f" The loss is a sum over {total.terms:,} terms, so its gradient, and with it each step, is"
+        f" {total.terms:,} times that of the mean: lr {update.lr:g} acts like"
+        f" {update.lr * total.terms:g}, and it grows with the batch."
+    )
+
+
+def _adds_up(total: Summed | None) -> tuple[Related, ...]:
+    if total is None or total.location is None:
+        return ()
+    return (Related("use", total.location, f"adds up {total.terms:,} terms, no mean"),)
+
+
+def _terms(total: Summed | None, update: Update) -> Iterator[str]:
+    if total is not None:
+        yield (
+            f"`{total.op}` adds up {total.terms:,} terms: lr x terms = {update.lr * total.terms:g}"
+        )
+
+
+def _averaged(total: Summed) -> tuple[Edit, ...]:
+    """`mean()` for the `sum()` at the end of the expression."""
+    place = total.location
+    if place is None or place.line != place.end_line:
+        return ()
+    try:
+        line = source.lines(place.file)[place.line - 1]
+    except (GradscopeError, IndexError):
+        return ()
+    if not line[place.col : place.end_col].endswith(".sum()"):
+        return ()
+    end = place.end_col - len("()")
+    return (Edit(place.file, place.line, end - len("sum"), place.line, end, "mean"),)
+
+
 def _norms(totals: tuple[float, ...], rise: Rise) -> Iterator[str]:
     shown = [norm for norm in totals[rise.first : rise.first + rise.rises + 1] if norm]
     if shown:
@@ -239,9 +296,22 @@ def stable_lr(rise: Rise, lr: float) -> float:
     return float(f"{lr / (1 + math.sqrt(rise.factor)):.1g}")
 
 
-def _fixes(rise: Rise, update: Update, stale: bool) -> Iterator[Fix]:
+def largest_stable_lr(rise: Rise, lr: float) -> float:
+    """2 / c, as `stable_lr` has it."""
+    return 2 * lr / (1 + math.sqrt(rise.factor))
+
+
+def _fixes(rise: Rise, update: Update, stale: bool, total: Summed | None) -> Iterator[Fix]:
     if stale:
         yield _clearing(update)
+    if total is not None:
+        yield Fix(
+            "graph",
+            f"average the {total.terms:,} terms of the loss",
+            "unsafe",
+            "loss.mean()",
+            edits=_averaged(total),
+        )
     lr = stable_lr(rise, update.lr)
     yield Fix(
         "lower-lr",
