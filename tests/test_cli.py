@@ -94,6 +94,21 @@ def test_the_configuration_speaks_where_the_command_line_does_not(gradscope, tmp
     assert "../losses.py:loss" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("rules", "code"), [("[GS101]", 0), ("[masked-branch]", 0), ("", 0), ("[GS201]", 1)]
+)
+def test_a_finding_that_a_comment_accepts_does_not_fail(gradscope, tmp_path, rules, code):
+    lines = MASKED.splitlines()
+    lines[5] += f"  # gradscope: ignore{rules}"
+    (tmp_path / "loss.py").write_text("\n".join(lines))
+
+    done = gradscope("trace", "loss.py", "--no-verify")
+
+    assert done.returncode == code, done.stdout
+    assert ("GS101" in done.stdout) == bool(code)
+    assert ("1 finding accepted by a comment\n" in done.stdout) == (not code)
+
+
 def test_a_program_that_fails_by_itself_is_no_finding(gradscope, tmp_path):
     (tmp_path / "train.py").write_text(HEALTHY + "raise ValueError('no more data')\n")
 

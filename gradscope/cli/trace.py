@@ -56,6 +56,7 @@ def trace(
 ) -> int:
     """Run a program, name the op that broke its gradients, say why, and try the fix."""
     from gradscope import pipeline
+    from gradscope.check.accepted import without_ignored
     from gradscope.config import load_config
     from gradscope.target.progress import progress_line
 
@@ -85,5 +86,7 @@ def trace(
             stdout_to_stderr=format != "terminal" and output is None,
             on_progress=on_progress,
         )
+    # One run does not tell which comments are of no use any more: only a check does.
+    (report,), _ = without_ignored((report,), ())
     write_report(report, format, output)
     return pipeline.exit_code(report, settings.fail_on)
