@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from gradscope.config import Config
 from gradscope.facts import Report
@@ -21,10 +21,10 @@ from gradscope.target import parse_target
 LIMIT = 120.0  # seconds: one that hangs is stopped, and told
 
 
-def traced(path: Path) -> Report:
+def traced(path: Path, limit: float = LIMIT, **options: Any) -> Report:
     importlib.import_module("torch._dynamo")  # else every child does, for its first optimizer
     with forgiving():
-        return trace(parse_target(str(path)), Config(verify=False, time_limit=LIMIT))
+        return trace(parse_target(str(path)), Config(verify=False, time_limit=limit, **options))
 
 
 def run_plainly(path: Path) -> None:

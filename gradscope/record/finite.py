@@ -126,11 +126,12 @@ def census(tensor: torch.Tensor) -> Census:
     """Count what is in a tensor (as given by `plain`), in a few passes whatever its size."""
     if tensor.numel() == 0:
         return Census(0, 0, 0, 0, 0, None, None)
-    finite = torch.isfinite(tensor)
-    bad = int(tensor.numel() - finite.sum().item())
-    nan = int(torch.isnan(tensor).sum().item()) if bad else 0
-    posinf = int(torch.isposinf(tensor).sum().item()) if bad else 0
-    kept = tensor if not bad else tensor[finite]
+    # count_nonzero and not sum: a sum of booleans is made of int64.
+    finite = None if looks_finite(tensor) else torch.isfinite(tensor)
+    bad = tensor.numel() - _count(finite) if finite is not None else 0
+    nan = _count(torch.isnan(tensor)) if bad else 0
+    posinf = _count(torch.isposinf(tensor)) if bad else 0
+    kept = tensor if finite is None else tensor[finite]
     low = high = None
     if kept.numel():
         low, high = (float(value.item()) for value in torch.aminmax(kept))
@@ -139,10 +140,14 @@ def census(tensor: torch.Tensor) -> Census:
         nan=nan,
         posinf=posinf,
         neginf=bad - nan - posinf,
-        zeros=int((tensor == 0).sum().item()),
+        zeros=tensor.numel() - _count(tensor),
         min=low,
         max=high,
     )
+
+
+def _count(tensor: torch.Tensor) -> int:
+    return int(torch.count_nonzero(tensor).item())
 
 
 def first_index(mask: torch.Tensor) -> tuple[int, ...]:
