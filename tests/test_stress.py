@@ -151,3 +151,63 @@ def test_a_variant_that_hangs_costs_itself_alone(folder, monkeypatch):
     report = stressed("hangs_on_zeros", x="{values: [1.0, 2.0]}")
 
     assert ("GS102", "one zero in x") in errors(report)
+
+
+NETWORK = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+
+    def forward(self, x):
+        x = self.layer(x)
+        return x / x.norm(dim=-1, keepdim=True)
+
+
+def direction(output, target):
+    length = target.square().sum(-1, keepdim=True).sqrt()
+    return (output - target / length).square().mean()
+
+
+def direction_fixed(output, target):
+    length = target.square().sum(-1, keepdim=True).sqrt().clamp_min(1e-6)
+    return (output - target / length).square().mean()
+
+
+torch.manual_seed(0)
+batch = (torch.randn(4, 3), torch.randn(4, 2))
+named = {"x": batch[0], "target": batch[1]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "batch", "words"),
+    [
+        ("direction", "batch", "a row of zeros in batch[1]"),
+        ("direction", "named", "a row of zeros in batch['target']"),
+        ("direction_fixed", "batch", None),
+    ],
+)
+def test_the_batch_of_a_model_is_tried_too(folder, loss, batch, words):
+    Path("net.py").write_text(NETWORK)
+    Path("gradscope.yaml").write_text(
+        "verify: false\nstress: true\ntargets:\n  - model: net.py:Net\n"
+        f"    loss: net.py:{loss}\n    batch: net.py:{batch}\n"
+    )
+    config = load_config()
+
+    (report,) = check(config, cases_of(config)).reports
+
+    assert all("0 edge inputs" not in one for one in report.said)
+    found = [one for one in report.findings if "stress" in one.evidence]
+    assert bool(found) == (words is not None)
+    for one in found:
+        scope: dict[str, object] = {}
+        exec(str(one.evidence["test"]), scope)
+        (test,) = [value for name, value in scope.items() if name.startswith("test_")]
+        with pytest.raises(AssertionError):
+            test()  # type: ignore[operator]

@@ -12,7 +12,7 @@ from gradscope.check.stress import stress
 from gradscope.errors import GradscopeError
 from gradscope.facts import Ending, Report, Severity, Trace
 from gradscope.report.phrases import plural
-from gradscope.target import ChildFault, Function
+from gradscope.target import ChildFault, Function, Parts
 
 # What torch says where a kernel does not exist in a dtype, or where two dtypes meet.
 _NOT_IN_DTYPE = re.compile(
@@ -44,7 +44,7 @@ def judge(case: Case) -> Report:
     found = sorted((*report.findings, *crossed), key=lambda one: ranks.index(one.severity))
     said = (*case.said, *report.said)
     judged = Report(case.shown, trace, tuple(found), said)
-    if config.stress and judged.verdict == "healthy" and isinstance(target, Function):
+    if config.stress and judged.verdict == "healthy" and isinstance(target, Function | Parts):
         return stress(case, target, judged)
     return judged
 

@@ -61,25 +61,32 @@ def prepare_parts(target: Parts, conditions: Conditions = UNCHANGED) -> Run:
     keyword arguments, without the target where a loss is named. A loss whose first parameter is
     called `model` is given the model and the batch instead.
     """
+    batch, compute = load_parts(target, conditions)
+    shown = str(target.loss) if target.loss is not None else target.name
+    return lambda _: _go_backward(compute(batch), shown)
+
+
+def load_parts(
+    target: Parts, conditions: Conditions = UNCHANGED
+) -> tuple[Any, Callable[[Any], Any]]:
+    """The batch, and what makes the loss of it or of another batch like it."""
     names = NAMES | make_inputs(target.inputs, dict(NAMES), lambda name: True)
     model = conditions.moved(_instance(evaluate(target.model, names), target.model))
     batch = conditions.moved(_first_batch(evaluate(target.batch, names)))
     if target.loss is None:
-        return lambda _: _go_backward(_apply(model, *_split(batch)), target.name)
+        return batch, lambda batch: _apply(model, *_split(batch))
     loss = conditions.moved(_instance(evaluate(target.loss, names), target.loss))
-    shown = str(target.loss)
     required = _required(loss)
     if required[:1] == ["model"]:
-        return lambda _: _go_backward(loss(model, batch), shown)
-    arguments, keywords = _split(batch)
-    expected = _take_target(arguments, keywords)
+        return batch, lambda batch: loss(model, batch)
 
-    def run(went_backward: Callable[[], bool]) -> None:
+    def compute(batch: Any) -> Any:
+        arguments, keywords = _split(batch)
+        expected = _take_target(arguments, keywords)
         output = _apply(model, arguments, keywords)
-        result = loss(output) if len(required) == 1 else loss(output, expected)
-        _go_backward(result, shown)
+        return loss(output) if len(required) == 1 else loss(output, expected)
 
-    return run
+    return batch, compute
 
 
 def make_inputs(

@@ -1,4 +1,4 @@
-"""Edge inputs for function targets: made from the given ones, tried, and shrunk.
+"""Edge inputs for functions and batches for models: made from the given ones, tried, shrunk.
 
 given inputs ──► variants ──► try each (a process of its own) ──► shrink ──► trace ──► findings
 """

@@ -5,25 +5,24 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import re
 import time
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from gradscope.check.cases import Case
+from gradscope.check.stress.written import batch_of, test_of
 from gradscope.config import Input
 from gradscope.facts import Finding, Report, Severity
 from gradscope.report.phrases import plural
-from gradscope.target import Conditions, Function
+from gradscope.target import Conditions, Function, Parts, Reference
 
 SECONDS = 60.0  # for one target's search, within its time limit
 PATIENCE = 10.0  # seconds for one variant: the next ones are tried in a new process
 MOST_TRACED = 12
 
 
-def stress(case: Case, target: Function, report: Report) -> Report:
+def stress(case: Case, target: Function | Parts, report: Report) -> Report:
     """The report with what edge inputs break, each with a test that shows it."""
     from gradscope import pipeline
 
@@ -33,9 +32,8 @@ def stress(case: Case, target: Function, report: Report) -> Report:
     tried, found = searched(target, case)
     found.sort(key=lambda one: not one.sure)
     for one in found[:MOST_TRACED]:
-        inputs = tuple(Input(name, text, grad) for name, text, grad in one.inputs)
         again = pipeline.trace(
-            replace(target, inputs=inputs), config, silent=True, precision=case.precision
+            with_inputs(target, one), config, silent=True, precision=case.precision
         )
         for finding in again.findings:
             key = _spot(finding)
@@ -48,13 +46,21 @@ def stress(case: Case, target: Function, report: Report) -> Report:
     return replace(report, findings=tuple(everything), said=(*report.said, said))
 
 
+def with_inputs(target: Function | Parts, found: Any) -> Function | Parts:
+    """The target with what was found in place of its own inputs or batch."""
+    if isinstance(target, Function):
+        inputs = tuple(Input(name, text, grad) for name, text, grad in found.inputs)
+        return replace(target, inputs=inputs)
+    return replace(target, batch=Reference(None, batch_of(found)))
+
+
 def _spot(finding: Finding) -> tuple[object, ...]:
     """Several edges that break one line in one way are one finding."""
     at = finding.location
     return finding.rule, (at.file, at.line) if at else None
 
 
-def searched(target: Function, case: Case) -> tuple[int, list[Any]]:
+def searched(target: Function | Parts, case: Case) -> tuple[int, list[Any]]:
     """How many variants were tried, and what they found. A variant that hangs or dies costs
     itself alone."""
     from gradscope.target.process import can_fork
@@ -93,7 +99,7 @@ def searched(target: Function, case: Case) -> tuple[int, list[Any]]:
     return start, list(found.values())
 
 
-def _work(target: Function, case: Case, start: int, connection: Any) -> None:
+def _work(target: Function | Parts, case: Case, start: int, connection: Any) -> None:
     """The searching process. It counts all variants, and tries those from `start` on."""
     from gradscope.check.stress.search import Trial
 
@@ -115,7 +121,7 @@ def _work(target: Function, case: Case, start: int, connection: Any) -> None:
         connection.send((None, None))
 
 
-def _told(finding: Finding, found: Any, target: Function) -> Finding:
+def _told(finding: Finding, found: Any, target: Function | Parts) -> Finding:
     text = test_of(found, target)
     return replace(
         finding,
@@ -124,46 +130,3 @@ def _told(finding: Finding, found: Any, target: Function) -> Finding:
         numbers=(f"found by stress: {found.words}; as a test:\n{text}", *finding.numbers),
         evidence={**finding.evidence, "stress": found.words, "test": text},
     )
-
-
-def test_of(found: Any, target: Function) -> str:
-    """A test that fails as long as the function breaks at these inputs."""
-    return "\n".join(_lines(found, target)) + "\n"
-
-
-test_of.__test__ = False  # type: ignore[attr-defined]  # pytest collects by name
-
-
-def _lines(found: Any, target: Function) -> Iterator[str]:
-    expression, where = target.reference.expression, target.reference.where
-    name = re.sub(r"\W+", "_", expression).strip("_")
-    words = re.sub(r"\W+", "_", found.words).strip("_")
-    plain = expression.isidentifier()
-    if where is not None and where.endswith(".py"):
-        yield "import runpy"
-        yield ""
-    yield "import torch"
-    if where is not None and not where.endswith(".py") and plain:
-        yield ""
-        yield f"from {where} import {expression}"
-    yield ""
-    yield ""
-    yield f"def test_{name}_at_{words}():"
-    if where is not None and where.endswith(".py"):
-        path = os.path.relpath(where)
-        source = f"runpy.run_path({path!r})"
-        chosen = f"{source}[{expression!r}]" if plain else f"eval({expression!r}, {source})"
-        yield f"    function = {chosen}"
-    else:
-        yield f"    function = {expression}"
-    for input, text, grad in found.inputs:
-        yield f"    {input} = {text}{'.requires_grad_()' if grad else ''}"
-    given = ", ".join(f"{input}={input}" for input, _, _ in found.inputs)
-    yield f"    loss = function({given}){found.access}"
-    if found.kind == "loss":
-        yield "    assert torch.isfinite(loss)"
-        return
-    yield "    loss.backward()"
-    for input, _, grad in found.inputs:
-        if grad:
-            yield f"    assert {input}.grad is None or torch.isfinite({input}.grad).all()"

@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradscope.check.stress.subjects import subject_of
 from gradscope.check.stress.variants import Values, Variant, edges_of_range, sliced, variants
 from gradscope.errors import GradscopeError
-from gradscope.target import Conditions, Function
-from gradscope.target.loss import NAMES, SEED, loss_of, make_inputs, names_taken
+from gradscope.target import Conditions, Function, Parts
+from gradscope.target.loss import SEED, loss_of
 
 _TRIES = 400  # calls of the function that one shrinking may take
 _ELEMENTS = 64  # of a tensor whose elements are simplified one by one
@@ -34,25 +35,13 @@ class Found:
 
 
 class Trial:
-    """One function with its given inputs."""
+    """One target with its given inputs."""
 
-    def __init__(self, target: Function, conditions: Conditions) -> None:
-        from gradscope.target.load import evaluate
-
-        self.function: Any = evaluate(target.reference, NAMES)
-        self.name = target.name
-        self.declared = {given.name: given for given in target.inputs}
-        scope = NAMES | getattr(self.function, "__globals__", {})
-        made = make_inputs(target.inputs, scope, names_taken(self.function))
-        self.given: Values = {
-            name: value.detach() if isinstance(value, Tensor) else value
-            for name, value in conditions.moved(made).items()
-        }
-        self.wants_grad = {
-            name
-            for name, value in made.items()
-            if isinstance(value, Tensor) and value.requires_grad
-        }
+    def __init__(self, target: Function | Parts, conditions: Conditions) -> None:
+        self.subject = subject_of(target, conditions)
+        self.declared = self.subject.declared
+        self.given = self.subject.given
+        self.wants_grad = self.subject.wants_grad
         self.precision = conditions.precision
 
     def variants(self) -> Iterator[Variant]:
@@ -98,8 +87,8 @@ class Trial:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                result = self.function(**values)
-                loss = loss_of(result, self.name)
+                result = self.subject.call(values)
+                loss = loss_of(result, self.subject.name)
                 leaves = _leaves(loss)
                 if not math.isfinite(loss.item()):
                     return "loss", _access(result)
@@ -178,7 +167,7 @@ class Trial:
     def _written(self, name: str, value: Any) -> str:
         if isinstance(value, Tensor):
             return literal(value)
-        return self.declared[name].expression
+        return self.subject.written(name)
 
 
 def _smaller(values: Values, breaks: Callable[[Values], bool]) -> Values:
