@@ -11,6 +11,7 @@ from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import Finding, Report, Severity, Trace
 from gradscope.repair import repair
 from gradscope.repair.aftermath import with_aftermath
+from gradscope.repair.rates import with_stable_rate
 from gradscope.rules import RULES, by_name
 from gradscope.target import (
     FIRST_EXAMPLE,
@@ -67,6 +68,7 @@ def trace(
     try:
         if verify:
             findings = with_aftermath(findings, target, options)
+            findings = with_stable_rate(findings, target, options)
         findings = repair(seen, findings, target, options, verify=verify)
     except (KeyboardInterrupt, ChildFault) as reason:
         # What was found must not be lost with the attempt to mend it.

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from gradscope.facts import FunctionCheck
 from gradscope.record.probes import isolate
 from gradscope.record.probes.calls import needs_grad
-from gradscope.record.sites import Site, resolve
-
-if TYPE_CHECKING:
-    from gradscope.record.recorder import Recorder
+from gradscope.record.sites import Site, current_frame, note_site, resolve
 
 MOST_SIGNATURES = 4  # of one class: batches of every length are no news
 MOST_ELEMENTS = 1 << 22  # in all tensors of a call: more would make the program wait
@@ -30,8 +29,8 @@ class FunctionChecks:
     the system can make one, so that nothing that forward does (count, print, draw) is done twice.
     """
 
-    def __init__(self, recorder: Recorder) -> None:
-        self.recorder = recorder
+    def __init__(self, step: Callable[[], int]) -> None:
+        self._step = step  # tells the step that runs
         self.found: list[FunctionCheck] = []
         self.busy = False  # Functions that run now are called by an experiment
         self._seen: set[object] = set()
@@ -62,8 +61,7 @@ class FunctionChecks:
         checks = self._examined(cls, args, kwargs, apply)
         self._spent += time.monotonic() - started
         call = resolve(*site[0]) if site else None
-        step = self.recorder.step
-        self.found += [replace(check, step=step, call=call) for check in checks]
+        self.found += [replace(check, step=self._step(), call=call) for check in checks]
 
     def _examined(
         self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any], apply: Callable[..., Any]
@@ -90,6 +88,30 @@ class FunctionChecks:
         if any(callable(arg) and not isinstance(arg, torch.Tensor) for arg in args):
             return ()  # its backward may add to the gradients of a whole model
         return work()
+
+
+@contextmanager
+def checked(
+    checks: FunctionChecks, aside: Callable[[], AbstractContextManager[None]]
+) -> Iterator[None]:
+    """Check the Functions that this thread calls, without a recorder. What an experiment does
+    runs inside of `aside`."""
+    thread = threading.get_ident()
+    before = vars(torch.autograd.Function)["apply"]
+    original = before.__func__
+
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() == thread and not checks.busy:
+            user, _ = note_site(current_frame())
+            with aside():
+                checks.before(cls, args, kwargs, original, user)
+        return original(cls, *args, **kwargs)
+
+    torch.autograd.Function.apply = classmethod(apply)  # type: ignore[assignment, method-assign]
+    try:
+        yield
+    finally:
+        torch.autograd.Function.apply = before  # type: ignore[method-assign]
 
 
 def _is_checked(cls: Any, args: tuple[Any, ...]) -> bool:

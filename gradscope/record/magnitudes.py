@@ -167,6 +167,15 @@ class MagnitudeWatch:
                     f"gradient sizes were not all measured: {type(fault).__name__}: {fault}"
                 )
 
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What runs inside is no step of the program."""
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+
     # Inspection of the forward pass
 
     def _watch_flow(self) -> None:

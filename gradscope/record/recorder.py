@@ -81,7 +81,7 @@ class Recorder:
         self.hidden = Hidden(self)
         self.margins = Margins(self) if hazards else None
         self.examiner = Examiner(self)
-        self.functions = FunctionChecks(self) if check_functions else None
+        self.functions = FunctionChecks(lambda: self.step) if check_functions else None
         self.mode = RecordingMode(self)
         self.module: ModuleFrame | None = None
         self.halted = False

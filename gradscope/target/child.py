@@ -12,7 +12,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn, TextIO
@@ -20,6 +20,7 @@ from typing import Any, NoReturn, TextIO
 from gradscope.errors import GradscopeError
 from gradscope.facts import Ending
 from gradscope.record import Recorder, StopTrace
+from gradscope.record.functions import FunctionChecks, checked
 from gradscope.record.magnitudes import MagnitudeWatch
 from gradscope.record.sites import shown_path
 from gradscope.target.conditions import UNCHANGED, Conditions
@@ -191,7 +192,11 @@ def _run(job: Job, channel: Channel) -> int:
                 on_step=lambda step: watch.count(step),
                 on_stop=lambda: watch.stop(recorder),
             )
-            with sizes:
+            with ExitStack() as stack:
+                stack.enter_context(sizes)
+                if job.custom_backward:
+                    recorder.functions = FunctionChecks(lambda: sizes.step)
+                    stack.enter_context(checked(recorder.functions, sizes.aside))
                 run(lambda: sizes.step > 0)
         else:
             watch.magnitudes = MagnitudeWatch(lambda: recorder.module)

@@ -1,4 +1,4 @@
-"""The time of a training step: bare, under the recorder, and under anomaly mode."""
+"""The time of a training step: bare, under the recorder, under norms, in anomaly mode."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from statistics import median
 import torch
 
 from benchmark.programs import PROGRAMS, Step
+from gradscope.norms import NormOptions
+from gradscope.norms.measure import Measure
 from gradscope.record import Recorder
+from gradscope.record.magnitudes import MagnitudeWatch
 
 WARM_UP = 3
 SECONDS = 0.5  # one measurement lasts about that long, so that a step of 100 us is timed too
@@ -24,9 +27,15 @@ def recorder() -> AbstractContextManager[object]:
     return Recorder(steps=None, keep_going=True)
 
 
+def norms() -> AbstractContextManager[object]:
+    """As `gradscope norms` measures, without an end."""
+    return MagnitudeWatch(measure=Measure(NormOptions()))
+
+
 WAYS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "bare": nullcontext,
     "trace": recorder,
+    "norms": norms,
     "anomaly": lambda: torch.autograd.set_detect_anomaly(True),
 }
 

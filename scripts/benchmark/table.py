@@ -14,6 +14,7 @@ from benchmark.startup import Startup
 from benchmark.steps import Cost
 
 LIMITS = {"transformer": 1.08, "mlp": 2.0}
+NORMS_LIMITS = {"transformer": 1.05}
 HELP, WALL = 0.2, 1.3
 MIB = 2**20
 
@@ -38,6 +39,14 @@ def of_cost(cost: Cost) -> Iterator[Figure]:
         limit=LIMITS.get(cost.program),
         beside=f"{low:.2f} to {high:.2f}; anomaly mode {cost.ratios['anomaly']:.2f}x;"
         f" bare {cost.seconds * 1e3:.3g} ms",
+    )
+    low, high = cost.spread["norms"]
+    yield Figure(
+        what=f"norms / bare step, {cost.program}",
+        value=cost.ratios["norms"],
+        unit="x",
+        limit=NORMS_LIMITS.get(cost.program),
+        beside=f"{low:.2f} to {high:.2f}",
     )
 
 

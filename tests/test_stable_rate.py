@@ -1,0 +1,71 @@
+"""The learning rate at which training stops diverging, found by trying."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gradscope.config import Config
+from gradscope.facts import Ending, Step, Trace
+from gradscope.pipeline import trace
+from gradscope.repair.rates import Border, search, settles
+from gradscope.target import parse_target
+
+LOOP = """
+import torch
+w = torch.nn.Parameter(torch.ones(2))
+optimizer = torch.optim.SGD([w], lr=max(3.0, 1.0))  # no literal: nothing to edit
+for _ in range(60):
+    optimizer.zero_grad()
+    w.square().sum().backward()
+    optimizer.step()
+"""
+
+
+def test_the_border_of_a_quadratic_lies_where_theory_has_it(tmp_path: Path) -> None:
+    file = tmp_path / "loop.py"
+    file.write_text(LOOP)
+    report = trace(parse_target(str(file)), Config(steps=60), silent=True)
+    (found,) = report.findings
+
+    assert found.rule == "GS404"
+    assert found.evidence["stable_lr"] <= 1.0 < found.evidence["diverging_lr"] <= 1.5
+    said = next(line for line in found.numbers if line.startswith("stops diverging"))
+    assert re.search(r"between lr 0\.75 and 1\.06 \(found by running again 3 times\)", said)
+
+
+def test_the_search_is_bounded() -> None:
+    tried: list[float] = []
+
+    def never(factor: float) -> bool:
+        tried.append(factor)
+        return False
+
+    assert search(never) == Border(None, 4.0**-4, 4) and len(tried) == 4
+    assert search(lambda factor: factor <= 0.3).runs == 3
+
+
+def test_what_was_known_when_the_time_ended_is_kept() -> None:
+    def slow(factor: float) -> bool:
+        if factor > 0.25:
+            raise TimeoutError
+        return True
+
+    assert search(slow) == Border(0.25, 1.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("losses", "expected"),
+    [
+        ((4.0, 2.0, 1.0, 0.5), True),
+        ((1.0, 2.0, 4.0, 8.0), False),
+        ((4.0, 2.0, float("nan")), False),
+        ((), False),
+    ],
+)
+def test_settling_is_falling_and_finite(losses: tuple[float, ...], expected: bool) -> None:
+    steps = tuple(Step(index, loss, 0.0, 0) for index, loss in enumerate(losses))
+
+    assert settles(Trace("t", steps=steps, ending=Ending("finished"))) is expected
