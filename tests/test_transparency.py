@@ -11,8 +11,8 @@ import pytest
 import torch
 
 pytest.importorskip("expecttest")  # torch's databases need it
-from transparent.compare import WRONG, Outcome, compare  # noqa: E402
-from transparent.samples import Sample, modules, operators, optimizers  # noqa: E402
+from transparent.compare import WRONG, Outcome, compare
+from transparent.samples import Sample, modules, operators, optimizers
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what they make samples with is deprecated
 
