@@ -120,6 +120,14 @@ def require_backward(target: Target, seen: Trace) -> None:
         return
     if seen.ending.kind == "exited" and seen.ending.code:
         return
+    if seen.elsewhere:
+        threads = ", ".join(seen.elsewhere[:3])
+        raise GradscopeError(
+            f"every backward of {target.name} ran in a thread of its own ({threads}), "
+            "and only the main thread is observed",
+            help="call the training function directly, or name the function that returns the "
+            "loss: FILE.py:FUNCTION",
+        )
     raise GradscopeError(
         f"no backward ever ran in {target.name}, so there is no gradient to look at",
         help="call backward() on its loss, or name the function that returns the loss: "

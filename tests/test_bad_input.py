@@ -126,6 +126,22 @@ def test_a_program_without_backward(refused):
     assert refused("forward.py")[0].startswith("no backward ever ran in forward.py")
 
 
+def test_a_program_that_trains_in_a_thread(refused):
+    write(
+        "threaded.py",
+        "import threading, torch\n"
+        "leaf = torch.ones(3, requires_grad=True)\n"
+        "worker = threading.Thread(target=lambda: leaf.sum().backward(), name='trainer')\n"
+        "worker.start()\n"
+        "worker.join()\n",
+    )
+
+    assert refused("threaded.py")[0] == (
+        "every backward of threaded.py ran in a thread of its own (trainer), "
+        "and only the main thread is observed"
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "message", "help"),
     [

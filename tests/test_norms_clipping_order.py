@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import torch
 from torch import nn
@@ -67,3 +69,19 @@ def test_torch_is_left_as_it_was() -> None:
         pass
 
     assert before == (nn.utils.clip_grad._clip_grads_with_norm_, torch.amp.GradScaler.unscale_)
+
+
+def test_the_optimizer_of_another_thread_is_left_alone() -> None:
+    mine, other = (torch.ones(2, requires_grad=True) for _ in range(2))
+
+    def train(leaf: torch.Tensor) -> None:
+        leaf.square().sum().backward()
+        torch.optim.SGD([leaf], lr=0.1).step()
+
+    with MagnitudeWatch() as watch:
+        train(mine)
+        thread = threading.Thread(target=train, args=(other,))
+        thread.start()
+        thread.join()
+    assert len(watch.facts().updates) == 1
+    assert [leaf.shape for leaf in watch.facts().leaves] == [(2,)]

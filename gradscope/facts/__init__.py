@@ -224,6 +224,7 @@ class Trace:
     hidden: tuple[Event, ...] = ()  # births on the way to a loss that a mask hid, and no symptom
     approaches: tuple[Approach, ...] = ()  # of operands to singular points, nearest first
     headroom: tuple[Headroom, ...] = ()  # half precision near its ends, worst first
+    elsewhere: tuple[str, ...] = ()  # names of other threads that ran backward: not observed
 
     def event(self, id: int) -> Event | None:
         return next((event for event in self.events if event.id == id), None)

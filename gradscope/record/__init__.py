@@ -1,5 +1,5 @@
 """Runs a program under observation and writes down the facts."""
 
-from gradscope.record.recorder import Observer, Recorder, StopTrace
+from gradscope.record.recorder import Recorder, StopTrace
 
-__all__ = ["Observer", "Recorder", "StopTrace"]
+__all__ = ["Recorder", "StopTrace"]

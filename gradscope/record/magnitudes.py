@@ -15,10 +15,6 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
 
 import torch
-from torch.optim.optimizer import (
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
 
 from gradscope.facts import Magnitudes, Step, Summed
 from gradscope.record.absences import Absences
@@ -31,6 +27,7 @@ from gradscope.record.journal import ModuleFrame, module_path
 from gradscope.record.layers import Layers
 from gradscope.record.leaves import Leaves, norms_of
 from gradscope.record.modes import lifted_above, mode_count
+from gradscope.record.optimizers import watch_optimizers
 from gradscope.record.recorder import StopTrace
 from gradscope.record.reduction import summed
 from gradscope.record.updates import Updates
@@ -130,10 +127,7 @@ class MagnitudeWatch:
         for owner in (torch.autograd, torch.autograd.graph):
             self._stack.callback(setattr, owner, "_engine_run_backward", owner._engine_run_backward)
             owner._engine_run_backward = run_backward
-        before = register_optimizer_step_pre_hook(lambda one, args, kwargs: self._begin_update(one))
-        after = register_optimizer_step_post_hook(lambda one, args, kwargs: self._end_update(one))
-        self._stack.callback(before.remove)
-        self._stack.callback(after.remove)
+        watch_optimizers(self._stack, self._begin_update, self._end_update)
         self._clipping.install(self._stack, thread)
         if self.modules is None:
             self._track_modules(thread)

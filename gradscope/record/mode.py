@@ -32,7 +32,6 @@ _OTHER = frozenset(
     {torch.complex64, torch.complex128, torch.complex32}
     | {getattr(torch, name) for name in dir(torch) if name.startswith("float8_")}
 )
-_ACCUMULATE = "torch::autograd::AccumulateGrad"
 _HISTORY = 32 * 2**20  # bytes held of one backward pass, to tell afterwards who sent a zero
 # Changing these in place destroys the operand that the report needs, and is rare in healthy hot
 # loops, unlike `add_` and `mul_`.
@@ -197,8 +196,6 @@ class RecordingMode(TorchDispatchMode):
                 self.history.append(done)
             else:
                 self.history.clear()
-        if node is not None and node.name() == _ACCUMULATE:
-            self.recorder.note_leaf(node)
         self.running = NodeOps(node)
 
     def _before_write(

@@ -13,13 +13,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.optim.optimizer import (
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
 
 from gradscope.record.journal import ModuleFrame, Note
 from gradscope.record.mode import _sequence_nr
+from gradscope.record.optimizers import watch_optimizers
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import current_frame, note_site
 
@@ -37,21 +34,16 @@ def install(recorder: Recorder, stack: ExitStack) -> None:
     engine = _engine(recorder, thread)
     _replace(stack, torch.autograd, "_engine_run_backward", engine)
     _replace(stack, torch.autograd.graph, "_engine_run_backward", engine)
-    _replace(stack, torch.autograd.graph.saved_tensors_hooks, "__init__", _hooks_init(recorder))
+    _replace(
+        stack, torch.autograd.graph.saved_tensors_hooks, "__init__", _hooks_init(recorder, thread)
+    )
     _replace(stack, torch, "compile", _compile(recorder))
     stack.callback(recorder.mode.show_to_dynamo)
     # Optimizers import Dynamo without using it; a backend is there only once something compiled.
     backends = getattr(sys.modules.get("torch._dynamo.eval_frame"), "cached_backends", {})
     if any(backend is not None for backend in backends.values()):
         recorder.mode.hide_from_dynamo()
-    before = register_optimizer_step_pre_hook(
-        lambda optimizer, args, kwargs: recorder.optimizer_begins(optimizer)
-    )
-    after = register_optimizer_step_post_hook(
-        lambda optimizer, args, kwargs: recorder.optimizer_ends(optimizer)
-    )
-    stack.callback(before.remove)
-    stack.callback(after.remove)
+    watch_optimizers(stack, recorder.optimizer_begins, recorder.optimizer_ends)
 
 
 def _replace(stack: ExitStack, owner: Any, name: str, new: Any) -> None:
@@ -95,7 +87,6 @@ def _function_apply(recorder: Recorder, thread: int) -> Callable[..., Any]:
         if _sequence_nr() > seq:
             info = OpInfo(cls.__name__, "", (), False, False, False, ())
             recorder.journal.calls[seq] = Note(info, user, inner, recorder.module, cls.__name__)
-        recorder.called_function(cls, args, kwargs, result, user)
         return result
 
     return apply
@@ -105,14 +96,17 @@ def _engine(recorder: Recorder, thread: int) -> Callable[..., Any]:
     original = torch.autograd.graph._engine_run_backward
 
     def engine(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-        if threading.get_ident() != thread or recorder.halted or recorder.probing:
+        if threading.get_ident() != thread:
+            recorder.elsewhere[threading.current_thread().name] = None
+            return original(t_outputs, *args, **kwargs)
+        if recorder.halted or recorder.probing:
             return original(t_outputs, *args, **kwargs)
         return recorder.run_backward(original, t_outputs, args, kwargs)
 
     return engine
 
 
-def _hooks_init(recorder: Recorder) -> Callable[..., Any]:
+def _hooks_init(recorder: Recorder, thread: int) -> Callable[..., Any]:
     """Sees what saved-tensor hooks (checkpoint, offloading) give back to a node. Unpacking a
     second time, to look for ourselves, would run the user's hook again."""
     original = torch.autograd.graph.saved_tensors_hooks.__init__
@@ -120,7 +114,8 @@ def _hooks_init(recorder: Recorder) -> Callable[..., Any]:
     def __init__(self: Any, pack_hook: Any, unpack_hook: Any) -> None:
         def unpack(packed: Any) -> Any:
             tensor = unpack_hook(packed)
-            recorder.mode.note_unpacked(tensor)
+            if threading.get_ident() == thread:
+                recorder.mode.note_unpacked(tensor)
             return tensor
 
         original(self, pack_hook, unpack)

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -37,16 +37,6 @@ class StopTrace(BaseException):
     lets it pass; raised again at every later op if something broader swallows it."""
 
 
-class Observer(Protocol):
-    """Something that measures healthy steps too (norms, custom Functions)."""
-
-    def on_backward_end(self, step: int, leaves: Sequence[torch.Tensor]) -> None: ...
-
-    def on_optimizer_step(self, step: int, optimizer: Any, before: bool) -> None: ...
-
-    def on_function(self, cls: Any, args: Any, kwargs: Any, result: Any, site: Site) -> None: ...
-
-
 class Recorder:
     """Context manager that records every op of the thread that enters it.
 
@@ -65,7 +55,6 @@ class Recorder:
         keep_going: bool = False,
         on_stop: Callable[[Recorder], None] | None = None,
         on_progress: Callable[[int, int, float], None] | None = None,
-        observers: Sequence[Observer] = (),
         check_functions: bool = True,
         hazards: bool = False,
     ) -> None:
@@ -73,7 +62,6 @@ class Recorder:
         self.keep_going = keep_going
         self.on_stop = on_stop
         self.on_progress = on_progress
-        self.observers = tuple(observers)
         self.journal = Journal()
         self.provenance = Provenance()
         self.names = Names()
@@ -90,8 +78,8 @@ class Recorder:
         self.depth = 0  # nested backward passes (reentrant checkpoint)
         self.step = 0
         self.done: list[Step] = []
-        self.leaves: list[torch.Tensor] = []
         self.notes: list[str] = []
+        self.elsewhere: dict[str, None] = {}  # names of other threads that ran backward, in order
         self.gradients: tuple[Gradient, ...] = ()
         self.faults = 0
         self._clock = time.perf_counter()
@@ -147,10 +135,6 @@ class Recorder:
             if self.faults <= _FAULTS_TOLD:
                 self.notes.append(f"could not look at `{what}`: {type(fault).__name__}: {fault}")
 
-    def note_leaf(self, node: Any) -> None:
-        if self.observers:
-            self.leaves.append(node.variable)
-
     def note_bad_write(self, raw: Raw, written: Sequence[torch.Tensor]) -> None:
         self.symptoms.note_bad_write(raw, written)
 
@@ -173,10 +157,6 @@ class Recorder:
         """A custom Function is about to be called."""
         if self.functions is not None:
             self.functions.before(cls, args, kwargs, apply, site)
-
-    def called_function(self, cls: Any, args: Any, kwargs: Any, result: Any, site: Site) -> None:
-        for observer in self.observers:
-            observer.on_function(cls, args, kwargs, result, site)
 
     # Steps
 
@@ -233,9 +213,6 @@ class Recorder:
             Step(self.step, loss, now - self._clock, self.mode.ops - self._step_ops, None, place)
         )
         self._clock, self._step_ops = now, self.mode.ops
-        for observer in self.observers:
-            observer.on_backward_end(self.step, self.leaves)
-        self.leaves = []
         self.symptoms.after_backward(roots, graph, asked, result)
         self.hidden.after_backward(graph)
         if self.margins is not None:
@@ -269,8 +246,6 @@ class Recorder:
         self.mode.window.close()
         self.in_optimizer = optimizer
         with unobserved():
-            for observer in self.observers:
-                observer.on_optimizer_step(self.step - 1, optimizer, True)
             self.symptoms.before_optimizer(optimizer)
 
     def optimizer_ends(self, optimizer: Any) -> None:
@@ -279,8 +254,6 @@ class Recorder:
         self.mode.window.close()
         self.in_optimizer = None
         with unobserved():
-            for observer in self.observers:
-                observer.on_optimizer_step(self.step - 1, optimizer, False)
             self.symptoms.after_optimizer(optimizer)
 
     def _place(self) -> Any:
@@ -329,6 +302,7 @@ class Recorder:
             hidden=self.hidden.events(wanted),
             approaches=self.margins.approaches() if self.margins is not None else (),
             headroom=self.margins.headroom() if self.margins is not None else (),
+            elsewhere=tuple(self.elsewhere),
         )
 
     def _wrong_gradients(self) -> tuple[Symptom, ...]:
