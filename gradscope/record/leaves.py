@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,7 +33,7 @@ class Watched:
 
 
 class Leaves:
-    """The leaves seen so far. Holds names and weak references: a leaf may go, its norms stay."""
+    """The leaves seen so far, by name: a leaf may go, its norms stay."""
 
     def __init__(self, layers: Layers) -> None:
         self.layers = layers
@@ -61,6 +62,25 @@ class Leaves:
     def facts(self, steps: int) -> tuple[Leaf, ...]:
         return tuple(_frozen(watched, steps) for watched in self.watched.values())
 
+    def allow_swaps(self, stack: ExitStack) -> None:
+        """Torch refuses to swap tensors to which there is a weak reference: until `stack` ends,
+        those of ours go before."""
+        original: Callable[[Any, Any], None] = torch.utils.swap_tensors
+
+        def swap_tensors(t1: torch.Tensor, t2: torch.Tensor) -> None:
+            self._let_go(t1)
+            self._let_go(t2)
+            original(t1, t2)
+
+        torch.utils.swap_tensors = swap_tensors
+        stack.callback(setattr, torch.utils, "swap_tensors", original)
+
+    def _let_go(self, leaf: Any) -> None:
+        """Forget where a leaf is until it is met again; its name and norms stay."""
+        watched = self.watched.get(self.names.get(id(leaf), ""))
+        if watched is not None and watched.kin != "parameter" and watched.ref() is leaf:
+            watched.ref = _gone
+
     def name_of(self, leaf: torch.Tensor) -> str:
         return self.names[id(leaf)]
 
@@ -74,11 +94,11 @@ class Leaves:
         self.names[id(leaf)] = name
         watched = self.watched.get(name)
         if watched is not None:
-            watched.ref = weakref.ref(leaf)
+            watched.ref = _reference(leaf)
             return watched
         watched = Watched(
             name=name,
-            ref=weakref.ref(leaf),
+            ref=_reference(leaf),
             kin="parameter" if isinstance(leaf, torch.nn.Parameter) else "leaf",
             shape=tuple(leaf.shape),
             dtype=str(leaf.dtype).removeprefix("torch."),
@@ -100,6 +120,16 @@ class Leaves:
         kind = "parameter" if isinstance(leaf, torch.nn.Parameter) else "leaf"
         taken = sum(name.startswith(f"{kind} ") for name in self.watched)
         return f"{kind} {taken + 1}"
+
+
+def _reference(leaf: torch.Tensor) -> Callable[[], torch.Tensor | None]:
+    """Strong for a parameter, which lives as long as its model, and which `module.to()` may not
+    swap (`torch.utils.swap_tensors`) while anybody holds a weak reference to it."""
+    return (lambda: leaf) if isinstance(leaf, torch.nn.Parameter) else weakref.ref(leaf)
+
+
+def _gone() -> None:
+    return None
 
 
 def _frozen(watched: Watched, steps: int) -> Leaf:

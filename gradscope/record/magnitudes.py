@@ -129,6 +129,7 @@ class MagnitudeWatch:
             owner._engine_run_backward = run_backward
         watch_optimizers(self._stack, self._begin_update, self._end_update)
         self._clipping.install(self._stack, thread)
+        self.leaves.allow_swaps(self._stack)
         if self.modules is None:
             self._track_modules(thread)
 
