@@ -235,13 +235,13 @@ GUARDED = [
 def test_a_guard_around_all_of_an_operand_mends_it(op, source, operand):
     fact = lookup(op)
     assert fact is not None
-    edge = next(edge for edge in fact.edges if edge.guard)
+    edge = next(edge for edge in fact.edges if edge.cure.guard)
     x = torch.tensor([0.0, 1.0, 0.5], requires_grad=True)
     same, zeros = torch.tensor(SAME, requires_grad=True), torch.zeros(2, 2, requires_grad=True)
     scope = {"torch": torch, "x": x, "same": same, "zeros": zeros, "y": torch.ones(1)}
     scope |= {"masked": hidden(same)}
 
-    value = eval(source.format(edge.guarded(operand, "float32", dim="-1")), scope)
+    value = eval(source.format(edge.cure.guarded(operand, "float32", dim="-1")), scope)
     value.sum().backward()
 
     assert value.isfinite().all()

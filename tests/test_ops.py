@@ -240,21 +240,21 @@ class TestEdges:
 
     def test_the_guard_mends_value_and_slope(self, sample):
         edge = sample.edge()
-        if not edge.guard:
+        if not edge.cure.guard:
             pytest.skip("an edge without a guard: advice only")
         texts = {name: name for name in sample.fixed}
 
-        guarded = edge.guarded(edge.argument, sample.dtype, **texts)
+        guarded = edge.cure.guarded(edge.argument, sample.dtype, **texts)
         value, leaves = run(sample.source, sample, **{edge.argument: guarded})
 
         assert all_finite([value, *gradients(leaves)])
 
     def test_the_harmless_operand_passes_no_gradient(self, sample):
         edge = sample.edge()
-        if not edge.condition:
+        if not edge.cure.condition:
             pytest.skip("an edge that no single operand mends")
-        eps = f"{eps_for(sample.dtype, edge.margin):g}"
-        text = f"torch.where({edge.condition}, {{x}}, {edge.harmless})"
+        eps = edge.cure.eps(sample.dtype)
+        text = f"torch.where({edge.cure.condition}, {{x}}, {edge.cure.harmless})"
         safe = text.format(x=edge.argument, eps=eps, **{name: name for name in sample.fixed})
         others = {
             name: f"torch.where({name}.isfinite(), {name}, 1.0)"
@@ -304,13 +304,13 @@ class TestFacts:
     def test_templates_are_expressions(self, fact):
         schema = {"other": "b", "p": "3", "n": "1", "dim": "-1", "tensor2": "c"}
         for edge in fact.edges:
-            for template in (edge.guard, edge.condition, edge.harmless):
+            for template in (edge.cure.guard, edge.cure.condition, edge.cure.harmless):
                 if template:
                     compile(template.format(x="a.b()", eps="1e-6", **schema), "<edge>", "eval")
 
     def test_a_condition_comes_with_a_harmless_value(self, fact):
         for edge in fact.edges:
-            assert bool(edge.condition) == bool(edge.harmless)
+            assert bool(edge.cure.condition) == bool(edge.cure.harmless)
 
 
 @pytest.mark.parametrize("dtype", LIMITS)

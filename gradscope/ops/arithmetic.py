@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from gradscope.ops.cures import FINITE, away, within
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import Edge, Holds, Nature, OpFact, Values
 from gradscope.ops.fallbacks import gradient_overflow, value_overflow
@@ -26,8 +27,7 @@ def _cancels(sign: int) -> Edge:
         "inf - inf is nan",
         "inf-arithmetic",
         slope="nan",
-        condition="{x}.isfinite()",
-        harmless="0.0",
+        cure=FINITE,
     )
 
 
@@ -42,8 +42,7 @@ def _zero_times_inf(zero: str, infinity: str) -> Edge:
         "0 * inf is nan",
         "inf-arithmetic",
         slope="nan",
-        condition="{x}.isfinite()",
-        harmless="0.0",
+        cure=FINITE,
     )
 
 
@@ -120,11 +119,8 @@ CAST = OpFact(
             overflows("self", by=abs),
             "{x} is larger than the largest number of the dtype it is cast to",
             "overflow",
-            guard="{x}.clamp(-{eps}, {eps})",
-            condition="{x}.abs() < {eps}",
-            harmless="0.0",
+            cure=within(Margin.RANGE),
             stable="{x}.to(torch.bfloat16)",
-            margin=Margin.RANGE,
         ),
         Edge(
             "self",
@@ -148,8 +144,7 @@ ATAN2 = OpFact(
             "slope is a quotient of {x} and its square: inf / inf",
             "inf-arithmetic",
             slope="nan",
-            condition="{x}.isfinite()",
-            harmless="0.0",
+            cure=FINITE,
         ),
         Edge(
             "self",
@@ -179,9 +174,7 @@ FREXP = OpFact(
             "slope is a power of 2 that leaves the dtype where {x} is this close to 0",
             "singular-derivative",
             slope="inf",
-            guard="torch.where({x}.abs() < {eps}, {eps}, {x})",
-            condition="{x}.abs() > {eps}",
-            harmless="1.0",
+            cure=away(tiny=True),
         ),
     ),
     ("torch.frexp",),

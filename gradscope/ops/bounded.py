@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gradscope.ops.dtypes import Margin
+from dataclasses import replace
+
+from gradscope.ops.cures import PROBABILITY, UNIT, beyond
 from gradscope.ops.edges import Edge, Nature, OpFact
 from gradscope.ops.predicates import below, equals, outside, slope_broke
-
-_BETWEEN = "{x}.clamp(-1 + {eps}, 1 - {eps})"
 
 
 def _on_unit(
@@ -23,10 +23,7 @@ def _on_unit(
                 f"{name} is nan outside of [-1, 1]",
                 "domain-error",
                 slope="nan",
-                guard=_BETWEEN,
-                condition="{x}.abs() < 1",
-                harmless="0.0",
-                margin=Margin.ENDPOINT,
+                cure=UNIT,
             ),
             Edge(
                 "self",
@@ -35,10 +32,7 @@ def _on_unit(
                 says,
                 cause,
                 slope=slope,
-                guard=_BETWEEN,
-                condition="{x}.abs() < 1",
-                harmless="0.0",
-                margin=Margin.ENDPOINT,
+                cure=UNIT,
             ),
         ),
         spelled,
@@ -58,10 +52,7 @@ ACOSH = OpFact(
             "acosh is nan below 1",
             "domain-error",
             slope="nan",
-            guard="{x}.clamp_min(1 + {eps})",
-            condition="{x} > 1",
-            harmless="2.0",
-            margin=Margin.ENDPOINT,
+            cure=beyond("1", harmless="2.0"),
         ),
         Edge(
             "self",
@@ -70,10 +61,7 @@ ACOSH = OpFact(
             "slope is inf where {x} is 1",
             "singular-derivative",
             slope="inf",
-            guard="{x}.clamp_min(1 + {eps})",
-            condition="{x} > 1",
-            harmless="2.0",
-            margin=Margin.ENDPOINT,
+            cure=beyond("1", harmless="2.0"),
         ),
     ),
     ("torch.acosh", "Tensor.acosh", "torch.arccosh"),
@@ -89,10 +77,7 @@ NDTRI = OpFact(
             "ndtri is nan outside of [0, 1]",
             "domain-error",
             slope="nan",
-            guard="{x}.clamp({eps}, 1 - {eps})",
-            condition="({x} > 0) & ({x} < 1)",
-            harmless="0.5",
-            margin=Margin.ENDPOINT,
+            cure=PROBABILITY,
         ),
         Edge(
             "self",
@@ -101,10 +86,7 @@ NDTRI = OpFact(
             "ndtri is -inf at 0 and inf at 1",
             "domain-error",
             slope="inf",
-            guard="{x}.clamp({eps}, 1 - {eps})",
-            condition="({x} > 0) & ({x} < 1)",
-            harmless="0.5",
-            margin=Margin.ENDPOINT,
+            cure=PROBABILITY,
         ),
         Edge(
             "self",
@@ -113,10 +95,7 @@ NDTRI = OpFact(
             "slope leaves the dtype where {x} is this close to 0",
             "singular-derivative",
             slope="inf",
-            guard="{x}.clamp({eps}, 1 - {eps})",
-            condition="{x} > {eps}",
-            harmless="0.5",
-            margin=Margin.ENDPOINT,
+            cure=replace(PROBABILITY, condition="{x} > {eps}"),
         ),
     ),
     ("torch.special.ndtri",),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 
+from gradscope.ops.cures import FINITE, away, floor
 from gradscope.ops.edges import Edge, Holds, Nature, OpFact, Values
 from gradscope.ops.fallbacks import gradient_overflow
 from gradscope.ops.predicates import both, equals, infinite, largest, overflows
 
 # `clamp_min` only where all of the divisor is known to be at least 0; elsewhere it would turn
 # a divisor of -2 into eps.
-_FLOOR = "{x}.clamp_min({eps})"
-_OFF_ZERO = "torch.where({x}.abs() < {eps}, {eps}, {x})"
 
 
 def _nowhere_negative(name: str) -> Holds:
@@ -40,9 +39,7 @@ def _divisor(
             says,
             cause,
             slope=slope,
-            guard=_FLOOR,
-            condition="{x} > 0" if nature is Nature.POLE else "{x} > {eps}",
-            harmless="1.0",
+            cure=floor(tiny=nature is not Nature.POLE),
         ),
         Edge(
             name,
@@ -51,9 +48,7 @@ def _divisor(
             says,
             cause,
             slope=slope,
-            guard=_OFF_ZERO,
-            condition="{x} != 0" if nature is Nature.POLE else "{x}.abs() > {eps}",
-            harmless="1.0",
+            cure=away(tiny=nature is not Nature.POLE),
         ),
     )
 
@@ -131,8 +126,7 @@ DIV = OpFact(
             "inf / inf is nan",
             "inf-arithmetic",
             slope="nan",
-            condition="{x}.isfinite()",
-            harmless="0.0",
+            cure=FINITE,
         ),
         *_zero_over_zero("self", "other"),
         *_over_zero("other"),
@@ -216,8 +210,7 @@ def _modulus(name: str, spelled: tuple[str, ...]) -> OpFact:
                 "an operand is already inf",
                 "inf-arithmetic",
                 slope="nan",
-                condition="{x}.isfinite()",
-                harmless="0.0",
+                cure=FINITE,
             ),
         ),
         spelled,

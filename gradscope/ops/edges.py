@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gradscope.ops.dtypes import Margin, eps_for
+from gradscope.ops.cures import NO_CURE, Cure
 
 Values = Mapping[str, float]
 Holds = Callable[[Values], bool]
@@ -33,11 +33,9 @@ class Edge:
 
     `argument` is the name in the aten schema. `holds` takes the operands' values at one element
     (schema name -> float) and tells whether they lie on this edge; further keys that it may ask
-    for are those of `operands`. Templates take the source text of the operand as `{x}`, further
-    operands by schema name, and `{eps}`, a number chosen by `margin` and dtype:
-    `guard` keeps the operand off the edge for good (`{x}.clamp_min({eps})`); `condition` is true
-    where the operand is harmless (`{x} > 0`); `harmless` is the value to put where it is not
-    ("1.0"). `cause` is the name of the rule that explains a value that breaks here.
+    for are those of `operands`. `cause` is the name of the rule that explains a value that breaks
+    here, `cure` what to do to the operand, `stable` another form of the whole expression, in the
+    templates of `Cure`.
     """
 
     argument: str
@@ -46,15 +44,8 @@ class Edge:
     says: str  # "slope is inf where {x} is 0"
     cause: str
     slope: str = ""  # "inf", "-inf", "nan": what the backward formula gives there
-    guard: str = ""
-    condition: str = ""
-    harmless: str = ""
-    stable: str = ""  # a stable form of the whole expression, where one exists
-    margin: Margin = Margin.DENOMINATOR
-
-    def guarded(self, x: str, dtype: str, **operands: str) -> str:
-        """The guard around the source text `x`; empty where there is none."""
-        return self.guard.format(x=x, eps=f"{eps_for(dtype, self.margin):g}", **operands)
+    cure: Cure = NO_CURE
+    stable: str = ""
 
     @property
     def breaks_value(self) -> bool:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
+from gradscope.ops.cures import FINITE, Cure, ceiling, within
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import Edge, Nature, OpFact
 from gradscope.ops.fallbacks import value_overflow
 from gradscope.ops.predicates import both, infinite, overflows
-
-_CEILING = "{x}.clamp_max({eps})"
-_BOTH_SIDES = "{x}.clamp(-{eps}, {eps})"
 
 
 def _growing(
@@ -28,10 +27,7 @@ def _growing(
                 f"{name} of an operand this large leaves the dtype",
                 "overflow",
                 slope="inf",
-                guard=_BOTH_SIDES if even else _CEILING,
-                condition="{x}.abs() < {eps}" if even else "{x} < {eps}",
-                harmless="0.0",
-                margin=Margin.EXPONENT,
+                cure=within(Margin.EXPONENT) if even else ceiling(Margin.EXPONENT),
             ),
         ),
         spelled,
@@ -66,10 +62,7 @@ def _infinite_activation(name: str, spelled: tuple[str, ...]) -> OpFact:
                 f"{name} multiplies -inf by a gate that is 0",
                 "inf-arithmetic",
                 slope="nan",
-                guard="{x}.clamp_min(-{eps})",
-                condition="{x}.isfinite()",
-                harmless="0.0",
-                margin=Margin.EXPONENT,
+                cure=replace(FINITE, guard="{x}.clamp_min(-{eps})", margin=Margin.EXPONENT),
             ),
         ),
         spelled,
@@ -86,10 +79,12 @@ ERFCX = OpFact(
             "exp({x}^2) erfc({x}) leaves the dtype",
             "overflow",
             slope="-inf",
-            guard="{x}.clamp_min(-{eps} ** 0.5)",
-            condition="{x} > -{eps} ** 0.5",
-            harmless="0.0",
-            margin=Margin.EXPONENT,
+            cure=Cure(
+                guard="{x}.clamp_min(-{eps} ** 0.5)",
+                condition="{x} > -{eps} ** 0.5",
+                harmless="0.0",
+                margin=Margin.EXPONENT,
+            ),
         ),
         Edge(
             "self",
@@ -98,8 +93,7 @@ ERFCX = OpFact(
             "the slope 2 {x} erfcx({x}) - 2/sqrt(pi) is inf * 0 where {x} is inf",
             "inf-arithmetic",
             slope="nan",
-            condition="{x}.isfinite()",
-            harmless="0.0",
+            cure=FINITE,
         ),
         Edge(
             "self",
@@ -108,10 +102,7 @@ ERFCX = OpFact(
             "the factor 2 {x} in the slope leaves the dtype",
             "overflow",
             slope="inf",
-            guard="{x}.clamp_max({eps})",
-            condition="{x} < {eps}",
-            harmless="0.0",
-            margin=Margin.SQUARE,
+            cure=ceiling(Margin.SQUARE),
         ),
     ),
     ("torch.special.erfcx",),
@@ -127,10 +118,7 @@ LDEXP = OpFact(
             "{x} is an exponent of 2 beyond the dtype",
             "overflow",
             slope="inf",
-            guard=_CEILING,
-            condition="{x} < {eps}",
-            harmless="0.0",
-            margin=Margin.EXPONENT,
+            cure=ceiling(Margin.EXPONENT),
         ),
     ),
     ("torch.ldexp", "Tensor.ldexp"),
@@ -147,10 +135,7 @@ GELU = OpFact(
             "PyTorch's formula cubes {x}, which leaves the dtype; the true slope is 0 or 1",
             "overflow",
             slope="nan",
-            guard=_BOTH_SIDES,
-            condition="{x}.abs() < {eps}",
-            harmless="0.0",
-            margin=Margin.SQUARE,
+            cure=within(Margin.SQUARE),
         ),
         value_overflow("self"),
     ),
@@ -167,10 +152,7 @@ HARDSWISH = OpFact(
             overflows("self", by=lambda x: 6 * x),
             "6 {x}, before it is divided by 6, leaves the dtype",
             "overflow",
-            guard=_BOTH_SIDES,
-            condition="{x}.abs() < {eps}",
-            harmless="0.0",
-            margin=Margin.SQUARE,
+            cure=within(Margin.SQUARE),
         ),
     ),
     ("torch.nn.functional.hardswish",),
@@ -186,10 +168,12 @@ LOG_NDTR = OpFact(
             "the tail -{x}^2 / 2 leaves the dtype",
             "overflow",
             slope="nan",
-            guard="{x}.clamp_min(-{eps})",
-            condition="{x} > -{eps}",
-            harmless="0.0",
-            margin=Margin.SQUARE,
+            cure=Cure(
+                guard="{x}.clamp_min(-{eps})",
+                condition="{x} > -{eps}",
+                harmless="0.0",
+                margin=Margin.SQUARE,
+            ),
         ),
     ),
     ("torch.special.log_ndtr",),

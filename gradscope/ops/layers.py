@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from gradscope.ops.cures import FINITE, Cure
 from gradscope.ops.edges import Edge, Holds, Nature, OpFact, Values
 from gradscope.ops.predicates import both, broke, has_infinity, magnitude, slope_broke
 
@@ -42,8 +43,7 @@ def _product(name: str, first: str, second: str, *spelled: str, third: str = "")
                     "{x} is already inf: its products meet 0 * inf or inf - inf",
                     "inf-arithmetic",
                     slope="nan",
-                    condition="{x}.isfinite()",
-                    harmless="0.0",
+                    cure=FINITE,
                 )
                 for argument in (first, second)
             ),
@@ -55,8 +55,7 @@ def _product(name: str, first: str, second: str, *spelled: str, third: str = "")
                     "{x} is already inf: its products with the gradient meet 0 * inf or inf - inf",
                     "inf-arithmetic",
                     slope="nan",
-                    condition="{x}.isfinite()",
-                    harmless="0.0",
+                    cure=FINITE,
                 )
                 for argument in (first, second)
             ),
@@ -94,7 +93,7 @@ def _normalisation(name: str, argument: str, *spelled: str, running: bool = Fals
                 "the running variance plus eps is not positive, and its root is nan",
                 "domain-error",
                 slope="nan",
-                guard="{x}.clamp_min(0)",
+                cure=Cure(guard="{x}.clamp_min(0)"),
             )
         )
     edges += [
@@ -149,8 +148,7 @@ def _linear(name: str, argument: str, *spelled: str) -> OpFact:
                 "{x} is already inf: a weight of 0 times inf, or inf - inf, is nan",
                 "inf-arithmetic",
                 slope="nan",
-                condition="{x}.isfinite()",
-                harmless="0.0",
+                cure=FINITE,
             ),
             Edge(
                 argument,
@@ -200,8 +198,7 @@ def _complex(name: str) -> OpFact:
         "slope is {x} over its modulus: inf / inf",
         "inf-arithmetic",
         slope="nan",
-        condition="{x}.isfinite()",
-        harmless="0.0",
+        cure=FINITE,
     )
     return OpFact(name, (overflow, infinite, broke_at(True), broke_at(False)), (f"torch.{name}",))
 

@@ -6,6 +6,7 @@ broke although the matrix is finite.
 
 from __future__ import annotations
 
+from gradscope.ops.cures import FINITE, Cure
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import Edge, Nature, OpFact, Values
 from gradscope.ops.predicates import both, broke, has_infinity, largest, slope_broke
@@ -57,8 +58,7 @@ def _edges(argument: str, value: str, slope: str, guard: str = "") -> tuple[Edge
                 value or "the matrix is close to singular, and its factors leave the dtype",
                 "degenerate-decomposition",
                 slope="nan",
-                guard=guard,
-                margin=Margin.PIVOT,
+                cure=Cure(guard=guard, margin=Margin.PIVOT),
             )
         )
     edges.append(
@@ -69,8 +69,7 @@ def _edges(argument: str, value: str, slope: str, guard: str = "") -> tuple[Edge
             "the matrix already holds inf",
             "inf-arithmetic",
             slope="nan",
-            condition="{x}.isfinite()",
-            harmless="0.0",
+            cure=FINITE,
         )
     )
     for holds, what, cause in (
@@ -97,8 +96,7 @@ def _edges(argument: str, value: str, slope: str, guard: str = "") -> tuple[Edge
                 slope,
                 "degenerate-decomposition",
                 slope="nan",
-                guard=guard,
-                margin=Margin.PIVOT,
+                cure=Cure(guard=guard, margin=Margin.PIVOT),
             )
         )
     return tuple(edges)

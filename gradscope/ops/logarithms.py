@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+from gradscope.ops.cures import PROBABILITY, beyond, floor
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import Edge, Holds, Nature, OpFact
 from gradscope.ops.predicates import above, below, both, equals, overflows
@@ -20,10 +22,7 @@ def _floored(
         says,
         cause,
         slope=slope,
-        guard="{x}.clamp_min({eps})",
-        condition="{x} > {eps}" if nature is Nature.SLOPE_OVERFLOW else "{x} > 0",
-        harmless="1.0",
-        margin=Margin.LOG,
+        cure=floor(Margin.LOG, tiny=nature is Nature.SLOPE_OVERFLOW),
     )
 
 
@@ -71,10 +70,7 @@ LOG1P = OpFact(
             "log(1 + {x}) is -inf where {x} is -1",
             "log-zero",
             slope="inf",
-            guard="{x}.clamp_min(-1 + {eps})",
-            condition="{x} > -1",
-            harmless="0.0",
-            margin=Margin.ENDPOINT,
+            cure=beyond("-1", harmless="0.0"),
         ),
         Edge(
             "self",
@@ -83,10 +79,7 @@ LOG1P = OpFact(
             "log(1 + {x}) is nan where {x} is below -1",
             "domain-error",
             slope="nan",
-            guard="{x}.clamp_min(-1 + {eps})",
-            condition="{x} > -1",
-            harmless="0.0",
-            margin=Margin.ENDPOINT,
+            cure=beyond("-1", harmless="0.0"),
         ),
     ),
     ("torch.log1p", "Tensor.log1p"),
@@ -102,11 +95,8 @@ LOGIT = OpFact(
             "logit is -inf at 0 and inf at 1",
             "log-zero",
             slope="inf",
-            guard="{x}.clamp({eps}, 1 - {eps})",
-            condition="({x} > 0) & ({x} < 1)",
-            harmless="0.5",
+            cure=PROBABILITY,
             stable="torch.logit({x}, eps={eps})",
-            margin=Margin.ENDPOINT,
         ),
         Edge(
             "self",
@@ -115,11 +105,8 @@ LOGIT = OpFact(
             "logit is nan outside of [0, 1]",
             "domain-error",
             slope="nan",
-            guard="{x}.clamp({eps}, 1 - {eps})",
-            condition="({x} > 0) & ({x} < 1)",
-            harmless="0.5",
+            cure=PROBABILITY,
             stable="torch.logit({x}, eps={eps})",
-            margin=Margin.ENDPOINT,
         ),
         Edge(
             "self",
@@ -128,10 +115,7 @@ LOGIT = OpFact(
             "slope leaves the dtype where {x} is this close to 0",
             "singular-derivative",
             slope="inf",
-            guard="{x}.clamp({eps}, 1 - {eps})",
-            condition="{x} > {eps}",
-            harmless="0.5",
-            margin=Margin.ENDPOINT,
+            cure=replace(PROBABILITY, condition="{x} > {eps}"),
         ),
     ),
     ("torch.logit", "Tensor.logit", "torch.special.logit"),
@@ -193,10 +177,7 @@ XLOG1PY = OpFact(
             "log(1 + {x}) is -inf where {x} is -1",
             "log-zero",
             slope="inf",
-            guard="{x}.clamp_min(-1 + {eps})",
-            condition="{x} > -1",
-            harmless="0.0",
-            margin=Margin.ENDPOINT,
+            cure=beyond("-1", harmless="0.0"),
         ),
         Edge(
             "other",
@@ -205,10 +186,7 @@ XLOG1PY = OpFact(
             "log(1 + {x}) is nan where {x} is below -1",
             "domain-error",
             slope="nan",
-            guard="{x}.clamp_min(-1 + {eps})",
-            condition="{x} > -1",
-            harmless="0.0",
-            margin=Margin.ENDPOINT,
+            cure=beyond("-1", harmless="0.0"),
         ),
         Edge(
             "self",
@@ -224,10 +202,7 @@ XLOG1PY = OpFact(
             "0 * log(0) is taken as 0, but PyTorch's formula for its slope is 0 / 0",
             "singular-derivative",
             slope="nan",
-            guard="{x}.clamp_min(-1 + {eps})",
-            condition="{x} > -1",
-            harmless="0.0",
-            margin=Margin.ENDPOINT,
+            cure=beyond("-1", harmless="0.0"),
         ),
         Edge(
             "self",

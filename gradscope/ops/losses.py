@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+from gradscope.ops.cures import FINITE, PROBABILITY, Cure, within
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import Edge, Nature, OpFact, Values
 from gradscope.ops.predicates import (
@@ -58,8 +60,7 @@ def _distance(name: str, what: str, *spelled: str) -> OpFact:
                 "inf - inf is nan",
                 "inf-arithmetic",
                 slope="nan",
-                condition="{x}.isfinite()",
-                harmless="0.0",
+                cure=FINITE,
             ),
         ),
         spelled,
@@ -105,11 +106,8 @@ BINARY_CROSS_ENTROPY = OpFact(
             " log(1 - {x}) - log({x})",
             "singular-derivative",
             slope="inf",
-            guard="{x}.clamp({eps}, 1 - {eps})",
-            condition="({x} > 0) & ({x} < 1)",
-            harmless="0.5",
+            cure=PROBABILITY,
             stable="torch.nn.functional.binary_cross_entropy_with_logits",
-            margin=Margin.ENDPOINT,
         ),
     ),
     ("torch.nn.functional.binary_cross_entropy", "torch.nn.BCELoss"),
@@ -126,8 +124,7 @@ WITH_LOGITS = OpFact(
             "{x} is already inf: (1 - target) * inf, or inf - inf, is nan",
             "inf-arithmetic",
             slope="nan",
-            condition="{x}.isfinite()",
-            harmless="0.0",
+            cure=FINITE,
         ),
         Edge(
             "self",
@@ -161,11 +158,8 @@ SOFT_MARGIN = OpFact(
             "exp(-target * {x}) leaves the dtype",
             "overflow",
             slope="nan",
-            guard="{x}.clamp(-{eps}, {eps})",
-            condition="{x}.abs() < {eps}",
-            harmless="0.0",
+            cure=within(Margin.EXPONENT),
             stable="torch.nn.functional.softplus(-target * {x}).mean()",
-            margin=Margin.EXPONENT,
         ),
         Edge(
             "self",
@@ -174,9 +168,8 @@ SOFT_MARGIN = OpFact(
             "exp(-target * {x}) leaves the dtype",
             "overflow",
             slope="nan",
-            guard="{x}.clamp(-{eps}, {eps})",
+            cure=Cure(guard="{x}.clamp(-{eps}, {eps})", margin=Margin.EXPONENT),
             stable="torch.nn.functional.softplus(-target * {x}).mean()",
-            margin=Margin.EXPONENT,
         ),
     ),
     ("torch.nn.functional.soft_margin_loss", "torch.nn.SoftMarginLoss"),
@@ -208,7 +201,7 @@ CTC = OpFact(
             _NOT_LOGS,
             "overflow",
             slope="inf",
-            guard="{x}.log_softmax(-1)",
+            cure=Cure(guard="{x}.log_softmax(-1)"),
         ),
         Edge(
             "log_probs",
@@ -227,10 +220,7 @@ CTC = OpFact(
             "{x} holds -inf: the slope is inf - inf there",
             "inf-arithmetic",
             slope="nan",
-            guard="{x}.clamp_min(-{eps})",
-            condition="{x}.isfinite()",
-            harmless="0.0",
-            margin=Margin.EXPONENT,
+            cure=replace(FINITE, guard="{x}.clamp_min(-{eps})", margin=Margin.EXPONENT),
         ),
         Edge(
             "log_probs",
@@ -239,7 +229,7 @@ CTC = OpFact(
             _NOT_LOGS,
             "overflow",
             slope="inf",
-            guard="{x}.log_softmax(-1)",
+            cure=Cure(guard="{x}.log_softmax(-1)"),
         ),
     ),
     ("torch.nn.functional.ctc_loss", "torch.nn.CTCLoss"),

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+from gradscope.ops.cures import FINITE, NONZERO, Cure, away, floor, within
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import Edge, Nature, OpFact, Values
 from gradscope.ops.fallbacks import gradient_overflow
 from gradscope.ops.predicates import below, both, equals, infinite, largest, overflows
-
-_FLOOR = "{x}.clamp_min({eps})"
-_OFF_ZERO = "torch.where({x} == 0, {eps}, {x})"
 
 
 def _fractional(values: Values) -> bool:
@@ -47,10 +46,7 @@ SQRT = OpFact(
             "the root of a negative number is nan",
             "domain-error",
             slope="nan",
-            guard=_FLOOR,
-            condition="{x} > 0",
-            harmless="1.0",
-            margin=Margin.ROOT,
+            cure=floor(Margin.ROOT),
         ),
         Edge(
             "self",
@@ -59,10 +55,7 @@ SQRT = OpFact(
             "slope is inf where {x} is 0",
             "singular-derivative",
             slope="inf",
-            guard=_FLOOR,
-            condition="{x} > 0",
-            harmless="1.0",
-            margin=Margin.ROOT,
+            cure=floor(Margin.ROOT),
         ),
     ),
     ("torch.sqrt", "Tensor.sqrt"),
@@ -78,10 +71,7 @@ RSQRT = OpFact(
             "1 / sqrt(0) is inf",
             "zero-division",
             slope="-inf",
-            guard=_FLOOR,
-            condition="{x} > 0",
-            harmless="1.0",
-            margin=Margin.ROOT,
+            cure=floor(Margin.ROOT),
         ),
         Edge(
             "self",
@@ -90,10 +80,7 @@ RSQRT = OpFact(
             "the root of a negative number is nan",
             "domain-error",
             slope="nan",
-            guard=_FLOOR,
-            condition="{x} > 0",
-            harmless="1.0",
-            margin=Margin.ROOT,
+            cure=floor(Margin.ROOT),
         ),
         Edge(
             "self",
@@ -102,10 +89,7 @@ RSQRT = OpFact(
             "slope -1/2 {x}^(-3/2) leaves the dtype where {x} is this close to 0",
             "singular-derivative",
             slope="-inf",
-            guard=_FLOOR,
-            condition="{x} > {eps}",
-            harmless="1.0",
-            margin=Margin.ROOT,
+            cure=floor(Margin.ROOT, tiny=True),
         ),
     ),
     ("torch.rsqrt", "Tensor.rsqrt"),
@@ -121,9 +105,7 @@ POW = OpFact(
             "0 to a negative power is inf",
             "zero-division",
             slope="-inf",
-            guard=_OFF_ZERO,
-            condition="{x} != 0",
-            harmless="1.0",
+            cure=NONZERO,
         ),
         Edge(
             "self",
@@ -132,10 +114,7 @@ POW = OpFact(
             "a negative base has no real power with a fractional exponent",
             "domain-error",
             slope="nan",
-            guard=_FLOOR,
-            condition="{x} > 0",
-            harmless="1.0",
-            margin=Margin.ROOT,
+            cure=floor(Margin.ROOT),
         ),
         Edge(
             "self",
@@ -144,9 +123,8 @@ POW = OpFact(
             "a negative base has no real power with a fractional exponent",
             "domain-error",
             slope="nan",
-            guard="{x}.clamp_min(0)",
-            condition="{x} >= 0",  # the slope at 0 is 0: a kept 0 must stay what it is
-            harmless="1.0",
+            cure=Cure(guard="{x}.clamp_min(0)", condition="{x} >= 0", harmless="1.0"),
+            # the slope at 0 is 0: a kept 0 must stay what it is
         ),
         Edge(
             "self",
@@ -155,10 +133,7 @@ POW = OpFact(
             "the power leaves the dtype",
             "overflow",
             slope="inf",
-            guard="{x}.clamp(-{eps}, {eps})",
-            condition="{x}.abs() < {eps}",
-            harmless="1.0",
-            margin=Margin.SQUARE,
+            cure=within(Margin.SQUARE, harmless="1.0"),
         ),
         Edge(
             "exponent",
@@ -167,8 +142,7 @@ POW = OpFact(
             "the exponent is already inf: its product with the power 0 is nan",
             "inf-arithmetic",
             slope="nan",
-            condition="{x}.isfinite()",
-            harmless="1.0",
+            cure=replace(FINITE, harmless="1.0"),
         ),
         Edge(
             "self",
@@ -177,10 +151,7 @@ POW = OpFact(
             "slope is inf where {x} is 0 and the exponent below 1",
             "singular-derivative",
             slope="inf",
-            guard=_FLOOR,
-            condition="{x} > 0",
-            harmless="1.0",
-            margin=Margin.ROOT,
+            cure=floor(Margin.ROOT),
         ),
         Edge(
             "self",
@@ -189,9 +160,7 @@ POW = OpFact(
             "slope leaves the dtype where {x} is this close to 0",
             "singular-derivative",
             slope="inf",
-            guard="torch.where({x}.abs() < {eps}, {eps}, {x})",
-            condition="{x}.abs() > {eps}",
-            harmless="1.0",
+            cure=away(tiny=True),
         ),
         Edge(
             "self",
@@ -200,9 +169,7 @@ POW = OpFact(
             "the slope in the exponent is the power times log({x}), nan where {x} is negative",
             "singular-derivative",
             slope="nan",
-            guard=_FLOOR,
-            condition="{x} > 0",
-            harmless="1.0",
+            cure=floor(),
         ),
     ),
     ("torch.pow", "Tensor.pow", "**", "torch.square", "torch.float_power"),
@@ -226,11 +193,8 @@ HYPOT = OpFact(
             "slope is 0 / 0 where both sides are 0",
             "singular-derivative",
             slope="nan",
-            guard=_OFF_ZERO,
-            condition="{x} != 0",
-            harmless="1.0",
+            cure=replace(NONZERO, margin=Margin.ROOT),
             stable="torch.sqrt({x}.square() + {other}.square() + {eps})",
-            margin=Margin.ROOT,
         ),
         gradient_overflow("self", "other"),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradscope.ops.cures import FINITE, away
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import Edge, Holds, Nature, OpFact, Values
 from gradscope.ops.predicates import both, broke, has_infinity, magnitude, slope_broke
@@ -31,8 +32,7 @@ def _inf_minus_inf(argument: str = "self") -> Edge:
         "the sum meets inf and -inf",
         "inf-arithmetic",
         slope="nan",
-        condition="{x}.isfinite()",
-        harmless="0.0",
+        cure=FINITE,
     )
 
 
@@ -108,8 +108,7 @@ def _spread(name: str, *spelled: str) -> OpFact:
                 "the distance of inf from the mean is inf - inf",
                 "inf-arithmetic",
                 slope="nan",
-                condition="{x}.isfinite()",
-                harmless="0.0",
+                cure=FINITE,
             ),
             _overflow("sum of squares", slope="nan"),
             _slope_overflow("the distance from the mean"),
@@ -134,8 +133,7 @@ def _norm(name: str, *arguments: str, spelled: tuple[str, ...]) -> OpFact:
             "slope is {x} over the norm: inf / inf",
             "inf-arithmetic",
             slope="nan",
-            condition="{x}.isfinite()",
-            harmless="0.0",
+            cure=FINITE,
         )
         for argument in arguments
     ]
@@ -159,11 +157,8 @@ def _norm(name: str, *arguments: str, spelled: tuple[str, ...]) -> OpFact:
                 "a power of {x} in PyTorch's formula leaves the dtype where {x} is this close to 0",
                 "singular-derivative",
                 slope="nan",
-                guard="torch.where({x}.abs() < {eps}, {eps}, {x})",
-                condition="{x}.abs() > {eps}",
-                harmless="1.0",
+                cure=away(Margin.ROOT, tiny=True),
                 stable="torch.sqrt({x}.square().sum() + {eps})",
-                margin=Margin.ROOT,
             ),
             Edge(
                 first,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from gradscope.ops.cures import FINITE, Cure
 from gradscope.ops.edges import Edge, Holds, Nature, OpFact, Values
 from gradscope.ops.predicates import broke, has_infinity, slope_broke
 
@@ -35,9 +36,7 @@ def _masked_row(result: str, nature: Nature, says: str) -> Edge:
         says,
         "all-masked-softmax",
         slope="nan",
-        guard=_KEEP_EMPTY_ROWS,
-        condition=_ROW_HAS_ITEMS,
-        harmless="0.0",
+        cure=Cure(guard=_KEEP_EMPTY_ROWS, condition=_ROW_HAS_ITEMS, harmless="0.0"),
     )
 
 
@@ -52,8 +51,7 @@ def _positive_infinity(result: str, nature: Nature) -> Edge:
         "the row's largest element is inf, and inf - inf is nan",
         "inf-arithmetic",
         slope="nan",
-        condition="{x} < float('inf')",
-        harmless="0.0",
+        cure=Cure(condition="{x} < float('inf')", harmless="0.0"),
     )
 
 
@@ -120,8 +118,7 @@ def _pairwise(name: str) -> OpFact:
                 "both sides are the same infinity: the slope is exp(inf - inf), which is nan",
                 "all-masked-softmax",
                 slope="nan",
-                condition="{x}.isfinite()",
-                harmless="0.0",
+                cure=FINITE,
             ),
         ),
         (f"torch.{name}",),
@@ -138,8 +135,7 @@ def _attention(name: str) -> OpFact:
             "{x} is already inf: a weight of 0 times inf is nan",
             "inf-arithmetic",
             slope="nan",
-            condition="{x}.isfinite()",
-            harmless="0.0",
+            cure=FINITE,
         )
         for argument in inputs
     ]
@@ -158,7 +154,7 @@ def _attention(name: str) -> OpFact:
                 "a query has no key left: every score of the row is -inf",
                 "all-masked-softmax",
                 slope="nan",
-                guard="{x}.masked_fill({x}.isneginf().all(-1, keepdim=True), 0.0)",
+                cure=Cure(guard="{x}.masked_fill({x}.isneginf().all(-1, keepdim=True), 0.0)"),
             ),
             Edge(
                 "query",

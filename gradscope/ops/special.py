@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+from gradscope.ops.cures import FINITE, beyond, ceiling, floor
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import Edge, Holds, Nature, OpFact, Values
 from gradscope.ops.predicates import both, equals, infinite, is_negative_integer, largest, overflows
-
-_FLOOR = "{x}.clamp_min({eps})"
 
 
 def _edge(
@@ -23,9 +23,7 @@ def _edge(
         says,
         cause,
         slope=slope,
-        guard=_FLOOR,
-        condition="{x} > {eps}" if tiny else "{x} > 0",
-        harmless="1.0",
+        cure=floor(tiny=tiny),
     )
 
 
@@ -57,10 +55,7 @@ LGAMMA = OpFact(
             ),
             "lgamma({x}) ~ {x} log({x}) leaves the dtype",
             "overflow",
-            guard="{x}.clamp_max({eps})",
-            condition="{x} < {eps}",
-            harmless="1.0",
-            margin=Margin.SQUARE,
+            cure=ceiling(Margin.SQUARE, harmless="1.0"),
         ),
         _edge(
             Nature.SLOPE_OVERFLOW,
@@ -146,8 +141,7 @@ POLYGAMMA = OpFact(
             "the slope is the next polygamma, which PyTorch computes as nan at inf",
             "inf-arithmetic",
             slope="nan",
-            condition="{x}.isfinite()",
-            harmless="1.0",
+            cure=replace(FINITE, harmless="1.0"),
         ),
         _edge(
             Nature.INFINITE_SLOPE,
@@ -177,10 +171,7 @@ MVLGAMMA = OpFact(
             "mvlgamma is not finite at or below (p - 1) / 2",
             "domain-error",
             slope="nan",
-            guard="{x}.clamp_min(({p} - 1) / 2 + {eps})",
-            condition="{x} > ({p} - 1) / 2",
-            harmless="{p}",
-            margin=Margin.ENDPOINT,
+            cure=beyond("({p} - 1) / 2", harmless="{p}"),
         ),
         Edge(
             "self",
@@ -188,10 +179,7 @@ MVLGAMMA = OpFact(
             lambda values: values["self"] > largest(values) / 1e3,
             "mvlgamma({x}) ~ p {x} log({x}) leaves the dtype",
             "overflow",
-            guard="{x}.clamp_max({eps})",
-            condition="{x} < {eps}",
-            harmless="{p}",
-            margin=Margin.SQUARE,
+            cure=ceiling(Margin.SQUARE, harmless="{p}"),
         ),
         _edge(
             Nature.SLOPE_OVERFLOW,
@@ -214,10 +202,7 @@ ZETA = OpFact(
             "zeta has a pole at 1",
             "domain-error",
             slope="nan",
-            guard="{x}.clamp_min(1 + {eps})",
-            condition="{x} > 1",
-            harmless="2.0",
-            margin=Margin.ENDPOINT,
+            cure=beyond("1", harmless="2.0"),
         ),
         _edge(
             Nature.POLE,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from gradscope.facts import Phase
 from gradscope.ops import Edge
-from gradscope.ops.dtypes import Margin, eps_for
+from gradscope.ops.dtypes import Margin
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.rules import phrases
@@ -31,12 +31,12 @@ def guarded(culprit: Culprit) -> Iterator[Candidate]:
     """The op's own guards around its operand: `sqrt(v)` -> `sqrt(v.clamp_min(1e-12))`."""
     for edge in culprit.edges():
         node = _operand(culprit, edge)
-        if node is None or not edge.guard:
+        if node is None or not edge.cure.guard:
             continue
         yield from _number(culprit, edge, node)
-        text = _filled(culprit, edge, edge.guard, _unclamped(culprit, edge, node))
+        text = _filled(culprit, edge, edge.cure.guard, _unclamped(culprit, edge, node))
         if text is not None:
-            kind = "epsilon" if edge.margin in FLOORS else "clamp-domain"
+            kind = "epsilon" if edge.cure.margin in FLOORS else "clamp-domain"
             yield Candidate(kind, _title(kind, culprit, node), (culprit.replace(node, text),))
     yield from _apart(culprit)
     yield from _added(culprit)
@@ -47,8 +47,8 @@ def _number(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[Candidate]
     """A Python number has no `clamp_min`."""
     given = {one.role for one in culprit.finding.tensors}
     is_number = given and edge.argument not in given and culprit.values.get(edge.argument) == 0
-    if is_number and isinstance(node, ast.Name) and edge.margin in FLOORS:
-        text = f"max({culprit.source.of(node)}, {eps_for(culprit.dtype, edge.margin):g})"
+    if is_number and isinstance(node, ast.Name) and edge.cure.margin in FLOORS:
+        text = f"max({culprit.source.of(node)}, {edge.cure.eps(culprit.dtype)})"
         edit = culprit.replace(node, text)
         yield Candidate("epsilon", _title("epsilon", culprit, node), (edit,))
 
@@ -56,7 +56,7 @@ def _number(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[Candidate]
 def _upstream(culprit: Culprit) -> Iterator[Candidate]:
     """The guard where the operand is made, for an op that a library calls: the line of the
     culprit does not write the operand."""
-    edges = [edge for edge in culprit.edges() if edge.guard.startswith("{x}.clamp")]
+    edges = [edge for edge in culprit.edges() if edge.cure.guard.startswith("{x}.clamp")]
     if not edges or _operand(culprit, edges[0]) is not None:
         return
     for related in culprit.finding.related:
@@ -64,9 +64,9 @@ def _upstream(culprit: Culprit) -> Iterator[Candidate]:
             continue
         node = expression(culprit.source, related.location)
         if isinstance(node, ast.expr):
-            text = _filled(culprit, edges[0], edges[0].guard, node)
+            text = _filled(culprit, edges[0], edges[0].cure.guard, node)
             if text is not None:
-                kind = "epsilon" if edges[0].margin in FLOORS else "clamp-domain"
+                kind = "epsilon" if edges[0].cure.margin in FLOORS else "clamp-domain"
                 edit = culprit.replace(node, text)
                 yield Candidate(kind, _title(kind, culprit, node), (edit,))
 
@@ -74,7 +74,9 @@ def _upstream(culprit: Culprit) -> Iterator[Candidate]:
 def _unclamped(culprit: Culprit, edge: Edge, node: ast.expr) -> ast.expr:
     """What an existing `x.clamp(low, high)` clamps, where the guard's own clamp takes its place."""
     found = spelled(culprit.source, node)
-    is_clamp = found is not None and found.name == "clamp" and edge.guard.startswith("{x}.clamp(")
+    is_clamp = (
+        found is not None and found.name == "clamp" and edge.cure.guard.startswith("{x}.clamp(")
+    )
     return found.positional[0] if found and is_clamp and found.positional else node
 
 
@@ -101,8 +103,8 @@ def _added(culprit: Culprit) -> Iterator[Candidate]:
     """`+ eps` on the operand, where the table has no guard or the guard did not do."""
     for edge in culprit.edges():
         node = _operand(culprit, edge)
-        if node is not None and edge.margin in FLOORS:
-            text = f"{culprit.text(node)} + {eps_for(culprit.dtype, edge.margin):g}"
+        if node is not None and edge.cure.margin in FLOORS:
+            text = f"{culprit.text(node)} + {edge.cure.eps(culprit.dtype)}"
             yield Candidate(
                 "epsilon", _title("epsilon", culprit, node), (culprit.replace(node, text),)
             )
@@ -135,7 +137,7 @@ def masked(culprit: Culprit) -> Iterator[Candidate]:
     edge = edges[0]
     node = _operand(culprit, edge)
     assert node is not None
-    harmless = edge.harmless or "1.0"
+    harmless = edge.cure.harmless or "1.0"
     conditions = list(_mask_conditions(culprit))
     names = [pair for pair in conditions if pair[0].isidentifier()]
     own = list(_own_conditions(culprit, edges, node))
@@ -166,7 +168,7 @@ def _restored(
     text = culprit.source.of(node)
     value = _value(culprit) or f"({text}).detach()"
     for condition, kept in conditions[:1]:
-        safe = _where(culprit, condition, kept, operand, edge.harmless or "1.0")
+        safe = _where(culprit, condition, kept, operand, edge.cure.harmless or "1.0")
         again = f"{text[: first - start]}{safe}{text[last - start :]}"
         if "\n" in again:
             again = ast.unparse(ast.parse(f"({again})", mode="eval"))
@@ -233,8 +235,8 @@ def _own_conditions(
     if not can_repeat(culprit, node):
         return
     for edge in edges:
-        if edge.condition and _operand(culprit, edge) is node:
-            text = _filled(culprit, edge, edge.condition, node)
+        if edge.cure.condition and _operand(culprit, edge) is node:
+            text = _filled(culprit, edge, edge.cure.condition, node)
             if text is not None:
                 yield text, True
 
@@ -303,7 +305,7 @@ def _filled(culprit: Culprit, edge: Edge, template: str, node: ast.expr) -> str 
     if template.count("{x}") > 1 and not can_repeat(culprit, node):
         return None
     texts = {role: culprit.text(part) for role, part in culprit.operands.items()}
-    eps = f"{eps_for(culprit.dtype, edge.margin):g}"
+    eps = edge.cure.eps(culprit.dtype)
     spelled = culprit.torch(template)
     try:
         return spelled and spelled.format(**{**texts, "x": culprit.text(node), "eps": eps})

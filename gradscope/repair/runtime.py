@@ -12,7 +12,6 @@ from string import Formatter
 
 from gradscope.facts import Finding, Fix, Phase
 from gradscope.ops import Edge, lookup
-from gradscope.ops.dtypes import eps_for
 from gradscope.repair.attempt import Bench
 from gradscope.repair.compare import BOUNDS
 from gradscope.repair.culprit import dtype_of, edges_of
@@ -98,14 +97,14 @@ def what_ifs(finding: Finding, kind: str) -> Iterator[WhatIf]:
     guards = set()
     for edge in edges_of(finding, fact) if fact else ():
         at = replace(change, argument=edge.argument)
-        if kind in BOUNDS and edge.guard:
-            guarded = replace(at, operand=_code(edge.guard, edge, finding))
+        if kind in BOUNDS and edge.cure.guard:
+            guarded = replace(at, operand=_code(edge.cure.guard, edge, finding))
             if guarded not in guards:
                 guards.add(guarded)
                 yield guarded
-        elif kind == "masked-branch" and edge.condition:
-            kept = _code(edge.condition, edge, finding)
-            harmless = _code(edge.harmless or "1.0", edge, finding)
+        elif kind == "masked-branch" and edge.cure.condition:
+            kept = _code(edge.cure.condition, edge, finding)
+            harmless = _code(edge.cure.harmless or "1.0", edge, finding)
             safe = replace(at, operand=f"torch.where({kept}, x, {harmless})", same=True)
             yield from (replace(safe, kept=kept), safe)
 
@@ -113,7 +112,7 @@ def what_ifs(finding: Finding, kind: str) -> Iterator[WhatIf]:
 def _code(template: str, edge: Edge, finding: Finding) -> str:
     """A template of the op table as Python: each operand is a name of its own."""
     names = {name: name for _, name, _, _ in Formatter().parse(template) if name}
-    return template.format(**{**names, "eps": f"{eps_for(dtype_of(finding), edge.margin):g}"})
+    return template.format(**{**names, "eps": edge.cure.eps(dtype_of(finding))})
 
 
 def _tried(

@@ -41,18 +41,18 @@ def masked(edge: Edge | None, event: Event) -> Fix:
     """Give the op a harmless operand where its result is thrown away."""
     op = phrases.spelled(event.op)
     title = f"give `{op}` a harmless operand where its result is thrown away"
-    if edge is None or not (edge.condition and edge.harmless):
+    if edge is None or not (edge.cure.condition and edge.cure.harmless):
         code = f"safe = torch.where(used, x, 1.0)  # 1.0: any operand that `{op}` can take"
         return Fix("masked-branch", title, "safe", code)
     x = text_at(edge, event)
-    condition = _fill(edge.condition, edge, event)
-    code = f"safe = torch.where({condition}, {x}, {_fill(edge.harmless, edge, event)})"
+    condition = _fill(edge.cure.condition, edge, event)
+    code = f"safe = torch.where({condition}, {x}, {_fill(edge.cure.harmless, edge, event)})"
     return Fix("masked-branch", title, "safe", f"{code}  # then `{op}` of `safe`")
 
 
 def guards(edge: Edge | None, event: Event) -> tuple[Fix, ...]:
     """Keep the operand off the edge for good; nothing where the table knows no guard."""
-    if edge is None or not edge.guard:
+    if edge is None or not edge.cure.guard:
         return ()
     op, kind = phrases.spelled(event.op), guard_kind(edge, event)
     named = subject(edge, event)
@@ -62,7 +62,7 @@ def guards(edge: Edge | None, event: Event) -> tuple[Fix, ...]:
         title = f"bound {named} so that `{op}` stays in range"
     else:
         title = f"keep {named} inside what `{op}` can take"
-    return (Fix(kind, title, "unsafe", _fill(edge.guard, edge, event)),)
+    return (Fix(kind, title, "unsafe", _fill(edge.cure.guard, edge, event)),)
 
 
 def guard_kind(edge: Edge, event: Event) -> str:
@@ -102,7 +102,7 @@ def wider(event: Event) -> Fix:
 def _fill(template: str, edge: Edge, event: Event) -> str:
     """A template of the table with the operands' source text put in."""
     names, x = texts(event), text_at(edge, event)
-    eps = f"{eps_for(evidence.dtype(event), edge.margin):g}"
+    eps = edge.cure.eps(evidence.dtype(event))
     return template.format_map(_Named({**names, "x": x, "eps": eps}))
 
 
