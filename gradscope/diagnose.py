@@ -97,16 +97,12 @@ def _is_root(event: Event, sources: list[Event]) -> bool:
 
 def _with_kills(chain: tuple[Event, ...], trace: Trace) -> tuple[Event, ...]:
     """The chain with the events that hid its values going forward, in the order of time."""
-    ids = {event.id for event in chain}
     if not any(event.kind is Kind.REVIVAL for event in chain):
         return chain
     forward = _forward_descendants(chain[0], trace)
     kills = [e for e in trace.events if e.kind is Kind.KILL and forward.intersection(e.sources)]
-    return (
-        tuple(sorted({e.id: e for e in (*chain, *kills[:3])}.values(), key=lambda e: e.id))
-        if kills
-        else (chain if ids else ())
-    )
+    by_id = {event.id: event for event in (*chain, *kills[:3])}
+    return tuple(by_id[id] for id in sorted(by_id)) if kills else chain
 
 
 def _forward_descendants(root: Event, trace: Trace) -> set[int]:

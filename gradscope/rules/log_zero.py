@@ -5,7 +5,6 @@ from __future__ import annotations
 from gradscope.facts import Event, Finding, Fix, Root, Trace
 from gradscope.ops import Edge
 from gradscope.rules import evidence, fixes, phrases
-from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
 
 _ROUNDED = ", whose result was rounded to that value"
@@ -52,11 +51,8 @@ class LogZero(Rule):
     name = "log-zero"
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
-        event = root.event
-        edge = evidence.edge(event)
-        if evidence.situation(root) not in (Situation.VALUE, Situation.SLOPE):
-            return None
-        if edge is None or edge.cause != self.name:
+        event, edge = root.event, self.edge_at(root)
+        if edge is None:
             return None
         return self.finding(
             root,

@@ -17,7 +17,9 @@ from gradscope.facts import (
     Severity,
     Trace,
 )
+from gradscope.ops import Edge
 from gradscope.rules import evidence, measurements
+from gradscope.rules.evidence import Situation
 
 
 class Rule:
@@ -41,6 +43,12 @@ class Rule:
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         """The finding if this rule's cause is what happened at the root."""
         return None
+
+    def edge_at(self, root: Root) -> Edge | None:
+        """The edge of the op table at which the root broke, where this rule is what explains it."""
+        edge = evidence.edge(root.event)
+        broke = evidence.situation(root) in (Situation.VALUE, Situation.SLOPE)
+        return edge if broke and edge is not None and edge.cause == self.name else None
 
     def finding(
         self,
