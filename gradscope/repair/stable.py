@@ -239,7 +239,7 @@ def _shifted(text: str, shift: float) -> str:
 
 
 def _softmax(read: Reading, node: ast.expr) -> str | None:
-    """exp(z) / exp(z).sum(dim, keepdim=True)."""
+    """exp(z) / exp(z).sum(dim, keepdim=True), where each number meets the sum of its own row."""
     found = read.op(node, "div")
     if not found or len(found.positional) != 2:
         return None
@@ -249,7 +249,11 @@ def _softmax(read: Reading, node: ast.expr) -> str | None:
     if operand is None or not total or not summed or not read.same(operand, summed):
         return None
     dim = read.dim(total)
-    return f"torch.softmax({read.text(operand)}, {dim or 0})"
+    if dim is None:
+        flat = f"torch.softmax({read.culprit.text(operand)}.flatten(), 0)"
+        return f"{flat}.view_as({read.culprit.text(operand)})"
+    aligned = dim == "0" or "keepdim" in total.keywords
+    return f"torch.softmax({read.text(operand)}, {dim})" if aligned else None
 
 
 def _sigmoid(read: Reading, node: ast.expr) -> str | None:
