@@ -11,35 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from house.layers import BESIDE, LAYERS, torch_users, upward
 
 from gradscope.rules import RULES, Rule
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "gradscope"
-
-# A layer imports those before it and none after it.
-LAYERS = [
-    "errors",
-    "facts",
-    "source",
-    "config",
-    "ops",
-    "rules",
-    "report",
-    "record",
-    "target",
-    "norms",
-    "diagnose",
-    "repair",
-    "pipeline",
-    "check",
-    "integrations",
-    "cli",
-    "__main__",
-]
-BESIDE = {"__init__", "examples"}  # they import nothing of ours
-WITH_TORCH = {"record", "target", "norms", "repair", "check", "examples"}
-STRANGERS = [("rules", "report"), ("report", "rules"), ("record", "rules"), ("record", "report")]
 
 TOP = {
     "CHANGELOG.md",
@@ -51,43 +28,6 @@ TOP = {
     "scripts",
     "tests",
 }
-
-Import = tuple[Path, str, list[str]]
-
-
-def imports(package: Path) -> Iterator[Import]:
-    """Every import: the file, its layer, and the dotted name in parts."""
-    for file in sorted(package.rglob("*.py")):
-        layer = file.relative_to(package).parts[0].removesuffix(".py")
-        for node in ast.walk(ast.parse(file.read_text())):
-            match node:
-                case ast.Import(names=names):
-                    yield from ((file, layer, alias.name.split(".")) for alias in names)
-                case ast.ImportFrom(module="gradscope", names=names):
-                    yield from ((file, layer, ["gradscope", alias.name]) for alias in names)
-                case ast.ImportFrom(module=str(module), level=0):
-                    yield file, layer, module.split(".")
-
-
-def upward(package: Path) -> list[str]:
-    """The imports that no layer may have."""
-    found = []
-    for file, layer, (top, *rest) in imports(package):
-        if top != "gradscope" or not rest or rest[0] == layer or rest[0] not in LAYERS:
-            continue
-        below = layer in LAYERS and LAYERS.index(rest[0]) < LAYERS.index(layer)
-        if not below or (layer, rest[0]) in STRANGERS:
-            found.append(f"{file.relative_to(package)} imports {'.'.join([top, *rest])}")
-    return found
-
-
-def torch_users(package: Path) -> list[str]:
-    """The files that import torch and should not."""
-    return [
-        str(file.relative_to(package))
-        for file, layer, (top, *_) in imports(package)
-        if top == "torch" and layer not in WITH_TORCH
-    ]
 
 
 def test_imports_point_down():
