@@ -1,0 +1,114 @@
+"""A new rule, format, example or op fact is written in one place: no list elsewhere knows of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "gradscope"
+
+RULE = '''
+from collections.abc import Iterator
+
+from gradscope.facts import Finding, Phase, Root, Severity, Trace
+from gradscope.rules.rule import Rule
+
+
+class LeftTurn(Rule):
+    """
+    ## What it does
+    Finds every program.
+
+    ## Why is this bad?
+    It is not.
+
+    ## Example
+    ```python
+    pass
+    ```
+
+    ## Use instead
+    ```python
+    pass
+    ```
+
+    ## Fix safety
+    There is no fix.
+    """
+
+    code = "GS199"
+    name = "left-turn"
+
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        error, forward = Severity.ERROR, Phase.FORWARD
+        yield Finding(self.code, self.name, error, forward, 0, "mul", "turned left", "it did")
+'''
+FORMAT = """
+NAME = "shout"
+SUFFIX = ".txt"
+
+
+def render(report, options):
+    return "".join(f"{finding.name}!\\n".upper() for finding in report.findings)
+
+
+def render_all(summary, options):
+    return ""
+"""
+EXAMPLE = '''"""A sum.
+
+Healthy.
+"""
+
+# expects: healthy
+import torch
+
+torch.ones(3, requires_grad=True).sum().backward()
+'''
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package with one more file of each kind."""
+    place = tmp_path_factory.mktemp("grown")
+    copy = shutil.copytree(PACKAGE, place / "gradscope", ignore=shutil.ignore_patterns("*.pyc"))
+    (copy / "rules/left_turn.py").write_text(RULE)
+    (copy / "report/shout.py").write_text(FORMAT)
+    (copy / "examples/a_sum.py").write_text(EXAMPLE)
+    powers = copy / "ops/powers.py"
+    fact = 'OpFact("cbrt", (), ("torch.cbrt",))'
+    powers.write_text(powers.read_text().replace("FACTS = (", f"FACTS = ({fact}, "))
+    return place
+
+
+def said(grown: Path, *words: str) -> str:
+    run = subprocess.run(
+        [sys.executable, "-P", *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(grown)},
+    )
+    assert run.returncode in (0, 1), run.stderr
+    return run.stdout
+
+
+def test_a_rule_speaks_and_a_format_writes_it_down(grown: Path):
+    traced = said(grown, "-m", "gradscope", "trace", "a_sum", "--format", "shout")
+
+    assert traced == "LEFT-TURN!\n"
+
+
+def test_the_lists_that_a_user_sees_have_them(grown: Path):
+    assert "left-turn" in said(grown, "-m", "gradscope", "explain")
+    assert "a_sum" in said(grown, "-m", "gradscope", "examples")
+
+
+def test_an_op_fact_is_looked_up(grown: Path):
+    program = "from gradscope.ops import lookup; print(lookup('cbrt').spelled[0])"
+
+    assert said(grown, "-c", program) == "torch.cbrt\n"
