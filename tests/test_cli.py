@@ -52,6 +52,19 @@ def test_an_unmodified_script_is_traced(gradscope, tmp_path):
     assert (tmp_path / "loss.py").read_text() == MASKED
 
 
+def test_a_run_that_was_cut_short_is_not_called_healthy_without_saying_so(gradscope, tmp_path):
+    (tmp_path / "train.py").write_text(LOOP)
+
+    done = gradscope("trace", "train.py", "--steps", "3")
+
+    assert done.returncode == 0
+    closing = " ".join(done.stdout.replace("step\n", "").split())
+    assert closing.startswith(
+        "train.py: healthy so far: every loss and gradient was finite until the program was"
+        " stopped; --steps N goes further (3 steps, "
+    )
+
+
 def test_json_has_stdout_to_itself(gradscope, tmp_path):
     (tmp_path / "loss.py").write_text(MASKED)
 

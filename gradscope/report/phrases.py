@@ -234,6 +234,11 @@ def state(report: Report) -> str:
         return f"failed: {ending(report)} before an error was found in its gradients"
     if not report.trace.steps:
         return "not judged: no backward pass ran"
+    if report.trace.ending.kind == "stopped":
+        return (
+            "healthy so far: every loss and gradient was finite until the program was stopped;"
+            " --steps N goes further"
+        )
     return "healthy: every loss and gradient was finite"
 
 
