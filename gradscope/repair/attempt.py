@@ -137,7 +137,7 @@ class Bench:
         except TimeoutError:
             return Outcome(None, "not tried: the time for trying fixes was spent")
         except GradscopeError as error:
-            return Outcome(False, f"tried: the program cannot be run then ({error})")
+            return Outcome(False, f"the program cannot be run then ({error})")
         return outcome
 
     def _run(self, path: str, text: str, step: int) -> Trace:

@@ -55,31 +55,31 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
         why = "no step of an optimizer follows, which is what clipping bounds"
         return Outcome(None, f"not tried: {why}")
     if remaining is not None:
-        why = f"tried: {_said(remaining)} is there all the same"
+        why = f"{_said(remaining)} is there all the same"
         elsewhere = remaining if _start(remaining) != _start(finding) else None
         return Outcome(False, why, doubtful=True, remains=elsewhere)
     fresh = _new_findings(before, after)
     if fresh:
-        why = f"tried: {_said(fresh[0])} breaks then"
+        why = f"{_said(fresh[0])} breaks then"
         return Outcome(False, why, doubtful=True, remains=fresh[0])
     left = _left(finding, after.trace, step)
     if left is not None:
         others = [other for other in after.findings if left in other.symptoms]
-        why = f"tried: {left.kind} in `{left.tensor}` all the same"
+        why = f"{left.kind} in `{left.tensor}` all the same"
         if others:
             why = f"{why}, from {_said(others[0])}"
         return Outcome(False, why, doubtful=True, remains=others[0] if others else None)
     unexplained = _unexplained(before, after, step)
     if unexplained is not None:
         what = f"{unexplained.kind} in `{unexplained.tensor}`"
-        return Outcome(False, f"tried: {what} is new", doubtful=True)
+        return Outcome(False, f"{what} is new", doubtful=True)
     worse = next((a.name for a, b in _pairs(before.trace, after.trace) if _breaks(a, b)), None)
     if worse is not None:
-        why = f"tried: the gradient of `{worse}` is no longer finite where it was"
+        why = f"the gradient of `{worse}` is no longer finite where it was"
         return Outcome(False, why, doubtful=True)
     moved = _moved(before.trace, after.trace, step)
     if same and moved:
-        return Outcome(False, f"tried: {moved[0]}, which this fix must not do", doubtful=True)
+        return Outcome(False, f"{moved[0]}, which this fix must not do", doubtful=True)
     others = [f for f in after.findings if f.severity is Severity.ERROR]
     parts = [
         *_gains(finding, before.trace, after.trace, kind),
@@ -105,7 +105,7 @@ def _failure(before: Trace, after: Trace, step: int) -> Outcome | None:
     if ending.kind in ("raised", "died") or (ending.kind == "exited" and ending.code):
         if before.ending.kind == ending.kind and before.ending.detail == ending.detail:
             return None
-        return Outcome(False, f"tried: the program then ends with {ending.detail}", doubtful=True)
+        return Outcome(False, f"the program then ends with {ending.detail}", doubtful=True)
     if len(after.steps) >= len(before.steps):
         return None
     return Outcome(None, "not tried: the second run ended before the failing step")
