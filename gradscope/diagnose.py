@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from gradscope import rules
-from gradscope.facts import Event, Finding, Kind, Phase, Root, Severity, Symptom, Trace
+from gradscope.facts import Event, Finding, Kind, Location, Phase, Root, Severity, Symptom, Trace
 from gradscope.rules.rule_fault import RuleFault
 
 _RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
@@ -132,9 +132,16 @@ def _one_a_place(roots: Iterable[Root]) -> Iterator[Root]:
             continue
         extra = tuple(symptom for symptom in root.symptoms if symptom not in known.symptoms)
         told = (known.event.blame.location, *known.also)
-        also = known.also if location is None or location in told else (*known.also, location)
+        also = known.also
+        if location is not None and not any(_same_span(location, one) for one in told):
+            also = (*also, location)
         places[key] = replace(known, symptoms=known.symptoms + extra, also=also)
     yield from places.values()
+
+
+def _same_span(one: Location, other: Location | None) -> bool:
+    """The same text, in whichever module it ran."""
+    return other is not None and replace(one, module=other.module) == other
 
 
 def _join(found: Iterable[Finding], roots: tuple[Root, ...]) -> Iterator[Finding]:

@@ -131,6 +131,18 @@ class TestBackwardBirth:
 
         assert only_root(program).event.blame.formula_of.op == "sqrt"
 
+    def test_a_line_that_several_layers_run_is_told_once(self):
+        class Root(torch.nn.Module):
+            def forward(self, x):
+                return x.sqrt()
+
+        model = torch.nn.ModuleList([Root(), Root()])
+
+        def program():
+            sum(layer(leaf(-1.0)) for layer in model).sum().backward()
+
+        assert only_root(program).also == ()
+
     def test_a_line_that_a_checkpoint_runs_again_is_no_formula(self):
         def program():
             block = lambda t: (t * 2).sqrt() * 3  # noqa: E731
