@@ -66,6 +66,54 @@ def weighted_fixed(x, mask):
     return (x * mask).sum() / mask.sum().clamp_min(1)
 
 
+def saturates(logits):
+    return -torch.log(1 - torch.sigmoid(logits)).mean()
+
+
+def saturates_fixed(logits):
+    return -torch.nn.functional.logsigmoid(-logits).mean()
+
+
+def probability(x):
+    return -torch.log(x).mean()
+
+
+def entropy(logits):
+    logp = logits.log_softmax(-1)
+    return -(logp.exp() * logp).sum(-1).mean()
+
+
+def entropy_fixed(logits):
+    logp = logits.log_softmax(-1)
+    return -(logp.exp() * logp.masked_fill(logp.isneginf(), 0.0)).sum(-1).mean()
+
+
+def binary(logits, labels):
+    return torch.nn.functional.binary_cross_entropy_with_logits(logits, labels)
+
+
+def overlap(x, region):
+    return (x * region).sum() / region.sum()
+
+
+def bisector(x, y):
+    return (x + y).square().sum(-1).sqrt().mean()
+
+
+def per_sentence(x, lengths):
+    seen = torch.arange(x.shape[1]) < lengths[:, None]
+    return ((x[:, 1:] * seen[:, 1:]).sum(1) / lengths).mean() + x[:, :-1].mean()
+
+
+def per_sentence_fixed(x, lengths):
+    seen = torch.arange(x.shape[1]) < lengths[:, None]
+    return ((x[:, 1:] * seen[:, 1:]).sum(1) / lengths.clamp_min(1)).mean() + x[:, :-1].mean()
+
+
+def duplicates(x):
+    return (x[:, None] - x).square().sum(-1).clamp_min(1e-12).sqrt().mean()
+
+
 def hangs_on_zeros(x):
     while not x.any():
         pass
@@ -103,6 +151,10 @@ POINTS = {"x": "{shape: [4, 3], seed: 0}", "y": "{shape: [4, 3], seed: 1}"}
 SCORES = {"scores": "{shape: [4, 4], seed: 0}", "values": "{shape: [4, 3], seed: 1}"}
 ADDED = {"x": "{shape: [4, 3]}", "mask": "'torch.zeros(4, 3)'"}
 FACTOR = {"x": "{shape: [4, 3]}", "mask": "'torch.ones(4, 3)'"}
+LOGITS = {"logits": "{shape: [4, 3], seed: 0}"}
+LABELS = "'(torch.arange(12) % 2).view(4, 3).float()'"
+AT_ZERO = [("GS202", "the lower end in x"), ("GS102", "just above the lower end in x")]
+SENTENCES = {"x": "{shape: [3, 4], seed: 0}", "lengths": "{values: [4, 2, 3], dtype: int64}"}
 MASK = {"x": "{shape: [4, 3]}", "mask": "'torch.ones(4, 3, dtype=torch.bool)'"}
 
 
@@ -122,6 +174,17 @@ MASK = {"x": "{shape: [4, 3]}", "mask": "'torch.ones(4, 3, dtype=torch.bool)'"}
         ("weighted", FACTOR, [("GS201", "all 0 in mask")]),
         ("weighted_fixed", FACTOR, []),
         ("spread", {"x": "{shape: [4, 3], nonempty: true}"}, [("GS207", "a single item")]),
+        ("saturates", LOGITS, [("GS202", "values of 20 in logits")]),
+        ("saturates_fixed", LOGITS, []),
+        ("probability", {"x": "torch.rand(4) + 0.1"}, []),  # inf is its value at 0
+        ("probability", {"x": "{shape: [4], range: [0, 1]}"}, AT_ZERO),
+        ("entropy", LOGITS, [("GS501", "one -inf in logits")]),
+        ("entropy_fixed", LOGITS, []),
+        ("binary", {**LOGITS, "labels": LABELS}, []),  # no softmax: -inf is no masked score
+        ("overlap", {"x": "{shape: [4, 3]}", "region": LABELS}, [("GS201", "all 0 in region")]),
+        ("bisector", POINTS, [("GS102", "y opposite to x")]),
+        ("per_sentence", SENTENCES, [("GS201", "zeros in lengths")]),
+        ("per_sentence_fixed", SENTENCES, []),
     ],
 )
 def test_the_planted_edge_is_found_and_no_other(folder, name, inputs, found):
@@ -151,6 +214,17 @@ def test_a_variant_that_hangs_costs_itself_alone(folder, monkeypatch):
     report = stressed("hangs_on_zeros", x="{values: [1.0, 2.0]}")
 
     assert ("GS102", "one zero in x") in errors(report)
+
+
+def test_what_only_half_precision_breaks_is_a_note(folder):
+    report = stressed("distance_fixed", **POINTS)
+    diagonal = stressed("duplicates", x=POINTS["x"])
+
+    assert report.findings == ()
+    assert [(one.severity, one.evidence["stress"]) for one in diagonal.findings] == [
+        (Severity.NOTE, "float16")
+    ]
+    assert diagonal.verdict == "healthy"
 
 
 NETWORK = """\

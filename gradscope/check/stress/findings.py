@@ -30,7 +30,8 @@ def stress(case: Case, target: Function | Parts, report: Report) -> Report:
     known = {_spot(finding) for finding in report.findings}
     findings = []
     tried, found = searched(target, case)
-    found.sort(key=lambda one: not one.sure)
+    ranks = list(Severity)
+    found.sort(key=lambda one: ranks.index(one.severity))
     for one in found[:MOST_TRACED]:
         again = pipeline.trace(
             with_inputs(target, one), config, silent=True, precision=case.precision
@@ -40,8 +41,8 @@ def stress(case: Case, target: Function | Parts, report: Report) -> Report:
             if finding.severity is Severity.ERROR and key not in known:
                 known.add(key)
                 findings.append(_told(finding, one, target))
-    said = f"stress: {plural(tried, 'edge input')} tried, {len(found)} of them break it"
-    ranks = list(Severity)
+    breaking = f"{len(found) or 'none'} of them {'breaks' if len(found) == 1 else 'break'} it"
+    said = f"stress: {plural(tried, 'edge input')} tried, {breaking}"
     everything = sorted((*findings, *report.findings), key=lambda f: ranks.index(f.severity))
     return replace(report, findings=tuple(everything), said=(*report.said, said))
 
@@ -125,7 +126,7 @@ def _told(finding: Finding, found: Any, target: Function | Parts) -> Finding:
     text = test_of(found, target)
     return replace(
         finding,
-        severity=finding.severity if found.sure else Severity.WARNING,
+        severity=found.severity,
         message=f"{finding.message}, for {found.words}",
         numbers=(f"found by stress: {found.words}; as a test:\n{text}", *finding.numbers),
         evidence={**finding.evidence, "stress": found.words, "test": text},

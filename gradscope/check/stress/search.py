@@ -11,27 +11,54 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradscope.check.stress.literals import literal
 from gradscope.check.stress.subjects import subject_of
-from gradscope.check.stress.variants import Values, Variant, edges_of_range, sliced, variants
+from gradscope.check.stress.variants import (
+    BadLoss,
+    Values,
+    Variant,
+    edges_of_range,
+    halves,
+    sliced,
+    variants,
+)
 from gradscope.errors import GradscopeError
+from gradscope.facts import Severity
 from gradscope.target import Conditions, Function, Parts
 from gradscope.target.loss import SEED, loss_of
 
 _TRIES = 400  # calls of the function that one shrinking may take
 _ELEMENTS = 64  # of a tensor whose elements are simplified one by one
+_SOFTMAXES = ("SoftmaxBackward", "LogSoftmaxBackward", "LogsumexpBackward")
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """Inputs that break a function, as expressions. `kind` is "grad" where the loss is finite and
     a gradient is not, "loss" where the loss itself is bad. `access` leads from what the function
-    returned to its loss; `sure` is as for a `Variant`, and knows the kind."""
+    returned to its loss."""
 
     words: str
     kind: str
     inputs: tuple[tuple[str, str, bool], ...]  # name, expression, requires grad
     access: str
-    sure: bool
+    severity: Severity
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one call: its loss, and whether every gradient was finite."""
+
+    loss: float
+    finite_grads: bool
+    access: str
+    softmax: bool
+
+    @property
+    def broken(self) -> str | None:
+        if not math.isfinite(self.loss):
+            return "loss"
+        return None if self.finite_grads else "grad"
 
 
 class Trial:
@@ -46,70 +73,90 @@ class Trial:
 
     def variants(self) -> Iterator[Variant]:
         """What to try; nothing where the given inputs themselves fail."""
-        if self.outcome(Variant("as given", self.given)) is not None:
+        as_given = self.outcome(self.given)
+        if as_given is None or as_given.broken:
             return
         yield from edges_of_range(self.given, self.declared)
-        yield from variants(self.given, self.declared)
-        for dtype in (torch.float16, torch.bfloat16):
-            made = {
-                name: value.to(dtype)
-                if isinstance(value, Tensor) and value.is_floating_point()
-                else value
-                for name, value in self.given.items()
-            }
-            if self.precision is None:
-                words = str(dtype).removeprefix("torch.")
-                yield Variant(words, made, sure=False)
+        yield from variants(self.given, self.declared, softmax=as_given.softmax)
+        if self.precision is None:
+            yield from halves(self.given)
 
     def found(self, variant: Variant) -> Iterator[Found]:
         """What a variant breaks, at once and then again with the smallest inputs: shrinking may
         meet inputs on which the function hangs."""
-        broken = self.outcome(variant)
-        if broken is None or (broken[0] == "loss" and not variant.judge_loss):
+        outcome = self.outcome(variant.values)
+        if outcome is None or outcome.broken is None:
             return
-        kind, access = broken
-        yield self._as_found(variant, kind, access)
-        yield self._as_found(self.shrunk(variant, kind), kind, access)
+        if outcome.broken == "loss" and not _tells(outcome.loss, variant.bad_loss):
+            return
+        severity = self._severity(variant, outcome.broken)
+        yield self._as_found(variant, outcome, severity)
+        yield self._as_found(self.shrunk(variant, outcome.broken, severity), outcome, severity)
 
-    def _as_found(self, variant: Variant, kind: str, access: str) -> Found:
+    def _as_found(self, variant: Variant, outcome: Outcome, severity: Severity) -> Found:
         inputs = tuple(
             (name, self._written(name, value), name in self.wants_grad)
             for name, value in variant.values.items()
         )
-        sure = variant.structural or (variant.sure and kind == "grad")
-        return Found(variant.words, kind, inputs, access, sure)
+        return Found(variant.words, outcome.broken or "", inputs, outcome.access, severity)
 
-    def outcome(self, variant: Variant) -> tuple[str, str] | None:
-        """What breaks, and where the loss is found; None where nothing does, or the function does
-        not take such inputs."""
-        values = {name: self._leaf(name, value) for name, value in variant.values.items()}
+    def _severity(self, variant: Variant, broken: str) -> Severity:
+        """A function may be right to have no finite loss at numbers that nobody gave it; and an
+        epsilon that float16 cannot hold is no news to who trains in float32."""
+        if variant.half:
+            return Severity.WARNING if broken == "loss" else Severity.NOTE
+        if broken == "grad" or variant.ordinary or self._is_avoidable(variant.values):
+            return Severity.ERROR
+        return Severity.WARNING
+
+    def _is_avoidable(self, values: Values) -> bool:
+        """Whether the function has a loss there that float32 could hold: float64 knows it."""
+        if self.precision is not None:
+            return False
+        precise = {
+            name: value.double()
+            if isinstance(value, Tensor) and value.dtype == torch.float32
+            else value
+            for name, value in values.items()
+        }
+        outcome = self.outcome(precise)
+        return outcome is not None and abs(outcome.loss) < torch.finfo(torch.float32).max
+
+    def outcome(self, values: Values) -> Outcome | None:
+        """What becomes of these values; None where the function does not take them."""
+        leaves = {name: self._leaf(name, value) for name, value in values.items()}
         torch.manual_seed(SEED)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                result = self.subject.call(values)
+                result = self.subject.call(leaves)
                 loss = loss_of(result, self.subject.name)
-                leaves = _leaves(loss)
-                if not math.isfinite(loss.item()):
-                    return "loss", _access(result)
-                grads = torch.autograd.grad(loss, leaves, allow_unused=True)
+                nodes = _nodes(loss)
+                softmax = any(type(node).__name__.startswith(_SOFTMAXES) for node in nodes)
+                value = loss.item()
+                finite = math.isfinite(value) and _grads_are_finite(loss, nodes)
         except (Exception, GradscopeError):
             return None  # the function refuses such inputs, which is its right
-        bad = any(grad is not None and not bool(torch.isfinite(grad).all()) for grad in grads)
-        return ("grad", _access(result)) if bad else None
+        return Outcome(value, finite, _access(result), softmax)
 
-    def shrunk(self, variant: Variant, kind: str) -> Variant:
+    def shrunk(self, variant: Variant, broken: str, severity: Severity) -> Variant:
         """The smallest inputs that break in the same way, with the simplest numbers."""
         left = _TRIES
 
         def breaks(values: Values) -> bool:
             nonlocal left
             left -= 1
-            broken = self.outcome(replace(variant, values=values)) if left > 0 else None
-            return broken is not None and broken[0] == kind
+            outcome = self.outcome(values) if left > 0 else None
+            if outcome is None or outcome.broken != broken:
+                return False
+            return self._severity(replace(variant, values=values), broken) is severity
 
-        values = _smaller(variant.values, breaks)
-        return replace(variant, values=self._simpler(values, breaks))
+        values = _smaller(variant.values, self.given, breaks, self._works)
+        return replace(variant, values=values if variant.half else self._simpler(values, breaks))
+
+    def _works(self, values: Values) -> bool:
+        outcome = self.outcome(values)
+        return outcome is not None and outcome.broken is None
 
     def _simpler(self, values: Values, breaks: Callable[[Values], bool]) -> Values:
         for simpler in (torch.zeros_like, torch.ones_like, _rounded):
@@ -170,61 +217,48 @@ class Trial:
         return self.subject.written(name)
 
 
-def _smaller(values: Values, breaks: Callable[[Values], bool]) -> Values:
-    """Cut each size that occurs, everywhere at once, as long as the inputs still break."""
+def _smaller(
+    values: Values,
+    given: Values,
+    breaks: Callable[[Values], bool],
+    works: Callable[[Values], bool],
+) -> Values:
+    """Cut each size that occurs, everywhere at once, as long as the inputs still break.
+
+    A cut that breaks the given inputs as well would show something else: a loss over nothing.
+    """
+    alike = _shapes(values) == _shapes(given)
     while True:
-        sizes = {
-            size for value in values.values() if isinstance(value, Tensor) for size in value.shape
-        }
-        for size in sorted(sizes, reverse=True):
-            smaller = next(
-                (
-                    cut
-                    for count in dict.fromkeys((1, 2, size // 2, size - 1))
-                    if 0 < count < size
-                    for first_only in (True, False)
-                    if _shapes(cut := sliced(values, size, count, first_only=first_only))
-                    != _shapes(values)
-                    and breaks(cut)
-                ),
-                None,
-            )
-            if smaller is not None:
-                values = smaller
+        for size, count, first_only in _cuts(values):
+            smaller = sliced(values, size, count, first_only=first_only)
+            beside = sliced(given, size, count, first_only=first_only)
+            changed = _shapes(smaller) != _shapes(values)
+            if changed and breaks(smaller) and (not alike or works(beside)):
+                values, given = smaller, beside
                 break
         else:
             return values
 
 
+def _cuts(values: Values) -> Iterator[tuple[int, int, bool]]:
+    """A size, what to cut it to, and whether in the first dimension alone; the boldest first.
+
+    Where a score is -inf only the first: in a row of one, it would hide all that there is.
+    """
+    masked = any(
+        isinstance(one, Tensor) and bool((one == -math.inf).any()) for one in values.values()
+    )
+    sizes = {size for value in values.values() if isinstance(value, Tensor) for size in value.shape}
+    for size in sorted(sizes, reverse=True):
+        for count in dict.fromkeys((1, 2, size // 2, size - 1)):
+            if 0 < count < size:
+                yield size, count, True
+                if not masked:
+                    yield size, count, False
+
+
 def _shapes(values: Values) -> list[tuple[int, ...]]:
     return [tuple(value.shape) for value in values.values() if isinstance(value, Tensor)]
-
-
-def literal(tensor: Tensor) -> str:
-    """Python that makes the tensor."""
-    dtype = (
-        ""
-        if tensor.dtype in (torch.float32, torch.int64, torch.bool)
-        else f", dtype={tensor.dtype}"
-    )
-    if not tensor.numel():
-        dtype = f", dtype={tensor.dtype}"
-        return f"torch.empty({tuple(tensor.shape)}{dtype})"
-    if tensor.numel() > 16 and bool((tensor == tensor.reshape(-1)[0]).all()):
-        return f"torch.full({tuple(tensor.shape)}, {_number(tensor.reshape(-1)[0].item())}{dtype})"
-    return f"torch.tensor({_nested(tensor.tolist())}{dtype})"
-
-
-def _nested(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(_nested, value))}]"
-    return _number(value)
-
-
-def _number(value: Any) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        return f'float("{value}")'
-    return f"{value:.9g}" if isinstance(value, float) and value != int(value) else repr(value)
 
 
 def _is_plain(value: Tensor) -> bool:
@@ -235,20 +269,27 @@ def _rounded(value: Tensor) -> Tensor:
     return value.round(decimals=1)
 
 
-def _leaves(loss: Tensor) -> list[Tensor]:
-    """Every leaf that the loss depends on, parameters of the function's own model included."""
-    found: dict[int, Tensor] = {}
-    seen = set()
+def _tells(loss: float, against: BadLoss) -> bool:
+    return against is BadLoss.ANY or (against is BadLoss.NAN and math.isnan(loss))
+
+
+def _nodes(loss: Tensor) -> list[Any]:
+    """The graph of a loss."""
+    seen: dict[Any, None] = {}
     waiting: list[Any] = [loss.grad_fn]
     while waiting:
         node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if hasattr(node, "variable"):
-            found[id(node.variable)] = node.variable
-        waiting += [edge[0] for edge in node.next_functions]
-    return list(found.values())
+        if node is not None and node not in seen:
+            seen[node] = None
+            waiting += [edge[0] for edge in node.next_functions]
+    return list(seen)
+
+
+def _grads_are_finite(loss: Tensor, nodes: list[Any]) -> bool:
+    """Of every leaf that the loss depends on, parameters of the function's own model included."""
+    leaves = {id(node.variable): node.variable for node in nodes if hasattr(node, "variable")}
+    grads = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+    return all(grad is None or bool(torch.isfinite(grad).all()) for grad in grads)
 
 
 def _access(result: Any) -> str:

@@ -5,161 +5,143 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gradscope.check.stress.patterns import (
+    first_of,
+    of_float,
+    of_mask,
+    of_whole,
+    with_value,
+)
 from gradscope.config import Input
 
-HUGE = 1e4  # its square fits float32, its exponential does not
-# Names of what is a score before a softmax, or says which of them count.
+# Names of what is a score before a softmax, says which elements count, or how many.
 _SCORE = re.compile(r"logit|score|energ|attn|attention", re.IGNORECASE)
-_MASK = re.compile(r"mask|bias", re.IGNORECASE)
-TINY = (1e-12, 1e-25)  # the square of the second is 0 in float32
+_MASK = re.compile(r"mask|bias|valid|roi|keep|pad|visib|present|weight|active|alive", re.IGNORECASE)
+_COUNT = re.compile(r"(^|_)(n|num|lens?|lengths?|counts?|sizes?)(_|$)", re.IGNORECASE)
+_TOGETHER = ("zeros", "ones", "equal elements", "one-hot rows", "the identity", "identities")
 Values = dict[str, Any]
+
+
+class BadLoss(Enum):
+    """Which losses tell against a function at some inputs."""
+
+    ANY = auto()  # NaN and inf
+    NAN = auto()  # inf may be right: the log of a probability that is 0
+    NONE = auto()  # numbers so large, or so few, that the loss says nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
     """Values by name, and how they were made: "zeros in x".
 
-    `sure`: a gradient that breaks here is an error. Elsewhere (a loss that is itself bad, an
-    epsilon that half precision cannot hold) the function may be right to break: a warning.
-    `structural` ones keep ordinary numbers and change only how many there are, so that a bad loss
-    is an error too. `judge_loss` is False where numbers are so large that it says nothing.
+    `ordinary` ones hold numbers that the user declared, or change which of the given ones count
+    or how many there are: a bad loss is an error there too. `half` ones are in another dtype.
     """
 
     words: str
-    values: Values
-    structural: bool = False
-    judge_loss: bool = True
-    sure: bool = True
+    values: Values = field(repr=False)
+    bad_loss: BadLoss = BadLoss.ANY
+    ordinary: bool = False
+    half: bool = False
 
 
-def variants(given: Values, declared: Mapping[str, Input]) -> Iterator[Variant]:
-    """Every edge input, the likeliest to matter first."""
-    for variant in _all(given):
+def variants(
+    given: Values, declared: Mapping[str, Input], *, softmax: bool = False
+) -> Iterator[Variant]:
+    """Every edge input, the likeliest to matter first. `softmax`: the function takes one, so that
+    a score of -inf is an ordinary one, which a mask has hidden."""
+    for variant in _all(given, declared, softmax):
         if all(_allowed(value, declared.get(name)) for name, value in variant.values.items()):
             yield variant
 
 
-def _all(given: Values) -> Iterator[Variant]:
+def _all(given: Values, declared: Mapping[str, Input], softmax: bool) -> Iterator[Variant]:
     floats = {name: value for name, value in given.items() if _is_float(value)}
-    for name, tensor in floats.items():
-        yield from (
-            replace(one, words=f"{one.words} in {name}", values={**given, **one.values})
-            for one in _of_scores(name, tensor)
-        )
-        for words, made in _of_float(tensor):
-            ordinary = "scaled" not in words
-            yield Variant(f"{words} in {name}", {**given, name: made}, judge_loss=ordinary)
     for name, value in given.items():
-        if isinstance(value, Tensor) and value.dtype == torch.bool:
-            for words, mask in _of_mask(value):
-                yield Variant(f"{words} in {name}", {**given, name: mask}, structural=True)
-        elif isinstance(value, Tensor) and not value.is_floating_point() and value.numel():
-            for words, made in _of_whole(value):
-                yield Variant(f"{words} in {name}", {**given, name: made})
-    yield from _together(given, floats)
+        if isinstance(value, Tensor) and value.numel():
+            for variant in _of_one(name, value, declared.get(name), softmax):
+                words = f"{variant.words} in {name}"
+                yield replace(variant, words=words, values={**given, **variant.values})
+    for words, made in _together(floats):
+        yield Variant(words, {**given, **made})
     yield from _batches(given)
 
 
-def _together(given: Values, floats: Values) -> Iterator[Variant]:
-    """Two inputs alike, and the simplest edges in all of them at once."""
+def _of_one(name: str, tensor: Tensor, declared: Input | None, softmax: bool) -> Iterator[Variant]:
+    """The edges of one input, which alone is in the values."""
+    promised = declared is not None and declared.range is not None
+    if tensor.dtype == torch.bool:
+        for words, made in of_mask(tensor, False, True):
+            yield Variant(words, {name: made}, ordinary=True)
+        return
+    if _is_factor(name, tensor, declared):
+        for words, made in of_mask(tensor, 0, 1):
+            yield Variant(words, {name: made}, ordinary=True)
+    if tensor.is_floating_point():
+        yield from _of_scores(name, tensor, softmax)
+        for words, made in of_float(tensor):
+            judged = BadLoss.NONE if "scaled" in words and not promised else BadLoss.ANY
+            yield Variant(words, {name: made}, judged, ordinary=promised)
+    elif not tensor.is_complex():
+        counts = _COUNT.search(name) is not None  # of which 0 is one
+        for words, made in of_whole(tensor):
+            yield Variant(words, {name: made}, ordinary=promised or counts)
+
+
+def _is_factor(name: str, tensor: Tensor, declared: Input | None) -> bool:
+    """Whether a tensor of 0 and 1 is a mask that something is multiplied by.
+
+    Ones alone may be any number; the name, or that no gradient is wanted, tells them apart.
+    """
+    if not tensor.dim() or not bool(((tensor == 0) | (tensor == 1)).all()):
+        return False
+    if _MASK.search(name):
+        return True
+    data = declared is not None and declared.requires_grad is False
+    both = bool((tensor == 0).any()) and bool((tensor == 1).any())
+    return tensor.is_floating_point() and (both or data)
+
+
+def _of_scores(name: str, tensor: Tensor, softmax: bool) -> Iterator[Variant]:
+    """What masking makes of a score, or of a mask that is added to one."""
+    added = _MASK.search(name) is not None and not bool((tensor > 0).any())
+    if not tensor.dim() or not (added or _SCORE.search(name)):
+        return
+    # Scores of nothing but -inf may have no loss; a mask is there to hide all that there is.
+    judged = BadLoss.ANY if added else BadLoss.NONE
+    one = BadLoss.ANY if added else BadLoss.NAN if softmax else BadLoss.NONE
+    if tensor.dim() > 1:
+        row = with_value(tensor, 0, -math.inf)
+        yield Variant("a row of -inf", {name: row}, judged, ordinary=added)
+    hidden = with_value(tensor, first_of(tensor), -math.inf)
+    yield Variant("one -inf", {name: hidden}, one, ordinary=added or softmax)
+    everything = torch.full_like(tensor, -math.inf)
+    yield Variant("all -inf", {name: everything}, judged, ordinary=added)
+    if added:
+        yield Variant("all 0", {name: torch.zeros_like(tensor)}, ordinary=True)
+
+
+def _together(floats: Values) -> Iterator[tuple[str, Values]]:
+    """Two inputs alike, opposite or along one line, and the simplest edges in all at once."""
     for one in floats:
         for other in floats:
             if one < other and floats[one].shape == floats[other].shape:
-                yield Variant(f"{other} equal to {one}", {**given, other: floats[one].clone()})
+                yield f"{other} equal to {one}", {other: floats[one].clone()}
+                yield f"{other} opposite to {one}", {other: -floats[one]}
+                yield f"{other} twice {one}", {other: 2 * floats[one]}
     if len(floats) > 1:
-        patterns = {name: dict(_of_float(value)) for name, value in floats.items()}
-        for words in (
-            "zeros",
-            "ones",
-            "equal elements",
-            "one-hot rows",
-            "the identity",
-            "identities",
-        ):
+        patterns = {name: dict(of_float(value)) for name, value in floats.items()}
+        for words in _TOGETHER:
             made = {name: found[words] for name, found in patterns.items() if words in found}
             if len(made) > 1:
-                yield Variant(f"{words} everywhere", {**given, **made})
-
-
-def _of_float(tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
-    if not tensor.numel():
-        return
-    finite = tensor[torch.isfinite(tensor)]
-    signed = bool((finite < 0).any())
-    unit = not signed and bool((finite <= 1).all())
-    yield "zeros", torch.zeros_like(tensor)
-    yield "ones", torch.ones_like(tensor)
-    if tensor.dim():
-        yield "one zero", _with(tensor, (0,) * tensor.dim(), 0.0)
-        yield "one 1", _with(tensor, (0,) * tensor.dim(), 1.0)
-        yield "a row of zeros", _with(tensor, 0, 0.0)
-        yield "equal elements", tensor.reshape(-1)[0].expand_as(tensor).clone()
-        yield "one-hot values", _with(torch.zeros_like(tensor), (0,) * tensor.dim(), 1.0)
-        if tensor.dim() > 1:
-            yield "one-hot rows", _one_hot(tensor)
-            yield "equal rows", tensor[:1].expand_as(tensor).clone()
-            yield "a constant row", _with(tensor, 0, tensor[0].reshape(-1)[0])
-        if tensor.shape[0] > 1:
-            yield "two equal rows", _with(tensor, 1, tensor[0])
-        if tensor.dim() == 2 and tensor.shape[0] == tensor.shape[1]:
-            yield "the identity", torch.eye(tensor.shape[0]).to(tensor)
-        if tensor.dim() > 2 and tensor.shape[-1] == tensor.shape[-2]:
-            yield "identities", torch.eye(tensor.shape[-1]).to(tensor).expand_as(tensor).clone()
-    if signed:
-        yield "minus ones", -torch.ones_like(tensor)
-        yield "positive values", tensor.abs()
-        yield "negative values", -tensor.abs()
-    for scale in TINY:
-        yield f"values scaled by {scale:g}", tensor * scale
-    if not unit:
-        yield f"values scaled by {HUGE:g}", tensor * HUGE
-        yield "large values", torch.full_like(tensor, 100.0)
-        if tensor.dim():
-            yield "one large value", _with(tensor, (0,) * tensor.dim(), 200.0)
-        if signed:
-            yield "large negative values", torch.full_like(tensor, -100.0)
-
-
-def _of_scores(name: str, tensor: Tensor) -> Iterator[Variant]:
-    """What masking makes of a floating argument whose name says that it is a score or a mask."""
-    if not tensor.numel() or not tensor.dim():
-        return
-    hidden, shown = -math.inf, 0.0
-    mask = _MASK.search(name) is not None
-    if mask and bool(((tensor == 0) | (tensor == 1)).all()) and bool((tensor == 1).any()):
-        hidden, shown = 0.0, 1.0  # it is multiplied, not added
-    elif not mask and not _SCORE.search(name):
-        return
-    elif mask and bool((tensor > 0).any()):
-        return  # weights of some other kind
-    rows = {f"a row of {hidden:g}": _with(tensor, 0, hidden)} if tensor.dim() > 1 else {}
-    rows[f"one {hidden:g}"] = _with(tensor, (0,) * tensor.dim(), hidden)
-    rows[f"all {hidden:g}"] = torch.full_like(tensor, hidden)
-    rows[f"all {shown:g}"] = torch.full_like(tensor, shown)
-    for words, made in rows.items():
-        # Scores of nothing but -inf may have no loss; a mask is there to hide all that there is.
-        yield Variant(words, {name: made}, structural=mask, judge_loss=mask)
-
-
-def _of_mask(mask: Tensor) -> Iterator[tuple[str, Tensor]]:
-    yield "all False", torch.zeros_like(mask)
-    yield "all True", torch.ones_like(mask)
-    if mask.dim() > 1 and mask.numel():
-        yield "a row of False", _with(mask, 0, False)
-        yield "a row of True", _with(mask, 0, True)
-
-
-def _of_whole(tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Whole numbers are often indices or labels: only such as were given, and 0."""
-    yield "zeros", torch.zeros_like(tensor)
-    yield "the smallest alone", torch.full_like(tensor, int(tensor.min()))
-    yield "the largest alone", torch.full_like(tensor, int(tensor.max()))
+                yield f"{words} everywhere", made
 
 
 def _batches(given: Values) -> Iterator[Variant]:
@@ -169,11 +151,11 @@ def _batches(given: Values) -> Iterator[Variant]:
         return
     size = max(sizes, key=sizes.count)
     if size > 1:
-        yield Variant("a single item", sliced(given, size, 1, first_only=True), structural=True)
+        yield Variant("a single item", sliced(given, size, 1, first_only=True), ordinary=True)
     if size > 0:
         # The mean over nothing is NaN in every loss, so a bad loss is no news here.
         empty = sliced(given, size, 0, first_only=True)
-        yield Variant("an empty batch", empty, judge_loss=False)
+        yield Variant("an empty batch", empty, BadLoss.NONE)
 
 
 def sliced(values: Values, size: int, count: int, *, first_only: bool = False) -> Values:
@@ -190,15 +172,11 @@ def sliced(values: Values, size: int, count: int, *, first_only: bool = False) -
     return made
 
 
-def _allowed(value: Any, declared: Input | None) -> bool:
-    if declared is None or not isinstance(value, Tensor):
-        return True
-    if not value.numel():
-        return not declared.nonempty
-    if declared.range is None or value.dtype == torch.bool:
-        return True
-    low, high = declared.range
-    return bool(((value >= low) & (value <= high)).all())
+def halves(given: Values) -> Iterator[Variant]:
+    """The given inputs in each half precision."""
+    for dtype in (torch.float16, torch.bfloat16):
+        made = {name: v.to(dtype) if _is_float(v) else v for name, v in given.items()}
+        yield Variant(str(dtype).removeprefix("torch."), made, half=True)
 
 
 def edges_of_range(given: Values, declared: Mapping[str, Input]) -> Iterator[Variant]:
@@ -215,22 +193,22 @@ def edges_of_range(given: Values, declared: Mapping[str, Input]) -> Iterator[Var
             "just below the upper end": torch.nextafter(high, low),
         }
         for words, end in ends.items():
-            yield Variant(f"{words} in {name}", {**given, name: end.expand_as(tensor).clone()})
+            whole = {**given, name: end.expand_as(tensor).clone()}
+            yield Variant(f"{words} in {name}", whole, ordinary=True)
             if tensor.dim():
-                made = _with(tensor, (0,) * tensor.dim(), end)
-                yield Variant(f"{words} in an element of {name}", {**given, name: made})
+                one = {**given, name: with_value(tensor, first_of(tensor), end)}
+                yield Variant(f"{words} in an element of {name}", one, ordinary=True)
 
 
-def _with(tensor: Tensor, index: Any, value: Any) -> Tensor:
-    made = tensor.clone()
-    made[index] = value
-    return made
-
-
-def _one_hot(tensor: Tensor) -> Tensor:
-    made = torch.zeros_like(tensor)
-    made[..., 0] = 1
-    return made
+def _allowed(value: Any, declared: Input | None) -> bool:
+    if declared is None or not isinstance(value, Tensor):
+        return True
+    if not value.numel():
+        return not declared.nonempty
+    if declared.range is None or value.dtype == torch.bool:
+        return True
+    low, high = declared.range
+    return bool(((value >= low) & (value <= high)).all())
 
 
 def _has_rows(value: Any) -> bool:
