@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gradscope.record.copies import numbers_taken
 from gradscope.record.finite import quick_sum
 from gradscope.record.journal import Note
 from gradscope.record.oprun import OpRun
@@ -99,6 +100,8 @@ class RecordingMode(TorchDispatchMode):
             if recorder.margins is not None and node is None:
                 spot = note_spot(sys._getframe(1), recorder)
                 recorder.measure_margins(OpRun(info, args, kwargs, out, seq, before, spot))
+        elif info.written and (taken := self._note_after_clone(info, seq, args, kwargs)):
+            seq, noted = taken.start + 1, True
         if info.skip:
             return out
         if node is not None:
@@ -184,6 +187,25 @@ class RecordingMode(TorchDispatchMode):
             info, user, inner, recorder.module, made_in=made_in, constant=constant
         )
         self.seq = seq
+
+    def _note_after_clone(
+        self, info: OpInfo, seq: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> range:
+        """Put an in-place op in the place of the clone that autograd made for it, if it did."""
+        journal = self.recorder.journal
+        clone = journal.calls.get(seq - 1)
+        if clone is None or clone.info.name != "clone":
+            return range(0)
+        site = note_site(sys._getframe(2))
+
+        def is_own_clone(number: int) -> bool:
+            note = journal.calls.get(number)
+            return note is not None and note.info is clone.info and (note.user, note.inner) == site
+
+        written = info.written_tensors(args, kwargs)
+        taken = numbers_taken(seq, written, is_own_clone, lambda number: number in journal.calls)
+        journal.calls.update(dict.fromkeys(taken, clone._replace(info=info, value=None)))
+        return taken
 
     def _enter_node(self, node: Any) -> None:
         """Another autograd node runs now (None: forward again)."""

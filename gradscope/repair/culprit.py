@@ -50,6 +50,17 @@ class Culprit:
                 yield one.role, places[0]
 
     @property
+    def overwritten(self) -> ast.expr | None:
+        """The operand that the op writes its result into: `h` in `h.log_()`."""
+        if not isinstance(self.node, ast.Call):
+            return None
+        called = self.node.func
+        name = getattr(called, "attr", getattr(called, "id", ""))
+        found = spelled(self.source, self.node)
+        in_place = name.endswith("_") and not name.endswith("__")
+        return found.positional[0] if in_place and found and found.positional else None
+
+    @property
     def dtype(self) -> str:
         return dtype_of(self.finding)
 
@@ -85,6 +96,8 @@ class Culprit:
 
     def replace(self, node: ast.expr, text: str) -> Edit:
         """Put `text` in the place of a node, with or without its parentheses as its place asks."""
+        if node is self.overwritten:  # else the op would write into what nobody reads
+            text = f"{self.text(node)}.copy_({text})"
         start, end = parenthesized(self.source, node)
         parent = self.source.parents.get(node)
         delimited = isinstance(parent, ast.Call | ast.keyword | ast.Assign | ast.Return) and not (

@@ -161,7 +161,8 @@ def _restored(
     the value itself (`d[d == inf] = 0`), and for a sort or a minimum that goes by it."""
     where, node = culprit.torch("torch.where("), culprit.node
     operand = _operand(culprit, edge)
-    if where is None or operand is None or not isinstance(node, ast.expr):
+    in_place = culprit.overwritten is not None  # there is no result to put back into a mask
+    if where is None or operand is None or in_place or not isinstance(node, ast.expr):
         return
     start = culprit.source.extent(node)[0]
     first, last = culprit.source.extent(operand)
@@ -276,6 +277,8 @@ def _operand(culprit: Culprit, edge: Edge) -> ast.expr | None:
     if node is None and edge.argument in ("A", "input"):  # what other schemas call self
         node = culprit.operands.get("self")
     if isinstance(culprit.node, ast.AugAssign) and node is culprit.node.target:
+        return None
+    if node is not None and node is culprit.overwritten and not can_repeat(culprit, node):
         return None
     return None if isinstance(node, ast.Constant) else node
 
