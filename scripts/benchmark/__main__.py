@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from rich.console import Console
@@ -16,12 +16,13 @@ PARTS = ("steps", "memory", "startup")
 WIDTH = 130  # of the table where the output is not a terminal
 
 
-def figures(given: argparse.Namespace) -> Iterator[table.Figure]:
-    parts = given.parts or PARTS
-    if "steps" in parts:
-        for program in given.program or PROGRAMS:
-            narrate(f"{program}: {given.rounds} rounds of each way")
-            yield from table.of_cost(steps.measure(program, given.device, given.rounds))
+def costs(given: argparse.Namespace) -> Iterator[steps.Cost]:
+    for program in given.program or PROGRAMS:
+        narrate(f"{program}: {given.rounds} rounds of each way")
+        yield steps.measure(program, given.device, given.rounds)
+
+
+def figures(given: argparse.Namespace, parts: Sequence[str]) -> Iterator[table.Figure]:
     if "memory" in parts:
         for program in given.program or ["mlp"]:
             narrate(f"{program}: {given.steps:,} steps")
@@ -56,9 +57,14 @@ def main() -> None:
     if given.profile:
         steps.profile(given.profile, given.device)
         return
-    found = list(figures(given))
+    parts = given.parts or PARTS
+    ways = list(costs(given)) if "steps" in parts else []
+    found = [*(figure for cost in ways for figure in table.of_cost(cost)), *figures(given, parts)]
     narrate(f"torch {torch.__version__}, {given.device}, threads: {given.threads}")
-    table.show(found, Console() if sys.stdout.isatty() else Console(width=WIDTH))
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    table.show(found, console)
+    if ways:
+        table.side_by_side(ways, console)
 
 
 if __name__ == "__main__":

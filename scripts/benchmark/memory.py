@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from benchmark.programs import PROGRAMS
-from benchmark.steps import recorder
+from benchmark.ways import recorder
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,43 +1,20 @@
-"""The time of a training step: bare, under the recorder, under norms, in anomaly mode."""
+"""The time of a training step, run in each of the ways."""
 
 from __future__ import annotations
 
 import cProfile
 import pstats
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from statistics import median
 
 import torch
 
 from benchmark.programs import PROGRAMS, Step
-from gradscope.norms import NormOptions
-from gradscope.norms.measure import Measure
-from gradscope.record import Recorder
-from gradscope.record.magnitudes import MagnitudeWatch
+from benchmark.ways import WAYS, recorder
 
 WARM_UP = 3
 SECONDS = 0.5  # one measurement lasts about that long, so that a step of 100 us is timed too
-
-
-def recorder() -> AbstractContextManager[object]:
-    """As `gradscope trace` records, without an end."""
-    return Recorder(steps=None, keep_going=True)
-
-
-def norms() -> AbstractContextManager[object]:
-    """As `gradscope norms` measures, without an end."""
-    return MagnitudeWatch(measure=Measure(NormOptions()))
-
-
-WAYS: dict[str, Callable[[], AbstractContextManager[object]]] = {
-    "bare": nullcontext,
-    "trace": recorder,
-    "norms": norms,
-    "anomaly": lambda: torch.autograd.set_detect_anomaly(True),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +31,12 @@ def measure(program: str, device: str, rounds: int) -> Cost:
     """Times all ways in every round, each round in another order, so that drift hits them alike."""
     torch.manual_seed(0)
     step = PROGRAMS[program](device)
-    count = max(3, round(SECONDS / timed(step, "bare", 3, device)))
+    counts = {way: max(3, round(SECONDS / timed(step, way, 3, device))) for way in WAYS}
     times: dict[str, list[float]] = {way: [] for way in WAYS}
     names = list(WAYS)
     for n in range(rounds):
         for way in names[n % len(names) :] + names[: n % len(names)]:
-            times[way].append(timed(step, way, count, device))
+            times[way].append(timed(step, way, counts[way], device))
     ratios = {
         way: [t / bare for t, bare in zip(times[way], times["bare"], strict=True)] for way in WAYS
     }
@@ -73,13 +50,15 @@ def measure(program: str, device: str, rounds: int) -> Cost:
 
 def timed(step: Step, way: str, count: int, device: str) -> float:
     """Seconds for one step."""
-    with WAYS[way]():
+    with WAYS[way]() as after_step:
         for _ in range(WARM_UP):
             step()
+            after_step()
         wait(device)
         started = time.perf_counter()
         for _ in range(count):
             step()
+            after_step()
         wait(device)
         return (time.perf_counter() - started) / count
 

@@ -1,4 +1,4 @@
-"""The figures as one table, each beside what it may be at most."""
+"""The figures as one table, each beside what it may be at most, and the ways side by side."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def of_cost(cost: Cost) -> Iterator[Figure]:
         value=cost.ratios["trace"],
         unit="x",
         limit=LIMITS.get(cost.program),
-        beside=f"{low:.2f} to {high:.2f}; anomaly mode {cost.ratios['anomaly']:.2f}x;"
+        beside=f"{low:.2f} to {high:.2f}; anomaly mode {cost.ratios['anomaly mode']:.2f}x;"
         f" bare {cost.seconds * 1e3:.3g} ms",
     )
     low, high = cost.spread["norms"]
@@ -73,6 +73,18 @@ def of_startup(startup: Startup) -> Iterator[Figure]:
     yield Figure("gradscope --help", startup.help, " s", HELP, "")
     beside = f"{startup.trace:.2f} s to {startup.python:.2f} s"
     yield Figure("gradscope trace / python, gamma_mask", startup.ratio, "x", WALL, beside)
+
+
+def side_by_side(costs: Sequence[Cost], console: Console) -> None:
+    """The step in every way, as ratios to the bare one."""
+    ways = [way for way in costs[0].ratios if way != "bare"]
+    table = Table("step", "bare", *ways, box=box.SIMPLE_HEAD)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for cost in costs:
+        ratios = (f"{cost.ratios[way]:.2f}x" for way in ways)
+        table.add_row(cost.program, f"{cost.seconds * 1e3:.3g} ms", *ratios)
+    console.print(table)
 
 
 def show(figures: Sequence[Figure], console: Console) -> None:

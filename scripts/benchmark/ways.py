@@ -1,0 +1,113 @@
+"""The ways to run a training step: bare, under gradscope, and under other tools that look for bad
+values. One whose package is absent is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch.nn.modules.module import register_module_forward_hook
+
+from gradscope.norms import NormOptions
+from gradscope.norms.measure import Measure
+from gradscope.record import Recorder
+from gradscope.record.magnitudes import MagnitudeWatch
+
+AfterStep = Callable[[], object]
+Way = Callable[[], AbstractContextManager[AfterStep]]
+LINES_KEPT = 1_000
+
+
+def nothing() -> None:
+    pass
+
+
+@contextmanager
+def bare() -> Iterator[AfterStep]:
+    yield nothing
+
+
+@contextmanager
+def recorder() -> Iterator[AfterStep]:
+    """As `gradscope trace` records, without an end."""
+    with Recorder(steps=None, keep_going=True):
+        yield nothing
+
+
+@contextmanager
+def norms() -> Iterator[AfterStep]:
+    """As `gradscope norms` measures, without an end."""
+    with MagnitudeWatch(measure=Measure(NormOptions())):
+        yield nothing
+
+
+@contextmanager
+def anomaly() -> Iterator[AfterStep]:
+    with torch.autograd.set_detect_anomaly(True):
+        yield nothing
+
+
+@contextmanager
+def forward_hooks() -> Iterator[AfterStep]:
+    """What transformers' `DebugUnderflowOverflow` does at every module: the smallest and largest
+    absolute value of its weights, inputs and outputs, and whether any is NaN or inf."""
+    lines: list[str] = []
+
+    def look(name: str, value: Any) -> None:
+        if not isinstance(value, torch.Tensor):
+            return
+        size = value.abs()
+        lines.append(f"{size.min():8.2e} {size.max():8.2e} {name}")
+        if value.isnan().any().item() or value.isinf().any().item():
+            raise ValueError(f"{name} is not finite")
+
+    def after_forward(module: torch.nn.Module, inputs: Any, output: Any) -> None:
+        for name, parameter in module.named_parameters(recurse=False):
+            look(name, parameter)
+        for value in inputs:
+            look("input", value)
+        for value in output if isinstance(output, tuple) else (output,):
+            look("output", value)
+        del lines[:-LINES_KEPT]
+
+    hook = register_module_forward_hook(after_forward)
+    try:
+        yield nothing
+    finally:
+        hook.remove()
+
+
+@contextmanager
+def debug_mode() -> Iterator[AfterStep]:
+    """Torch's log of every op with a hash of its result; what it holds is dropped every step."""
+    from torch.utils._debug_mode import DebugMode
+
+    with DebugMode() as mode, DebugMode.log_tensor_hashes():
+        yield mode.reset
+
+
+@contextmanager
+def sherlorch() -> Iterator[AfterStep]:
+    """Its graph of ops, without source lines; dropped every step, as its documentation asks."""
+    from sherlorch import trace  # type: ignore[import-not-found,unused-ignore]
+
+    with trace() as tracker:
+        yield tracker.reset
+
+
+OURS = ("trace", "norms")
+OTHERS: dict[str, tuple[Way, str]] = {  # with the module that it needs
+    "anomaly mode": (anomaly, "torch.autograd"),
+    "forward hooks": (forward_hooks, "torch.nn"),
+    "DebugMode": (debug_mode, "torch.utils._debug_mode"),
+    "sherlorch": (sherlorch, "sherlorch"),
+}
+WAYS: dict[str, Way] = {
+    "bare": bare,
+    "trace": recorder,
+    "norms": norms,
+    **{name: way for name, (way, module) in OTHERS.items() if find_spec(module) is not None},
+}
