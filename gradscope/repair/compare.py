@@ -137,7 +137,16 @@ def _new_findings(before: Seen, after: Seen) -> list[Finding]:
         if finding.severity is Severity.ERROR
         and _key(finding) not in known
         and not (_place(finding) in places and finding.step > max(f.step for f in before.findings))
+        and not _was_dead(finding, before.trace)
     ]
+
+
+def _was_dead(finding: Finding, before: Trace) -> bool:
+    """Whether a finding is about gradients that never came in the first run either: it ended too
+    early for that to be told."""
+    alive = {gradient.name for gradient in before.gradients if gradient.norm or gradient.bad}
+    lost = [one for one in finding.symptoms if one.kind in ("none-grad", "zero-grad")]
+    return bool(alive and lost) and not any(symptom.tensor in alive for symptom in lost)
 
 
 def _key(finding: Finding) -> tuple[object, ...]:
