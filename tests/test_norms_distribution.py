@@ -7,10 +7,11 @@ import math
 import pytest
 
 from gradscope.errors import GradscopeError
+from gradscope.facts import Activation, LayerSize
+from gradscope.norms.bars import bar, log_bars, sparkline
 from gradscope.norms.distribution import bounds, describe, percentile
 from gradscope.norms.facts import NormOptions, Row
-from gradscope.norms.rows import arrange, p_norm
-from gradscope.norms.terminal import bar, sparkline
+from gradscope.norms.rows import arrange, branches, fitting, fold_layers, p_norm
 
 CALM = [1.0, 1.1, 0.9, 1.05, 0.95, 1.0, 1.02, 0.98, 1.0, 1.0, 1.01]
 
@@ -72,3 +73,36 @@ def test_bars_and_sparklines_keep_their_width() -> None:
     assert sparkline([1.0, 10.0, 100.0, math.nan, 0.0], 10) == "▁▅█! "
     assert len(sparkline([float(n) for n in range(1, 1000)], 60)) <= 60
     assert sparkline([1.0, 100.0], 10, plain=True).isascii()
+
+
+def test_a_scale_makes_no_growth_of_noise() -> None:
+    assert sparkline([1.0, 1.01, 0.99], 10) == "▅▅▄"
+    assert log_bars([1.0, 0.9, None, 0.0], width=10) == ["█" * 10, "█" * 9 + "▊", "", ""]
+    assert log_bars([1e-6, 1.0, math.inf], width=10) == ["█", "█" * 10, "!" * 10]
+
+
+def test_the_tree_joins_what_a_module_holds_and_no_more_lines_than_it_needs() -> None:
+    rows = [row("m.a.weight", 3.0), row("m.a.bias", 4.0), row("m.b.weight", 12.0)]
+    found = [(one.label, one.indent, one.row.norm) for one in branches(rows, 2.0)]
+
+    assert found == [
+        ("m", 0, 13.0), ("a", 1, 5.0), ("weight", 2, 3.0), ("bias", 2, 4.0), ("b.weight", 1, 12.0),
+    ]  # fmt: skip
+
+
+def test_a_tensor_named_like_a_module_leaves_the_rows_flat() -> None:
+    rows = [row("w", 3.0), row("w.bias", 4.0)]
+
+    assert [one.label for one in branches(rows, 2.0)] == ["w", "w.bias"]
+
+
+def test_layers_are_folded_as_little_as_makes_them_fit() -> None:
+    size = Activation(1.0, 1)
+    names = ["net.in", "net.block.0.a", "net.block.0.b", "net.block.1.a", "net.block.1.b"]
+    layers = [LayerSize(name, "mm", size, 1.0) for name in names]
+    line = LayerSize("train.py:3", "mean", size, 1.0, in_module=False)
+
+    assert [one.layer for one in fitting([*layers, line], 4)] == [
+        "net.in", "net.block.0", "net.block.1", "train.py:3",
+    ]  # fmt: skip
+    assert [one.layer for one in fold_layers([*layers, line], 0)] == ["net", "train.py:3"]

@@ -34,6 +34,13 @@ def norms(
     ] = None,
     sort: Annotated[str, typer.Option(help="module or norm.")] = "module",
     format: Annotated[str, typer.Option(help="terminal, json or csv.")] = "terminal",
+    table: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a csv: parameters, steps, norms-by-step, bounds, layers, growth or findings"
+            " [parameters]."
+        ),
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="Write the report to a file.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page with pictures.")] = None,
     input: Annotated[
@@ -65,7 +72,7 @@ def norms(
     from gradscope.target.progress import progress_line
 
     options = NormOptions(max_norm, norm_type)
-    command.check(format, sort, (output, html))
+    command.check(format, sort, table, (output, html))
     settings = load_config(config)
     given: dict[str, Any] = {"steps": steps, "time_limit": time_limit, "fail_on": fail_on}
     if no_custom_backward:
@@ -89,5 +96,5 @@ def norms(
     )
     with progress_line() as on_progress:
         report = measure(chosen, options, run_options, said=said, on_progress=on_progress)
-    command.write(report, format, output, html, depth=depth, sort=sort)
+    command.write(report, format, output, html, depth=depth, sort=sort, table=table)
     return pipeline.exit_code(report.as_findings(), settings.fail_on)

@@ -14,8 +14,11 @@ from gradscope.facts.functions import FunctionCheck as FunctionCheck
 from gradscope.facts.hazards import Approach as Approach
 from gradscope.facts.hazards import Headroom as Headroom
 from gradscope.facts.magnitudes import Absence as Absence
+from gradscope.facts.magnitudes import Activation as Activation
+from gradscope.facts.magnitudes import Depth as Depth
 from gradscope.facts.magnitudes import Growth as Growth
 from gradscope.facts.magnitudes import LateClip as LateClip
+from gradscope.facts.magnitudes import LayerSize as LayerSize
 from gradscope.facts.magnitudes import Leaf as Leaf
 from gradscope.facts.magnitudes import Limits as Limits
 from gradscope.facts.magnitudes import Magnitudes as Magnitudes

@@ -40,6 +40,8 @@ class Growth:
     to the loss first. `axis` is "time" where one module repeats, "depth" where several do.
     `factor` is the fitted change for each repeat, `low` and `high` the smallest and largest seen.
     `call` is the op that accounts for most of the change, at the repeat where it does.
+    `activations` are the L2 norms of h itself at the same places (empty where the forward pass was
+    not watched), `activation_factor` their fitted change for each repeat, in the same direction.
     """
 
     step: int
@@ -50,11 +52,47 @@ class Growth:
     low: float
     high: float
     modules: tuple[str, ...] = ()
+    activations: tuple[float, ...] = ()
+    activation_factor: float | None = None
 
     @property
     def total(self) -> float:
         """The last norm over the first."""
         return self.norms[-1] / self.norms[0] if self.norms[0] else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """The L2 norm of the result of an op, of `numel` elements."""
+
+    norm: float
+    numel: int
+
+    @property
+    def rms(self) -> float:
+        """The size of an element, which layers of different widths can be compared by."""
+        return self.norm / math.sqrt(self.numel) if self.numel else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSize:
+    """The last result h of one layer in one forward pass, and the L2 norm of dL/dh (None where no
+    gradient came to it). `layer` is the module's name, or file:line for an op outside of all
+    modules (`in_module` is False); `op` gave the result."""
+
+    layer: str
+    op: str
+    activation: Activation
+    gradient: float | None
+    in_module: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """The layers in the order of the forward pass, at one step."""
+
+    step: int
+    layers: tuple[LayerSize, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +195,7 @@ class Magnitudes:
     limits: Limits = DEFAULT_LIMITS
     clips: tuple[LateClip, ...] = ()
     summed: Summed | None = None  # of the first step whose loss is a sum
+    depth: Depth | None = None  # of the last step whose forward pass was watched
 
     def totals(self) -> tuple[float, ...]:
         """The L2 norm of all gradients together, one a step."""

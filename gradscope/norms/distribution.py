@@ -34,13 +34,15 @@ def spread(values: Sequence[float]) -> float:
     return MAD_TO_SIGMA * percentile([abs(value - middle) for value in values], 50)
 
 
-def describe(totals: Sequence[float]) -> Distribution | None:
-    """None where no total is finite."""
+def describe(totals: Sequence[float], steps: Sequence[int] = ()) -> Distribution | None:
+    """None where no total is finite. `steps` are the numbers of the totals' steps, from 0 on where
+    they are not given."""
     finite = [total for total in totals if math.isfinite(total)]
     if not finite:
         return None
     bound = robust_bound(finite)
-    spikes = [(step, total) for step, total in enumerate(totals) if not total <= bound]
+    numbered = zip(steps or range(len(totals)), totals, strict=True)
+    spikes = [(step, total) for step, total in numbered if not total <= bound]
     return Distribution(
         steps=len(totals),
         finite=len(finite),

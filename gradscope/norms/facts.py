@@ -55,15 +55,22 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What comes back from the program's process. `totals` has one entry a step, as
-    `torch.nn.utils.clip_grad_norm_` computes it; `exact` the same in float64, over finite
-    gradients. `rows` are of step `shown`, for which `coefficient` was computed in torch."""
+    """What comes back from the program's process. `steps` are the numbers of the backward passes
+    that were measured. `totals` has one entry for each, as `torch.nn.utils.clip_grad_norm_`
+    computes it; `exact` the same in float64, over finite gradients. `rows` are of the one at
+    position `shown`, for which `coefficient` was computed in torch."""
 
+    steps: tuple[int, ...] = ()
     totals: tuple[float, ...] = ()
     exact: tuple[float, ...] = ()
     shown: int = 0
     rows: tuple[Row, ...] = ()
     coefficient: float | None = None
+
+    @property
+    def step(self) -> int:
+        """The number of the step that is shown."""
+        return self.steps[self.shown] if self.steps else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ class Measure:
         self.options = options
         self._totals: list[float] = []
         self._exact: list[float] = []
+        self._steps: list[int] = []
         self._rows: list[Row] = []
         self._shown = 0
         self._coefficient: float | None = None
@@ -29,18 +30,23 @@ class Measure:
         self._updates: dict[str, float] = {}
 
     def after_backward(
-        self, step: int, leaves: Sequence[Tensor], name: Callable[[Tensor], str], inspected: bool
+        self,
+        step: int,
+        graded: Sequence[tuple[Tensor, Tensor]],
+        name: Callable[[Tensor], str],
+        inspected: bool,
     ) -> None:
-        leaves = [leaf for leaf in leaves if leaf.grad is not None]
-        grads = [leaf.grad for leaf in leaves if leaf.grad is not None]
+        leaves = [leaf for leaf, _ in graded]
+        grads = [grad for _, grad in graded]
         p = self.options.norm_type
         total = total_norm(grads, p)
         value = float(total.item())
+        self._steps.append(step)
         self._totals.append(value)
         self._exact.append(value if math.isfinite(value) else exact_norm(grads, p))
         if not inspected:
             return
-        self._shown = step
+        self._shown = len(self._steps) - 1
         self._updates = {}
         scaled: Sequence[Tensor | None] = [None] * len(grads)
         if self.options.max_norm is not None:
@@ -63,12 +69,22 @@ class Measure:
                 self._updates[name(leaf)] = moved / size if size else math.inf
         self._before = {}
 
+    def forget(self) -> None:
+        """What was measured so far was not training."""
+        self._steps, self._totals, self._exact, self._rows = [], [], [], []
+        self._before, self._updates = {}, {}
+
     def facts(self) -> Measured:
         rows = tuple(
             Row(**{**_fields(row), "update": self._updates.get(row.name)}) for row in self._rows
         )
         return Measured(
-            tuple(self._totals), tuple(self._exact), self._shown, rows, self._coefficient
+            steps=tuple(self._steps),
+            totals=tuple(self._totals),
+            exact=tuple(self._exact),
+            shown=self._shown,
+            rows=rows,
+            coefficient=self._coefficient,
         )
 
     def _row(self, name: str, grad: Tensor, after: Tensor | None) -> Row:

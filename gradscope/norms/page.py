@@ -73,7 +73,7 @@ def _page(report: NormReport) -> Iterator[str]:
 
 
 def _summary(report: NormReport) -> Iterator[str]:
-    step = report.measured.shown
+    step = report.measured.step
     yield f"<p>Total {readable(report.total)} at step {step} of {len(report.measured.totals)}."
     if report.max_norm is not None and report.coefficient is not None:
         yield f" With max_norm {report.max_norm:g} every gradient is multiplied by"

@@ -1,14 +1,26 @@
-"""The order and the folding of the table: one row a parameter, or one a module."""
+"""The order and the folding of the tables: one row a parameter, or one a module."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from gradscope.errors import GradscopeError
+from gradscope.facts import LayerSize
 from gradscope.norms.facts import Row
 
 SORTS = ("module", "norm")
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A row of the tree: a parameter, or a module with what lies below it joined."""
+
+    label: str
+    indent: int
+    row: Row
+    is_module: bool
 
 
 def arrange(rows: Sequence[Row], norm_type: float, depth: int | None, sort: str) -> list[Row]:
@@ -45,6 +57,59 @@ def _joined(name: str, group: Sequence[Row], norm_type: float) -> Row:
         clipped=p_norm(clipped, norm_type) if len(clipped) == len(group) else None,
         update=max((row.update for row in group if row.update is not None), default=None),
     )
+
+
+_Tree = dict[str, "Row | _Tree"]
+
+
+def branches(rows: Sequence[Row], norm_type: float) -> list[Branch]:
+    """The rows as a tree of modules; a module with one entry shares a line with it."""
+    tree: _Tree = {}
+    for row in rows:
+        *path, last = row.name.split(".")
+        node = tree
+        for part in path:
+            below = node.setdefault(part, {})
+            if isinstance(below, Row):  # a tensor and a module of one name
+                return [Branch(row.name, 0, row, False) for row in rows]
+            node = below
+        if last in node:
+            return [Branch(row.name, 0, row, False) for row in rows]
+        node[last] = row
+    return list(_grown(tree, 0, norm_type))
+
+
+def _grown(tree: _Tree, indent: int, norm_type: float) -> Iterator[Branch]:
+    for label, below in tree.items():
+        while not isinstance(below, Row) and len(below) == 1:
+            ((name, below),) = below.items()
+            label = f"{label}.{name}"
+        if isinstance(below, Row):
+            yield Branch(label, indent, below, False)
+            continue
+        inner = list(_grown(below, indent + 1, norm_type))
+        rows = [branch.row for branch in inner if not branch.is_module]
+        yield Branch(label, indent, _joined(label, rows, norm_type), True)
+        yield from inner
+
+
+def fold_layers(layers: Sequence[LayerSize], depth: int) -> list[LayerSize]:
+    """Join the modules whose names agree in their first `depth` + 1 parts: the last result is
+    what the outer module gives."""
+    found: dict[str, LayerSize] = {}
+    for layer in layers:
+        name = layer.layer
+        if layer.in_module:
+            name = ".".join(name.split(".")[: depth + 1])
+        found[name] = LayerSize(name, layer.op, layer.activation, layer.gradient, layer.in_module)
+    return list(found.values())
+
+
+def fitting(layers: Sequence[LayerSize], most: int) -> list[LayerSize]:
+    """Folded as little as brings them down to `most` rows; as they are where nothing does."""
+    deepest = max((layer.layer.count(".") for layer in layers if layer.in_module), default=0)
+    ways = (fold_layers(layers, depth) for depth in range(deepest, -1, -1))
+    return next((way for way in ways if len(way) <= most), list(layers))
 
 
 def p_norm(norms: Iterable[float], p: float) -> float:

@@ -50,8 +50,8 @@ def conclude(
 ) -> NormReport:
     """What follows from the measurements; pure."""
     totals = [
-        total if math.isfinite(total) else exact if _overflowed(measured, step) else total
-        for step, (total, exact) in enumerate(zip(measured.totals, measured.exact, strict=True))
+        total if math.isfinite(total) else exact if _overflowed(measured, at) else total
+        for at, (total, exact) in enumerate(zip(measured.totals, measured.exact, strict=True))
     ]
     bounds = distribution.bounds(totals)
     max_norm = options.max_norm
@@ -66,7 +66,7 @@ def conclude(
         trace=seen,
         options=options,
         measured=measured,
-        distribution=distribution.describe(totals),
+        distribution=distribution.describe(totals, measured.steps),
         bounds=bounds,
         max_norm=max_norm,
         coefficient=coefficient,
@@ -104,9 +104,9 @@ def _said_of(clip: LateClip) -> str:
     )
 
 
-def _overflowed(measured: Measured, step: int) -> bool:
+def _overflowed(measured: Measured, at: int) -> bool:
     """Whether a total is inf although every gradient is finite: their powers left the dtype."""
-    return step == measured.shown and not any(row.bad for row in measured.rows)
+    return at == measured.shown and not any(row.bad for row in measured.rows)
 
 
 def _notes(seen: Trace, measured: Measured) -> Iterator[str]:

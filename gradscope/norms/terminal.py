@@ -7,19 +7,18 @@ import math
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from gradscope.facts import Growth, text_of
-from gradscope.norms.facts import NormReport, Row
+from gradscope.facts import Finding, Severity, text_of
+from gradscope.norms import bars, tables
+from gradscope.norms.facts import NormReport
 from gradscope.norms.rows import arrange
 from gradscope.report.options import Options
 from gradscope.report.text import clean
 
-_BAR = 10
-_SPARKS = "▁▂▃▄▅▆▇█"
-_ASCII_SPARKS = "_.-=+*%#"
 _SPIKES_SHOWN = 5
+_NARROWEST = 60
+_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.NOTE: "bold cyan"}
 
 
 def render(
@@ -29,26 +28,35 @@ def render(
     out = io.StringIO()
     console = Console(
         file=out,
-        width=max(options.width, 60),
+        width=max(options.width, _NARROWEST),
         no_color=not options.color,
         force_terminal=options.color,
         highlight=False,
         emoji=False,
         soft_wrap=False,
     )
-    plain = not _can(options.encoding, _SPARKS)
-    for line in _head(report):
-        console.print(Text(clean(line, options.encoding)))
+    plain = not _can(options.encoding, bars.SPARKS)
+    look = tables.Look(options.encoding, plain)
+
+    def say(lines: Iterator[str]) -> None:
+        for line in lines:
+            console.print(Text(clean(line, options.encoding)))
+
+    say(_head(report))
     rows = arrange(report.measured.rows, report.options.norm_type, depth, sort)
-    console.print(_table(report, rows, options, plain))
-    for line in (
-        *_clipping(report),
-        *_values(report),
-        *_steps(report, console.width, plain),
-        *_growths(report, plain),
-        *_findings(report),
-    ):
-        console.print(Text(clean(line, options.encoding)))
+    console.print(tables.parameters(report, rows, look, as_tree=sort == "module"))
+    say(_clipping(report))
+    say(_values(report))
+    say(_steps(report, console.width, plain))
+    magnitudes = report.trace.magnitudes
+    if magnitudes is not None and magnitudes.depth is not None and magnitudes.depth.layers:
+        say(_depth(magnitudes.depth.step))
+        console.print(tables.layers(magnitudes.depth, look, depth))
+    say(_growths(report, plain))
+    for finding in report.findings:
+        console.print(_headline(finding, options.encoding))
+        say(_help(finding))
+    say(_more(report))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
@@ -57,82 +65,13 @@ def _head(report: NormReport) -> Iterator[str]:
     for note in report.notes:
         yield f"note: {note}"
     steps = len(report.measured.totals)
-    shown = report.measured.shown
+    shown = report.measured.step
     which = "" if steps == 1 else f" at step {shown} of {steps}"
     yield f"{report.target}: {norm_name(report.options.norm_type)} of each gradient{which}"
 
 
 def norm_name(p: float) -> str:
     return "max norm" if math.isinf(p) else f"L{p:g} norm"
-
-
-def _table(report: NormReport, rows: Sequence[Row], options: Options, plain: bool) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    dtypes = {row.dtype for row in report.measured.rows}
-    updates = any(row.update is not None for row in rows)
-    clipped = any(row.clipped is not None for row in rows) and _clips(report)
-    columns = ["parameter", "shape", "norm", "share", "", "max |g|", "zeros"]
-    columns += ["dtype"] * (len(dtypes) > 1)
-    columns += ["bad"] * any(row.bad for row in rows)
-    columns += ["upd/w"] * updates + ["clipped"] * clipped
-    for column in columns:
-        right = column not in ("parameter", "shape", "", "dtype")
-        table.add_column(
-            column,
-            justify="right" if right else "left",
-            no_wrap=column != "parameter",
-            overflow="fold",
-            min_width=12 if column == "parameter" else None,
-        )
-    for row in rows:
-        share = report.share(row)
-        cells = [
-            clean(row.name, options.encoding),
-            "x".join(map(str, row.shape)) or str(row.numel),
-            text_of(row.norm, 4),
-            "" if share is None else f"{share:.1%}",
-            bar(share or 0.0, plain),
-            text_of(row.max_abs, 3),
-            f"{row.zeros / row.numel:.0%}" if row.numel else "",
-        ]
-        cells += [row.dtype] * (len(dtypes) > 1)
-        cells += [f"{row.bad}"] * any(one.bad for one in rows)
-        cells += ["" if row.update is None else text_of(row.update, 2)] * updates
-        cells += ["" if row.clipped is None else text_of(row.clipped, 4)] * clipped
-        table.add_row(*map(Text, cells))
-    return table
-
-
-def bar(share: float, plain: bool = False, width: int = _BAR) -> str:
-    """A bar of eighths of a cell; something is always seen of what is not 0."""
-    if share <= 0:
-        return ""
-    if plain:
-        return "#" * max(1, round(min(share, 1.0) * width))
-    eighths = max(1, round(min(share, 1.0) * width * 8))
-    full, rest = divmod(eighths, 8)
-    return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
-
-
-def sparkline(values: Sequence[float], width: int, plain: bool = False) -> str:
-    """One character a value or a group of values (its largest), on a logarithmic scale. What is
-    not finite is `!`, zero a space."""
-    marks = _ASCII_SPARKS if plain else _SPARKS
-    size = max(1, math.ceil(len(values) / width))
-    groups = [values[start : start + size] for start in range(0, len(values), size)]
-    tops = [max(group, key=lambda one: (not math.isfinite(one), one)) for group in groups]
-    logs = [math.log10(top) for top in tops if math.isfinite(top) and top > 0]
-    low, high = min(logs, default=0.0), max(logs, default=0.0)
-    return "".join(_mark(top, low, high, marks) for top in tops)
-
-
-def _mark(value: float, low: float, high: float, marks: str) -> str:
-    if not math.isfinite(value):
-        return "!"
-    if value <= 0:
-        return " "
-    place = (math.log10(value) - low) / (high - low) if high > low else 0.5
-    return marks[min(int(place * len(marks)), len(marks) - 1)]
 
 
 def _clips(report: NormReport) -> bool:
@@ -182,7 +121,7 @@ def _steps(report: NormReport, width: int, plain: bool) -> Iterator[str]:
             f" p90 {text_of(found.p90, 4)}, p95 {text_of(found.p95, 4)},"
             f" max {text_of(found.max, 4)}"
         )
-        yield f"  {sparkline(report.measured.totals, width - 4, plain)}"
+        yield f"  {bars.sparkline(report.measured.totals, width - 4, plain)}"
         if found.spikes:
             shown = ", ".join(
                 f"step {step}: {text_of(norm, 4)}" for step, norm in found.spikes[:_SPIKES_SHOWN]
@@ -198,28 +137,55 @@ def _steps(report: NormReport, width: int, plain: bool) -> Iterator[str]:
         )
 
 
+def _depth(step: int) -> Iterator[str]:
+    yield ""
+    yield (
+        f"layers in the order of the forward pass at step {step}: L2 norm and rms of what each"
+        " gives, L2 norm of the gradient there"
+    )
+
+
 def _growths(report: NormReport, plain: bool) -> Iterator[str]:
     magnitudes = report.trace.magnitudes
     if magnitudes is None or not magnitudes.growths:
         return
-    growth: Growth = magnitudes.growths[-1]
+    growth = magnitudes.growths[-1]
     unit = "layer" if growth.axis == "depth" else "step"
     yield ""
     yield (
         f"gradient by {unit}, the loss first: x{growth.factor:.3g} per {unit} over"
         f" {len(growth.norms)} (x{growth.low:.3g} to x{growth.high:.3g}), at step {growth.step}"
     )
-    yield f"  {sparkline(growth.norms, 60, plain)}  {growth.norms[0]:.2e} to {growth.norms[-1]:.2e}"
+    yield _profile(growth.norms, plain)
+    if growth.activations:
+        factor = growth.activation_factor
+        rate = "" if factor is None else f": x{factor:.3g} per {unit}"
+        yield f"activation by {unit}, the loss first{rate}"
+        yield _profile(growth.activations, plain)
 
 
-def _findings(report: NormReport) -> Iterator[str]:
-    for finding in report.findings:
-        place = finding.location
-        where = f"{place.file}:{place.line}: " if place is not None else ""
-        yield ""
-        yield f"{where}{finding.severity}[{finding.rule}] {finding.name}: {finding.message}"
-        if finding.fixes:
-            yield f"  help: {finding.fixes[0].title}"
+def _profile(norms: Sequence[float], plain: bool) -> str:
+    ends = f"{text_of(norms[0], 3)} to {text_of(norms[-1], 3)}"
+    return f"  {bars.sparkline(norms, _NARROWEST - 20, plain)}  {ends}"
+
+
+def _headline(finding: Finding, encoding: str) -> Text:
+    place = finding.location
+    where = f"{place.file}:{place.line}: " if place is not None else ""
+    return Text.assemble(
+        "\n",
+        clean(where, encoding),
+        (f"{finding.severity}[{finding.rule}]", _STYLES[finding.severity]),
+        clean(f" {finding.name}: {finding.message}", encoding),
+    )
+
+
+def _help(finding: Finding) -> Iterator[str]:
+    if finding.fixes:
+        yield f"  help: {finding.fixes[0].title}"
+
+
+def _more(report: NormReport) -> Iterator[str]:
     if report.findings:
         yield "`gradscope trace` shows the place and tries the fixes"
 

@@ -10,6 +10,7 @@ from gradscope.facts import Absence, Call, Leaf, Location
 from gradscope.record.crossings import Crossings
 from gradscope.record.flow import Cut, Flow
 from gradscope.record.growth import Crossing
+from gradscope.record.journal import module_path
 from gradscope.record.layers import Layers, definition, guarding_with, packaged, siblings
 from gradscope.record.sites import Site, resolve
 
@@ -220,7 +221,9 @@ def call_of(crossing: Crossing, flow: Flow | None) -> Call:
             op=_short(crossing.name).removesuffix("Backward0").lower(),
             node=_short(crossing.name),
         )
-    return _call(noted.op, noted.overload, noted.user, noted.inner, noted.module, crossing)
+    return _call(
+        noted.op, noted.overload, noted.user, noted.inner, module_path(noted.module), crossing
+    )
 
 
 def _known(leaf: Leaf | None) -> bool:

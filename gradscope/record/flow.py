@@ -8,13 +8,15 @@ the cuts that lie upstream of it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gradscope.record.activations import Activations
+from gradscope.record.journal import ModuleFrame
 from gradscope.record.provenance import storage_key
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import Site, note_site
@@ -41,18 +43,20 @@ class Noted:
     overload: str
     user: Site
     inner: Site
-    module: str | None
+    module: ModuleFrame | None
 
 
 class Flow(TorchDispatchMode):
-    """Watches the ops of one forward pass. Holds no tensor but the leaves."""
+    """Watches the ops of one forward pass. Holds no tensor but the leaves. `module` tells the one
+    that runs."""
 
     supports_higher_order_operators = True
 
-    def __init__(self, module_of: Any) -> None:
+    def __init__(self, module: Callable[[], ModuleFrame | None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.module_of = module_of
+        self.module = module
         self.paused = False
+        self.activations = Activations()
         self.calls: dict[int, Noted] = {}
         self.cuts: list[Cut] = []
         self._bits: dict[int, int] = {}
@@ -60,6 +64,7 @@ class Flow(TorchDispatchMode):
         self._state: dict[int, tuple[int, int]] = {}
         self._trail: list[tuple[int, Site]] = []  # ops with leaves upstream, and new tensors (0)
         self._seq = _sequence_nr()
+        self._in_function = False  # the last node is of a custom Function, whose forward runs
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -87,7 +92,11 @@ class Flow(TorchDispatchMode):
         if seq != self._seq:
             self._seq = seq
             site = note_site(sys._getframe(2))
-            self.calls[seq - 1] = Noted(info.name, info.overload, *site, self.module_of())
+            self.calls[seq - 1] = Noted(info.name, info.overload, *site, self.module())
+            self._in_function = not torch.is_grad_enabled()
+            self.activations.note(seq - 1, out)
+        elif self._in_function and not torch.is_grad_enabled():
+            self.activations.note(seq - 1, out)  # its last op makes its result
         live, cuts, read = self._upstream(args, kwargs)
         if live or info.name == "lift_fresh":
             self._trail.append((live, (site or note_site(sys._getframe(2)))[0]))

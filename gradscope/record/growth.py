@@ -37,8 +37,9 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A repeated computation: `culprit` is the position of the crossing that changed the norm
-    most. `modules` are those in which it repeats, nearest to the loss first."""
+    """A repeated computation: `anchors` are the positions where it repeats, nearest to the loss
+    first, `culprit` is that of the crossing that changed the norm most. `modules` are those in
+    which it repeats."""
 
     modules: tuple[str, ...]
     axis: str
@@ -47,6 +48,7 @@ class Fit:
     low: float
     high: float
     culprit: int
+    anchors: tuple[int, ...]
 
 
 def longest_chain(crossings: Sequence[Crossing]) -> list[int]:
@@ -96,7 +98,16 @@ def fit(crossings: Sequence[Crossing]) -> Fit | None:
         low=_exp(min(steps)),
         high=_exp(max(steps)),
         culprit=_culprit(crossings, chain, anchors[0], anchors[alive - 1], rising=slope > 0),
+        anchors=tuple(anchors),
     )
+
+
+def fitted_factor(norms: Sequence[float]) -> float | None:
+    """The change from one to the next; None where too few of them say something."""
+    alive = norms[: _leading_nonzero(norms)]
+    if len(alive) < _FEWEST:
+        return None
+    return _exp(_slope([math.log(norm) for norm in alive]))
 
 
 def _repeats(crossings: Sequence[Crossing], chain: list[int]) -> list[int]:
@@ -136,7 +147,7 @@ def fused_gain(crossing: Crossing) -> float:
     return given / crossing.out if crossing.out else 0.0
 
 
-def _leading_nonzero(norms: list[float]) -> int:
+def _leading_nonzero(norms: Sequence[float]) -> int:
     for position, norm in enumerate(norms):
         if not _alive(norm):
             return position

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Growth
+from collections.abc import Mapping, Sequence
+
+from gradscope.facts import Activation, Growth
 from gradscope.record.absences import call_of
 from gradscope.record.crossings import Crossings
 from gradscope.record.flow import Flow
-from gradscope.record.growth import fit, fused_gain
+from gradscope.record.growth import fit, fitted_factor, fused_gain
 
 
 class Growths:
@@ -15,11 +17,19 @@ class Growths:
     def __init__(self) -> None:
         self._seen: list[Growth] = []
 
-    def note(self, step: int, crossings: Crossings, flow: Flow | None) -> None:
+    def note(
+        self,
+        step: int,
+        crossings: Crossings,
+        flow: Flow | None,
+        activations: Mapping[int, Activation],
+    ) -> None:
+        """`activations` are the results of the calls, by sequence number."""
         found = fit(crossings.found)
         if found is None:
             self._note_fused(step, crossings, flow)
             return
+        sizes = _sizes(crossings, found.anchors, activations)
         self._seen.append(
             Growth(
                 step=step,
@@ -30,6 +40,8 @@ class Growths:
                 low=found.low,
                 high=found.high,
                 modules=found.modules,
+                activations=sizes,
+                activation_factor=fitted_factor(sizes),
             )
         )
 
@@ -51,3 +63,13 @@ class Growths:
         kept = (self._seen[0], self._seen[-1], by_total[0], by_total[-1])
         unique = {id(growth): growth for growth in kept}
         return tuple(sorted(unique.values(), key=lambda growth: growth.step))
+
+
+def _sizes(
+    crossings: Crossings, anchors: Sequence[int], activations: Mapping[int, Activation]
+) -> tuple[float, ...]:
+    """The norms of the results at the anchors; nothing where one of them is not known."""
+    seqs = [crossings.found[position].seq for position in anchors]
+    if not all(seq in activations for seq in seqs):
+        return ()
+    return tuple(activations[seq].norm for seq in seqs)

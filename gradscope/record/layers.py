@@ -33,7 +33,7 @@ class Layers:
     def __init__(self) -> None:
         self.owners: dict[int, Owner] = {}
         self.parameters: dict[int, torch.nn.Parameter] = {}
-        self._seen: set[int] = set()
+        self.modules: dict[int, str] = {}  # by id
 
     def look(self, frame: FrameType | None) -> None:
         """Learn the modules that variables of the live frames hold, the outermost frame first."""
@@ -42,17 +42,17 @@ class Layers:
             for current in reversed(user_frames(frame))
             for scope in (current.f_globals, current.f_locals)
             for pair in _held(scope)
-            if id(pair[1]) not in self._seen
+            if id(pair[1]) not in self.modules
         ]
         # The whole model before the lists and variables that hold parts of it.
         for name, module in sorted(held, key=lambda pair: -_size(pair[1])):
             self._learn(name, module)
 
     def _learn(self, name: str, root: torch.nn.Module) -> None:
-        if id(root) in self._seen:
+        if id(root) in self.modules:
             return
         for prefix, module in root.named_modules():
-            self._seen.add(id(module))
+            self.modules.setdefault(id(module), f"{name}.{prefix}" if prefix else name)
             path = _path(root, name, prefix)
             for attribute, parameter in module.named_parameters(recurse=False):
                 if id(parameter) not in self.owners:

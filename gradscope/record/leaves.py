@@ -13,6 +13,7 @@ import torch
 from gradscope.facts import Leaf
 from gradscope.record.crossings import norm_of
 from gradscope.record.layers import Layers
+from gradscope.record.passes import Graded
 from gradscope.record.sites import user_frames
 
 
@@ -44,11 +45,18 @@ class Leaves:
         found = (watched.ref() for watched in self.watched.values())
         return [leaf for leaf in found if leaf is not None]
 
-    def in_module_order(self, leaves: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def in_module_order(self, graded: Graded) -> Graded:
         """As `model.parameters()` gives them; what belongs to no module follows, by name."""
         place = {key: position for position, key in enumerate(self.layers.owners)}
         last = len(place)
-        return sorted(leaves, key=lambda leaf: (place.get(id(leaf), last), self.name_of(leaf)))
+        return sorted(
+            graded, key=lambda pair: (place.get(id(pair[0]), last), self.name_of(pair[0]))
+        )
+
+    def forget(self) -> None:
+        """Drop the norms so far, and keep the names."""
+        for watched in self.watched.values():
+            watched.norms.clear()
 
     def note(self, step: int, norms: dict[int, float], *, weigh: bool) -> None:
         """Write down the norms of one step, by id; with `weigh` those of the leaves themselves."""

@@ -1,8 +1,8 @@
 """Watches how large gradients are, step by step, without looking at every op.
 
-After each backward one fused pass takes the norms of the leaves' gradients. At a few steps (the
-first ones, then ever more rarely, and where the graph has grown) the graph itself is inspected:
-which leaves each value depends on, and the norm of the gradient at every node.
+After each backward one fused pass takes the norms of the gradients. At a few steps (the first
+ones, then ever more rarely, and where the graph has grown) the graph itself is inspected: which
+leaves each value depends on, how large the activations are, and the gradient at every node.
 """
 
 from __future__ import annotations
@@ -10,59 +10,43 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
-from gradscope.facts import Magnitudes, Step, Summed
+from gradscope.facts import Activation, Depth, Magnitudes, Step, Summed
 from gradscope.record.absences import Absences
 from gradscope.record.clipping import Clipping
 from gradscope.record.crossings import Crossings
+from gradscope.record.depth import depth_of
 from gradscope.record.finite import plain
 from gradscope.record.flow import Flow
 from gradscope.record.growths import Growths
-from gradscope.record.journal import ModuleFrame, module_path
+from gradscope.record.inspection import Inspection
+from gradscope.record.journal import ModuleFrame
 from gradscope.record.layers import Layers
 from gradscope.record.leaves import Leaves, norms_of
-from gradscope.record.modes import lifted_above, mode_count
 from gradscope.record.optimizers import watch_optimizers
+from gradscope.record.passes import BackwardPass, Graded, Measure
 from gradscope.record.recorder import StopTrace
 from gradscope.record.reduction import summed
 from gradscope.record.updates import Updates
 
-_MOST_INSPECTED = 16  # graphs looked at because they had grown
 _MEASURED_FIRST = 8  # steps
 _LEAP = 2.0  # times the loss of the step before
-_sequence_nr = torch._C._autograd._get_sequence_nr
-
-
-class Measure(Protocol):
-    """What a command measures on top. Called with no mode active and without grad."""
-
-    def after_backward(
-        self,
-        step: int,
-        leaves: Sequence[torch.Tensor],
-        name: Callable[[torch.Tensor], str],
-        inspected: bool,
-    ) -> None: ...
-
-    def after_update(
-        self, leaves: Sequence[torch.Tensor], name: Callable[[torch.Tensor], str]
-    ) -> None: ...
-
-    def facts(self) -> object: ...
 
 
 class MagnitudeWatch:
     """Context manager; enter it inside a `Recorder` if there is one.
 
     `modules` tells the running module, None makes the watch keep track of it itself. Gradients
-    are read and never written. `measure` is told of each backward and each update. With `limit`
-    the program is ended, as a recorder does, when that many backward passes are done. A fault of
-    ours costs a measurement and not the program; it is in `notes`.
+    are read and never written: those that `backward` leaves with the leaves, or, in a program that
+    never calls it, those that `torch.autograd.grad` hands out. `measure` is told of each of these
+    passes and of each update. With `limit` the program is ended, as a recorder does, when that
+    many backward passes are done. A fault of ours costs a measurement and not the program; it is
+    in `notes`.
     """
 
     def __init__(
@@ -74,7 +58,6 @@ class MagnitudeWatch:
         on_step: Callable[[int], None] = lambda step: None,
         on_stop: Callable[[], None] = lambda: None,
     ) -> None:
-        self.modules = modules
         self.measure = measure
         self.limit = limit
         self.on_step = on_step
@@ -84,38 +67,32 @@ class MagnitudeWatch:
         self.absences = Absences(self.layers)
         self.leaves = Leaves(self.layers)
         self.losses: list[float | None] = []
-        self._module: ModuleFrame | None = None
-        self._flow: Flow | None = None
+        self._inspection = Inspection(modules)
         self._growths = Growths()
+        self._depth: Depth | None = None
         self._updates = Updates(self.leaves)
         self._clipping = Clipping(lambda: max(self.step - 1, 0))
         self._summed: Summed | None = None
-        self._inspected: list[int] = []
-        self._largest = 0  # nodes made for the largest graph that was inspected
-        self._made_until = 0
+        self._passes = 0  # those that count: of `backward` once there was one
+        self._accumulates = False  # there was one
         self._stepped = False  # an optimizer has stepped since the last backward
         self._total_after_backward: float | None = None
         self._stale: set[int] = set()
-        self._depth = 0
-        self._below = 0  # dispatch modes that were there before us
+        self._nested = 0
         self._stack = ExitStack()
         self.notes: list[str] = []
 
     def __enter__(self) -> MagnitudeWatch:
         self._install(threading.get_ident())
-        self._below = mode_count()
-        self._made_until = _sequence_nr()
-        self._watch_flow()
+        self._inspection.begin()
         return self
 
     def __exit__(self, *failure: object) -> None:
-        self._leave_flow()
+        self._inspection.end()
         self._stack.close()
-        self._module = None
-
-    # What is put around torch, and taken off in reverse order
 
     def _install(self, thread: int) -> None:
+        """What is put around torch, and taken off in reverse order."""
         engine = torch.autograd.graph._engine_run_backward
 
         def run_backward(outputs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -129,26 +106,7 @@ class MagnitudeWatch:
             owner._engine_run_backward = run_backward
         watch_optimizers(self._stack, self._begin_update, self._end_update)
         self._clipping.install(self._stack, thread)
-        self.leaves.allow_swaps(self._stack)
-        if self.modules is None:
-            self._track_modules(thread)
-
-    def _track_modules(self, thread: int) -> None:
-        original = torch.nn.Module.__call__
-        self.modules = lambda: self._module
-
-        def __call__(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if self._flow is None or threading.get_ident() != thread:
-                return original(module, *args, **kwargs)
-            outer = self._module
-            self._module = ModuleFrame(module, outer)
-            try:
-                return original(module, *args, **kwargs)
-            finally:
-                self._module = outer
-
-        self._stack.callback(setattr, torch.nn.Module, "__call__", original)
-        torch.nn.Module.__call__ = __call__  # type: ignore[method-assign]
+        self._inspection.install(self._stack, thread)
 
     @contextmanager
     def _ours(self) -> Iterator[None]:
@@ -165,102 +123,85 @@ class MagnitudeWatch:
     @contextmanager
     def aside(self) -> Iterator[None]:
         """What runs inside is no step of the program."""
-        self._depth += 1
+        self._nested += 1
         try:
             yield
         finally:
-            self._depth -= 1
-
-    # Inspection of the forward pass
-
-    def _watch_flow(self) -> None:
-        """Watch the forward pass of the coming step if that step is to be inspected."""
-        if self.step > 2 and self.step & (self.step - 1):
-            return
-        assert self.modules is not None
-        modules = self.modules
-        self._flow = Flow(lambda: module_path(modules()))
-        with lifted_above(self._below):
-            self._flow.__enter__()  # type: ignore[no-untyped-call]
-
-    def _leave_flow(self) -> Flow | None:
-        flow, self._flow = self._flow, None
-        if flow is not None:
-            with lifted_above(self._below + 1):
-                flow.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-        return flow
+            self._nested -= 1
 
     # A backward pass
 
     def _run_backward(self, engine: Any, outputs: Any, args: Any, kwargs: Any) -> Any:
-        if not self._depth:
+        if not self._nested:
             self._clipping.begin_backward()
-        if self._depth or not _is_step(args, kwargs):
+        asked = BackwardPass.of(outputs, args, kwargs) if not self._nested else None
+        if asked is None:
             return engine(outputs, *args, **kwargs)
-        if not kwargs.get("accumulate_grad", False):  # hands its gradients out: nothing to read
-            result = engine(outputs, *args, **kwargs)
-            self.losses.append(None)
-            self.step += 1
-            return result
         if self.limit is not None and self.step >= self.limit:
             self.on_stop()
             raise StopTrace
-        frame = sys._getframe(2)
-        roots = [
-            root for root in outputs if isinstance(root, torch.Tensor) and root.grad_fn is not None
-        ]
-        flow = self._leave_flow()
+        if asked.accumulates and not self._accumulates:
+            self._begin_accumulating()
+        if asked.accumulates or not self._accumulates:
+            result = self._watched(engine, outputs, args, kwargs, asked)
+        else:  # beside `backward`, what is handed out is not what the program trains with
+            result = engine(outputs, *args, **kwargs)
+            self.losses.append(None)
+        self.step += 1
+        self.on_step(self.step)
+        return result
+
+    def _begin_accumulating(self) -> None:
+        """What was handed out before the first `backward` was not training."""
+        self._accumulates = True
+        if self._passes:
+            self._passes = 0
+            self.leaves.forget()
+            if self.measure is not None:
+                self.measure.forget()
+
+    def _watched(
+        self, engine: Any, outputs: Any, args: Any, kwargs: Any, asked: BackwardPass
+    ) -> Any:
+        frame = sys._getframe(3)
+        flow = self._inspection.leave_forward()
         crossings: Crossings | None = None
         before: dict[int, tuple[int, int]] | None = None
         loss = None
         with self._ours():
-            loss = _loss(roots)
+            loss = asked.loss()
             if flow is not None and self._summed is None:
-                self._summed = summed(roots, flow)
-            crossings = self._inspect(roots, flow, frame)
+                self._summed = summed(asked.roots, flow)
+            crossings = self._inspection.hook_backward(self.step, asked.roots, flow)
+            if crossings is not None:
+                self.layers.look(frame)
             if crossings is not None or self._is_measured(loss):
                 before = self._versions()
-        self._depth += 1
+        self._nested += 1
         try:
             result = engine(outputs, *args, **kwargs)
         except BaseException:
             with self._ours():
                 if crossings is not None:  # stopped at a bad gradient: how it grew is still wanted
-                    self._growths.note(self.step, crossings, flow)
+                    self._note_graph(crossings, flow)
             raise
         finally:
-            self._depth -= 1
+            self._nested -= 1
             if crossings is not None:
                 crossings.close()
         if before is not None:
             with self._ours():
-                self._after_backward(roots, flow, crossings, before, frame)
+                graded = (
+                    self._accumulated(crossings, before, frame)
+                    if asked.accumulates
+                    else asked.handed_out(args[3], result)
+                )
+                self._after_backward(asked, graded, flow, crossings, frame)
         self.losses.append(loss)
-        self.step += 1
         self._stepped = False
-        self.on_step(self.step)
-        self._watch_flow()
+        self._passes += 1
+        self._inspection.watch_forward(self._passes)
         return result
-
-    def _inspect(
-        self, roots: list[torch.Tensor], flow: Flow | None, frame: Any
-    ) -> Crossings | None:
-        made = _sequence_nr() - self._made_until
-        grown = made > 1.5 * self._largest and len(self._inspected) < _MOST_INSPECTED
-        self._made_until = _sequence_nr()
-        if flow is None and not grown:
-            return None
-        self._largest = max(self._largest, made)
-        self._inspected.append(self.step)
-        self.layers.look(frame)
-
-        def place_of(seq: int) -> tuple[object, str | None]:
-            noted = flow.calls.get(seq) if flow is not None else None
-            return (
-                (noted.user[0], noted.module) if noted is not None and noted.user else (None, None)
-            )
-
-        return Crossings([root.grad_fn for root in roots], place_of)
 
     def _is_measured(self, loss: float | None) -> bool:
         """Whether to take the norms of this step: of each for a command that asks for them, else
@@ -287,51 +228,67 @@ class MagnitudeWatch:
             self._stale = set()
         return held
 
-    def _after_backward(
-        self,
-        roots: list[torch.Tensor],
-        flow: Flow | None,
-        crossings: Crossings | None,
-        before: dict[int, tuple[int, int]],
-        frame: Any,
-    ) -> None:
+    def _accumulated(
+        self, crossings: Crossings | None, before: dict[int, tuple[int, int]], frame: Any
+    ) -> Graded:
+        """The leaves whose gradient this pass has made or added to."""
         for leaf in crossings.variables if crossings is not None else ():
             self.leaves.meet(leaf, frame)
-        touched = [
-            leaf
+        graded = [
+            (leaf, leaf.grad)
             for leaf in self.leaves.alive()
             if leaf.grad is not None and before.get(id(leaf)) != (id(leaf.grad), leaf.grad._version)
         ]
-        self._stale &= {id(leaf) for leaf in touched}
-        norms = dict(zip(map(id, touched), norms_of([leaf.grad for leaf in touched]), strict=True))
+        self._stale &= {id(leaf) for leaf, _ in graded}
+        return graded
+
+    def _after_backward(
+        self,
+        asked: BackwardPass,
+        graded: Graded,
+        flow: Flow | None,
+        crossings: Crossings | None,
+        frame: Any,
+    ) -> None:
+        for leaf in asked.asked:
+            self.leaves.meet(leaf, frame)
+        sizes = norms_of([grad for _, grad in graded])
+        norms = {id(leaf): norm for (leaf, _), norm in zip(graded, sizes, strict=True)}
         self.leaves.note(self.step, norms, weigh=crossings is not None)
-        self._total_after_backward = self._total() if crossings is not None else None
-        if flow is not None:
-            zero = {key for key, norm in norms.items() if norm == 0.0}
-            self.absences.look(self.step, flow, roots, crossings, zero, self._updates.trained)
+        if asked.accumulates:
+            self._total_after_backward = self._total() if crossings is not None else None
+            if flow is not None:
+                zero = {key for key, norm in norms.items() if norm == 0.0}
+                trained = self._updates.trained
+                self.absences.look(self.step, flow, asked.roots, crossings, zero, trained)
         if crossings is not None:
-            self._growths.note(self.step, crossings, flow)
+            self._note_graph(crossings, flow)
         if self.measure is not None:
-            touched = self.leaves.in_module_order(touched)
+            graded = self.leaves.in_module_order(graded)
             self.measure.after_backward(
-                self.step, touched, self.leaves.name_of, crossings is not None
+                self.step, graded, self.leaves.name_of, crossings is not None
             )
+
+    def _note_graph(self, crossings: Crossings, flow: Flow | None) -> None:
+        """How large values and gradients are along an inspected graph."""
+        activations: dict[int, Activation] = flow.activations.read() if flow is not None else {}
+        self._growths.note(self.step, crossings, flow, activations)
+        if flow is not None:
+            self._depth = depth_of(self.step, activations, crossings, flow, self.layers)
 
     # An optimizer step
 
     def _begin_update(self, optimizer: Any) -> None:
-        if self._flow is not None:
-            self._flow.paused = True
-        if not self._depth and self.step:
+        self._inspection.pause(True)
+        if not self._nested and self.step:
             with self._ours():
                 self._before_update(optimizer)
 
     def _end_update(self, optimizer: Any) -> None:
         self._clipping.end_update(optimizer)
-        if self._flow is not None:
-            self._flow.paused = False
+        self._inspection.pause(False)
         self._stepped = True
-        if self.measure is not None and not self._depth:
+        if self.measure is not None and not self._nested:
             with self._ours():
                 self.measure.after_update(self.leaves.alive(), self.leaves.name_of)
 
@@ -358,10 +315,11 @@ class MagnitudeWatch:
             growths=self._growths.strongest(),
             absences=self.absences.facts(leaves, self._updates.trained, known, self._updates.given),
             updates=self._updates.facts(),
-            inspected=tuple(self._inspected),
+            inspected=tuple(self._inspection.steps),
             measured=self.measure.facts() if self.measure is not None else None,
             clips=self._clipping.facts(),
             summed=self._summed,
+            depth=self._depth,
         )
 
     def steps(self) -> tuple[Step, ...]:
@@ -372,20 +330,3 @@ class MagnitudeWatch:
 def _any(grad: torch.Tensor | None) -> bool:
     values = plain(grad) if grad is not None else None
     return values is not None and bool(values.any())
-
-
-def _is_step(args: Any, kwargs: Any) -> bool:
-    """As the recorder counts: a pass that leaves gradients behind, or hands out those of leaves."""
-    if kwargs.get("accumulate_grad", False):
-        return True
-    create_graph = bool(args[2]) if len(args) > 2 else False
-    asked = args[3] if len(args) > 3 else ()
-    leaves = any(isinstance(one, torch.Tensor) and one.is_leaf for one in asked or ())
-    return leaves and not create_graph
-
-
-def _loss(roots: list[torch.Tensor]) -> float | None:
-    values = [plain(root) for root in roots]
-    if any(value is None for value in values):
-        return None
-    return sum(float(value.sum(dtype=torch.float64)) for value in values if value is not None)

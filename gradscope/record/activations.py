@@ -1,0 +1,64 @@
+"""How large the results of the forward pass are, at the nodes that backward will come through."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from gradscope.facts import Activation
+from gradscope.record.finite import plain
+
+
+class Activations:
+    """Norms of results by the sequence number of their node, for one forward pass.
+
+    Holds 0-d tensors and no activation; they are read once, when backward is over, so that a GPU
+    is not waited for at each op.
+    """
+
+    def __init__(self) -> None:
+        self._norms: dict[int, list[torch.Tensor]] = {}
+        self._numels: dict[int, int] = {}
+
+    def note(self, seq: int, out: Any) -> None:
+        """The result of the op that made a node; one that comes later under its number counts."""
+        found = [plain(one) for one in _results(out)]
+        values = [one for one in found if one is not None and one.numel() and _is_readable(one)]
+        if not values:
+            return
+        with torch._C._DisableTorchDispatch(), torch.no_grad():
+            self._norms[seq] = [torch.linalg.vector_norm(one, dtype=_wide(one)) for one in values]
+        self._numels[seq] = sum(one.numel() for one in values)
+
+    def read(self) -> dict[int, Activation]:
+        """All norms in one transfer a device."""
+        flat = [(seq, norm) for seq, norms in self._norms.items() for norm in norms]
+        groups: dict[tuple[torch.device, torch.dtype], list[tuple[int, torch.Tensor]]] = {}
+        for seq, norm in flat:
+            groups.setdefault((norm.device, norm.dtype), []).append((seq, norm))
+        total: dict[int, float] = {}
+        for group in groups.values():
+            numbers = torch.stack([norm for _, norm in group]).tolist()
+            for (seq, _), number in zip(group, numbers, strict=True):
+                total[seq] = math.hypot(total.get(seq, 0.0), number)
+        return {seq: Activation(norm, self._numels[seq]) for seq, norm in total.items()}
+
+
+def _results(out: Any) -> list[torch.Tensor]:
+    """Of several results the first: the others are statistics and masks, but for a list's."""
+    if isinstance(out, tuple):
+        out = list(out[:1])
+    results = out if isinstance(out, list) else [out]
+    return [one for one in results if isinstance(one, torch.Tensor)]
+
+
+def _is_readable(values: torch.Tensor) -> bool:
+    """What a CUDA graph captures has no values before the graph runs."""
+    return not (values.is_cuda and torch.cuda.is_current_stream_capturing())
+
+
+def _wide(values: torch.Tensor) -> torch.dtype:
+    """Squares of float32 overflow from 1.8e19 on; not every device has float64."""
+    return torch.float32 if values.device.type == "mps" else torch.float64

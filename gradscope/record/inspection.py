@@ -1,0 +1,104 @@
+"""Which steps are looked at in full, and what is put around the program to do so."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+
+from gradscope.record.crossings import Crossings
+from gradscope.record.flow import Flow
+from gradscope.record.journal import ModuleFrame, module_path
+from gradscope.record.modes import lifted_above, mode_count
+
+_MOST_GROWN = 16  # graphs looked at because they had grown
+_GROWN = 1.5  # times the largest graph so far
+_sequence_nr = torch._C._autograd._get_sequence_nr
+
+
+class Inspection:
+    """Watches the forward and hooks the backward of the first steps, then of ever fewer, and the
+    backward of those whose graph has grown. `modules` tells the running module, None makes us
+    keep track of it while a forward is watched."""
+
+    def __init__(self, modules: Callable[[], ModuleFrame | None] | None) -> None:
+        self.modules = modules
+        self.steps: list[int] = []
+        self.flow: Flow | None = None
+        self._module: ModuleFrame | None = None
+        self._largest = 0  # nodes made for the largest graph that was inspected
+        self._made_until = 0
+        self._below = 0  # dispatch modes that were there before us
+
+    def install(self, stack: ExitStack, thread: int) -> None:
+        if self.modules is None:
+            self._track_modules(stack, thread)
+
+    def begin(self) -> None:
+        self._below = mode_count()
+        self._made_until = _sequence_nr()
+        self.watch_forward(0)
+
+    def end(self) -> None:
+        self.leave_forward()
+        self._module = None
+
+    def pause(self, paused: bool) -> None:
+        if self.flow is not None:
+            self.flow.paused = paused
+
+    def watch_forward(self, passes: int) -> None:
+        """Watch the coming forward, after so many passes, if it is to be inspected."""
+        if self.flow is not None or (passes > 2 and passes & (passes - 1)):
+            return
+        assert self.modules is not None
+        self.flow = Flow(self.modules)
+        with lifted_above(self._below):
+            self.flow.__enter__()  # type: ignore[no-untyped-call]
+
+    def leave_forward(self) -> Flow | None:
+        flow, self.flow = self.flow, None
+        if flow is not None:
+            with lifted_above(self._below + 1):
+                flow.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        return flow
+
+    def hook_backward(
+        self, step: int, roots: Sequence[torch.Tensor], flow: Flow | None
+    ) -> Crossings | None:
+        """None where the pass is not to be inspected."""
+        made = _sequence_nr() - self._made_until
+        grown = made > _GROWN * self._largest and len(self.steps) < _MOST_GROWN
+        self._made_until = _sequence_nr()
+        if flow is None and not grown:
+            return None
+        self._largest = max(self._largest, made)
+        self.steps.append(step)
+
+        def place_of(seq: int) -> tuple[object, str | None]:
+            noted = flow.calls.get(seq) if flow is not None else None
+            if noted is None or not noted.user:
+                return None, None
+            return noted.user[0], module_path(noted.module)
+
+        return Crossings([root.grad_fn for root in roots], place_of)
+
+    def _track_modules(self, stack: ExitStack, thread: int) -> None:
+        original = torch.nn.Module.__call__
+        self.modules = lambda: self._module
+
+        def __call__(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if self.flow is None or threading.get_ident() != thread:
+                return original(module, *args, **kwargs)
+            outer = self._module
+            self._module = ModuleFrame(module, outer)
+            try:
+                return original(module, *args, **kwargs)
+            finally:
+                self._module = outer
+
+        stack.callback(setattr, torch.nn.Module, "__call__", original)
+        torch.nn.Module.__call__ = __call__  # type: ignore[method-assign]

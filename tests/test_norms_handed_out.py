@@ -1,0 +1,68 @@
+"""Programs that train with what `torch.autograd.grad` hands out, and those that only ask it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gradscope.norms.facts import Measured, NormOptions
+from gradscope.norms.measure import Measure
+from gradscope.record.magnitudes import MagnitudeWatch
+from gradscope.record.recorder import StopTrace
+
+
+def descend(w: torch.Tensor, b: torch.Tensor) -> float:
+    """One step by hand; the total norm of its gradients."""
+    loss = ((torch.ones(4, 2) @ w + b - 1) ** 2).mean()
+    grads = torch.autograd.grad(loss, [w, b])
+    with torch.no_grad():
+        w -= 0.1 * grads[0]
+        b -= 0.1 * grads[1]
+    return torch.nn.utils.get_total_norm(grads).item()
+
+
+def parameters() -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.full((2, 3), 0.5, requires_grad=True), torch.ones(3, requires_grad=True)
+
+
+def test_gradients_that_are_handed_out_are_measured() -> None:
+    w, b = parameters()
+    with MagnitudeWatch(measure=Measure(NormOptions(1.0))) as watch:
+        totals = [descend(w, b) for _ in range(5)]
+    measured = watch.facts().measured
+
+    assert watch.notes == [] and isinstance(measured, Measured)
+    assert measured.totals == pytest.approx(totals, rel=1e-6)
+    assert measured.steps == (0, 1, 2, 3, 4)
+    assert [(row.name, row.shape) for row in measured.rows] == [("b", (3,)), ("w", (2, 3))]
+    assert (measured.step, measured.coefficient) == (4, pytest.approx(min(1, 1 / totals[4])))
+    assert w.grad is None
+
+
+def test_beside_backward_they_do_not_count() -> None:
+    """An adversarial step: the gradient of the input is asked for, that of the weight trains."""
+    w, _ = parameters()
+    totals = []
+    with MagnitudeWatch(measure=Measure(NormOptions())) as watch:
+        for _ in range(4):
+            x = torch.ones(4, 2, requires_grad=True)
+            (grad,) = torch.autograd.grad((x @ w).square().sum(), x)
+            w.grad = None
+            ((x.detach() + 0.1 * grad.sign()) @ w).square().mean().backward()
+            totals.append(w.grad.norm().item())
+            with torch.no_grad():
+                w -= 0.1 * w.grad
+    facts = watch.facts()
+
+    assert watch.notes == []
+    assert facts.measured.steps == (1, 3, 5, 7)
+    assert facts.measured.totals == pytest.approx(totals, rel=1e-5)
+    assert [row.name for row in facts.measured.rows] == ["w"]
+
+
+def test_a_limit_ends_them_as_well() -> None:
+    w, b = parameters()
+    with pytest.raises(StopTrace), MagnitudeWatch(limit=2) as watch:
+        for _ in range(5):
+            descend(w, b)
+    assert watch.step == 2
