@@ -99,10 +99,18 @@ def test_a_fix_that_holds_is_verified(file):
     assert TEXT == file.read_text()
 
 
+def test_rounding_is_no_change(file):
+    fix = judged(seen(3.0, 2.0, values=(0.0, 2.0 + 2**-20)))
+
+    assert fix.verified is True
+    assert "finite gradients move, `x` most by 4.77e-07 of its largest" in fix.verdict
+
+
 @pytest.mark.parametrize(
     ("after", "why"),
     [
         (BROKEN, "all the same"),
+        (seen(3.0, 2.0, values=(0.0, 2.0 + 2**-17)), "finite gradients move"),
         (seen(3.0, 2.5, values=(0.0, 2.0)), "the loss of step 1 moves by 0.5"),
         (seen(3.1, 2.0, values=(0.0, 2.0)), "the loss of step 0 moves"),
         (seen(3.0, 2.0, values=(0.0, 2.5)), "finite gradients move"),

@@ -164,9 +164,11 @@ def _rank(fix: Fix) -> int:
 
 
 def _distinct(fixes: list[Fix]) -> Iterator[Fix]:
-    """Two rules' words for one patch are one fix."""
-    seen = set()
+    """Two rules' words for one patch are one fix, and so are two patches of which nothing but the
+    same words is left to say."""
+    seen: set[object] = set()
     for fix in fixes:
-        if fix.patch is None or fix.patch not in seen:
-            seen.add(fix.patch)
+        key = (fix.title, fix.verdict) if fix.verified is False else fix.patch
+        if key is None or key not in seen:
+            seen.add(key)
             yield fix

@@ -11,6 +11,7 @@ from gradscope.facts import Finding, Gradient, Severity, Symptom, Trace, text_of
 
 BOUNDS = frozenset(("epsilon", "clamp-domain"))
 IDLE = "every gradient is exactly 0 then"  # of a bound: it holds, and something better is sought
+ROUNDING = 2.0**-20  # of the largest element: a sum of a few float32 terms in another order
 BETWEEN = 5e-324  # gradients that differ, but not at the elements that were sampled
 
 
@@ -78,7 +79,7 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
         why = f"the gradient of `{worse}` is no longer finite where it was"
         return Outcome(False, why, doubtful=True)
     moved = _moved(before.trace, after.trace, step)
-    if same and moved:
+    if same and moved and not _is_rounding(before.trace, after.trace, step):
         return Outcome(False, f"{moved[0]}, which this fix must not do", doubtful=True)
     others = [f for f in after.findings if f.severity is Severity.ERROR]
     parts = [
@@ -271,16 +272,29 @@ def _distance(first: Gradient, second: Gradient) -> float:
     return worst / scale if scale else worst
 
 
+def _moved_loss(before: Trace, after: Trace, step: int) -> tuple[int, float] | None:
+    """The first step whose finite loss is not bit-identical, and by how much it differs."""
+    for one in before.steps[: step + 1]:
+        old, new = one.loss, _loss(after, one.index)
+        if old is not None and new is not None and math.isfinite(old) and old != new:
+            return one.index, abs(new - old)
+    return None
+
+
+def _is_rounding(before: Trace, after: Trace, step: int) -> bool:
+    """Whether only gradients moved, and those no more than a sum does whose order has changed:
+    where a gradient is differentiated again, a guard changes which terms are added first."""
+    moves = [_distance(a, b) for a, b in _pairs(before, after)]
+    known = BETWEEN not in moves
+    return known and max(moves, default=0.0) <= ROUNDING and not _moved_loss(before, after, step)
+
+
 def _moved(before: Trace, after: Trace, step: int) -> tuple[str, ...]:
     """The finite values that are not bit-identical, as phrases with by how much."""
     found = []
-    for one in before.steps[: step + 1]:
-        old, new = one.loss, _loss(after, one.index)
-        if old is None or new is None or not math.isfinite(old):
-            continue
-        if old != new:
-            found.append(f"the loss of step {one.index} moves by {text_of(abs(new - old), 3)}")
-            break
+    loss = _moved_loss(before, after, step)
+    if loss is not None:
+        found.append(f"the loss of step {loss[0]} moves by {text_of(loss[1], 3)}")
     distances = [(_distance(a, b), a.name) for a, b in _pairs(before, after)]
     worst, name = max(distances, default=(0.0, ""))
     if worst:

@@ -51,7 +51,9 @@ class Situation(StrEnum):
 
 
 def situation(root: Root) -> Situation:
-    if discard(root) is not None and not _reaches_the_loss(root):
+    # Born going back, a bad slope may go on into a loss that is made of gradients (a penalty).
+    hidden = root.event.phase is Phase.BACKWARD or not _reaches_the_loss(root)
+    if hidden and discard(root) is not None:
         return Situation.HIDDEN
     if root.event.kind in (Kind.SOURCE, Kind.UNINITIALIZED):
         return Situation.OUTSIDE

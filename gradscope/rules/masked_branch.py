@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from gradscope.facts import Event, Finding, Fix, Kind, Phase, Root, Trace
 from gradscope.ops import Edge
 from gradscope.ops.edges import Nature
@@ -96,12 +98,15 @@ def _mechanism(root: Root, event: Event, edge: Edge | None, trace: Trace) -> str
     mask = evidence.discard(root)
     op, by = phrases.spelled(event.op), phrases.spelled(mask.op) if mask else "a mask"
     loss = measurements.loss_of(root, trace)
-    finite = f", so the loss is finite ({phrases.number(loss)})" if loss is not None else ""
+    finite = loss is not None and math.isfinite(loss)
+    kept = f", so the loss is finite ({phrases.number(loss)})" if finite else ""
     text = (
-        f"`{by}`{phrases.line(mask)} throws these elements of `{op}` away{finite}. Backward visits"
+        f"`{by}`{phrases.line(mask)} throws these elements of `{op}` away{kept}. Backward visits"
         f" the discarded branch too: {_product(root, event, edge)}, which is NaN, and NaN added to"
         " the gradient of the branch that was kept is NaN."
     )
+    if loss is not None and not finite:
+        text = f"{text} The loss is made of that gradient."
     late = LATE.get("clamp" if mask and mask.op.startswith("clamp") else mask.op if mask else "")
     if edge is not None and edge.nature is Nature.REMOVABLE:
         late = "The true slope is finite there; it is PyTorch's backward formula that gives NaN."
