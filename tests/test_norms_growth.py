@@ -66,7 +66,7 @@ def overwritten(h: torch.Tensor) -> torch.Tensor:
         (lambda h: h.long().float(), "integer"),
         (lambda h: (h.argmax(-1, keepdim=True) + torch.zeros(6)).float(), "integer"),
         (lambda h: h.detach().mean().item() * torch.ones(8, 6), "detach"),
-        (lambda h: torch.tensor(h.tolist()), "unreached"),
+        (lambda h: torch.tensor(h.tolist()), "number"),
         (without_graph, "no_grad"),
         (lambda h: h.round(), "zero-op"),
         (lambda h: torch.relu(h - 100), "dead-relu"),

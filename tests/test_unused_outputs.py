@@ -44,6 +44,47 @@ def test_what_autograd_keeps_of_a_result_is_no_detach() -> None:
     assert finding.severity is Severity.ERROR
 
 
+class Weighted(nn.Module):
+    """Makes tensors of numbers of its own after the branch that nobody uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.unused = nn.Linear(6, 6), nn.Linear(6, 6)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.hidden(x)
+        self.last = self.unused(h).tanh()  # the place
+        return h * torch.tensor([[0.1, 0.2, 0.3, 0.4, 0.5, 0.6]] * 8)
+
+
+def test_a_tensor_that_is_made_meanwhile_is_not_to_blame() -> None:
+    (finding,) = train(Weighted(), torch.randn(8, 6))
+
+    assert finding.evidence["reason"] == "unreached"
+    assert finding.location is not None
+    assert finding.location.line == Weighted.forward.__code__.co_firstlineno + 2
+
+
+class Rewrapped(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.head = nn.Linear(6, 6), nn.Linear(6, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = self.hidden(x).t().tolist()
+        scale = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+        return self.head(torch.tensor(rows).t() * scale)
+
+
+def test_a_tensor_of_the_numbers_that_were_read_out_is_the_place() -> None:
+    (finding,) = train(Rewrapped(), torch.randn(8, 6))
+
+    assert finding.evidence["reason"] == "number"
+    assert finding.location is not None
+    assert finding.location.line == Rewrapped.forward.__code__.co_firstlineno + 3
+    assert finding.evidence["parameters"] == ["model.hidden.weight", "model.hidden.bias"]
+
+
 def test_an_output_that_a_package_offers_may_be_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layers, "kind_of", lambda code: LIBRARY)
 

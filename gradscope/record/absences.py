@@ -83,7 +83,7 @@ class Absences:
             return Absence("", True, reason, False, step)
         cut = _blocking(bit, flow, reached)
         if cut is None:
-            site = flow.copied_out(bit)
+            site = flow.last_use(bit)
             location = resolve(*site[0]) if site else None
             return Absence("", True, "unreached", False, step, location=location)
         location = resolve(*cut.user[0]) if cut.user else None

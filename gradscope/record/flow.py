@@ -18,12 +18,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gradscope.record.activations import Activations
 from gradscope.record.journal import ModuleFrame
 from gradscope.record.provenance import storage_key
+from gradscope.record.readouts import Readouts
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import Site, note_site
 
 _current_node = torch._C._current_autograd_node
 _sequence_nr = torch._C._autograd._get_sequence_nr
-_NUMBERS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero"})
+_NUMBERS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "lift_fresh"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,8 @@ class Flow(TorchDispatchMode):
         self._bits: dict[int, int] = {}
         self._leaves: list[torch.Tensor] = []
         self._state: dict[int, tuple[int, int]] = {}
-        self._trail: list[tuple[int, Site]] = []  # ops with leaves upstream, and new tensors (0)
+        self._readouts = Readouts()
+        self._trail: list[tuple[int, Site]] = []  # ops with leaves upstream
         self._seq = _sequence_nr()
         self._in_function = False  # the last node is of a custom Function, whose forward runs
 
@@ -98,8 +100,11 @@ class Flow(TorchDispatchMode):
         elif self._in_function and not torch.is_grad_enabled():
             self.activations.note(seq - 1, out)  # its last op makes its result
         live, cuts, read = self._upstream(args, kwargs)
-        if live or info.name == "lift_fresh":
+        if live:
             self._trail.append((live, (site or note_site(sys._getframe(2)))[0]))
+            self._readouts.note(out, live)
+        elif info.name == "lift_fresh":
+            live = self._readouts.upstream(out)
         reason = self._cut_by(info.name, out) if live else ""
         if reason == "detach" and self._is_autograds(site):
             reason = ""
@@ -114,18 +119,9 @@ class Flow(TorchDispatchMode):
         """The leaf's bit; 0 where no op of this pass has read it."""
         return self._bits.get(id(leaf), 0)
 
-    def copied_out(self, bit: int) -> Site:
-        """Where the values of a leaf were last seen: the first tensor made from Python numbers
-        after that in the same function (`torch.tensor(h.tolist())`), else the last op."""
-        last = max((at for at, (live, _) in enumerate(self._trail) if live & bit), default=None)
-        if last is None:
-            return ()
-        site = self._trail[last][1]
-        functions = {code for code, _ in site}
-        for live, made in self._trail[last + 1 :]:
-            if not live and made and made[0][0] in functions:
-                return made
-        return site
+    def last_use(self, bit: int) -> Site:
+        """The last op that read a leaf, or what was made of it."""
+        return next((site for live, site in reversed(self._trail) if live & bit), ())
 
     def of(self, tensor: torch.Tensor) -> tuple[int, int]:
         """The leaves and the cuts upstream of a value."""

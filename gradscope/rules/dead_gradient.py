@@ -33,8 +33,8 @@ _WHY = {
     " these parameters took part.",
     "integer": "Integers and booleans carry no gradient: what is cast to them, or found by"
     " `argmax` or a comparison, is cut off from what came before.",
-    "number": "A Python number carries no graph: what `item()` or `float()` read out comes back"
-    " as a constant.",
+    "number": "A Python number carries no graph: what `item()`, `float()` or `tolist()` read out"
+    " comes back as a constant.",
     "unused": "No op of the forward pass read them. The optimizer holds them, nothing moves them.",
     "unreached": "The forward pass reads them, and what it makes of them never reaches the loss.",
     "stale": "The optimizer was given these tensors, and the program computes with others: they"
@@ -54,6 +54,7 @@ _LABELS = {
     "integer": "the graph ends here",
     "number": "the graph ends here",
     "unused": "defined here, never called",
+    "unreached": "the last that is made of them",
     "dead-relu": "all inputs are negative",
     "saturated": "flat at all its inputs",
     "zero-op": "has slope 0 everywhere",
@@ -64,7 +65,7 @@ _CODE = {
     "detach": "drop the `.detach()` (or `.data`) on the way to the loss",
     "no_grad": "run the part that has to learn outside of `no_grad`",
     "integer": "use a differentiable form: `softmax` for `argmax`, a float for the cast",
-    "number": "keep the tensor: leave out `.item()` until it is printed",
+    "number": "keep the tensor: leave out `.item()` and `.tolist()` until it is printed",
     "unused": "call the layer in `forward`, or delete it",
     "unreached": "add what is computed from them to the loss, or delete it",
     "stale": "make the optimizer after the model has its final parameters",

@@ -1,0 +1,40 @@
+"""Values that left the graph as Python numbers without an op that tells: `tolist()` reads the
+memory itself. They are recognised where a tensor is made from them again."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from gradscope.record.finite import plain
+
+
+class Readouts:
+    """What the results of one forward pass sum to, and which leaves (as bits) are upstream."""
+
+    def __init__(self) -> None:
+        self._live: dict[tuple[int, float], int] = {}
+
+    def note(self, out: Any, live: int) -> None:
+        key = _key(out)
+        if key is not None:
+            self._live[key] = live
+
+    def upstream(self, made: torch.Tensor) -> int:
+        """The leaves upstream of the numbers that a new tensor was made from; 0 for its own."""
+        key = _key(made)
+        return self._live.get(key, 0) if key is not None else 0
+
+
+def _key(out: Any) -> tuple[int, float] | None:
+    """Count and sum of the elements. On a device, reading them takes an op that tells; a sum of
+    0, or one that is not finite, is shared by too many."""
+    values = plain(out) if isinstance(out, torch.Tensor) and out.is_cpu else None
+    if values is None or values.dtype is torch.float16 or values.dtype is torch.bfloat16:
+        return None
+    with torch._C._DisableTorchDispatch(), torch.no_grad():
+        # In one order, and rounded, for strides that a new tensor does not have.
+        total = float(values.sum(dtype=torch.float64))
+    return (values.numel(), float(f"{total:.9g}")) if total and math.isfinite(total) else None
