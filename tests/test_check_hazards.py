@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from corpus import programs
 
 from gradscope.diagnose import diagnose
 from gradscope.facts import Finding, Severity
@@ -115,6 +116,94 @@ def test_an_operand_near_its_singular_point_is_told_with_its_margin(tmp_path, lo
 )
 def test_a_guarded_operand_is_silent(tmp_path, loss):
     assert about("GS602", loss, tmp_path) == []
+
+
+# Matrices, with what is said of them. ROOM is ordinary; SINGULAR has rank 1 but for rounding.
+ROOM = "[[2.0, 0.5], [0.5, 1.0]]"
+SINGULAR = "[[1.0, 2.0], [2.0, 4.0000005]]"
+
+
+@pytest.mark.parametrize(
+    ("loss", "values", "says"),
+    [
+        ("x.inverse().mean()", SINGULAR, "the matrix of `inv` comes within"),
+        ("torch.linalg.solve(x, torch.ones(2)).mean()", SINGULAR, "the matrix of `solve`"),
+        ("torch.linalg.slogdet(x)[1]", SINGULAR, "the matrix of `slogdet`"),
+        ("torch.linalg.cholesky(x).sum()", SINGULAR, "the matrix of `cholesky`"),
+        (
+            "torch.linalg.eigh(x)[1].sum()",
+            "[[1.0, 6e-8], [6e-8, 1.0]]",
+            "two eigenvalues of `eigh`",
+        ),
+        (
+            "torch.linalg.svd(x)[0].sum()",
+            "[[1.0, 0], [0, 1.0000001]]",
+            "two singular values of `svd`",
+        ),
+    ],
+)
+def test_a_matrix_near_a_degenerate_one_is_told(tmp_path, loss, values, says):
+    (finding,) = about("GS602", loss, tmp_path, values)
+
+    assert finding.message.startswith(says)
+    assert 0 < finding.evidence["margin"] < finding.evidence["reach"] < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("loss", "values"),
+    [
+        ("x.inverse().mean() + torch.linalg.slogdet(x)[1]", ROOM),
+        ("torch.linalg.cholesky(x).sum() + torch.linalg.eigh(x)[1].sum()", ROOM),
+        ("(x + 1e-7 * torch.eye(2)).inverse().mean()", SINGULAR),  # a choice was made
+        ("torch.linalg.eigh(x)[0].square().sum()", "[[1.0, 6e-8], [6e-8, 1.0]]"),  # values alone
+        ("torch.linalg.inv(x.detach()).sum() + x.sum()", SINGULAR),
+    ],
+)
+def test_a_matrix_with_room_or_a_guard_is_silent(tmp_path, loss, values):
+    assert about("GS602", loss, tmp_path, values) == []
+
+
+def test_a_pair_is_measured_from_the_origin(tmp_path):
+    (finding,) = about("GS602", "torch.atan2(x, x.flip(0) * 2).sum()", tmp_path, "[3e-12, 2e-12]")
+
+    assert finding.message == (
+        "the point of `atan2` comes within 5e-12 of the origin, unguarded (2 of 2 elements)"
+    )
+    assert about("GS602", "torch.atan2(x, x.flip(0)).sum()", tmp_path, "[1e-20, 1.0]") == []
+
+
+def test_a_power_counts_where_its_exponent_is_below_1(tmp_path):
+    near = "x.pow(torch.tensor([0.5, 2.0])).sum()"
+
+    assert about("GS602", near, tmp_path, "[1.0, 1e-20]") == []
+    (finding,) = about("GS602", near, tmp_path, "[1e-20, 1.0]")
+    assert finding.evidence["margin"] == pytest.approx(1e-20)
+
+
+def test_the_slope_of_a_norm_is_near_its_end_only_where_it_is_a_divisor(tmp_path):
+    assert about("GS602", "x.norm()", tmp_path, "[1e-12, 1e-12]") == []
+    (finding,) = about("GS602", "(x / x.norm()).sum()", tmp_path, "[1e-12, 1e-12]")
+    assert finding.op == "div"
+
+
+HEALTHY = {program.name: program for program in programs("healthy")}
+# Hidden for good, or just inside the range: true, and worth a warning.
+TRUE = {
+    "isolated_nodes_not_gathered": ["GS601"],
+    "large_but_finite_half": ["GS603"],
+    "mean_of_empty_nodes_unread": ["GS601"],
+    "padding_embedding_divided_by_zero": ["GS601"],
+}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_healthy_programs_have_few_hazards_and_true_ones(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    found = findings(HEALTHY[name].source, tmp_path)
+
+    hazards = [one.rule for one in found if one.rule.startswith("GS6")]
+    assert hazards == TRUE.get(name, [])
 
 
 def test_the_nearest_are_told_first_and_few(tmp_path):

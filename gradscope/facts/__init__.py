@@ -13,6 +13,7 @@ from enum import StrEnum
 from gradscope.facts.functions import FunctionCheck as FunctionCheck
 from gradscope.facts.hazards import Approach as Approach
 from gradscope.facts.hazards import Headroom as Headroom
+from gradscope.facts.hazards import Measured as Measured
 from gradscope.facts.magnitudes import Absence as Absence
 from gradscope.facts.magnitudes import Activation as Activation
 from gradscope.facts.magnitudes import Depth as Depth

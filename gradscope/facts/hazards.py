@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from gradscope.facts.places import Call
+
+
+class Measured(StrEnum):
+    """What the distance to a singular point is that of."""
+
+    ELEMENT = "element"  # one number
+    PAIR = "pair"  # two operands' elements at one place, from the origin
+    MATRIX = "matrix"  # the smallest singular value of a matrix, relative to the largest
+    VALUES = "values"  # two eigenvalues or singular values from each other, relative to the largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +22,8 @@ class Approach:
     """An operand that came near a point where its op, or the slope of it, is singular.
 
     `role` is the operand's name in the op's schema, `value` the element nearest to `point`, and
-    `reach` the distance at which a guard would have held it. `near` of `numel` elements lie within.
+    `reach` the distance at which a guard would have held it. `near` of `numel` elements (matrices)
+    lie within.
     """
 
     call: Call
@@ -25,6 +36,7 @@ class Approach:
     reach: float
     near: int
     numel: int
+    measured: Measured = Measured.ELEMENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,27 @@ from gradscope.ops.dtypes import Margin, eps_for, limits
 
 @dataclass(frozen=True, slots=True)
 class Singularity:
-    """The points of one operand (its name in the schema) at which value or slope is infinite."""
+    """The points of one operand (its name in the schema) at which value or slope is infinite.
+    Where there is another operand `beside` it, only where that one is 0 as well."""
 
     argument: str
     points: tuple[float, ...]
     margin: Margin
+    beside: str = ""
 
 
-def _at(argument: str, margin: Margin, *points: float) -> Singularity:
-    return Singularity(argument, points, margin)
+@dataclass(frozen=True, slots=True)
+class Decomposition:
+    """An op on a matrix (its name in the schema). `values` is the output that holds eigenvalues or
+    singular values: the slope of the others, the vectors, is infinite where two of those are
+    equal. Without one, value or slope is infinite where the matrix is singular."""
+
+    argument: str
+    values: int | None = None
+
+
+def _at(argument: str, margin: Margin, *points: float, beside: str = "") -> Singularity:
+    return Singularity(argument, points, margin, beside)
 
 
 # A logarithm's own margin is made to leave probabilities alone; one that has come down to a
@@ -44,6 +56,17 @@ _POINTS: dict[str, Singularity] = {
     "logit": _at("self", Margin.ENDPOINT, 0.0, 1.0),
     "lgamma": _at("self", Margin.DENOMINATOR, 0.0),
     "digamma": _at("self", Margin.DENOMINATOR, 0.0),
+    "atan2": _at("self", Margin.DENOMINATOR, 0.0, beside="other"),
+}
+_MATRICES: dict[str, Decomposition] = {
+    "linalg_inv_ex": Decomposition("A"),
+    "_linalg_solve_ex": Decomposition("A"),
+    "_linalg_slogdet": Decomposition("A"),
+    "linalg_lu_factor_ex": Decomposition("A"),
+    "linalg_cholesky_ex": Decomposition("self"),
+    "_linalg_svd": Decomposition("A", values=1),
+    "_linalg_eigh": Decomposition("A", values=0),
+    "linalg_eig": Decomposition("self", values=0),
 }
 _ROOT = _at("self", Margin.ROOT, 0.0)
 _INVERSE = _at("self", Margin.DENOMINATOR, 0.0)
@@ -57,6 +80,17 @@ def singularity(op: str, exponent: float | None = None) -> Singularity | None:
     if exponent is None or exponent >= 1 or exponent == 0:
         return None
     return _INVERSE if exponent < 0 else _ROOT
+
+
+def decomposition(op: str) -> Decomposition | None:
+    """What the op asks of its matrix; None where it asks nothing, or nobody knows."""
+    return _MATRICES.get(op)
+
+
+def reach_of_matrix(dtype: str, order: int) -> float:
+    """The relative distance within which rounding alone can make a matrix singular, or two of its
+    eigenvalues equal: the tolerance of `torch.linalg.matrix_rank`."""
+    return order * limits(dtype).eps
 
 
 def reach(dtype: str, margin: Margin, *, difference: bool) -> float:

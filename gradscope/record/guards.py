@@ -36,6 +36,14 @@ def is_guarded(node: Any, distance: float, recorder: Recorder, depth: int = _DEE
     return bool(below) and (all(guards) if name == "mul" else any(guards))
 
 
+def has_constant_added(node: Any, recorder: Recorder) -> bool:
+    """Whether a tensor without gradient was added to a matrix: `a + eps * torch.eye(n)`."""
+    note = recorder.call_of_node(node) if node is not None else None
+    if note is None or note.info.name not in ("add", "sub"):
+        return False
+    return any(below is None for below, _ in node.next_functions)
+
+
 def _by_tensor(note: Note | None) -> bool:
     return note is not None and "Tensor" in note.info.overload
 

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gradscope.facts import Approach, Call, Headroom
+from gradscope.facts import Approach, Call, Headroom, Measured
 from gradscope.ops.dtypes import limits
-from gradscope.ops.reach import reach, singularity
+from gradscope.ops.reach import decomposition, reach, singularity
 from gradscope.record.finite import plain
 from gradscope.record.graph import consumers
-from gradscope.record.guards import is_guarded
+from gradscope.record.guards import has_constant_added, is_guarded
 from gradscope.record.journal import to_call
 from gradscope.record.oprun import OpRun, flatten
+from gradscope.record.spectra import of_matrix
 
 if TYPE_CHECKING:
     from gradscope.record.recorder import Recorder
@@ -34,10 +35,10 @@ _NOWHERE = Call("")
 
 @dataclass(slots=True)
 class _Seen:
-    """A measurement, and where the node of its op takes the operand."""
+    """A measurement, and where the node of its op takes the operands."""
 
     fact: Approach | Headroom
-    operand: int = 0
+    operands: tuple[int, ...] = (0,)
 
 
 class Margins:
@@ -56,14 +57,21 @@ class Margins:
             self._step[seq] = seen
 
     def _approach(self, op: OpRun) -> _Seen | None:
+        if decomposition(op.info.name) is not None:
+            fact = of_matrix(op, self._recorder.step)
+            return None if fact is None else _Seen(fact)
         arguments = dict(op.info.named_arguments(op.args, op.kwargs))
-        point = singularity(op.info.name, _exponent(arguments))
+        exponent, counts = _exponent(arguments)
+        point = singularity(op.info.name, exponent)
         if point is None or arguments.get("eps") is not None:  # `logit(eps)` clamps by itself
             return None
         inputs = op.inputs()
-        place = next((i for i, (name, _) in enumerate(inputs) if name == point.argument), None)
-        if place is None or not inputs[place][1].requires_grad:
+        operands = [
+            i for i, (name, _) in enumerate(inputs) if name in (point.argument, point.beside)
+        ]
+        if not any(inputs[i][1].requires_grad for i in operands):
             return None  # a number, or data: no gradient pushes it any nearer
+        place = operands[0]
         written = op.before is not None and place == 0
         tensor = plain(op.before if written and op.before is not None else inputs[place][1])
         if tensor is None or not tensor.is_floating_point() or not tensor.numel():
@@ -75,26 +83,27 @@ class Margins:
         found: Approach | None = None
         for at in point.points:
             distances = (values.double() - at).abs()
+            if point.beside:
+                distances = torch.hypot(distances, arguments[point.beside].detach().double())
             # At the point itself it has broken, or is hidden: there are other rules for both.
-            distances = torch.where(distances > 0, distances, math.inf)
+            distances = torch.where((distances > 0) & counts, distances, math.inf)
             nearest = distances.min().item()
             if not nearest < within or (found is not None and found.distance <= nearest):
                 continue
-            value = values.reshape(-1)[distances.argmin()].item()
-            near = int((distances < within).sum())
             found = Approach(
                 call=_NOWHERE,
                 step=self._recorder.step,
                 role=point.argument,
                 dtype=dtype,
                 point=at,
-                value=value,
+                value=values.expand_as(distances).reshape(-1)[distances.argmin()].item(),
                 distance=nearest,
                 reach=within,
-                near=near,
-                numel=values.numel(),
+                near=int((distances < within).sum()),
+                numel=distances.numel(),
+                measured=Measured.PAIR if point.beside else Measured.ELEMENT,
             )
-        return None if found is None else _Seen(found, place)
+        return None if found is None else _Seen(found, tuple(operands))
 
     def _headroom(self, op: OpRun) -> _Seen | None:
         outputs = [out for out in flatten(op.out) if out.dtype in _HALF and out.numel()]
@@ -120,25 +129,38 @@ class Margins:
         seen, self._step = self._step, {}
         if not seen:
             return
-        for node in consumers(list(graph)):
+        above = consumers(list(graph))
+        for node, users in above.items():
             for one in seen.pop(node._sequence_nr(), ()):
-                self._keep(node, one)
+                self._keep(node, users, one)
 
-    def _keep(self, node: Any, one: _Seen) -> None:
+    def _keep(self, node: Any, users: list[Any], one: _Seen) -> None:
         note = self._recorder.journal.call_of(node._sequence_nr())
         if note is None:
             return
         fact = one.fact
         if isinstance(fact, Approach):
-            below = node.next_functions
-            if one.operand >= len(below):
-                return
-            if is_guarded(below[one.operand][0], fact.distance, self._recorder):
+            matrix = decomposition(note.info.name)
+            if matrix is not None and matrix.values is not None:
+                read = {at for user in users for below, at in user.next_functions if below == node}
+                if read == {matrix.values}:
+                    return  # the slope of the values themselves is regular
+            below = [
+                node.next_functions[i][0] for i in one.operands if i < len(node.next_functions)
+            ]
+            if any(self._is_guarded(operand, fact) for operand in below):
                 return
         key = (type(fact), note.info.name, note.user[:1])
         known = self._kept.get(key)
         if known is None or _badness(fact) > _badness(known):
             self._kept[key] = replace(fact, call=to_call(note, node._sequence_nr()))
+
+    def _is_guarded(self, operand: Any, fact: Approach) -> bool:
+        if fact.measured is Measured.VALUES:
+            return False  # a multiple of the identity moves all eigenvalues alike
+        if fact.measured is Measured.MATRIX and has_constant_added(operand, self._recorder):
+            return True
+        return is_guarded(operand, fact.distance, self._recorder)
 
     def approaches(self) -> tuple[Approach, ...]:
         """The nearest first, one a place."""
@@ -158,9 +180,15 @@ def _badness(fact: Approach | Headroom) -> float:
     return fact.largest / fact.limit if upper else fact.limit / fact.largest
 
 
-def _exponent(arguments: dict[str, Any]) -> float | None:
-    """The power's exponent, where it is one number."""
+def _exponent(arguments: dict[str, Any]) -> tuple[float | None, Any]:
+    """The power's exponent, the lowest of several, and where that matters: at exponents that are
+    neither 0 nor at least 1."""
     value = arguments.get("exponent")
-    if isinstance(value, torch.Tensor) and value.numel() == 1 and not value.is_meta:
-        value = value.item()
-    return float(value) if isinstance(value, int | float) else None
+    if isinstance(value, torch.Tensor):
+        exponents = plain(value)
+        if exponents is None or exponents.is_meta or not exponents.numel():
+            return None, True
+        singular = (exponents < 1) & (exponents != 0)
+        lowest = torch.where(singular, exponents, 1).min().item()
+        return float(lowest), singular
+    return (float(value) if isinstance(value, int | float) else None), True

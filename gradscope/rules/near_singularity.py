@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradscope.facts import Approach, Finding, Phase, Root, Severity, Trace
+from gradscope.facts import Approach, Finding, Measured, Phase, Root, Severity, Trace
 from gradscope.rules import phrases
 from gradscope.rules.rule import Rule
 
@@ -14,6 +14,8 @@ class NearSingularity(Rule):
     ## What it does
     Finds an op on the way to a healthy loss whose operand comes near a point where its value or
     slope is infinite, unguarded. A guard is a clamp, an epsilon that is added, or a `where`.
+    Of decompositions and inverses it measures the whole matrix: how far it is from a singular one,
+    or its eigenvalues from each other.
 
     ## Why is this bad?
     The slope is already huge there, and the operand is free to move on: the next batch, the next
@@ -55,10 +57,7 @@ class NearSingularity(Rule):
 
 
 def _finding(one: Approach) -> Finding:
-    op = phrases.spelled(one.call.op)
-    near = phrases.of_total(one.near, one.numel)
-    point, distance = phrases.number(one.point), phrases.number(one.distance)
-    ends = "the divisor" if one.role == "other" and one.call.op == "div" else "the operand"
+    message, why, label = _words(one)
     return Finding(
         rule=NearSingularity.code,
         name=NearSingularity.name,
@@ -66,10 +65,9 @@ def _finding(one: Approach) -> Finding:
         phase=Phase.FORWARD,
         step=one.step,
         op=one.call.op,
-        message=f"{ends} of `{op}` comes within {distance} of {point}, unguarded ({near})",
-        why=f"At {point} the value or the slope of `{op}` is infinite. A guard in {one.dtype} would"
-        f" hold {ends} {phrases.number(one.reach)} away from it; nothing here does.",
-        label=f"{distance} from {point}",
+        message=message,
+        why=why,
+        label=label,
         location=one.call.location,
         evidence={
             "operand": one.role,
@@ -80,6 +78,52 @@ def _finding(one: Approach) -> Finding:
             "near": one.near,
             "numel": one.numel,
             "dtype": one.dtype,
+            "measured": one.measured,
         },
         confidence=0.5,
+    )
+
+
+def _words(one: Approach) -> tuple[str, str, str]:
+    """The message, why it matters, and the label."""
+    op, distance, reach = (
+        phrases.spelled(one.call.op),
+        phrases.number(one.distance),
+        phrases.number(one.reach),
+    )
+    matrices = f"{one.near:,} of {one.numel:,} {'matrix' if one.numel == 1 else 'matrices'}"
+    rounding = f"In {one.dtype} rounding alone moves it by {reach}"
+    match one.measured:
+        case Measured.MATRIX:
+            return (
+                f"the matrix of `{op}` comes within {distance} of a singular one, relative to its"
+                f" size, unguarded ({matrices})",
+                f"The slope of `{op}` grows as the inverse of that distance, and is infinite at a"
+                f" singular matrix. {rounding} (order times eps, as in torch.linalg.matrix_rank).",
+                f"{distance} from singular",
+            )
+        case Measured.VALUES:
+            values = "singular values" if "svd" in one.call.op else "eigenvalues"
+            return (
+                f"two {values} of `{op}` come within {distance} of each other, relative to the"
+                f" largest ({matrices})",
+                f"The slope of the vectors of `{op}` divides by the difference of the two, and is"
+                f" infinite where they are equal. {rounding} (order times eps).",
+                f"two {values} are {distance} apart",
+            )
+    near = phrases.of_total(one.near, one.numel)
+    if one.measured is Measured.PAIR:
+        return (
+            f"the point of `{op}` comes within {distance} of the origin, unguarded ({near})",
+            f"The slope of `{op}` grows as the inverse of that distance. A guard in {one.dtype}"
+            f" would hold it at {reach}; nothing here does.",
+            f"{distance} from the origin",
+        )
+    point = phrases.number(one.point)
+    ends = "the divisor" if one.role == "other" and one.call.op == "div" else "the operand"
+    return (
+        f"{ends} of `{op}` comes within {distance} of {point}, unguarded ({near})",
+        f"At {point} the value or the slope of `{op}` is infinite. A guard in {one.dtype} would"
+        f" hold {ends} {reach} away from it; nothing here does.",
+        f"{distance} from {point}",
     )

@@ -1,0 +1,67 @@
+"""How near the matrices of decompositions and inverses came to degenerate ones."""
+
+from __future__ import annotations
+
+import torch
+
+from gradscope.facts import Approach, Call, Measured
+from gradscope.ops.reach import decomposition, reach_of_matrix
+from gradscope.record.finite import plain
+from gradscope.record.oprun import OpRun, flatten
+
+_LARGEST = 256  # the order of a matrix whose singular values are computed beside the program's
+_MOST = 1024  # matrices in a batch
+
+
+def of_matrix(op: OpRun, step: int) -> Approach | None:
+    """The matrix nearest to a singular one, or with the two nearest eigenvalues, if too near."""
+    wanted = decomposition(op.info.name)
+    operand = dict(op.inputs()).get(wanted.argument) if wanted is not None else None
+    tensor = plain(operand) if operand is not None and operand.requires_grad else None
+    if wanted is None or tensor is None or not tensor.numel() or tensor.is_meta:
+        return None
+    order = min(tensor.shape[-2:])
+    matrices = tensor.shape[:-2].numel()
+    if order < 2 or order > _LARGEST or matrices > _MOST:
+        return None
+    if wanted.values is None:
+        measured, distances = Measured.MATRIX, _from_singular(tensor)
+    else:
+        measured, distances = Measured.VALUES, _gaps(flatten(op.out)[wanted.values])
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    within = reach_of_matrix(dtype, order)
+    # At 0 it has broken, or is hidden: there are other rules for both.
+    distances = torch.where(distances > 0, distances, torch.inf)
+    nearest = distances.min().item()
+    if not nearest < within:
+        return None
+    return Approach(
+        call=Call(""),
+        step=step,
+        role=wanted.argument,
+        dtype=dtype,
+        point=0.0,
+        value=nearest,
+        distance=nearest,
+        reach=within,
+        near=int((distances < within).sum()),
+        numel=matrices,
+        measured=measured,
+    )
+
+
+def _from_singular(tensor: torch.Tensor) -> torch.Tensor:
+    """The smallest singular value of each matrix, relative to the largest: 1 / condition."""
+    wide = torch.complex128 if tensor.is_complex() else torch.float64
+    values = torch.linalg.svdvals(tensor.detach().to(wide))
+    relative: torch.Tensor = values[..., -1] / values[..., 0]
+    return relative
+
+
+def _gaps(values: torch.Tensor) -> torch.Tensor:
+    """The smallest distance of two values of each matrix, relative to the largest magnitude."""
+    values = values.detach().to(torch.complex128 if values.is_complex() else torch.float64)
+    gaps = (values[..., None] - values[..., None, :]).abs()
+    gaps.diagonal(dim1=-2, dim2=-1).fill_(torch.inf)
+    nearest: torch.Tensor = gaps.amin((-2, -1))
+    return nearest / values.abs().amax(-1)
