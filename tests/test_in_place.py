@@ -6,7 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from apart import traced
+
+from gradscope.record.flow import Flow
 
 HEAD = """\
 import torch
@@ -79,3 +82,16 @@ def test_an_operand_that_changes_when_it_is_read_twice_is_not_patched(
     done = gradscope("fix", "program.py")
 
     assert "sub_(0).copy_" not in done.stdout
+
+
+def test_a_node_of_an_inspected_pass_leads_to_its_in_place_op() -> None:
+    x, divisor = torch.ones(3, requires_grad=True), torch.ones(3)
+    with Flow(lambda: None) as flow:
+        h = x * 1
+        h.div_(divisor)
+        divided = h.grad_fn
+        h.log_()
+
+    assert divided is not None and h.grad_fn is not None
+    assert flow.calls[divided._sequence_nr()].op == "div"
+    assert flow.calls[h.grad_fn._sequence_nr()].op == "log"

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.record.activations import Activations
+from gradscope.record.copies import numbers_taken
 from gradscope.record.journal import ModuleFrame
 from gradscope.record.provenance import storage_key
 from gradscope.record.readouts import Readouts
@@ -97,6 +98,10 @@ class Flow(TorchDispatchMode):
             self.calls[seq - 1] = Noted(info.name, info.overload, *site, self.module())
             self._in_function = not torch.is_grad_enabled()
             self.activations.note(seq - 1, out)
+        elif info.written and (taken := self._taken(info, args, kwargs)):
+            own = replace(self.calls[seq - 1], op=info.name, overload=info.overload)
+            self.calls.update(dict.fromkeys(taken, own))
+            self.activations.note(taken.start, out)
         elif self._in_function and not torch.is_grad_enabled():
             self.activations.note(seq - 1, out)  # its last op makes its result
         live, cuts, read = self._upstream(args, kwargs)
@@ -114,6 +119,20 @@ class Flow(TorchDispatchMode):
             self.cuts.append(Cut(reason, info.name, user, inner, live))
             live = 0
         self._pass_on(info, args, out, (live, cuts), read)
+
+    def _taken(self, info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any]) -> range:
+        """The numbers of an in-place op for which autograd has made a clone; else none."""
+        clone = self.calls.get(self._seq - 1)
+        if clone is None or clone.op != "clone":
+            return range(0)
+        site = note_site(sys._getframe(3))
+
+        def is_own_clone(number: int) -> bool:
+            noted = self.calls.get(number)
+            return noted is not None and noted.op == "clone" and (noted.user, noted.inner) == site
+
+        written = info.written_tensors(args, kwargs)
+        return numbers_taken(self._seq, written, is_own_clone, lambda seq: seq in self.calls)
 
     def bit_of(self, leaf: torch.Tensor) -> int:
         """The leaf's bit; 0 where no op of this pass has read it."""
