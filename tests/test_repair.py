@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from corpus import diagnosed_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -365,3 +366,20 @@ def test_source_that_is_not_on_disk_is_said():
 def test_there_are_thirty_spellings():
     assert len({(culprit, line) for culprit, _, _, line in MASKED}) >= 30
     assert all(re.search(r"\{\}", line) for *_, line in MASKED)
+
+
+def test_what_a_maximum_goes_by_keeps_its_value(tmp_path):
+    """A distance of 1 in place of 0 would be the largest one in another batch."""
+    program = tmp_path / "triplet.py"
+    program.write_text(
+        "import torch\n"
+        "x = torch.tensor([[0.0], [3.0]], requires_grad=True)\n"
+        "d = (x[None] - x[:, None]).square().sum(-1)\n"
+        "distance = torch.sqrt(d)\n"
+        "distance.max(1)[0].sum().backward()\n"
+    )
+
+    fix = diagnosed_file(program).findings[0].fixes[0]
+
+    assert fix.kind == "masked-branch"
+    assert fix.code == "distance = torch.where(d > 0, torch.sqrt(torch.where(d > 0, d, 1.0)), 0.0)"

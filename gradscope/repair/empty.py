@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from gradscope.facts import Edit
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
-from gradscope.repair.guards import INFINITE, can_repeat
+from gradscope.repair.masked import INFINITE
+from gradscope.repair.spelling import can_repeat
 from gradscope.repair.splice import keyword
 from gradscope.source.masks import definition
 from gradscope.source.operands import canonical, spelled

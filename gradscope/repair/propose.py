@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from gradscope.facts import Edit, Fix, Phase
-from gradscope.repair import allocation, empty, guards, stable, training
+from gradscope.repair import allocation, clipping, empty, guards, masked, stable, training
 from gradscope.repair.backward import corrected
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
@@ -24,8 +24,13 @@ def _epsilon(culprit: Culprit) -> Iterator[Candidate]:
 
 
 def _masked(culprit: Culprit) -> Iterator[Candidate]:
-    yield from guards.masked(culprit)
+    yield from masked.masked(culprit)
     yield from guards.guarded(culprit)
+
+
+def _clipped(culprit: Culprit) -> Iterator[Candidate]:
+    in_time = culprit.finding.name == "misplaced-clipping"
+    yield from clipping.in_time(culprit) if in_time else training.clipped(culprit)
 
 
 MAKERS: Mapping[str, Maker] = {
@@ -37,7 +42,7 @@ MAKERS: Mapping[str, Maker] = {
     "guard-empty": empty.filled,
     "init": allocation.filled,
     "lower-lr": training.lower_rate,
-    "clip-norm": training.clipped,
+    "clip-norm": _clipped,
     "loss-scaling": training.scaled,
     "backward-rewrite": corrected,
 }

@@ -32,6 +32,12 @@ VIEWS = frozenset(
     "view reshape _unsafe_view unsqueeze squeeze expand permute transpose t clone alias detach"
     " _to_copy contiguous slice select unbind split as_strided".split()
 )
+# Chooses by the value itself, so that another value in a discarded place may be chosen next time.
+BY_VALUE = frozenset(
+    "max min amax amin maximum minimum fmax fmin sort topk kthvalue median nanmedian cummax cummin"
+    " clamp clamp_min clamp_max relu relu6 threshold hardtanh leaky_relu"
+    " max_pool2d_with_indices".split()
+)
 # Discards only where a factor is 0 or a part was left out. No explanation where the inf has
 # already become finite by arithmetic: 1 / (1 + exp(-x)) hides nothing.
 WEAK = frozenset("mul mm bmm dot matmul addmm select slice narrow split unbind embedding".split())

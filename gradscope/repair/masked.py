@@ -1,0 +1,181 @@
+"""A harmless operand where a mask throws the result away (masked-branch)."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterator
+
+from gradscope.facts import Phase, Root
+from gradscope.ops import Edge
+from gradscope.repair.candidate import Candidate
+from gradscope.repair.culprit import Culprit
+from gradscope.repair.spelling import can_repeat, filled, operand_of
+from gradscope.rules import evidence, phrases
+from gradscope.source import Mask, expression, mask
+from gradscope.source.masks import definition, in_reach
+
+INFINITE = frozenset(
+    f"{sign}{text}"
+    for sign in ("", "-")
+    for text in ('float("inf")', "inf", "math.inf", "np.inf", "numpy.inf", "torch.inf")
+) | {'float("-inf")'}
+
+
+def masked(culprit: Culprit) -> Iterator[Candidate]:
+    """A harmless operand where the result is thrown away: `torch.where(x > 0, x, 1.0) ** 0.5`.
+
+    The mask's own condition when it is a name in reach, then the op's condition, then the
+    mask's condition written out. What goes by the value itself gets the value that it had.
+    """
+    yield from _both_infinite(culprit)
+    yield from _finite_constant(culprit)
+    edges = [edge for edge in culprit.edges() if operand_of(culprit, edge) is not None]
+    if not edges:
+        return
+    edge = edges[0]
+    node = operand_of(culprit, edge)
+    assert node is not None
+    own = list(_own_conditions(culprit, edges, node))
+    restored = list(_restored(culprit, edge, own))
+    if _goes_by_value(culprit):
+        yield from restored
+    harmless = edge.cure.harmless or "1.0"
+    conditions = list(_mask_conditions(culprit))
+    names = [pair for pair in conditions if pair[0].isidentifier()]
+    rest = [pair for pair in conditions if pair not in names]
+    op = phrases.spelled(culprit.finding.op)
+    title = f"give `{op}` a harmless operand where its result is thrown away"
+    seen = set()
+    for condition, kept in (*names, *own, *rest):
+        text = _where(culprit, condition, kept, node, harmless)
+        if text not in seen:
+            seen.add(text)
+            edit = culprit.replace(node, text)
+            yield Candidate("masked-branch", title, (edit,), same=True)
+    yield from restored
+
+
+def _goes_by_value(culprit: Culprit) -> bool:
+    """Whether a maximum, a sort or a clamp threw the value away, and not a mask."""
+    chain = culprit.finding.chain
+    thrown = evidence.discard(Root(chain[0], chain=chain)) if chain else None
+    return thrown is not None and thrown.op in evidence.BY_VALUE
+
+
+def _restored(
+    culprit: Culprit, edge: Edge, conditions: list[tuple[str, bool]]
+) -> Iterator[Candidate]:
+    """The harmless operand, and around the op the value that it had: for masks that are made from
+    the value itself (`d[d == inf] = 0`), and for a sort or a minimum that goes by it."""
+    where, node = culprit.torch("torch.where("), culprit.node
+    operand = operand_of(culprit, edge)
+    in_place = culprit.overwritten is not None  # there is no result to put back into a mask
+    if where is None or operand is None or in_place or not isinstance(node, ast.expr):
+        return
+    start = culprit.source.extent(node)[0]
+    first, last = culprit.source.extent(operand)
+    text = culprit.source.of(node)
+    value = _value(culprit) or f"({text}).detach()"
+    for condition, kept in conditions[:1]:
+        safe = _where(culprit, condition, kept, operand, edge.cure.harmless or "1.0")
+        again = f"{text[: first - start]}{safe}{text[last - start :]}"
+        if "\n" in again:
+            again = ast.unparse(ast.parse(f"({again})", mode="eval"))
+        op = phrases.spelled(culprit.finding.op)
+        title = f"give `{op}` a harmless operand there, and the result the value it had"
+        edit = culprit.replace(node, f"{where}{condition}, {again}, {value})")
+        yield Candidate("masked-branch", title, (edit,), same=True)
+
+
+def _value(culprit: Culprit) -> str | None:
+    """What the op gives on its edge, as source text; None where that is not one known number."""
+    chain = culprit.finding.chain
+    forward = [event.output for event in chain if event.phase is not Phase.BACKWARD]
+    for one in culprit.finding.tensors:
+        is_one = sum(map(bool, (one.nan, one.posinf, one.neginf))) == 1
+        if one.role == "output" and one in forward and is_one and one.at is not None:
+            return f'float("{one.at}")'
+        if one.role in ("result", "out") and one.at == 0:
+            return "0.0"
+    return None
+
+
+def _both_infinite(culprit: Culprit) -> Iterator[Candidate]:
+    """inf - inf: where both sides are infinite, the difference is thrown away afterwards."""
+    sides = [culprit.operands.get(role) for role in ("self", "other")]
+    values = [culprit.values.get(role) for role in ("self", "other")]
+    infinite = all(value is not None and math.isinf(value) for value in values)
+    where, node = culprit.torch("torch.where("), culprit.node
+    if not infinite or where is None or not isinstance(node, ast.BinOp):
+        return
+    if all(side is not None and can_repeat(culprit, side) for side in sides):
+        kept = " & ".join(f"{culprit.text(side)}.isfinite()" for side in sides if side is not None)
+        edit = culprit.replace(node, f"{where}{kept}, {culprit.source.of(node)}, 0.0)")
+        title = "let the difference of two infinite elements be 0"
+        yield Candidate("masked-branch", title, (edit,))
+
+
+def _finite_constant(culprit: Culprit) -> Iterator[Candidate]:
+    """A constant of the file that is inf, and meets a 0: a large finite number in its place."""
+    names = {node.id for node in culprit.operands.values() if isinstance(node, ast.Name)}
+    for made in culprit.source.tree.body:
+        if not isinstance(made, ast.Assign) or not isinstance(made.targets[0], ast.Name):
+            continue
+        name, text = made.targets[0].id, culprit.source.of(made.value)
+        if name in names and text.replace(" ", "").replace("'", '"') in INFINITE:
+            large = "-1e30" if "-" in text else "1e30"
+            title = f"make `{name}` a large finite number"
+            yield Candidate("masked-branch", title, (culprit.replace(made.value, large),))
+
+
+def _where(culprit: Culprit, condition: str, kept: bool, node: ast.expr, harmless: str) -> str:
+    operand = culprit.source.of(node)
+    where = culprit.torch("torch.where(")
+    if where is not None:
+        first, second = (operand, harmless) if kept else (harmless, operand)
+        return f"{where}{condition}, {first}, {second})"
+    condition = condition if kept else f"~({condition})"
+    return f"{culprit.text(node)}.where({condition}, {harmless})"
+
+
+def _own_conditions(
+    culprit: Culprit, edges: list[Edge], node: ast.expr
+) -> Iterator[tuple[str, bool]]:
+    if not can_repeat(culprit, node):
+        return
+    for edge in edges:
+        if edge.cure.condition and operand_of(culprit, edge) is node:
+            text = filled(culprit, edge, edge.cure.condition, node)
+            if text is not None:
+                yield text, True
+
+
+def _mask_conditions(culprit: Culprit) -> Iterator[tuple[str, bool]]:
+    """(condition, whether the value is kept where it holds), for masks in the culprit's file."""
+    for related in culprit.finding.related:
+        if related.role != "mask" or related.location.file != culprit.source.file:
+            continue
+        place = expression(culprit.source, related.location)
+        found = mask(culprit.source, place, culprit.node) if place is not None else None
+        if found is None:
+            continue
+        text = _condition(culprit, found)
+        if text is not None:
+            for kept in (True, False) if found.kept is None else (found.kept,):
+                yield text, kept
+
+
+def _condition(culprit: Culprit, found: Mask) -> str | None:
+    """The condition as it can be written at the culprit: itself, or the definition of its name."""
+    assert culprit.node is not None
+    node = found.condition
+    if not in_reach(culprit.source, node, culprit.node):
+        meaning = definition(culprit.source, node) if isinstance(node, ast.Name) else None
+        if meaning is None or not in_reach(culprit.source, meaning, culprit.node):
+            return None
+        node = meaning
+    text = culprit.source.of(node)
+    if "\n" in text:
+        return None
+    return f"{culprit.text(node)}.bool()" if found.number else text

@@ -1,0 +1,54 @@
+"""What can be written at a culprit: an operand, and the templates of the op table."""
+
+from __future__ import annotations
+
+import ast
+
+from gradscope.ops import Edge
+from gradscope.repair.culprit import Culprit
+
+LONGEST_TWICE = 60  # characters of an operand that a condition may repeat
+
+
+def operand_of(culprit: Culprit, edge: Edge) -> ast.expr | None:
+    node = culprit.operands.get(edge.argument)
+    if node is None and edge.argument in ("A", "input"):  # what other schemas call self
+        node = culprit.operands.get("self")
+    if isinstance(culprit.node, ast.AugAssign) and node is culprit.node.target:
+        return None
+    if node is not None and node is culprit.overwritten and not can_repeat(culprit, node):
+        return None
+    return None if isinstance(node, ast.Constant) else node
+
+
+def can_repeat(culprit: Culprit, node: ast.expr) -> bool:
+    """Whether an operand may be written twice: short, and evaluating it again changes nothing."""
+    if len(culprit.source.of(node)) > LONGEST_TWICE:
+        return False
+    return not any(
+        isinstance(part, ast.Call) and not _is_pure(culprit, part) for part in ast.walk(node)
+    )
+
+
+def _is_pure(culprit: Culprit, call: ast.Call) -> bool:
+    """A torch function or a method that neither draws random numbers nor writes in place."""
+    if not isinstance(call.func, ast.Attribute | ast.Name):
+        return False
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id
+    dotted = culprit.names.dotted(call.func) or ""
+    is_torch = dotted.startswith("torch.") or isinstance(call.func, ast.Attribute)
+    impure = ("rand", "dropout", "bernoulli", "normal", "multinomial", "pop", "next", "read")
+    return is_torch and not name.endswith("_") and not any(word in name for word in impure)
+
+
+def filled(culprit: Culprit, edge: Edge, template: str, node: ast.expr) -> str | None:
+    """A template of the op table with the operands' source in it; None where one is not written."""
+    if template.count("{x}") > 1 and not can_repeat(culprit, node):
+        return None
+    texts = {role: culprit.text(part) for role, part in culprit.operands.items()}
+    eps = edge.cure.eps(culprit.dtype)
+    spelled = culprit.torch(template)
+    try:
+        return spelled and spelled.format(**{**texts, "x": culprit.text(node), "eps": eps})
+    except (KeyError, IndexError):
+        return None
