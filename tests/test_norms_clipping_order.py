@@ -2,36 +2,48 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import threading
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
+from gradscope.facts import Finding, LateClip, Magnitudes, Severity, Trace
 from gradscope.record.magnitudes import MagnitudeWatch
+from gradscope.rules import RULES
 
 
-def loop(body: str) -> list[tuple[str, float]]:
-    """Three steps of a training loop with the given lines after backward."""
+def clips(body: str) -> list[LateClip]:
+    """What is found in three steps of a training loop with the given lines after the loss."""
     code = compile(body, "loop.py", "exec")
     torch.manual_seed(0)
     model = nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
-    clip = nn.utils.clip_grad_norm_  # a name from before the watch
+    # Names from before the watch.
+    clip, clip_value = nn.utils.clip_grad_norm_, nn.utils.clip_grad_value_
     with MagnitudeWatch() as watch:
         for _ in range(3):
             optimizer.zero_grad()
             loss = model(torch.ones(2, 4)).square().mean()
             scope = {"loss": loss, "scaler": scaler, "optimizer": optimizer}
-            exec(code, {**scope, "clip": clip, "model": model})
+            exec(code, {**scope, "clip": clip, "clip_value": clip_value, "model": model})
     assert watch.notes == []
-    return [(found.order, found.max_norm) for found in watch.facts().clips]
+    return list(watch.facts().clips)
+
+
+def judge(found: list[LateClip]) -> list[Finding]:
+    return list(RULES["GS405"].check(Trace("t", magnitudes=Magnitudes(clips=tuple(found))), ()))
 
 
 PLAIN = "loss.backward()\n"
 SCALED = "scaler.scale(loss).backward()\n"
 CLIP = "clip(model.parameters(), 0.5)\n"
+CLIP_VALUE = "clip_value(model.parameters(), 0.5)\n"
 STEP = "optimizer.step()\n"
 SCALER_STEP = "scaler.step(optimizer)\nscaler.update()\n"
 UNSCALE = "scaler.unscale_(optimizer)\n"
@@ -44,31 +56,55 @@ UNSCALE = "scaler.unscale_(optimizer)\n"
         (SCALED + CLIP + SCALER_STEP, "before-unscale"),
         (SCALED + CLIP + UNSCALE + SCALER_STEP, "before-unscale"),
         (SCALED + UNSCALE + SCALER_STEP + CLIP, "after-step"),
+        (PLAIN + STEP + CLIP_VALUE, "after-step"),
+        (SCALED + CLIP_VALUE + SCALER_STEP, "before-unscale"),
     ],
 )
 def test_a_wrong_order_is_found_once(body: str, order: str) -> None:
-    assert loop(body) == [(order, 0.5)]
+    (found,) = clips(body)
+    (finding,) = judge([found])
+
+    assert (found.order, found.bound) == (order, 0.5)
+    assert found.scale == (1024 if order == "before-unscale" else 1)
+    assert finding.severity is Severity.WARNING and finding.op == found.function
+
+
+def test_clipping_that_changes_nothing_is_a_note() -> None:
+    (found,) = clips(PLAIN + STEP + CLIP.replace("0.5", "1e6"))
+
+    assert found.total is not None and not found.acts
+    assert judge([found])[0].severity is Severity.NOTE
 
 
 @pytest.mark.parametrize(
     "body",
     [
         PLAIN + CLIP + STEP,
+        PLAIN + CLIP_VALUE + STEP,
+        SCALED + UNSCALE + CLIP_VALUE + SCALER_STEP,
         SCALED + UNSCALE + CLIP + SCALER_STEP,
         PLAIN + CLIP + STEP + "optimizer.step()",
         PLAIN + STEP + CLIP + STEP,  # clipped for a second update with the same gradients
     ],
 )
 def test_the_right_order_is_silent(body: str) -> None:
-    assert loop(body) == []
+    assert clips(body) == []
 
 
 def test_torch_is_left_as_it_was() -> None:
-    before = (nn.utils.clip_grad._clip_grads_with_norm_, torch.amp.GradScaler.unscale_)
-    with MagnitudeWatch():
-        pass
+    def patched() -> list[object]:
+        clip = nn.utils.clip_grad
+        return [
+            clip._clip_grads_with_norm_,
+            clip._group_tensors_by_device_and_dtype,
+            torch.amp.GradScaler.unscale_,
+        ]
 
-    assert before == (nn.utils.clip_grad._clip_grads_with_norm_, torch.amp.GradScaler.unscale_)
+    before = patched()
+    with MagnitudeWatch():
+        assert not set(before) & set(patched())
+
+    assert before == patched()
 
 
 def test_the_optimizer_of_another_thread_is_left_alone() -> None:
@@ -85,3 +121,41 @@ def test_the_optimizer_of_another_thread_is_left_alone() -> None:
         thread.join()
     assert len(watch.facts().updates) == 1
     assert [leaf.shape for leaf in watch.facts().leaves] == [(2,)]
+
+
+SCRIPT = """\
+import torch
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+scaler = torch.amp.GradScaler("cpu")
+for _ in range(3):
+    optimizer.zero_grad()
+    loss = (model(torch.randn(8, 4)) - 30).square().mean()
+"""
+NORM = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "repaired"),
+    [
+        (PLAIN + STEP + NORM, PLAIN + NORM + STEP),
+        (SCALED + NORM + SCALER_STEP, SCALED + UNSCALE + NORM + SCALER_STEP),
+        (SCALED + NORM + UNSCALE + SCALER_STEP, SCALED + UNSCALE + NORM + SCALER_STEP),
+        (SCALED + SCALER_STEP + NORM, SCALED + UNSCALE + NORM + SCALER_STEP),
+    ],
+)
+def test_the_patch_puts_it_in_time(
+    gradscope: Callable, tmp_path: Path, body: str, repaired: str
+) -> None:
+    file = tmp_path / "loop.py"
+    file.write_text(SCRIPT + "".join(f"    {line}\n" for line in body.splitlines()))
+    done = gradscope("trace", "loop.py", "--format", "json")
+    (finding,) = json.loads(done.stdout)["findings"]
+    fix = finding["fixes"][0]
+    subprocess.run(["git", "apply"], input=fix["patch"], cwd=tmp_path, text=True, check=True)
+
+    assert done.returncode == 0 and finding["rule"] == "GS405"
+    assert fix["verified"] is True
+    found = [line.strip() for line in file.read_text().removeprefix(SCRIPT).splitlines()]
+    assert found == repaired.splitlines()

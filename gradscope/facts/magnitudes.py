@@ -133,13 +133,27 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class LateClip:
-    """A `clip_grad_norm_` at the wrong time. `order`: before-unscale (of gradients that a
-    GradScaler has yet to unscale), after-step (the optimizer has used them)."""
+    """A clipping at the wrong time. `order`: before-unscale (of gradients that a GradScaler has
+    yet to unscale, from `scale` times their size), after-step (the optimizer has used them).
+
+    `function` of torch.nn.utils clips to `bound` what has the norm `total` (None for
+    `clip_grad_value_`, which takes no norm). `other` is the call that should have come later
+    (after-step) or earlier (before-unscale).
+    """
 
     step: int
     order: str
-    max_norm: float
+    function: str
+    bound: float
+    total: float | None
+    scale: float
     location: Location | None = None
+    other: Location | None = None
+
+    @property
+    def acts(self) -> bool:
+        """Whether it changed a gradient, as far as is known."""
+        return self.total is None or not self.total <= self.bound
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from gradscope.errors import GradscopeError
-from gradscope.facts import Finding, LateClip, Root, Trace
+from gradscope.facts import Finding, Root, Trace
 from gradscope.norms import distribution
 from gradscope.norms.facts import Measured, NormOptions, NormReport
 from gradscope.rules import RULES
 from gradscope.target import Progress, RunOptions, Target, run
 
 # The rules that judge sizes; what is not finite is the business of `gradscope trace`.
-RULES_HERE = ("GS205", "GS301", "GS401", "GS402", "GS403", "GS404")
+RULES_HERE = ("GS205", "GS301", "GS401", "GS402", "GS403", "GS404", "GS405")
 _UNSCALED = 0.99
 
 
@@ -89,21 +89,6 @@ def _judge(seen: Trace) -> Iterator[Finding]:
             yield from RULES[code].check(seen, nothing)
 
 
-def _said_of(clip: LateClip) -> str:
-    place = clip.location
-    where = f"{place.file}:{place.line}: " if place is not None else ""
-    if clip.order == "after-step":
-        return (
-            f"{where}`clip_grad_norm_` runs after `optimizer.step()`, which has used the gradients"
-            " as they were: it changes nothing; clip between backward and the step"
-        )
-    return (
-        f"{where}`clip_grad_norm_` runs before `GradScaler.unscale_`, so max_norm"
-        f" {clip.max_norm:g} bounds the gradients times the loss scale, and next to nothing is left"
-        " of them; call `scaler.unscale_(optimizer)` first"
-    )
-
-
 def _overflowed(measured: Measured, at: int) -> bool:
     """Whether a total is inf although every gradient is finite: their powers left the dtype."""
     return at == measured.shown and not any(row.bad for row in measured.rows)
@@ -142,6 +127,5 @@ def _notes(seen: Trace, measured: Measured) -> Iterator[str]:
             f"the program itself scales its gradients before `optimizer.step()`, by"
             f" {min(shrunk):.3g} to {max(shrunk):.3g}: the norms here are those before"
         )
-    yield from map(_said_of, magnitudes.clips)
     if any(update.stale for update in magnitudes.updates):
         yield "gradients of earlier steps were not cleared: each norm is that of their sum"

@@ -4,55 +4,84 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch.nn.utils import clip_grad
 
 from gradscope.facts import LateClip, Location
-from gradscope.record.sites import note_site, resolve
+from gradscope.record.sites import Site, note_site, resolve
 
 _MOST_KEPT = 16
 
 
+@dataclass(frozen=True, slots=True)
+class _Clip:
+    """One call. `total` is the norm that it compared with its bound, None where it took none."""
+
+    function: str
+    bound: float
+    total: torch.Tensor | None
+    site: Site
+
+
 class Clipping:
-    """Notes calls of `clip_grad_norm_` that come before the gradients are unscaled, or after the
-    optimizer has used them. `step` tells the step that runs."""
+    """Notes calls of `clip_grad_norm_` and `clip_grad_value_` that come before the gradients are
+    unscaled, or after the optimizer has used them. `step` tells the step that runs."""
 
     def __init__(self, step: Callable[[], int]) -> None:
         self._step = step
-        self._clipped: dict[int, tuple[float, Location | None]] = {}  # by id of the parameter
-        self._used: set[int] = set()  # parameters that were updated since the last backward
-        self._waiting: list[tuple[set[int], float, Location | None]] = []
+        # Gradients by id: they live from one backward to the next, which is as long as we look.
+        self._clipped: dict[int, _Clip] = {}
+        self._used: set[int] = set()
+        self._waiting: list[tuple[set[int], _Clip, Site]] = []  # with the step that came too early
+        self._last_update: Site = ()
         self._found: dict[object, LateClip] = {}
 
     def install(self, stack: ExitStack, thread: int) -> None:
         """Put ourselves around what torch itself calls: also seen under names imported before."""
-        inner: Any = getattr(clip_grad, "_clip_grads_with_norm_", None)
+        owner: Any = clip_grad
         scaler: Any = torch.amp.GradScaler
-        unscale = scaler.unscale_
-        if inner is None:  # torch before 2.6
+        by_norm: Any = getattr(owner, "_clip_grads_with_norm_", None)
+        if by_norm is None:  # torch before 2.6
             return
+        grouped = owner._group_tensors_by_device_and_dtype
+        by_value = owner.clip_grad_value_.__wrapped__.__code__
+        unscale = scaler.unscale_
 
-        def clip(parameters: Any, max_norm: float, *args: Any, **kwargs: Any) -> None:
+        def clip(parameters: Any, max_norm: float, total: Any, *args: Any, **kwargs: Any) -> None:
             if isinstance(parameters, torch.Tensor):
                 parameters = [parameters]
             parameters = list(parameters)  # may be a generator
             if threading.get_ident() == thread:
-                self._clips(parameters, float(max_norm), sys._getframe(1))
-            inner(parameters, max_norm, *args, **kwargs)
+                site = note_site(sys._getframe(1))[0]
+                found = _Clip("clip_grad_norm_", float(max_norm), total, site)
+                self._clips(_grads(parameters), found)
+            by_norm(parameters, max_norm, total, *args, **kwargs)
+
+        def group(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            caller = sys._getframe(1)
+            if caller.f_code is by_value and threading.get_ident() == thread:
+                bound = float(caller.f_locals["clip_value"])
+                found = _Clip("clip_grad_value_", bound, None, note_site(caller)[0])
+                self._clips(tensors[0], found)
+            return grouped(tensors, *args, **kwargs)
 
         def unscale_(one: Any, optimizer: Any) -> None:
             if threading.get_ident() == thread and one.is_enabled():
-                self._unscales(optimizer)
+                self._unscales(optimizer, one, note_site(sys._getframe(1))[0])
             unscale(one, optimizer)
 
-        stack.callback(setattr, clip_grad, "_clip_grads_with_norm_", inner)
-        stack.callback(setattr, scaler, "unscale_", unscale)
-        clip_grad._clip_grads_with_norm_ = clip
-        scaler.unscale_ = unscale_
+        for place, name, new in (
+            (owner, "_clip_grads_with_norm_", clip),
+            (owner, "_group_tensors_by_device_and_dtype", group),
+            (scaler, "unscale_", unscale_),
+        ):
+            stack.callback(setattr, place, name, getattr(place, name))
+            setattr(place, name, new)
 
     def begin_backward(self) -> None:
         self._settle()
@@ -61,8 +90,9 @@ class Clipping:
     def end_update(self, optimizer: Any) -> None:
         """Gradients that were clipped after one update and used by the next are in time: who
         writes them without a backward does so."""
-        updated = set(_ids(optimizer))
+        updated = set(map(id, _grads_of(optimizer)))
         self._used |= updated
+        self._last_update = note_site(sys._getframe(1))[0]
         self._waiting = [one for one in self._waiting if not one[0] & updated]
 
     def facts(self) -> tuple[LateClip, ...]:
@@ -70,27 +100,44 @@ class Clipping:
         return tuple(self._found.values())
 
     def _settle(self) -> None:
-        for _, max_norm, place in self._waiting:
-            self._note("after-step", max_norm, place)
+        for _, clip, update in self._waiting:
+            self._note("after-step", clip, update, 1.0)
         self._waiting = []
 
-    def _clips(self, parameters: Iterable[torch.Tensor], max_norm: float, frame: Any) -> None:
-        user, _ = note_site(frame)
-        place = resolve(*user[0]) if user else None
-        clipped = {id(parameter) for parameter in parameters if parameter.grad is not None}
+    def _clips(self, grads: Iterable[torch.Tensor], clip: _Clip) -> None:
+        clipped = set(map(id, grads))
         if clipped and clipped <= self._used:
-            self._waiting.append((clipped, max_norm, place))
-        self._clipped |= dict.fromkeys(clipped, (max_norm, place))
+            self._waiting.append((clipped, clip, self._last_update))
+        self._clipped |= dict.fromkeys(clipped, clip)
 
-    def _unscales(self, optimizer: Any) -> None:
-        for key in _ids(optimizer):
-            if key in self._clipped:
-                self._note("before-unscale", *self._clipped.pop(key))
+    def _unscales(self, optimizer: Any, scaler: Any, site: Site) -> None:
+        for grad in _grads_of(optimizer):
+            clip = self._clipped.pop(id(grad), None)
+            if clip is not None:
+                self._note("before-unscale", clip, site, float(scaler.get_scale()))
 
-    def _note(self, order: str, max_norm: float, place: Location | None) -> None:
-        if len(self._found) < _MOST_KEPT:
-            self._found.setdefault((order, place), LateClip(self._step(), order, max_norm, place))
+    def _note(self, order: str, clip: _Clip, other: Site, scale: float) -> None:
+        """One fact for each call in the source: of the step where it did most, if at any."""
+        total = float(clip.total.item()) if clip.total is not None else None
+        place = _place(clip.site)
+        late = LateClip(
+            self._step(), order, clip.function, clip.bound, total, scale, place, _place(other)
+        )
+        known = self._found.get((order, place))
+        if known is None and len(self._found) < _MOST_KEPT:
+            self._found[order, place] = late
+        elif known is not None and late.acts and not known.acts:
+            self._found[order, place] = replace(late, step=known.step)
 
 
-def _ids(optimizer: Any) -> list[int]:
-    return [id(parameter) for group in optimizer.param_groups for parameter in group["params"]]
+def _place(site: Site) -> Location | None:
+    return resolve(*site[0]) if site else None
+
+
+def _grads(parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    return [one.grad for one in parameters if one.grad is not None]
+
+
+def _grads_of(optimizer: Any) -> Iterator[torch.Tensor]:
+    for group in optimizer.param_groups:
+        yield from _grads(group["params"])

@@ -1,0 +1,70 @@
+"""Clipping moved to where it bounds the step: after `unscale_`, before the update."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gradscope.facts import Edit
+from gradscope.repair.candidate import Candidate
+from gradscope.repair.culprit import Culprit
+from gradscope.repair.splice import before
+from gradscope.source import Source, expression
+from gradscope.source.spans import scope, statement
+
+
+def in_time(culprit: Culprit) -> Iterator[Candidate]:
+    """The clipping before the update, or the `unscale_` before the clipping, where both are
+    statements of one block."""
+    source, related = culprit.source, culprit.finding.related[:1]
+    other = expression(source, related[0].location) if related else None
+    if culprit.node is None or not isinstance(other, ast.Call):
+        return
+    clip, call = statement(source, culprit.node), statement(source, other)
+    if not _are_siblings(source, clip, call):
+        return
+    title = culprit.finding.fixes[0].title
+    if culprit.finding.evidence["order"] == "after-step":
+        edits = (*_unscaled(source, other, call), *_moved(source, clip, call))
+    elif _method(other) == "unscale_":
+        edits = tuple(_moved(source, call, clip))
+    else:
+        edits = tuple(_unscaled(source, other, clip))
+    if edits:
+        yield Candidate("clip-norm", title, edits)
+
+
+def _are_siblings(source: Source, first: ast.stmt, second: ast.stmt) -> bool:
+    return first is not second and source.parents[first] is source.parents[second]
+
+
+def _method(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ""
+
+
+def _unscaled(source: Source, step: ast.Call, place: ast.stmt) -> Iterator[Edit]:
+    """`scaler.unscale_(optimizer)` before a statement, for `scaler.step(optimizer)`."""
+    if _method(step) != "step" or not step.args or not isinstance(step.func, ast.Attribute):
+        return  # no GradScaler's
+    line = f"{source.of(step.func.value)}.unscale_({source.of(step.args[0])})"
+    written = {
+        source.of(node)
+        for node in ast.walk(scope(source, step))
+        if isinstance(node, ast.Call) and _method(node) == "unscale_"
+    }
+    edit = before(source, place, line) if line not in written else None
+    if edit is not None:
+        yield edit
+
+
+def _moved(source: Source, what: ast.stmt, place: ast.stmt) -> Iterator[Edit]:
+    """The lines of a statement, before another one."""
+    start = source.offset(what.lineno, 0)
+    last = what.end_lineno or what.lineno
+    end = source.offset(last + 1, 0) if last < len(source.lines) else len(source.text)
+    at = source.offset(place.lineno, 0)
+    alone = not source.text[start : source.extent(what)[0]].strip()
+    if alone and not source.text[at : source.extent(place)[0]].strip():
+        text = source.text[start:end]
+        yield source.edit(at, at, text if text.endswith("\n") else text + source.newline)
+        yield source.edit(start, end, "")
