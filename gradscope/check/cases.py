@@ -43,17 +43,14 @@ def cases_of(
     Raises GradscopeError where a name is neither.
     """
     base = replace(config, targets=(), **given)
-    listed = {
-        str(one.name): replace(one, **given) for one in config.targets or _single(base, bool(asked))
-    }
-    asked = tuple(asked)
+    listed = {str(one.name): replace(one, **given) for one in config.targets or _single(base)}
     chosen = [_asked_for(name, listed, base) for name in asked] or list(listed.values())
     if not chosen:
         chosen = [replace(base, name="")]
     return tuple(case for one in chosen for case in _by_precision(one, inputs))
 
 
-def _single(base: Config, others_asked: bool) -> tuple[Config, ...]:
+def _single(base: Config) -> tuple[Config, ...]:
     """A file without a list of targets may still name one."""
     name = base.target or base.model
     return (replace(base, name=base.name or name),) if name else ()

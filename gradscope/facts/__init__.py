@@ -166,7 +166,6 @@ class Step:
     loss: float | None
     seconds: float
     ops: int
-    grad_norm: float | None = None
     backward_at: Location | None = None
 
 

@@ -114,10 +114,6 @@ class NormReport:
         """What of it a build can fail on."""
         return Report(self.target, self.trace, self.findings, self.said)
 
-    @property
-    def recommended(self) -> Bound | None:
-        return self.bounds[0] if self.bounds else None
-
     def share(self, row: Row) -> float | None:
         """The row's part of the total, in terms of what adds up: norms to the power of p."""
         total = self.total

@@ -56,12 +56,6 @@ ENTROPY_OF_LOGITS = Pattern(
     "-(torch.softmax({x}, {dim}) * torch.log_softmax({x}, {dim})).sum({dim})",
     "p rounds to 0, and 0 * log(0) is 0 * -inf; log_softmax stays finite",
 )
-ENTROPY = Pattern(
-    "entropy",
-    "-(p * log(p)).sum()",
-    "-torch.xlogy({x}, {x}.clamp_min({eps})).sum({dim})",
-    "0 * log(0) is 0 * -inf",
-)
 GAUSSIAN_NLL = Pattern(
     "gaussian-nll",
     "log(var) + (x - mean) ** 2 / var",

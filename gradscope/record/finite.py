@@ -6,7 +6,6 @@ overflows, so only a non-finite sum is looked at again, exactly.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -188,7 +187,3 @@ def value_at(tensor: torch.Tensor, index: tuple[int, ...], shape: tuple[int, ...
             return None
         place.append(0 if size == 1 else position)
     return float(tensor[tuple(place)].item())
-
-
-def is_bad(value: float) -> bool:
-    return math.isnan(value) or math.isinf(value)

@@ -79,7 +79,6 @@ class Journal:
     events: dict[int, Raw] = field(default_factory=dict)
     generations: deque[dict[int, Note]] = field(default_factory=lambda: deque([{}], _GENERATIONS))
     next_id: int = 0
-    dropped: int = 0
 
     @property
     def calls(self) -> dict[int, Note]:
@@ -95,7 +94,6 @@ class Journal:
     def add(self, raw: Raw) -> Raw | None:
         """Keep an event; None once the run has more than anybody could read."""
         if len(self.events) >= _MOST_EVENTS:
-            self.dropped += 1
             return None
         raw.id = self.next_id
         self.next_id += 1

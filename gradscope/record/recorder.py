@@ -210,7 +210,7 @@ class Recorder:
     ) -> None:
         now = time.perf_counter()
         self.done.append(
-            Step(self.step, loss, now - self._clock, self.mode.ops - self._step_ops, None, place)
+            Step(self.step, loss, now - self._clock, self.mode.ops - self._step_ops, place)
         )
         self._clock, self._step_ops = now, self.mode.ops
         self.symptoms.after_backward(roots, graph, asked, result)

@@ -31,7 +31,6 @@ SECONDS = 60.0  # for trying fixes, all findings together
 MOST_REFUTED = 3  # that are listed with a finding
 
 _RANK = {True: 0, None: 2, False: 4}
-NOT_TRIED = Outcome(None, "not tried")
 
 
 def repair(

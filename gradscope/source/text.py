@@ -6,7 +6,6 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -91,12 +90,6 @@ class Source:
     def indent(self, line: int) -> str:
         text = self.line(line)
         return text[: len(text) - len(text.lstrip())]
-
-    def comments(self) -> Iterator[tuple[int, str]]:
-        """(line, text) of every comment."""
-        for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
-            if token.type == tokenize.COMMENT:
-                yield token.start[0], token.string
 
 
 def characters(line: str, column: int) -> int:
