@@ -14,7 +14,7 @@ REPORTS = ["full", "healthy", "failed", "hostile"]
 
 # The elements and attributes of the format as Jenkins describes it, as far as we use it.
 KNOWN = {
-    "testsuites": {"name", "tests", "failures", "errors", "skipped", "time"},
+    "testsuites": {"name", "tests", "failures", "errors", "time"},
     "testsuite": {"name", "tests", "failures", "errors", "skipped", "time"},
     "testcase": {"name", "classname", "time"},
     "failure": {"type", "message"},

@@ -28,11 +28,10 @@ def _document(name: str, cases: list[xml.Element], seconds: float) -> str:
         "tests": str(len(cases)),
         "failures": str(sum(case.find("failure") is not None for case in cases)),
         "errors": str(sum(case.find("error") is not None for case in cases)),
-        "skipped": "0",
         "time": f"{seconds:.3f}",
     }
     root = xml.Element("testsuites", {"name": "gradscope", **counts})
-    suite = xml.SubElement(root, "testsuite", {"name": name, **counts})
+    suite = xml.SubElement(root, "testsuite", {"name": name, **counts, "skipped": "0"})
     suite.extend(cases)
     xml.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + xml.tostring(root, "unicode") + "\n"
