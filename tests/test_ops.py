@@ -64,6 +64,13 @@ SAMPLES = [
     Sample("hypot", "torch.hypot(self, other)", N.UNDEFINED_SLOPE, {"self": 0.0, "other": 0.0}),
     Sample("hypot", "torch.hypot(self, other)", N.OVERFLOW, {"self": 3e38, "other": 3e38}),
     Sample("div", "self / other", N.POLE, {"self": 1.0, "other": 0.0}, cause="zero-division"),
+    Sample(
+        "_weight_norm_interface",
+        "torch._weight_norm(v.reshape(1, 1), g.reshape(1, 1), 0)",
+        N.POLE,
+        {"v": 0.0, "g": 1.0},
+        cause="zero-division",
+    ),
     Sample("div", "self / other", N.POLE, {"self": 0.0, "other": 0.0}, cause="zero-division"),
     Sample("div", "self / other", N.DOMAIN, {"self": INF, "other": INF}, cause="inf-arithmetic"),
     Sample("div", "self / other", N.OVERFLOW, {"self": 1.0, "other": 1e-40}, cause="overflow"),

@@ -217,10 +217,26 @@ def _modulus(name: str, spelled: tuple[str, ...]) -> OpFact:
     )
 
 
+WEIGHT_NORM = OpFact(
+    "_weight_norm_interface",
+    (
+        Edge(
+            "v",
+            Nature.POLE,
+            equals("v", 0),
+            "the norm of this part of {x} is 0, and it is divided by that",
+            "zero-division",
+            slope="nan",
+        ),
+    ),
+    ("torch.nn.utils.parametrizations.weight_norm", "torch.nn.utils.weight_norm"),
+)
+
 FACTS = (
     DIV,
     RECIPROCAL,
     ADDCDIV,
+    WEIGHT_NORM,
     _modulus("fmod", ("torch.fmod", "Tensor.fmod")),
     _modulus("remainder", ("%", "torch.remainder", "Tensor.remainder")),
 )

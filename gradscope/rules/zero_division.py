@@ -72,7 +72,7 @@ def _mechanism(event: Event, edge: Edge) -> str:
     gives = phrases.outcome(event.output)
     above = evidence.values(event).get("self") if edge.argument != "self" else 1.0
     made = evidence.made_by(event, edge.argument)
-    form = f"{phrases.number(above)} / 0" if above is not None else "a division by 0"
+    form = f"{phrases.number(above)} / 0" if above is not None else "A division by 0"
     text = f"{form} is {gives} in floating point, and no error is raised."
     text = f"{text} What is computed from it is not finite either."
     if made is not None:
