@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -29,8 +29,13 @@ class FunctionChecks:
     the system can make one, so that nothing that forward does (count, print, draw) is done twice.
     """
 
-    def __init__(self, step: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        step: Callable[[], int],
+        aside: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self._step = step  # tells the step that runs
+        self.aside = aside  # what an experiment runs is no pass of the program
         self.found: list[FunctionCheck] = []
         self.busy = False  # Functions that run now are called by an experiment
         self._seen: set[object] = set()
@@ -58,7 +63,8 @@ class FunctionChecks:
         self._seen.add(key)
         self._signatures[name] += 1
         started = time.monotonic()
-        checks = self._examined(cls, args, kwargs, apply)
+        with self.aside():
+            checks = self._examined(cls, args, kwargs, apply)
         self._spent += time.monotonic() - started
         call = resolve(*site[0]) if site else None
         self.found += [replace(check, step=self._step(), call=call) for check in checks]
@@ -91,11 +97,8 @@ class FunctionChecks:
 
 
 @contextmanager
-def checked(
-    checks: FunctionChecks, aside: Callable[[], AbstractContextManager[None]]
-) -> Iterator[None]:
-    """Check the Functions that this thread calls, without a recorder. What an experiment does
-    runs inside of `aside`."""
+def checked(checks: FunctionChecks) -> Iterator[None]:
+    """Check the Functions that this thread calls, without a recorder."""
     thread = threading.get_ident()
     before = vars(torch.autograd.Function)["apply"]
     original = before.__func__
@@ -103,8 +106,7 @@ def checked(
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         if threading.get_ident() == thread and not checks.busy:
             user, _ = note_site(current_frame())
-            with aside():
-                checks.before(cls, args, kwargs, original, user)
+            checks.before(cls, args, kwargs, original, user)
         return original(cls, *args, **kwargs)
 
     torch.autograd.Function.apply = classmethod(apply)  # type: ignore[assignment, method-assign]

@@ -24,7 +24,7 @@ from gradscope.record.functions import FunctionChecks, checked
 from gradscope.record.magnitudes import MagnitudeWatch
 from gradscope.record.sites import shown_path
 from gradscope.target.conditions import UNCHANGED, Conditions
-from gradscope.target.endings import ending_of, is_ours, trimmed
+from gradscope.target.endings import ending_of, has_users_frames, is_ours, trimmed
 from gradscope.target.load import run_script
 from gradscope.target.loss import Run, prepare_function, prepare_parts
 from gradscope.target.messages import Fault, Final, Message, Progress, Snapshot, Unusable
@@ -195,11 +195,13 @@ def _run(job: Job, channel: Channel) -> int:
             with ExitStack() as stack:
                 stack.enter_context(sizes)
                 if job.custom_backward:
-                    recorder.functions = FunctionChecks(lambda: sizes.step)
-                    stack.enter_context(checked(recorder.functions, sizes.aside))
+                    recorder.functions = FunctionChecks(lambda: sizes.step, sizes.aside)
+                    stack.enter_context(checked(recorder.functions))
                 run(lambda: sizes.step > 0)
         else:
             watch.magnitudes = MagnitudeWatch(lambda: recorder.module)
+            if recorder.functions is not None:
+                recorder.functions.aside = watch.magnitudes.aside
             with recorder, watch.magnitudes:
                 run(lambda: bool(recorder.done))
         ending = Ending("finished")
