@@ -15,11 +15,13 @@ import jsonschema
 import pytest
 
 from gradscope.check import cases_of, check
+from gradscope.check.accepted import accepted_by
 from gradscope.check.run import code_of
 from gradscope.config import Config, load_config
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import Finding, Summary
-from gradscope.report import FORMATS, Options
+from gradscope.pipeline import choose_target, trace
+from gradscope.report import FORMATS, Options, phrases
 from gradscope.report.json_document import schema
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -177,6 +179,13 @@ def test_thresholds_are_findings(folder):
     assert code is ExitCode.FINDINGS
 
 
+def test_the_inputs_of_a_function_keep_their_names(folder):
+    summary, _ = checked(configured(folder, "bad"))
+
+    (symptom,) = summary.reports[0].trace.symptoms
+    assert symptom.tensor == "x"
+
+
 def test_comments_accept_and_say_when_they_no_longer_do(folder):
     text = PROGRAM.replace("x.sqrt().sum()", "x.sqrt().sum()  # gradscope: ignore[GS102]")
     text = text.replace("(x * x).mean()", "(x * x).mean()  # gradscope: ignore[GS201]")
@@ -187,6 +196,9 @@ def test_comments_accept_and_say_when_they_no_longer_do(folder):
 
     assert [report.verdict for report in summary.reports] == ["healthy", "healthy"]
     assert summary.reports[1].said == ("1 finding accepted by a comment",)
+    assert summary.reports[1].accepted == 1
+    assert "every loss" not in phrases.summary(summary.reports[1])
+    assert "healthy but for 1 accepted finding" in phrases.summary(summary.reports[1])
     assert [(one.rule, one.severity.value, one.message) for one in summary.findings] == [
         ("GS903", "warning", "nothing is left to ignore here (GS201)"),
         ("GS903", "warning", "the comment names no rule: log-zeor; did you mean log-zero?"),
@@ -206,6 +218,31 @@ def test_a_baseline_accepts_what_it_holds_wherever_it_moves(folder):
     assert summary.reports[0].findings == ()
     assert summary.reports[0].said == ("1 finding in the baseline",)
     assert code is ExitCode.OK
+
+
+def test_a_baseline_holds_from_another_folder_and_in_a_trace(folder, monkeypatch):
+    config = configured(folder, "bad", more="baseline: accepted.json")
+    check(config, cases_of(config), write_baseline=True)
+    (folder / "deeper").mkdir()
+    monkeypatch.chdir(folder / "deeper")
+    config = load_config()
+
+    summary, code = checked(config)
+    target, _ = choose_target(config)
+    report = accepted_by(trace(target, config, silent=True), config)
+
+    assert (summary.reports[0].accepted, code) == (1, ExitCode.OK)
+    assert (report.accepted, report.findings) == (1, ())
+
+
+def test_a_baseline_that_a_trace_cannot_read_costs_no_report(folder):
+    config = configured(folder, "bad", more="baseline: accepted.json")
+    target, _ = choose_target(config)
+
+    report = accepted_by(trace(target, config, silent=True), config)
+
+    assert [one.rule for one in report.findings] == ["GS102"]
+    assert report.said[-1] == "no baseline was applied: there is no baseline accepted.json"
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from gradscope.config import Config
 from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Location, Report
 from gradscope.report.files import write_whole
@@ -48,6 +50,20 @@ def without_ignored(
     # A run that did not get to its end says nothing about the lines that it did not reach.
     whole = all(report.verdict != "failed" for report in reports)
     return tuple(kept), tuple(_warnings(found, used, whole))
+
+
+def accepted_by(report: Report, config: Config) -> Report:
+    """What is left of one run's report. It does not tell which comments are of no use any more:
+    only a whole check does. A baseline that cannot be read is a remark, and the report stays.
+    """
+    (report,), _ = without_ignored((report,), ())
+    if config.baseline is None or not report.findings:
+        return report
+    try:
+        (report,) = without_known((report,), config.folder / config.baseline)
+    except GradscopeError as error:
+        return replace(report, said=(*report.said, f"no baseline was applied: {error}"))
+    return report
 
 
 def _accepts(comment: Ignore, finding: Finding) -> bool:
@@ -112,13 +128,12 @@ def write_baseline(path: Path, reports: Iterable[Report]) -> int:
     """Accept all that was found; how many that are."""
     accepted = {}
     for report in reports:
-        prints = fingerprints(report.findings, lines)
-        for finding, digest in zip(report.findings, prints, strict=True):
+        for finding, digest in zip(report.findings, _prints(report, path), strict=True):
             place = finding.location
             accepted[digest] = {
                 "fingerprint": digest,
                 "rule": finding.rule,
-                "file": place.file if place else "",
+                "file": _from(path, place.file) if place else "",
                 "message": finding.message,
             }
     listed = sorted(accepted.values(), key=lambda one: (one["file"], one["rule"], one["message"]))
@@ -127,17 +142,30 @@ def write_baseline(path: Path, reports: Iterable[Report]) -> int:
     return len(accepted)
 
 
-def without_known(reports: Iterable[Report], known: frozenset[str]) -> tuple[Report, ...]:
+def without_known(reports: Iterable[Report], path: Path) -> tuple[Report, ...]:
+    """The reports without what the baseline accepts.
+
+    Raises GradscopeError where the file cannot be read or is no baseline.
+    """
+    known = read_baseline(path)
     kept = []
     for report in reports:
-        prints = fingerprints(report.findings, lines)
         left = [
             finding
-            for finding, digest in zip(report.findings, prints, strict=True)
+            for finding, digest in zip(report.findings, _prints(report, path), strict=True)
             if digest not in known
         ]
         kept.append(_left(report, left, "in the baseline"))
     return tuple(kept)
+
+
+def _prints(report: Report, baseline: Path) -> list[str]:
+    """Fingerprints that are the same from whichever folder the check is started."""
+    return fingerprints(report.findings, lines, named=lambda file: _from(baseline, file))
+
+
+def _from(baseline: Path, file: str) -> str:
+    return Path(os.path.relpath(file, baseline.absolute().parent)).as_posix()
 
 
 def _left(report: Report, findings: list[Finding], why: str) -> Report:
@@ -149,5 +177,7 @@ def _left(report: Report, findings: list[Finding], why: str) -> Report:
     known = {(one.kind, one.tensor) for finding in gone for one in finding.symptoms}
     symptoms = tuple(one for one in report.trace.symptoms if (one.kind, one.tensor) not in known)
     said = f"{plural(len(gone), 'finding')} {why}"
+    accepted = report.accepted + len(gone)
     trace = replace(report.trace, symptoms=symptoms)
-    return replace(report, findings=tuple(findings), trace=trace, said=(*report.said, said))
+    told = (*report.said, said)
+    return replace(report, findings=tuple(findings), trace=trace, said=told, accepted=accepted)

@@ -14,6 +14,7 @@ from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import Report, Summary, Trace
 from gradscope.pipeline import choose_target, exit_code, rule_filter
 from gradscope.record.sites import shown_path
+from gradscope.report.phrases import plural
 from gradscope.target import Function, Parts, Script
 
 
@@ -37,18 +38,17 @@ def check(
             "--write-baseline does not know where to",
             help="give --baseline FILE, or baseline: FILE",
         )
-    known = frozenset[str]()
     if baseline is not None and not write_baseline:
-        known = accepted.read_baseline(baseline)
+        accepted.read_baseline(baseline)  # before programs run for hours
     reports = run_all(cases, judge, jobs=config.jobs, on_progress=on_progress)
     reports, warnings = accepted.without_ignored(reports, sources_of(cases))
     wanted = rule_filter(config)
     said: tuple[str, ...] = ()
     if write_baseline and baseline is not None:
         count = accepted.write_baseline(baseline, reports)
-        said = (f"wrote {count} accepted findings to {baseline}",)
-        known = accepted.read_baseline(baseline)
-    reports = accepted.without_known(reports, known)
+        said = (f"wrote {plural(count, 'accepted finding')} to {baseline}",)
+    if baseline is not None:
+        reports = accepted.without_known(reports, baseline)
     return Summary(reports, tuple(one for one in warnings if wanted(one)), said)
 
 

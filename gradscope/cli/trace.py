@@ -56,7 +56,7 @@ def trace(
 ) -> int:
     """Run a program, name the op that broke its gradients, say why, and try the fix."""
     from gradscope import pipeline
-    from gradscope.check.accepted import without_ignored
+    from gradscope.check.accepted import accepted_by
     from gradscope.config import load_config
     from gradscope.target.progress import progress_line
 
@@ -86,7 +86,6 @@ def trace(
             stdout_to_stderr=format != "terminal" and output is None,
             on_progress=on_progress,
         )
-    # One run does not tell which comments are of no use any more: only a check does.
-    (report,), _ = without_ignored((report,), ())
+    report = accepted_by(report, settings)
     write_report(report, format, output)
     return pipeline.exit_code(report, settings.fail_on)

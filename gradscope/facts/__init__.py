@@ -318,6 +318,7 @@ class Report:
     trace: Trace
     findings: tuple[Finding, ...] = ()
     said: tuple[str, ...] = ()  # one-line remarks above the report: "no target given, ..."
+    accepted: int = 0  # findings left out, which a comment or a baseline accepts
 
     @property
     def verdict(self) -> str:

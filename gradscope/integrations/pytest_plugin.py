@@ -94,7 +94,7 @@ class Watch:
 
     def verdict(self) -> str:
         """The report as text where it fails the test, else nothing."""
-        from gradscope.check.accepted import without_ignored
+        from gradscope.check.accepted import accepted_by
         from gradscope.pipeline import RANK
         from gradscope.repair import repaired
         from gradscope.report import render
@@ -102,7 +102,7 @@ class Watch:
         report = self.report()
         if not report.findings:
             return ""
-        (report,), _ = without_ignored([report], ())
+        report = accepted_by(report, self._config)
         limit = RANK[self._config.fail_on]
         if not any(RANK[finding.severity] >= limit for finding in report.findings):
             return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import Any
 
@@ -17,6 +17,7 @@ class Names:
 
     def __init__(self) -> None:
         self.roots: dict[int, torch.nn.Module] = {}  # outermost modules, by id
+        self.given: Mapping[str, Any] = {}  # inputs, which no frame of the user's holds afterwards
         self._held: dict[int, torch.Tensor] | None = None  # parameters and buffers by memory
 
     def saw_root(self, module: torch.nn.Module) -> None:
@@ -68,7 +69,7 @@ class Names:
             found = self._attribute(tensor, current)
             if found is not None:
                 return found
-        return None
+        return next((name for name, value in self.given.items() if _is_same(value, tensor)), None)
 
     def _fqn(self, tensor: torch.Tensor, frames: list[FrameType]) -> str | None:
         for variable, module in self._modules(frames):

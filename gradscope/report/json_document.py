@@ -76,6 +76,7 @@ def _outcome(report: Report) -> dict[str, Any]:
         "steps": len(report.trace.steps),
         "ending": {"kind": end.kind, "detail": end.detail},
         "findings": len(report.findings),
+        "accepted": report.accepted,
         "remarks": [*report.said, *report.trace.notes],
     }
 

@@ -234,7 +234,11 @@ def state(report: Report) -> str:
         return f"failed: {ending(report)} before an error was found in its gradients"
     if not report.trace.steps:
         return "not judged: no backward pass ran"
-    if report.trace.ending.kind == "stopped":
+    stopped = report.trace.ending.kind == "stopped"
+    if report.accepted:
+        words = f"healthy but for {plural(report.accepted, 'accepted finding')}"
+        return f"{words}, where the run stopped; keep-going goes further" if stopped else words
+    if stopped:
         return (
             "healthy so far: every loss and gradient was finite until the program was stopped;"
             " --steps N goes further"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
@@ -248,8 +249,11 @@ def _message(words: str) -> Value:
     return {"text": sentence(words).replace("](", "] (")}
 
 
-def fingerprints(findings: tuple[Finding, ...], sources: Sources) -> list[str]:
-    """What a finding keeps when lines move: its rule, function, op and the code at its place."""
+def fingerprints(
+    findings: tuple[Finding, ...], sources: Sources, *, named: Callable[[str], str] = str
+) -> list[str]:
+    """What a finding keeps when lines move: its rule, function, op and the code at its place.
+    `named` is what a file is called in it."""
     seen: Counter[str] = Counter()
     found = []
     for finding in findings:
@@ -257,7 +261,7 @@ def fingerprints(findings: tuple[Finding, ...], sources: Sources) -> list[str]:
         if at := finding.location:
             source = sources(at.file)
             line = source[at.line - 1] if 0 < at.line <= len(source) else ""
-            parts += [at.file, at.function, at.module or "", " ".join(line.split())]
+            parts += [named(at.file), at.function, at.module or "", " ".join(line.split())]
         text = "\0".join(parts)
         digest = hashlib.sha256(f"{text}\0{seen[text]}".encode("utf-8", "surrogatepass"))
         seen[text] += 1

@@ -181,7 +181,7 @@ def _run(job: Job, channel: Channel) -> int:
     os._exit = exit_at_once
     try:
         job.conditions.apply()
-        run = _prepare(job)
+        run, recorder.names.given = _prepare(job)
         job.conditions.enter_autocast()
         if job.setup:
             job.setup()
@@ -222,15 +222,16 @@ def _run(job: Job, channel: Channel) -> int:
     return ending.code or 0
 
 
-def _prepare(job: Job) -> Run:
+def _prepare(job: Job) -> tuple[Run, dict[str, Any]]:
+    """What runs the target, and the inputs that it was given by name."""
     target = job.target
     match target:
         case Script():
-            return lambda _: run_script(target, job.patches)
+            return (lambda _: run_script(target, job.patches)), {}
         case Function():
             return prepare_function(target, job.conditions)
         case Parts():
-            return prepare_parts(target, job.conditions)
+            return prepare_parts(target, job.conditions), {}
 
 
 def _not_importable(target: Target, error: ImportError | SyntaxError) -> Unusable:
@@ -240,7 +241,7 @@ def _not_importable(target: Target, error: ImportError | SyntaxError) -> Unusabl
     return Unusable(
         f"{target.name} could not be imported: {error}",
         "gradscope runs in the Python of its own environment: install the program's packages there",
-        trimmed(error),
+        trimmed(error) if has_users_frames(error) else "",
     )
 
 

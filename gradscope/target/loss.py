@@ -31,8 +31,10 @@ NAMES: dict[str, Any] = {
 Run = Callable[[Callable[[], bool]], None]  # is told how to ask whether a backward ran
 
 
-def prepare_function(target: Function, conditions: Conditions = UNCHANGED) -> Run:
-    """Make the inputs; running calls the function and goes backward from its loss.
+def prepare_function(
+    target: Function, conditions: Conditions = UNCHANGED
+) -> tuple[Run, dict[str, Any]]:
+    """Make the inputs, given by name; running calls the function and goes backward from its loss.
 
     A function that goes backward itself (a training loop) may return anything.
     """
@@ -47,11 +49,11 @@ def prepare_function(target: Function, conditions: Conditions = UNCHANGED) -> Ru
     _check_inputs(target.name, function, inputs)
 
     def run(went_backward: Callable[[], bool]) -> None:
-        result = function(**inputs)
+        result = call(target.name, function, **inputs)
         if not went_backward():
             _go_backward(result, target.name)
 
-    return run
+    return run, inputs
 
 
 def prepare_parts(target: Parts, conditions: Conditions = UNCHANGED) -> Run:
@@ -72,19 +74,24 @@ def load_parts(
     """The batch, and what makes the loss of it or of another batch like it."""
     names = NAMES | make_inputs(target.inputs, dict(NAMES), lambda name: True)
     model = conditions.moved(_instance(evaluate(target.model, names), target.model))
-    batch = conditions.moved(_first_batch(evaluate(target.batch, names)))
+    batch = conditions.moved(_first_batch(evaluate(target.batch, names), target.batch))
+
+    def apply(arguments: list[Any], keywords: dict[str, Any]) -> Any:
+        return call(str(target.model), model, *arguments, **keywords)
+
     if target.loss is None:
-        return batch, lambda batch: _apply(model, *_split(batch))
+        return batch, lambda batch: apply(*_split(batch))
+    shown = str(target.loss)
     loss = conditions.moved(_instance(evaluate(target.loss, names), target.loss))
     required = _required(loss)
     if required[:1] == ["model"]:
-        return batch, lambda batch: loss(model, batch)
+        return batch, lambda batch: call(shown, loss, model, batch)
 
     def compute(batch: Any) -> Any:
         arguments, keywords = _split(batch)
         expected = _take_target(arguments, keywords)
-        output = _apply(model, arguments, keywords)
-        return loss(output) if len(required) == 1 else loss(output, expected)
+        output = apply(arguments, keywords)
+        return call(shown, loss, *((output,) if len(required) == 1 else (output, expected)))
 
     return batch, compute
 
@@ -136,8 +143,26 @@ def loss_of(result: object, name: str) -> torch.Tensor:
     return loss
 
 
-def _apply(model: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]) -> Any:
-    return model(*arguments, **keywords)
+def call(shown: str, given: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Any:
+    """Call what the user named. Where the call itself fails, and no line of Python in it, nobody
+    but the user can say it right."""
+    try:
+        return given(*arguments, **keywords)
+    except Exception as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            raise
+        raise GradscopeError(
+            f"{shown} cannot be called like this: {type(error).__name__}: {error}",
+            help=f"it was given {_counted(arguments, keywords)}",
+        ) from error
+
+
+def _counted(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> str:
+    """`2 arguments (Tensor, Tensor) and x, y by name`."""
+    kinds = ", ".join(type(one).__name__ for one in arguments)
+    places = [f"{len(arguments)} argument{'s' * (len(arguments) != 1)} ({kinds})"] * bool(arguments)
+    named = [f"{', '.join(keywords)} by name"] * bool(keywords)
+    return " and ".join(places + named) or "no argument"
 
 
 def _with_grad(value: Any, given: Input) -> Any:
@@ -196,7 +221,8 @@ def _check_inputs(name: str, function: Callable[..., Any], inputs: Mapping[str, 
 
 
 def _instance(value: Any, reference: object) -> Callable[..., Any]:
-    """A class is called without arguments, so that `--model net.py:Net` is enough."""
+    """A class is called without arguments, so that `--model net.py:Net` is enough; so is a function
+    that takes none and makes the model."""
     if isinstance(value, type):
         needed = _required(value)
         if needed:
@@ -204,7 +230,9 @@ def _instance(value: Any, reference: object) -> Callable[..., Any]:
                 f"{reference} needs {', '.join(needed)} to be made",
                 help=f"write them out: '{reference}({', '.join(f'{n}=...' for n in needed)})'",
             )
-        value = value()
+        value = call(str(reference), value)
+    elif isinstance(value, types.FunctionType) and not _parameters(value):
+        value = call(str(reference), value)
     if not callable(value):
         raise GradscopeError(
             f"{reference} is a {type(value).__name__} and cannot be called",
@@ -213,10 +241,10 @@ def _instance(value: Any, reference: object) -> Callable[..., Any]:
     return value  # type: ignore[no-any-return]
 
 
-def _first_batch(value: Any) -> Any:
+def _first_batch(value: Any, reference: object) -> Any:
     """A function's result, the first item of a loader, or the value itself."""
     if isinstance(value, types.FunctionType):
-        value = value()
+        value = call(str(reference), value)
     if isinstance(value, torch.Tensor | tuple | list | Mapping):
         return value
     if hasattr(value, "__iter__"):
