@@ -128,7 +128,7 @@ class TestScripts:
             atexit.register(print, "at exit")
             left_open = open("log.txt", "w")
             left_open.write("kept")
-            threading.Thread(target=lambda: (time.sleep(0.1), print("thread"))).start()
+            threading.Thread(target=lambda: (time.sleep(0.5), print("thread"))).start()
             w = torch.zeros(3, requires_grad=True)
             try:
                 w.sqrt().sum().backward()
@@ -429,6 +429,7 @@ class TestFunctions:
                 "torch.utils.data.DataLoader([(torch.ones(3), torch.zeros(1))])",
             ),
             ("lambda x: nn.Linear(3, 1)(x).mean()", None, "torch.ones(4, 3)"),
+            ("lambda: nn.Linear(3, 1)", "F.mse_loss", "losses.py:batch"),
         ],
     )
     def test_a_model_its_loss_and_a_batch(self, model, loss, batch):
@@ -445,3 +446,21 @@ class TestFunctions:
     def test_what_cannot_be_evaluated_reaches_the_caller(self):
         with pytest.raises(GradscopeError, match=r"losses\.py has no plian"):
             run(Function(Reference("losses.py", "plian")))
+
+    @pytest.mark.parametrize(
+        ("model", "loss", "says"),
+        [
+            ("losses.py:Net", "lambda a, b, c: a", r"lambda.*: TypeError: .* missing 1 required"),
+            ("lambda: 3", "F.mse_loss", "is a int and cannot be called"),
+            ("math.sqrt", "F.mse_loss", r"math\.sqrt cannot be called like this"),
+        ],
+    )
+    def test_a_call_that_the_user_named_wrongly_is_no_fault_of_ours(self, model, loss, says):
+        with pytest.raises(GradscopeError, match=says):
+            run(parse_parts(model, loss, "losses.py:batch"))
+
+    def test_a_builtin_is_given_what_the_user_gave(self):
+        with pytest.raises(GradscopeError, match="torch:zeros cannot be called like this") as told:
+            run(Function(Reference("torch", "zeros"), (Input("size", "'three'"),)))
+
+        assert told.value.help == "it was given size by name"

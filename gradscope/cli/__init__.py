@@ -9,7 +9,14 @@ from importlib import import_module
 import typer
 
 from gradscope.cli.app import ClickException, app
-from gradscope.cli.output import MACHINE, complain, report_fault, stdout_is_gone
+from gradscope.cli.output import (
+    MACHINE,
+    UNREACHABLE,
+    complain,
+    report_fault,
+    shortened,
+    stdout_is_gone,
+)
 from gradscope.errors import ExitCode, GradscopeError
 
 __all__ = ["app", "main"]
@@ -42,11 +49,14 @@ def main(words: Sequence[str] | None = None) -> int:
         stdout_is_gone()
         return ExitCode.OK
     except OSError as error:
-        if error.errno not in MACHINE:
+        if error.errno in MACHINE:
+            stdout_is_gone()
+            complain(f"the output could not be written: {error.strerror}")
+        elif error.errno in UNREACHABLE and error.filename is not None:
+            complain(f"{shortened(str(error.filename))}: {error.strerror}")
+        else:
             report_fault(error)
             return ExitCode.INTERNAL
-        stdout_is_gone()
-        complain(f"the output could not be written: {error.strerror}")
     except Exception as error:
         report_fault(error)
         return ExitCode.INTERNAL

@@ -64,6 +64,14 @@ def say(line: str) -> None:
 
 # The machine's own reasons for which an output cannot be written: a full disk, above all.
 MACHINE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+# Paths that the user named and the system refuses.
+UNREACHABLE = frozenset({errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.EROFS})
+
+
+def shortened(text: str, most: int = 80) -> str:
+    """The text with its middle left out where it is longer than anybody reads."""
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]} ... {text[-half:]}"
 
 
 def stdout_is_gone() -> None:

@@ -63,6 +63,11 @@ def trimmed(error: BaseException) -> str:
     return "".join(told.format())
 
 
+def has_users_frames(error: BaseException) -> bool:
+    """Whether it came by any line of the user's, so that a traceback tells something."""
+    return _innermost(error.__traceback__) is not None
+
+
 def is_ours(error: BaseException) -> bool:
     """Whether gradscope's own code raised it: then it is a fault of ours and not the program's."""
     last = error.__traceback__
