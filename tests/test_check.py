@@ -204,6 +204,9 @@ def test_comments_accept_and_say_when_they_no_longer_do(folder):
         ("GS903", "warning", "the comment names no rule: log-zeor; did you mean log-zero?"),
     ]
     assert code is ExitCode.OK
+    assert [one.message for one in checked(load_config(), "bad")[0].findings] == [
+        "the comment names no rule: log-zeor; did you mean log-zero?"
+    ]
 
 
 def test_a_baseline_accepts_what_it_holds_wherever_it_moves(folder):

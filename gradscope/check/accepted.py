@@ -28,11 +28,12 @@ VERSION = "gradscope-baseline/1"
 
 
 def without_ignored(
-    reports: Iterable[Report], files: Iterable[str]
+    reports: Iterable[Report], files: Iterable[str], *, everything: bool = True
 ) -> tuple[tuple[Report, ...], tuple[Finding, ...]]:
     """The reports without what comments accept, and a warning for each comment without use.
 
     `files` are the targets' own sources; those that findings lie in are looked through too.
+    `everything` is False where not all targets ran: a comment may be about one of the others.
     """
     reports = tuple(reports)
     places = [one.location.file for report in reports for one in report.findings if one.location]
@@ -48,7 +49,7 @@ def without_ignored(
                 left.append(finding)
         kept.append(_left(report, left, "accepted by a comment"))
     # A run that did not get to its end says nothing about the lines that it did not reach.
-    whole = all(report.verdict != "failed" for report in reports)
+    whole = everything and all(report.verdict != "failed" for report in reports)
     return tuple(kept), tuple(_warnings(found, used, whole))
 
 

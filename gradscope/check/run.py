@@ -41,7 +41,11 @@ def check(
     if baseline is not None and not write_baseline:
         accepted.read_baseline(baseline)  # before programs run for hours
     reports = run_all(cases, judge, jobs=config.jobs, on_progress=on_progress)
-    reports, warnings = accepted.without_ignored(reports, sources_of(cases))
+    reports, warnings = accepted.without_ignored(
+        reports,
+        sources_of(cases),
+        everything={one.name for one in config.targets} <= {case.name for case in cases},
+    )
     wanted = rule_filter(config)
     said: tuple[str, ...] = ()
     if write_baseline and baseline is not None:

@@ -196,7 +196,8 @@ def _gains(finding: Finding, before: Trace, after: Trace, kind: str) -> Iterator
         count = len(finding.symptoms)
         if what == "loss":
             continue
-        more = f" (and {count - 1} more tensors)" if count > 1 else ""
+        others = f"{count - 1} more tensor{'s' if count > 2 else ''}"
+        more = f" (and {others})" if count > 1 else ""
         if what in ("grad", "param") and symptom.bad:
             left_bad = now.bad if now else 0
             yield f"bad elements of `{symptom.tensor}` {symptom.bad:,} -> {left_bad:,}{more}"

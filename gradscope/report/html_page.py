@@ -33,6 +33,7 @@ STYLE = """\
 body { margin: 0 auto; max-width: 68rem; padding: 1.5rem 1rem 3rem; background: var(--page);
   color: var(--text); font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
 h1 { font-size: 1.4rem; margin: 0; } h2 { font-size: 1.1rem; margin: 0 0 .25rem; }
+body > h2 { margin-top: 2rem; }
 h3 { font-size: 1rem; margin: 1.25rem 0 .25rem; }
 p { margin: .4rem 0; max-width: 50rem; } a { color: inherit; }
 code, pre { font: .875rem/1.5 ui-monospace, "SF Mono", Menlo, Consolas, monospace; }
@@ -52,7 +53,7 @@ ul, ol { margin: .4rem 0; padding-left: 1.3rem; }
 .error { color: var(--error); } .warning { color: var(--warning); } .note { color: var(--note); }
 section.error, section.warning, section.note { color: inherit; }
 .good { color: var(--good); } .bad { color: var(--error); } .related { color: var(--mark); }
-.tag { font-weight: 600; } .lines { white-space: pre-wrap; }
+.tag { font-weight: 600; }
 .added { background: var(--added); } .removed { background: var(--removed); }
 .bar { display: inline-block; width: 5rem; height: .6rem; border: 1px solid var(--line);
   background: linear-gradient(var(--error), var(--error)) no-repeat; margin-right: .5rem; }
@@ -116,6 +117,7 @@ def _pages(summary: Summary, options: Options) -> Iterator[str]:
         name = escape(clean(report.target))
         if phrases.needs_words(report):
             parts.append(f'<h2 id="target-{place}">{name}</h2>')
+            parts += [f'<p class="dim">{_prose(remark)}</p>' for remark in report.said]
             for finding in report.findings:
                 parts += _finding(next(numbers), finding, options)
             parts += _afterwards(report, options)
@@ -176,9 +178,8 @@ def _finding(number: int, finding: Finding, options: Options) -> Iterator[str]:
 
 
 def _number(phrase: str) -> str:
-    if "\n" in phrase:  # a small table of a rule's own
-        return f'<span class="lines">{_lines(phrase)}</span>'
-    return _prose(phrase)
+    title, _, block = phrase.partition("\n")  # a small table of a rule's own, a test
+    return f"{_prose(title)}<pre>{_lines(block.rstrip())}</pre>" if block else _prose(title)
 
 
 def _tensor(tensor: Operand) -> str:

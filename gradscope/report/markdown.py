@@ -94,7 +94,11 @@ def _finding(finding: Finding, options: Options) -> Iterator[str]:
     for words in phrases.inside(finding):
         yield f"- inside {_prose(words)}"
     for phrase in phrases.measured(finding):
-        yield f"- {_prose(phrase)}"
+        title, _, block = phrase.partition("\n")  # a small table of a rule's own, a test
+        yield f"- {_prose(title)}"
+        if block:
+            yield ""
+            yield from (f"  {line}".rstrip() for line in _fenced("text", block.rstrip()))
     if finding.symptoms:
         yield f"- symptoms: {_prose(phrases.symptoms(finding.symptoms))}"
     if len(phrases.links(finding.chain)) > 1:

@@ -286,7 +286,9 @@ def outcome(report: Report) -> str:
     """What became of one target among several, in a few words."""
     if report.verdict == "failed":
         return ending(report)
-    return tally(report) or ("" if report.trace.steps else "no backward pass ran")
+    accepted = plural(report.accepted, "accepted finding") if report.accepted else ""
+    told = "; ".join(filter(None, (tally(report), accepted)))
+    return told or ("" if report.trace.steps else "no backward pass ran")
 
 
 def needs_words(report: Report) -> bool:

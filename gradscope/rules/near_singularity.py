@@ -69,6 +69,10 @@ def _finding(one: Approach) -> Finding:
         why=why,
         label=label,
         location=one.call.location,
+        numbers=(
+            f"margin {phrases.number(one.distance)}",
+            f"too near in {one.dtype}: below {phrases.number(one.reach)}",
+        ),
         evidence={
             "operand": one.role,
             "value": one.value,
