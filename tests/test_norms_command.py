@@ -48,7 +48,24 @@ def test_json_follows_its_schema_and_the_page_stands_alone(
         "model.0.weight", "model.0.bias", "model.2.weight", "model.2.bias",
     ]  # fmt: skip
     assert all(row["update"] > 0 for row in document["parameters"])
-    assert "http" not in page and "<script" not in page and "model.0.weight" in page
+    assert [layer["layer"] for layer in document["layers"][:3]] == ["model.0", "model.1", "model.2"]
+    assert all(layer["gradient_norm"] > 0 for layer in document["layers"])
+    assert "://" not in page and "<script" not in page and "model.0.weight" in page
+
+
+def test_the_page_crosses_out_what_is_not_finite_and_tells_where(
+    gradscope: Callable, tmp_path: Path
+) -> None:
+    spiked = LOOP.replace("for _ in range(12)", "for step in range(12)").replace(
+        "torch.randn(8, 4)", "torch.randn(8, 4) * (1e38 if step == 9 else 1)"
+    )
+    (tmp_path / "loop.py").write_text(spiked)
+    done = gradscope("norms", "loop.py", "--html", "page.html", "--steps", "10")
+    page = (tmp_path / "page.html").read_text()
+
+    assert "(at step 9): clip_grad_norm_ would turn" in done.stdout
+    assert "spikes: step 9: " in done.stdout
+    assert '<title>model.0.weight, step 9: nan</title><rect class="box"' in page
 
 
 def test_csv_has_a_line_a_parameter_and_steps_are_limited(
@@ -60,6 +77,16 @@ def test_csv_has_a_line_a_parameter_and_steps_are_limited(
 
     assert done.returncode == 0, done.stderr
     assert len(rows) == 4
+    tables = ("steps", "norms-by-step", "bounds", "layers", "growth", "findings")
+    lines = {
+        table: gradscope(
+            "norms", "loop.py", "--format", "csv", "--table", table
+        ).stdout.splitlines()
+        for table in tables
+    }
+    assert {table: len(found) - 1 for table, found in lines.items()} == {
+        "steps": 12, "norms-by-step": 48, "bounds": 3, "layers": 4, "growth": 0, "findings": 0,
+    }  # fmt: skip
     assert all(row["norm"] == row["max_abs"] for row in rows)
 
 

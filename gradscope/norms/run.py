@@ -50,8 +50,9 @@ def conclude(
 ) -> NormReport:
     """What follows from the measurements; pure."""
     totals = [
-        total if math.isfinite(total) else exact if _overflowed(measured, at) else total
-        for at, (total, exact) in enumerate(zip(measured.totals, measured.exact, strict=True))
+        # Where every gradient is finite, their powers left the dtype.
+        total if math.isfinite(total) or _bad_at(seen, step) else exact
+        for step, total, exact in zip(measured.steps, measured.totals, measured.exact, strict=True)
     ]
     bounds = distribution.bounds(totals)
     max_norm = options.max_norm
@@ -89,22 +90,42 @@ def _judge(seen: Trace) -> Iterator[Finding]:
             yield from RULES[code].check(seen, nothing)
 
 
-def _overflowed(measured: Measured, at: int) -> bool:
-    """Whether a total is inf although every gradient is finite: their powers left the dtype."""
-    return at == measured.shown and not any(row.bad for row in measured.rows)
+def _bad_at(seen: Trace, step: int) -> list[str]:
+    """The leaves whose gradient was not finite at a step, the one nearest to the loss first."""
+    leaves = seen.magnitudes.leaves if seen.magnitudes is not None else ()
+    return [
+        leaf.name
+        for leaf in leaves
+        if step < len(leaf.norms)
+        and (norm := leaf.norms[step]) is not None
+        and not math.isfinite(norm)
+    ]
+
+
+def _not_finite(seen: Trace, measured: Measured) -> Iterator[str]:
+    """Gradients that are not finite at the step that is shown, else at the first other one."""
+    rows = {row.name: row for row in measured.rows if row.bad}
+    step, names = measured.step, list(rows)
+    if not names:
+        numbered = zip(measured.steps, measured.totals, strict=True)
+        steps = (step for step, total in numbered if not math.isfinite(total))
+        step, names = next(((at, bad) for at in steps if (bad := _bad_at(seen, at))), (0, []))
+    if not names:
+        return
+    first = rows.get(names[0])
+    where = f" ({first.bad} of {first.numel} elements)" if first else f" (at step {step})"
+    many = len(names) > 1
+    yield (
+        f"{len(names)} gradient{'s are' if many else ' is'} not finite, first `{names[0]}`{where}:"
+        f" clip_grad_norm_ would turn {'them' if many else 'it'} into NaN and every other gradient"
+        " into 0 or NaN; `gradscope trace` names the op"
+    )
 
 
 def _notes(seen: Trace, measured: Measured) -> Iterator[str]:
-    bad = [row for row in measured.rows if row.bad]
-    if bad:
-        first = bad[0]
-        yield (
-            f"{len(bad)} gradient{'s are' if len(bad) > 1 else ' is'} not finite, first"
-            f" `{first.name}` ({first.bad} of {first.numel} elements): clip_grad_norm_ would turn"
-            f" {'them' if len(bad) > 1 else 'it'} into NaN and every other gradient into 0 or NaN;"
-            " `gradscope trace` names the op"
-        )
-    elif not math.isfinite(measured.totals[measured.shown]):
+    yield from _not_finite(seen, measured)
+    bad = any(row.bad for row in measured.rows)
+    if not bad and not math.isfinite(measured.totals[measured.shown]):
         yield (
             f"every gradient is finite, but their powers overflow: torch's total is"
             f" {measured.totals[measured.shown]}, in float64 it is"
