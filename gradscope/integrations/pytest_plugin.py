@@ -62,6 +62,8 @@ class Watch:
         self._accepted: tuple[str, ...] = ()
         self._recorder = Recorder(steps=None, keep_going=True)
         self._sizes = MagnitudeWatch(lambda: self._recorder.module)
+        if self._recorder.functions is not None:
+            self._recorder.functions.aside = self._sizes.aside
 
     def __enter__(self) -> Watch:
         self._recorder.__enter__()
