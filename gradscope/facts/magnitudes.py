@@ -99,9 +99,9 @@ class Depth:
 class Absence:
     """A leaf whose gradient was missing or exactly zero at every step, and the reason found.
 
-    `reason`: detach, no_grad, integer, number, overwritten, unused, unreached, stale, zero-op
-    (round, sign), saturated, dead-relu, underflow, zero-weight, masked, unknown. `call` is where
-    the gradient ended. `grad_output` is the norm that came into it, None for a missing gradient.
+    `reason`: detach, no_grad, integer, number, rewrapped, overwritten, unused, unreached, stale,
+    zero-op (round, sign), saturated, dead-relu, underflow, zero-weight, masked, unknown. `call` is
+    where the gradient ended. `grad_output` is the norm that came into it, None for a missing gradient.
     """
 
     leaf: str
@@ -121,11 +121,15 @@ class Absence:
 @dataclass(frozen=True, slots=True)
 class Update:
     """One `optimizer.step()`. `stale`: the gradients held those of the step before as well.
-    `clipped` is the total norm it saw over the one that backward left, None where not measured."""
+    `clipped` is the total norm it saw over the one that backward left, None where not measured.
+
+    Parameters that the program writes by hand (`w -= lr * w.grad`) are an update without an
+    `optimizer` (""), whose `lr` is not known.
+    """
 
     step: int
     optimizer: str
-    lr: float
+    lr: float | None
     location: Location | None = None
     stale: bool = False
     clipped: float | None = None

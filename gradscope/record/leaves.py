@@ -40,6 +40,17 @@ class Leaves:
         self.layers = layers
         self.watched: dict[str, Watched] = {}
         self.names: dict[int, str] = {}
+        self._places: dict[int, str] = {}  # names by address
+
+    def stored_with(self, tensor: Any) -> torch.Tensor | None:
+        """The leaf that a tensor is or shares its memory with, as `leaf.data` does."""
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or not self._places:
+            return None
+        if tensor.layout is not torch.strided or tensor.is_meta:
+            return None
+        watched = self.watched.get(self._places.get(tensor.data_ptr(), ""))
+        leaf = watched.ref() if watched is not None else None
+        return leaf if leaf is not None and leaf.data_ptr() == tensor.data_ptr() else None
 
     def alive(self) -> list[torch.Tensor]:
         found = (watched.ref() for watched in self.watched.values())
@@ -100,6 +111,8 @@ class Leaves:
             return watched
         name = self._name(leaf, frame)
         self.names[id(leaf)] = name
+        if type(leaf) in (torch.Tensor, torch.nn.Parameter) and leaf.layout is torch.strided:
+            self._places[leaf.data_ptr()] = name
         watched = self.watched.get(name)
         if watched is not None:
             watched.ref = _reference(leaf)

@@ -75,7 +75,8 @@ class MagnitudeWatch:
         self._summed: Summed | None = None
         self._passes = 0  # those that count: of `backward` once there was one
         self._accumulates = False  # there was one
-        self._stepped = False  # an optimizer has stepped since the last backward
+        self._stepped = False  # parameters were updated since the last backward
+        self._written = 0  # the last step after which parameters were written by hand
         self._total_after_backward: float | None = None
         self._stale: set[int] = set()
         self._nested = 0
@@ -299,6 +300,17 @@ class MagnitudeWatch:
             self._total_after_backward = None
         frame = sys._getframe(3)
         self._updates.note(self.step - 1, optimizer, self._stale, clipped, frame)
+
+    def note_write(self, tensor: Any, frame: Any) -> None:
+        """A tensor is about to be written, by no optimizer and outside of backward: the first
+        leaf after each backward is an update by hand."""
+        if self._nested or self._written == self.step:
+            return
+        leaf = self.leaves.stored_with(tensor)
+        if leaf is not None:
+            self._written, self._stepped = self.step, True
+            with self._ours():
+                self._updates.note_by_hand(self.step - 1, leaf, self._stale, frame)
 
     def _total(self) -> float:
         grads = [leaf.grad for leaf in self.leaves.alive() if leaf.grad is not None]

@@ -225,6 +225,10 @@ class RecordingMode(TorchDispatchMode):
     ) -> torch.Tensor | None:
         """A copy of the operand that the op will overwrite, where the report would need it."""
         self.window.before_write(info.written_tensors(args, kwargs))
+        recorder = self.recorder
+        if recorder.on_write is not None and recorder.in_optimizer is None and args:
+            if self.running.node is None:
+                recorder.on_write(args[0], sys._getframe(2))
         if info.name not in _KEEP_OPERAND or not args or not isinstance(args[0], torch.Tensor):
             return None
         if info.name == "div" and len(args) > 1 and type(args[1]) in (int, float) and args[1]:

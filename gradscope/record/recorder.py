@@ -72,6 +72,8 @@ class Recorder:
         self.functions = FunctionChecks(lambda: self.step) if check_functions else None
         self.mode = RecordingMode(self)
         self.module: ModuleFrame | None = None
+        # Told of a tensor that an op outside of backward and of optimizers is about to write.
+        self.on_write: Callable[[Any, Any], None] | None = None
         self.halted = False
         self.bad_in_step = False
         self.in_optimizer: Any = None

@@ -1,4 +1,4 @@
-"""What optimizers did: which parameters they hold, with what rate, from which line."""
+"""What optimizers, or the program by hand, did to parameters: which, at what rate, from where."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class Updates:
         self.given: set[int] = set()
         self._leaves = leaves
         self._updates: list[Update] = []
+        self._by_hand: list[Update] = []
         self._places: dict[Site, Location] = {}
         self._looked: dict[int, int] = {}  # by id of the optimizer
 
@@ -46,8 +47,18 @@ class Updates:
             )
         )
 
+    def note_by_hand(self, step: int, leaf: torch.Tensor, stale: set[int], frame: Any) -> None:
+        """A leaf is written without an optimizer."""
+        self.trained[id(leaf)] = leaf
+        self._leaves.meet(leaf, frame).trained = True
+        if len(self._by_hand) >= _MOST_KEPT:
+            self._by_hand.pop()
+        self._by_hand.append(Update(step, "", None, self._place(frame), stale=id(leaf) in stale))
+
     def facts(self) -> tuple[Update, ...]:
-        return tuple(self._updates)
+        """Those of the optimizers. Beside them, what else writes parameters is no update: it
+        clips them, or averages them."""
+        return tuple(self._updates or self._by_hand)
 
     def _look(self, optimizer: Any, frame: Any) -> None:
         for group in optimizer.param_groups:

@@ -62,8 +62,8 @@ def with_stable_rate(
 ) -> tuple[Finding, ...]:
     """The findings, a divergence with the learning rate at which it stops."""
     found = next((f for f in findings if f.rule == "GS404" and "factor" in f.evidence), None)
-    if found is None or found.evidence.get("stale_gradients"):
-        return findings
+    if found is None or found.evidence.get("stale_gradients") or not found.evidence["optimizer"]:
+        return findings  # nothing to slow down: what is steep is the sum, or nothing has a rate
     losses: Any = found.evidence["losses"]
     steps = min(max(FEWEST_STEPS, 2 * (found.step + len(losses))), MOST_STEPS)
     slower = replace(options, steps=steps, keep_going=False, custom_backward=False)

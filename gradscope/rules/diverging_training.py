@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from gradscope.facts import (
     Finding,
     Fix,
     Limits,
-    Location,
     Magnitudes,
     Phase,
     Related,
@@ -28,6 +26,7 @@ from gradscope.facts import (
     text_of,
 )
 from gradscope.rules.rule import Rule
+from gradscope.rules.step_size import rate_of, with_clearing, with_rate
 
 # One leap has to be by so many times more than rises in a row: noise between batches leaps too.
 LEAP = 100.0
@@ -132,8 +131,9 @@ class DivergingTraining(Rule):
         last = rise.first + rise.rises
         consequences = tuple(symptom for root in roots for symptom in root.symptoms)
         stale = any(one.stale for one in trace.magnitudes.updates) if trace.magnitudes else False
+        lr = rate_of(update)
         totals = trace.magnitudes.totals() if trace.magnitudes else ()
-        total = None if stale else _blamed_sum(trace, rise, update)
+        total = None if stale or lr is None else _blamed_sum(trace, rise, update, lr)
         return Finding(
             rule=self.code,
             name=self.name,
@@ -146,13 +146,13 @@ class DivergingTraining(Rule):
             f" {last}: {text_of(rise.losses[0], 4)} to {text_of(rise.losses[-1], 4)}",
             label="adds the gradients of earlier steps too"
             if stale
-            else f"steps with lr {update.lr:g}",
-            why=_why(stale, update) + _why_sum(total, update),
+            else f"steps {_at(lr)}".strip(),
+            why=_why(stale, update, lr) + _why_sum(total, lr),
             related=_adds_up(total),
             evidence={
                 "losses": list(rise.losses),
                 "factor": rise.factor,
-                "lr": update.lr,
+                "lr": lr,
                 "optimizer": update.optimizer,
                 "stale_gradients": stale,
                 "summed_terms": total.terms if total is not None else None,
@@ -160,12 +160,12 @@ class DivergingTraining(Rule):
             numbers=(
                 "loss by step: " + ", ".join(text_of(loss, 3) for loss in rise.losses[:8]),
                 *_norms(totals, rise),
-                f"{update.optimizer}, lr {update.lr:g}",
-                *_terms(total, update),
+                f"{update.optimizer or 'an update by hand'} {_at(lr)}".strip(),
+                *_terms(total, lr),
             ),
             symptoms=(Symptom("diverging-loss", last, "loss"), *consequences),
             chain=roots[0].chain if roots else (),
-            fixes=tuple(_fixes(rise, update, stale, total)),
+            fixes=tuple(_fixes(rise, update, lr, stale, total)),
             confidence=0.92,
         )
 
@@ -182,8 +182,8 @@ class DivergingTraining(Rule):
             message=f"the gradients are never cleared, and over {len(losses)} steps the loss goes"
             f" from {text_of(losses[0], 4)} to {text_of(losses[-1], 4)}",
             label="adds the gradients of earlier steps too",
-            why=_why(True, update),
-            evidence={"losses": losses[:64], "lr": update.lr, "stale_gradients": True},
+            why=_why(True, update, rate_of(update)),
+            evidence={"losses": losses[:64], "lr": rate_of(update), "stale_gradients": True},
             numbers=("loss by step: " + ", ".join(text_of(loss, 3) for loss in losses[:8]),),
             fixes=(_clearing(update),),
             confidence=0.6,
@@ -221,34 +221,40 @@ def _is_divergence(rise: Rise, roots: tuple[Root, ...], limits: Limits) -> bool:
     return rise.total >= (limit if rise.rises > 1 else LEAP * limit)
 
 
-def _why(stale: bool, update: Update) -> str:
+def _at(lr: float | None) -> str:
+    return f"with lr {lr:g}" if lr is not None else ""
+
+
+def _why(stale: bool, update: Update, lr: float | None) -> str:
     if stale:
+        step = "`optimizer.step()`" if update.optimizer else "an update"
         return (
-            "The gradients were not cleared between `optimizer.step()` and the next backward, so"
+            f"The gradients were not cleared between {step} and the next backward, so"
             " each step goes along the sum of all gradients so far and overshoots more and more."
         )
+    step = f"step of {update.optimizer}" if update.optimizer else "update"
     return (
-        f"Each step of {update.optimizer} with lr {update.lr:g} lands farther from the minimum than"
+        f"Each {f'{step} {_at(lr)}'.strip()} lands farther from the minimum than"
         " it started, so the next gradient is larger and so is the next step. Every op is innocent;"
         " an overflow is only where the growth ends."
     )
 
 
-def _blamed_sum(trace: Trace, rise: Rise, update: Update) -> Summed | None:
+def _blamed_sum(trace: Trace, rise: Rise, update: Update, lr: float) -> Summed | None:
     """The sum that the loss is, where the mean would have kept the steps short enough."""
     total = trace.magnitudes.summed if trace.magnitudes is not None else None
     if total is None or update.optimizer in _BLIND_TO_SCALE:
         return None
-    return total if update.lr / total.terms < largest_stable_lr(rise, update.lr) else None
+    return total if lr / total.terms < largest_stable_lr(rise, lr) else None
 
 
-def _why_sum(total: Summed | None, update: Update) -> str:
-    if total is None:
+def _why_sum(total: Summed | None, lr: float | None) -> str:
+    if total is None or lr is None:
         return ""
     return (
         f" The loss is a sum over {total.terms:,} terms, so its gradient, and with it each step, is"
-        f" {total.terms:,} times that of the mean: lr {update.lr:g} acts like"
-        f" {update.lr * total.terms:g}, and it grows with the batch."
+        f" {total.terms:,} times that of the mean: lr {lr:g} acts like"
+        f" {lr * total.terms:g}, and it grows with the batch."
     )
 
 
@@ -258,11 +264,9 @@ def _adds_up(total: Summed | None) -> tuple[Related, ...]:
     return (Related("use", total.location, f"adds up {total.terms:,} terms, no mean"),)
 
 
-def _terms(total: Summed | None, update: Update) -> Iterator[str]:
-    if total is not None:
-        yield (
-            f"`{total.op}` adds up {total.terms:,} terms: lr x terms = {update.lr * total.terms:g}"
-        )
+def _terms(total: Summed | None, lr: float | None) -> Iterator[str]:
+    if total is not None and lr is not None:
+        yield f"`{total.op}` adds up {total.terms:,} terms: lr x terms = {lr * total.terms:g}"
 
 
 def _averaged(total: Summed) -> tuple[Edit, ...]:
@@ -301,7 +305,9 @@ def largest_stable_lr(rise: Rise, lr: float) -> float:
     return 2 * lr / (1 + math.sqrt(rise.factor))
 
 
-def _fixes(rise: Rise, update: Update, stale: bool, total: Summed | None) -> Iterator[Fix]:
+def _fixes(
+    rise: Rise, update: Update, lr: float | None, stale: bool, total: Summed | None
+) -> Iterator[Fix]:
     if stale:
         yield _clearing(update)
     if total is not None:
@@ -312,14 +318,7 @@ def _fixes(rise: Rise, update: Update, stale: bool, total: Summed | None) -> Ite
             "loss.mean()",
             edits=_averaged(total),
         )
-    lr = stable_lr(rise, update.lr)
-    yield Fix(
-        "lower-lr",
-        f"lower the learning rate from {update.lr:g} to {lr:g}",
-        "unsafe",
-        f"lr={lr:g}",
-        edits=_literal(update, lr),
-    )
+    yield _slower(rise, update, lr)
     yield Fix(
         "data",
         "bring the inputs to mean 0 and spread 1",
@@ -330,48 +329,19 @@ def _fixes(rise: Rise, update: Update, stale: bool, total: Summed | None) -> Ite
               "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)")  # fmt: skip
 
 
+def _slower(rise: Rise, update: Update, lr: float | None) -> Fix:
+    if lr is None:
+        return Fix("lower-lr", "shorten the steps", "display-only", "lower the learning rate")
+    stable = stable_lr(rise, lr)
+    title = f"lower the learning rate from {lr:g} to {stable:g}"
+    return Fix("lower-lr", title, "unsafe", f"lr={stable:g}", edits=with_rate(update, stable))
+
+
 def _clearing(update: Update) -> Fix:
     return Fix(
         "graph",
         "clear the gradients before each backward",
         "unsafe",
-        "optimizer.zero_grad()",
-        edits=_clear(update.location),
+        "optimizer.zero_grad()" if update.optimizer else "w.grad = None",
+        edits=with_clearing(update),
     )
-
-
-def _literal(update: Update, lr: float) -> tuple[Edit, ...]:
-    """The learning rate where the optimizer is made, if it is written there as a number."""
-    if update.location is None:
-        return ()
-    try:
-        text = source.read(update.location.file)
-    except GradscopeError:
-        return ()
-    found = [
-        value
-        for node in ast.walk(text.tree)
-        if isinstance(node, ast.Call)
-        and ast.unparse(node.func).rpartition(".")[2] == update.optimizer
-        for value in (*(k.value for k in node.keywords if k.arg == "lr"), *node.args[1:2])
-        if isinstance(value, ast.Constant) and value.value == update.lr
-    ]
-    if len(found) != 1:
-        return ()
-    return (text.edit(*text.extent(found[0]), f"{lr:g}"),)
-
-
-def _clear(place: Location | None) -> tuple[Edit, ...]:
-    """A `zero_grad()` on the line after `optimizer.step()`."""
-    if place is None or place.line != place.end_line:
-        return ()
-    try:
-        line = source.lines(place.file)[place.line - 1]
-    except (GradscopeError, IndexError):
-        return ()
-    call = line[place.col : place.end_col]
-    receiver, dot, _ = call.rpartition(".step")
-    if not dot or line[: place.col].strip() or line[place.end_col :].strip():
-        return ()
-    text = f"\n{line[: place.col]}{receiver}.zero_grad()"
-    return (Edit(place.file, place.line, place.end_col, place.line, place.end_col, text),)

@@ -199,10 +199,11 @@ def _run(job: Job, channel: Channel) -> int:
                     stack.enter_context(checked(recorder.functions))
                 run(lambda: sizes.step > 0)
         else:
-            watch.magnitudes = MagnitudeWatch(lambda: recorder.module)
+            sizes = watch.magnitudes = MagnitudeWatch(lambda: recorder.module)
+            recorder.on_write = sizes.note_write
             if recorder.functions is not None:
-                recorder.functions.aside = watch.magnitudes.aside
-            with recorder, watch.magnitudes:
+                recorder.functions.aside = sizes.aside
+            with recorder, sizes:
                 run(lambda: bool(recorder.done))
         ending = Ending("finished")
     except StopTrace:

@@ -1,0 +1,118 @@
+"""Where a program says how long its training steps are, and the edit that changes it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gradscope import source
+from gradscope.errors import GradscopeError
+from gradscope.facts import Edit, Location, Update
+from gradscope.source import Source
+from gradscope.source.masks import definition
+
+
+def rate_of(update: Update) -> float | None:
+    """The learning rate: the optimizer's, or the number that multiplies the gradient in an update
+    by hand (`w -= 0.1 * w.grad`, `w.add_(w.grad, alpha=-lr)`); None where that is not written."""
+    if update.lr is not None:
+        return update.lr
+    found = _by_hand(update.location)
+    return float(found[1].value) if found is not None else None  # type: ignore[arg-type]
+
+
+def with_rate(update: Update, lr: float) -> tuple[Edit, ...]:
+    """The edit that makes `lr` the learning rate, if it is written as a number."""
+    found = _of_optimizer(update) if update.optimizer else _by_hand(update.location)
+    if found is None:
+        return ()
+    text, number = found
+    return (text.edit(*text.extent(number), f"{lr:g}"),)
+
+
+def with_clearing(update: Update) -> tuple[Edit, ...]:
+    """The edit that clears the gradients, on the line after `optimizer.step()`."""
+    place = update.location
+    if place is None or place.line != place.end_line:
+        return ()
+    try:
+        line = source.lines(place.file)[place.line - 1]
+    except (GradscopeError, IndexError):
+        return ()
+    call = line[place.col : place.end_col]
+    receiver, dot, _ = call.rpartition(".step")
+    if not dot or line[: place.col].strip() or line[place.end_col :].strip():
+        return ()
+    text = f"\n{line[: place.col]}{receiver}.zero_grad()"
+    return (Edit(place.file, place.line, place.end_col, place.line, place.end_col, text),)
+
+
+def _of_optimizer(update: Update) -> tuple[Source, ast.Constant] | None:
+    """The number where the optimizer is made."""
+    text = _read(update.location)
+    if text is None:
+        return None
+    found = [
+        value
+        for node in ast.walk(text.tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).rpartition(".")[2] == update.optimizer
+        for value in (*(k.value for k in node.keywords if k.arg == "lr"), *node.args[1:2])
+        if isinstance(value, ast.Constant) and value.value == update.lr
+    ]
+    return (text, found[0]) if len(found) == 1 else None
+
+
+def _by_hand(place: Location | None) -> tuple[Source, ast.Constant] | None:
+    """The outermost factor of an update that is a number, or a name for one."""
+    text = _read(place)
+    if text is None or place is None:
+        return None
+    around = [
+        node
+        for node in ast.walk(text.tree)
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.Expr)
+        and node.lineno <= place.line <= (node.end_lineno or node.lineno)
+    ]
+    numbers = (_number(text, factor) for node in around for factor in _factors(node))
+    number = next((one for one in numbers if one is not None), None)
+    return (text, number) if number is not None else None
+
+
+def _factors(update: ast.stmt) -> Iterator[ast.expr]:
+    for node in ast.walk(update):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            yield from (node.left, node.right)
+        elif isinstance(node, ast.keyword) and node.arg == "alpha":
+            yield node.value
+
+
+def _number(text: Source, node: ast.expr) -> ast.Constant | None:
+    """The literal that a factor is, by its sign and its name."""
+    if isinstance(node, ast.UnaryOp):
+        return _number(text, node.operand)
+    if isinstance(node, ast.Name):
+        given = definition(text, node) or _global(text, node.id)
+        return _number(text, given) if given is not None else None
+    is_number = isinstance(node, ast.Constant) and type(node.value) in (int, float)
+    return node if is_number and isinstance(node, ast.Constant) and node.value else None
+
+
+def _global(text: Source, name: str) -> ast.expr | None:
+    """What the module gives a name, if it does so once."""
+    given = [
+        node.value
+        for node in text.tree.body
+        if isinstance(node, ast.Assign)
+        and any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
+    ]
+    return given[0] if len(given) == 1 else None
+
+
+def _read(place: Location | None) -> Source | None:
+    if place is None:
+        return None
+    try:
+        return source.read(place.file)
+    except GradscopeError:
+        return None
