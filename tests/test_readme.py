@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 from conftest import Command
 
 from gradscope.errors import ExitCode
+from gradscope.facts.magnitudes import DEFAULT_LIMITS
 from gradscope.rules import RULES
 
-README = Path(__file__).resolve().parent.parent.joinpath("README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT.joinpath("README.md").read_text(encoding="utf-8")
 
 
 def block(after: str) -> str:
@@ -40,6 +43,20 @@ def test_every_exit_code_is_listed():
     assert re.findall(r"^\| (\d) \|", README, re.MULTILINE) == [
         str(code.value) for code in ExitCode
     ]
+
+
+def test_every_threshold_is_listed_with_its_default():
+    listed = dict(re.findall(r"^\| `([a-z-]+)` \| ([\d.e-]+) \|", README, re.MULTILINE))
+    limits = {name.replace("_", "-"): value for name, value in asdict(DEFAULT_LIMITS).items()}
+
+    assert {name: float(value) for name, value in listed.items()} == limits
+
+
+def test_every_picture_is_there_and_small():
+    pictures = re.findall(r'<img src="([^"]+)"[^>]* alt="[^"]{20,}"', README)
+
+    assert pictures
+    assert all(0 < (ROOT / picture).stat().st_size < 150_000 for picture in pictures)
 
 
 def test_every_command_shown_exists(gradscope: Command):
