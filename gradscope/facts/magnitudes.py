@@ -101,7 +101,7 @@ class Absence:
 
     `reason`: detach, no_grad, integer, number, rewrapped, overwritten, unused, unreached, stale,
     zero-op (round, sign), saturated, dead-relu, underflow, zero-weight, masked, unknown. `call` is
-    where the gradient ended. `grad_output` is the norm that came into it, None for a missing gradient.
+    where the gradient ended. `grad_output` is the norm that came into it, None where none came.
     """
 
     leaf: str

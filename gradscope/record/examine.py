@@ -164,8 +164,24 @@ class Examiner:
             given = any(has_nan(one.tensor) for one in stained if one.tensor is not output)
             return Kind.BIRTH if nan and not given else Kind.PROPAGATION
         if nan and op.info.name in SOFTMAX_FAMILY and _only_neginf(op):
-            return Kind.BIRTH
+            return Kind.BIRTH if self._all_masks(raw) else Kind.PROPAGATION
         return Kind.PROPAGATION
+
+    def _all_masks(self, raw: Raw) -> bool:
+        """Whether the -inf that an op has read was meant as a mask or is the logarithm of one. A
+        division by 0 or an overflow that made a whole row -inf is a fault of its own."""
+        events = self.recorder.journal.events
+        waiting, seen = [*raw.sources], set(raw.sources)
+        while waiting:
+            origin = events.get(waiting.pop())
+            if origin is None:
+                continue
+            if origin.kind is Kind.BIRTH and not origin.note.info.name.startswith("log"):
+                return False
+            if origin.kind is Kind.PROPAGATION:
+                waiting += [id for id in origin.sources if id not in seen]
+                seen.update(origin.sources)
+        return True
 
     def _is_innocent(self, raw: Raw, values: torch.Tensor) -> bool:
         """Nothing but an inf that the program made on purpose, and that has met no arithmetic."""

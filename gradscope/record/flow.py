@@ -160,6 +160,7 @@ class Flow(TorchDispatchMode):
                 read.add(key)
             needs = tensor.requires_grad
             if needs and tensor.is_leaf:
+                self._note_rewrapped(tensor, key)
                 live |= self._register(tensor)
                 continue
             state = self._state.get(key, (0, 0)) if key is not None else (0, 0)
@@ -172,6 +173,12 @@ class Flow(TorchDispatchMode):
                     for cut in self.cuts_in(state[1]):
                         live |= cut.lost
         return live, cuts, read
+
+    def _note_rewrapped(self, leaf: torch.Tensor, key: int | None) -> None:
+        """A new leaf on the memory of a computed value: `nn.Parameter(layer(x))`."""
+        lost = self._state.get(key, (0, 0))[0] if key is not None else 0
+        if lost and id(leaf) not in self._bits:
+            self.cuts.append(Cut("rewrapped", "", self.last_use(lost), (), lost))
 
     def _register(self, leaf: torch.Tensor) -> int:
         bit = self._bits.get(id(leaf))

@@ -10,6 +10,8 @@ import torch
 
 from gradscope.record.finite import plain
 
+_LISTED = 64  # numbers in a tensor that are looked up one by one
+
 
 class Readouts:
     """What the results of one forward pass sum to, and which leaves (as bits) are upstream."""
@@ -25,7 +27,17 @@ class Readouts:
     def upstream(self, made: torch.Tensor) -> int:
         """The leaves upstream of the numbers that a new tensor was made from; 0 for its own."""
         key = _key(made)
-        return self._live.get(key, 0) if key is not None else 0
+        live = self._live.get(key, 0) if key is not None else 0
+        return live or self._upstream_of_each(made)
+
+    def _upstream_of_each(self, made: torch.Tensor) -> int:
+        """The same for `torch.tensor([one_loss, another])`: each number is a result of its own."""
+        values = plain(made) if made.is_cpu and 1 < made.numel() <= _LISTED else None
+        live = 0
+        for number in values.reshape(-1).tolist() if values is not None else ():
+            if number and math.isfinite(number):
+                live |= self._live.get((1, _rounded(number)), 0)
+        return live
 
 
 def _key(out: Any) -> tuple[int, float] | None:
@@ -37,4 +49,8 @@ def _key(out: Any) -> tuple[int, float] | None:
     with torch._C._DisableTorchDispatch(), torch.no_grad():
         # In one order, and rounded, for strides that a new tensor does not have.
         total = float(values.sum(dtype=torch.float64))
-    return (values.numel(), float(f"{total:.9g}")) if total and math.isfinite(total) else None
+    return (values.numel(), _rounded(total)) if total and math.isfinite(total) else None
+
+
+def _rounded(number: float) -> float:
+    return float(f"{number:.9g}")

@@ -10,7 +10,8 @@ from gradscope.diagnose import is_wrong_gradient
 from gradscope.facts import Finding, Gradient, Severity, Symptom, Trace, text_of
 
 BOUNDS = frozenset(("epsilon", "clamp-domain"))
-IDLE = "every gradient is exactly 0 then"  # of a bound: it holds, and something better is sought
+HOLD_OFF = BOUNDS | {"masked-branch"}
+IDLE = "every gradient is exactly 0 then"  # of those: it holds, and something better is sought
 ROUNDING = 2.0**-20  # of the largest element: a sum of a few float32 terms in another order
 BETWEEN = 5e-324  # gradients that differ, but not at the elements that were sampled
 
@@ -87,7 +88,7 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
         *_kept(before.trace, after.trace),
         *moved,
     ]
-    if kind in BOUNDS and _learns(before.trace) and not _learns(after.trace):
+    if kind in HOLD_OFF and _learns(before.trace) and not _learns(after.trace):
         parts.append(IDLE)
     if others:
         parts.append(f"what remains is {_said(others[0])}")

@@ -14,6 +14,10 @@ from gradscope.repair.splice import keyword
 from gradscope.source.masks import definition
 from gradscope.source.operands import canonical, spelled
 
+MEANS = frozenset(
+    "mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy soft_margin_loss"
+    " binary_cross_entropy_with_logits".split()
+)
 SOFTMAXES = frozenset({"softmax", "log_softmax", "logsumexp", "scaled_dot_product_attention"})
 
 
@@ -26,6 +30,8 @@ def filled(culprit: Culprit) -> Iterator[Candidate]:
         yield from _spread(culprit)
     elif found.name == "mean":
         yield from _mean(culprit)
+    elif canonical(culprit.finding.op) in MEANS:
+        yield from _nothing_to_compare(culprit)
     elif found.name in ("cross_entropy", "nll_loss"):
         yield from _ignored(culprit)
     elif canonical(culprit.finding.op) in ("nll_loss", "nll_loss2d"):
@@ -93,6 +99,14 @@ def _ignored(culprit: Culprit) -> Iterator[Candidate]:
     yield Candidate("guard-empty", "let the loss over nothing but ignored targets be 0", edits)
 
 
+def _nothing_to_compare(culprit: Culprit) -> Iterator[Candidate]:
+    """A loss that averages over elements: 0 where there are none."""
+    call = culprit.node
+    if isinstance(call, ast.Call) and len(call.args) > 1 and can_repeat(culprit, call.args[1]):
+        counts = f"{culprit.text(call.args[1])}.numel()"
+        yield from _only_if(culprit, call, counts, "let the loss over nothing be 0")
+
+
 def _criterion(culprit: Culprit) -> Iterator[Candidate]:
     """The same for a loss module: `criterion(logits, labels)`."""
     call = culprit.node
@@ -105,12 +119,17 @@ def _criterion(culprit: Culprit) -> Iterator[Candidate]:
         yield from _only_if(culprit, call, counts)
 
 
-def _only_if(culprit: Culprit, call: ast.Call, counts: str) -> Iterator[Candidate]:
+def _only_if(
+    culprit: Culprit,
+    call: ast.Call,
+    counts: str,
+    title: str = "let the loss be 0 where no target counts",
+) -> Iterator[Candidate]:
     """The loss where some target counts, else a 0 that is still part of the graph."""
     nothing = f"{culprit.text(call.args[0])}.sum() * 0" if call.args else ""
     if nothing and can_repeat(culprit, call.args[0]):
         edit = culprit.replace(call, f"{culprit.source.of(call)} if {counts} else {nothing}")
-        yield Candidate("guard-empty", "let the loss be 0 where no target counts", (edit,))
+        yield Candidate("guard-empty", title, (edit,))
 
 
 def _rows(culprit: Culprit) -> Iterator[Candidate]:

@@ -14,6 +14,7 @@ from gradscope.repair.spelling import can_repeat, filled, operand_of
 from gradscope.rules import evidence, phrases
 from gradscope.source import Mask, expression, mask
 from gradscope.source.masks import definition, in_reach
+from gradscope.source.operands import spelled
 
 INFINITE = frozenset(
     f"{sign}{text}"
@@ -30,6 +31,7 @@ def masked(culprit: Culprit) -> Iterator[Candidate]:
     """
     yield from _both_infinite(culprit)
     yield from _finite_constant(culprit)
+    yield from _finite_fill(culprit)
     edges = [edge for edge in culprit.edges() if operand_of(culprit, edge) is not None]
     if not edges:
         return
@@ -127,6 +129,20 @@ def _finite_constant(culprit: Culprit) -> Iterator[Candidate]:
             large = "-1e30" if "-" in text else "1e30"
             title = f"make `{name}` a large finite number"
             yield Candidate("masked-branch", title, (culprit.replace(made.value, large),))
+
+
+def _finite_fill(culprit: Culprit) -> Iterator[Candidate]:
+    """An inf that `masked_fill` or `where` writes, and the loss meets: large and finite, within
+    what half precision holds."""
+    found = spelled(culprit.source, culprit.node) if culprit.node else None
+    if found is None or found.name not in ("masked_fill", "where"):
+        return
+    for value in (*found.positional[1:], *found.keywords.values()):
+        text = culprit.source.of(value).replace(" ", "").replace("'", '"')
+        if text in INFINITE:
+            large = "-1e4" if "-" in text else "1e4"
+            title = "mask with a large finite number"
+            yield Candidate("masked-branch", title, (culprit.replace(value, large),))
 
 
 def _where(culprit: Culprit, condition: str, kept: bool, node: ast.expr, harmless: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from gradscope.facts import Edit, Fix, Phase
-from gradscope.repair import allocation, clipping, empty, guards, masked, stable, training
+from gradscope.repair import allocation, clipping, empty, graph, guards, masked, stable, training
 from gradscope.repair.backward import corrected
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
@@ -45,6 +45,7 @@ MAKERS: Mapping[str, Maker] = {
     "clip-norm": _clipped,
     "loss-scaling": training.scaled,
     "backward-rewrite": corrected,
+    "graph": graph.reconnected,
 }
 
 
@@ -74,5 +75,5 @@ def candidates(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
 
 
 def _nothing(culprit: Culprit) -> Iterator[Candidate]:
-    """Advice: what to change is not told by the source (data, init, the graph)."""
+    """Advice: what to change is not told by the source (data, init)."""
     yield from ()

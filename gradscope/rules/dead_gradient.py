@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from gradscope import source
 from gradscope.errors import GradscopeError
@@ -35,6 +36,8 @@ _WHY = {
     " `argmax` or a comparison, is cut off from what came before.",
     "number": "A Python number carries no graph: what `item()`, `float()` or `tolist()` read out"
     " comes back as a constant.",
+    "rewrapped": "`nn.Parameter(...)` around a computed value makes a new leaf of it, and the graph"
+    " that computed the value ends there. No optimizer knows the new leaf.",
     "unused": "No op of the forward pass read them. The optimizer holds them, nothing moves them.",
     "unreached": "The forward pass reads them, and what it makes of them never reaches the loss.",
     "stale": "The optimizer was given these tensors, and the program computes with others: they"
@@ -53,6 +56,7 @@ _LABELS = {
     "no_grad": "no graph is recorded in here",
     "integer": "the graph ends here",
     "number": "the graph ends here",
+    "rewrapped": "a new leaf is made of this",
     "unused": "defined here, never called",
     "unreached": "the last that is made of them",
     "dead-relu": "all inputs are negative",
@@ -66,6 +70,7 @@ _CODE = {
     "no_grad": "run the part that has to learn outside of `no_grad`",
     "integer": "use a differentiable form: `softmax` for `argmax`, a float for the cast",
     "number": "keep the tensor: leave out `.item()` and `.tolist()` until it is printed",
+    "rewrapped": "use the computed value as it is, without `nn.Parameter(...)` around it",
     "unused": "call the layer in `forward`, or delete it",
     "unreached": "add what is computed from them to the loss, or delete it",
     "stale": "make the optimizer after the model has its final parameters",
@@ -124,7 +129,9 @@ class DeadGradient(Rule):
         groups: dict[object, list[Absence]] = defaultdict(list)
         for absence in magnitudes.absences:
             if is_dead(absence, magnitudes) and absence.reason != "underflow":
-                key = (absence.missing, absence.reason, absence.location, absence.packaged)
+                # A class that is used twice is cut at one place.
+                place = absence.location and replace(absence.location, module=None)
+                key = (absence.missing, absence.reason, place, absence.packaged)
                 groups[key].append(absence)
         for group in groups.values():
             yield self._about(group, magnitudes)
@@ -174,7 +181,7 @@ def is_dead(absence: Absence, magnitudes: Magnitudes) -> bool:
     if magnitudes.updates and not absence.trained:
         return False
     if absence.missing:
-        return absence.trained or absence.reason in ("detach", "integer", "number")
+        return absence.trained or absence.reason in ("detach", "integer", "number", "rewrapped")
     return _is_zero_for_good(absence, magnitudes)
 
 
@@ -191,7 +198,7 @@ def _is_zero_for_good(absence: Absence, magnitudes: Magnitudes) -> bool:
         return False
     owner = absence.leaf.rpartition(".")[0]
     beside = [one for one in magnitudes.leaves if one.name.rpartition(".")[0] == owner]
-    if owner and any(any(one.known) for one in beside):
+    if owner and absence.reason != "zero-op" and any(any(one.known) for one in beside):
         return False  # a bias before a normalisation, a scale that another one absorbs
     return absence.trained or leaf.kin == "leaf" or absence.reason not in ("masked", "unknown")
 

@@ -140,7 +140,9 @@ def _repair(event: Event) -> Fix:
         code = f"{x}.{phrases.spelled(event.op)}(unbiased=False)"
         return Fix("guard-empty", title, "unsafe", code)
     title = "count the items, and divide by at least 1"
-    if _has_targets(event):
+    if _has_targets(event) and not _reduced(event):
+        code = 'reduction="sum"  # then divide by max(1, target.numel())'
+    elif _has_targets(event):
         code = 'reduction="sum"  # then divide by (target != ignore_index).sum().clamp_min(1)'
     else:
         code = f"{x}.sum() / max({x}.numel(), 1)"
