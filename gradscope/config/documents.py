@@ -25,10 +25,13 @@ class Document:
     def place(self, keys: tuple[str, ...]) -> tuple[int, int]:
         raise NotImplementedError
 
-    def error(self, keys: tuple[str, ...], message: str) -> GradscopeError:
+    def shown(self, keys: tuple[str, ...]) -> str:
         line, column = self.place(keys)
+        return f"{self.path}:{line}:{column}"
+
+    def error(self, keys: tuple[str, ...], message: str) -> GradscopeError:
         message, _, help = message.partition("\n")
-        return GradscopeError(f"{self.path}:{line}:{column}: {message}", help=help)
+        return GradscopeError(f"{self.shown(keys)}: {message}", help=help)
 
 
 class Yaml(Document):
@@ -36,7 +39,13 @@ class Yaml(Document):
         import yaml
 
         self.path = path
-        loader = yaml.SafeLoader(text)
+        try:
+            loader = yaml.SafeLoader(text)
+        except yaml.reader.ReaderError as error:
+            line, column = text.count("\n", 0, error.position) + 1, error.position
+            column -= text.rfind("\n", 0, error.position)
+            place = f"{path}:{line}:{column}"
+            raise GradscopeError(f"{place}: U+{error.character:04X} is no text") from None
         try:
             self._root: Any = loader.get_single_node()
             self._refuse_twins()
@@ -44,9 +53,13 @@ class Yaml(Document):
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-            raise GradscopeError(f"{path}{place}: {error.problem or error.context}") from None
+            words = error.problem or error.context or "not YAML"
+            if words.startswith("but "):
+                words = f"{error.context}, {words}"
+            raise GradscopeError(f"{path}{place}: {words}") from None
         except (yaml.YAMLError, ValueError, RecursionError) as error:
-            raise GradscopeError(f"{path}: not YAML: {error}") from None
+            reason = " ".join(str(error).split())
+            raise GradscopeError(f"{path}: not YAML: {reason}") from None
         finally:
             loader.dispose()
         if not isinstance(self.content, dict):
