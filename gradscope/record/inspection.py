@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from types import FrameType
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ import torch
 from gradscope.record.crossings import Crossings
 from gradscope.record.flow import Flow
 from gradscope.record.journal import ModuleFrame, module_path
+from gradscope.record.layers import Layers
 from gradscope.record.modes import lifted_above, mode_count
 
 _MOST_GROWN = 16  # graphs looked at because they had grown
@@ -24,8 +26,9 @@ class Inspection:
     backward of those whose graph has grown. `modules` tells the running module, None makes us
     keep track of it while a forward is watched."""
 
-    def __init__(self, modules: Callable[[], ModuleFrame | None] | None) -> None:
+    def __init__(self, modules: Callable[[], ModuleFrame | None] | None, layers: Layers) -> None:
         self.modules = modules
+        self.layers = layers
         self.steps: list[int] = []
         self.flow: Flow | None = None
         self._module: ModuleFrame | None = None
@@ -67,9 +70,9 @@ class Inspection:
         return flow
 
     def hook_backward(
-        self, step: int, roots: Sequence[torch.Tensor], flow: Flow | None
+        self, step: int, roots: Sequence[torch.Tensor], flow: Flow | None, frame: FrameType
     ) -> Crossings | None:
-        """None where the pass is not to be inspected."""
+        """None where the pass, which `frame` asks for, is not to be inspected."""
         made = _sequence_nr() - self._made_until
         grown = made > _GROWN * self._largest and len(self.steps) < _MOST_GROWN
         self._made_until = _sequence_nr()
@@ -77,14 +80,21 @@ class Inspection:
             return None
         self._largest = max(self._largest, made)
         self.steps.append(step)
+        self.layers.look(frame)
 
         def place_of(seq: int) -> tuple[object, str | None]:
             noted = flow.calls.get(seq) if flow is not None else None
             if noted is None or not noted.user:
                 return None, None
-            return noted.user[0], module_path(noted.module)
+            return noted.user[0], self._name(noted.module)
 
         return Crossings([root.grad_fn for root in roots], place_of)
+
+    def _name(self, frame: ModuleFrame | None) -> str | None:
+        """The outermost modules by the user's names: ten in a list are not one that repeats."""
+        if frame is not None and frame.outer is None:
+            return self.layers.modules.get(id(frame.module)) or module_path(frame)
+        return module_path(frame)
 
     def _track_modules(self, stack: ExitStack, thread: int) -> None:
         original = torch.nn.Module.__call__

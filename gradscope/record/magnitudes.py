@@ -67,7 +67,7 @@ class MagnitudeWatch:
         self.absences = Absences(self.layers)
         self.leaves = Leaves(self.layers)
         self.losses: list[float | None] = []
-        self._inspection = Inspection(modules)
+        self._inspection = Inspection(modules, self.layers)
         self._growths = Growths()
         self._depth: Depth | None = None
         self._updates = Updates(self.leaves)
@@ -173,9 +173,7 @@ class MagnitudeWatch:
             loss = asked.loss()
             if flow is not None and self._summed is None:
                 self._summed = summed(asked.roots, flow)
-            crossings = self._inspection.hook_backward(self.step, asked.roots, flow)
-            if crossings is not None:
-                self.layers.look(frame)
+            crossings = self._inspection.hook_backward(self.step, asked.roots, flow, frame)
             if crossings is not None or self._is_measured(loss):
                 before = self._versions()
         self._nested += 1

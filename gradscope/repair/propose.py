@@ -6,7 +6,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from gradscope.facts import Edit, Fix, Phase
-from gradscope.repair import allocation, clipping, empty, graph, guards, masked, stable, training
+from gradscope.repair import (
+    allocation,
+    clipping,
+    empty,
+    graph,
+    guards,
+    initial,
+    masked,
+    stable,
+    training,
+)
 from gradscope.repair.backward import corrected
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
@@ -33,6 +43,12 @@ def _clipped(culprit: Culprit) -> Iterator[Candidate]:
     yield from clipping.in_time(culprit) if in_time else training.clipped(culprit)
 
 
+def _initialised(culprit: Culprit) -> Iterator[Candidate]:
+    """Of memory that nothing had filled, or of weights in the wrong size."""
+    by_size = culprit.finding.name in ("exploding-gradient", "vanishing-gradient")
+    yield from initial.keeping(culprit) if by_size else allocation.filled(culprit)
+
+
 MAKERS: Mapping[str, Maker] = {
     "masked-branch": _masked,
     "epsilon": _epsilon,
@@ -40,7 +56,7 @@ MAKERS: Mapping[str, Maker] = {
     "stable-op": stable.rewritten,
     "dtype": training.widened,
     "guard-empty": empty.filled,
-    "init": allocation.filled,
+    "init": _initialised,
     "lower-lr": training.lower_rate,
     "clip-norm": _clipped,
     "loss-scaling": training.scaled,

@@ -167,6 +167,12 @@ def profile(growth: Growth, unit: str) -> Iterator[str]:
     shown = ", ".join(f"{growth.norms[place]:.2e} ({place + 1})" for place in places)
     yield f"norm of the gradient by {unit}, the loss first: {shown}"
     yield f"fitted x{growth.factor:.4g} per {unit}, from x{growth.low:.3g} to x{growth.high:.3g}"
+    if growth.activation_factor:
+        first, final = growth.activations[-1], growth.activations[0]
+        yield (
+            f"norm of the activations there, on the way forward: {first:.2e} to {final:.2e},"
+            f" x{1 / growth.activation_factor:.3g} per {unit}"
+        )
 
 
 def _why(growth: Growth, unit: str) -> str:

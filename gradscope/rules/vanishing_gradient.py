@@ -23,6 +23,7 @@ from gradscope.rules.exploding_gradient import is_steady, profile
 from gradscope.rules.rule import Rule
 
 ADAM_EPS = 1e-8  # torch.optim.Adam's default
+_SHRINKS = 0.8  # of an activation's norm, per layer
 
 
 class VanishingGradient(Rule):
@@ -98,9 +99,9 @@ class VanishingGradient(Rule):
             message=f"the gradient shrinks x{growth.factor:.3g} per {unit} over"
             f" {len(growth.norms)} {unit}s; {len(starved)} weights get next to none",
             label=f"divides the gradient by about {lost:.1f}, {len(growth.norms)} times",
-            why=f"Backward multiplies by the slope of each {unit} in turn, and the product fades."
-            f" Most of the loss comes from `{growth.call.op}`. The weights on the far side are"
-            " left as they were initialised while the last ones still learn.",
+            why=f"Backward multiplies by the slope of each {unit} in turn, and the product fades,"
+            f" most of all at `{growth.call.op}`.{_told_by_activations(growth, unit)} The weights"
+            " on the far side stay as they were initialised while the last ones still learn.",
             evidence={
                 "axis": growth.axis,
                 "factor": growth.factor,
@@ -144,6 +145,19 @@ def starved_leaves(magnitudes: Magnitudes, step: int) -> list[Leaf]:
 
 def _rms(leaf: Leaf, step: int) -> float:
     return (leaf.norms[step] or 0.0) / math.sqrt(leaf.numel)
+
+
+def _told_by_activations(growth: Growth, unit: str) -> str:
+    """Whether the weights or the slopes are small: weights shrink what goes forward too."""
+    if not growth.activation_factor:
+        return ""
+    forward = 1 / growth.activation_factor
+    if forward < _SHRINKS:
+        return (
+            f" Going forward the activations shrink as well, x{forward:.3g} per {unit}: the weights"
+            " are too small."
+        )
+    return " The activations keep their size, so it is the slopes that are small."
 
 
 def _fixes(growth: Growth) -> tuple[Fix, ...]:

@@ -1,0 +1,129 @@
+"""Weights and activations that keep the size of what passes through them: GS401 and GS402."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gradscope.facts import Edit
+from gradscope.repair.candidate import Candidate
+from gradscope.repair.culprit import Culprit
+
+# The fillers that say nothing of how many inputs a weight has.
+_FILLERS = frozenset("normal_ uniform_ trunc_normal_".split())
+_DRAWN = frozenset({"torch.randn", "torch.rand"})
+_PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
+
+_ORTHOGONAL = ("orthogonal_({0})", "start from orthogonal weights, which keep every norm")
+_RELU = (
+    'kaiming_normal_({0}, nonlinearity="relu")',
+    "start from weights of the size that ReLU layers keep (He)",
+)
+_TANH = (
+    "xavier_normal_({0}, gain={1})",
+    "start from weights of the size that tanh layers keep (Glorot)",
+)
+_TANH_GAIN = "5 / 3"  # torch.nn.init.calculate_gain("tanh")
+
+# Saturating activations, and what passes more of the gradient on. Both are at most 1 in slope.
+_STEEPER = {"sigmoid": ("relu", "tanh"), "tanh": ("relu",)}
+_MODULES = {"sigmoid": "Sigmoid", "tanh": "Tanh", "relu": "ReLU"}
+
+
+def keeping(culprit: Culprit) -> Iterator[Candidate]:
+    """Every weight that the file fills by hand in a size that does not keep the norm, in one that
+    does; without such a weight, another activation."""
+    ways = [_ORTHOGONAL, _RELU, _TANH]
+    if culprit.finding.evidence.get("axis") == "depth":
+        ways = [_TANH, _RELU, _ORTHOGONAL] if _mentions(culprit, "tanh") else [_RELU, _ORTHOGONAL]
+    weights = list(_filled_by_hand(culprit))
+    for template, title in ways:
+        edits = tuple(
+            edit for edit in (_filled(culprit, *one, template) for one in weights) if edit
+        )
+        if edits:
+            yield Candidate("init", title, edits)
+    if not weights:
+        yield from _steeper(culprit)
+
+
+def _mentions(culprit: Culprit, name: str) -> bool:
+    return any(
+        isinstance(node, ast.Attribute | ast.Name)
+        and (culprit.names.dotted(node) or "").rpartition(".")[2].lower() == name
+        for node in ast.walk(culprit.source.tree)
+    )
+
+
+def _filled_by_hand(culprit: Culprit) -> Iterator[tuple[ast.expr, str]]:
+    """The expressions that fill a weight, with the text of what they fill."""
+    for node in ast.walk(culprit.source.tree):
+        if not isinstance(node, ast.Call):
+            continue
+        dotted = culprit.names.dotted(node.func) or ""
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if dotted.startswith("torch.nn.init.") and dotted.rpartition(".")[2] in _FILLERS:
+            if node.args and not _is_bias(node.args[0]):
+                yield node, culprit.source.of(node.args[0])
+        elif name in _FILLERS and not dotted and isinstance(node.func, ast.Attribute):
+            weight = culprit.source.of(node.func.value).removesuffix(".data")
+            if weight.rpartition(".")[2].startswith("weight"):
+                yield node, weight
+        elif dotted in _PARAMETERS and node.args:
+            drawn = _drawn(culprit, node.args[0])
+            if drawn is not None:
+                yield node.args[0], drawn
+
+
+def _is_bias(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr.startswith("bias")
+
+
+def _drawn(culprit: Culprit, value: ast.expr) -> str | None:
+    """`torch.empty(n, m)` for `torch.randn(n, m)`, also times or over something."""
+    while isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult | ast.Div):
+        value = value.right if isinstance(value.left, ast.Constant) else value.left
+    if not isinstance(value, ast.Call) or culprit.names.dotted(value.func) not in _DRAWN:
+        return None
+    sizes = value.args[0].elts if isinstance(value.args[0], ast.Tuple | ast.List) else value.args
+    empty = culprit.torch("torch.empty(")
+    if len(sizes) < 2 or value.keywords or empty is None:  # a vector has no fan
+        return None
+    return f"{empty}{', '.join(map(culprit.source.of, value.args))})"
+
+
+def _filled(culprit: Culprit, node: ast.expr, weight: str, template: str) -> Edit | None:
+    init = culprit.names.spell("torch.nn.init.x")
+    if init is None:
+        return None
+    return culprit.replace(node, init.removesuffix("x") + template.format(weight, _TANH_GAIN))
+
+
+def _steeper(culprit: Culprit) -> Iterator[Candidate]:
+    """Another activation at the culprit, or wherever the file makes a module of it."""
+    old = culprit.finding.op
+    for new in _STEEPER.get(old, ()):
+        edits = tuple(_renamed(culprit, old, new))
+        if edits:
+            yield Candidate("init", f"use {new} for {old}: its slope reaches 1", edits)
+
+
+def _renamed(culprit: Culprit, old: str, new: str) -> Iterator[Edit]:
+    node = culprit.node
+    if isinstance(node, ast.Call) and _ending(culprit, node.func) == old:
+        yield _ended(culprit, node.func, old, new)
+        return
+    for one in ast.walk(culprit.source.tree):
+        if isinstance(one, ast.Attribute | ast.Name) and isinstance(one.ctx, ast.Load):
+            if culprit.names.dotted(one) == f"torch.nn.{_MODULES[old]}":
+                yield _ended(culprit, one, _MODULES[old], _MODULES[new])
+
+
+def _ending(culprit: Culprit, called: ast.expr) -> str:
+    """`sigmoid` of `torch.sigmoid`, `F.sigmoid` and `x.sigmoid`."""
+    return culprit.source.of(called).rpartition(".")[2]
+
+
+def _ended(culprit: Culprit, name: ast.expr, old: str, new: str) -> Edit:
+    end = culprit.source.extent(name)[1]
+    return culprit.source.edit(end - len(old), end, new)

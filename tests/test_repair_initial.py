@@ -1,0 +1,140 @@
+"""Weights and activations that keep a gradient's size: how the patches are written, and that they
+hold."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gradscope.facts import Finding, Fix, Location, Phase, Severity
+from gradscope.repair.culprit import locate
+from gradscope.repair.initial import keeping
+from gradscope.repair.splice import spliced
+from gradscope.source import Source
+
+HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
+
+
+def first_patch(line: str, *, axis: str = "depth", op: str = "addmm", culprit: str = "") -> str:
+    """The line as the first candidate writes it; as it is where there is none."""
+    source = Source("net.py", HEAD + line)
+    start = source.text.index(culprit or line)
+    end = start + len(culprit or line)
+    finding = Finding(
+        rule="GS402",
+        name="vanishing-gradient",
+        severity=Severity.ERROR,
+        phase=Phase.BACKWARD,
+        step=0,
+        op=op,
+        message="",
+        why="",
+        location=Location("net.py", *source.place(start), *source.place(end), "<module>"),
+        evidence={"axis": axis},
+        fixes=(Fix("init", "a fix"),),
+    )
+    candidate = next(keeping(locate(finding, source)), None)
+    text = spliced(source, candidate.edits) if candidate is not None else source.text
+    ast.parse(text)
+    return text.removeprefix(HEAD)
+
+
+@pytest.mark.parametrize(
+    ("line", "repaired"),
+    [
+        (
+            "nn.init.normal_(lin.weight, std=0.01); torch.relu(x)",
+            'nn.init.kaiming_normal_(lin.weight, nonlinearity="relu"); torch.relu(x)',
+        ),
+        (
+            "torch.nn.init.uniform_(lin.weight, -1, 1); torch.tanh(x)",
+            "nn.init.xavier_normal_(lin.weight, gain=5 / 3); torch.tanh(x)",
+        ),
+        (
+            "lin.weight.data.normal_(0, 0.01)",
+            'nn.init.kaiming_normal_(lin.weight, nonlinearity="relu")',
+        ),
+        (
+            "w = nn.Parameter(torch.randn(8, 8) * 0.7)",
+            'w = nn.Parameter(nn.init.kaiming_normal_(torch.empty(8, 8), nonlinearity="relu"))',
+        ),
+        (
+            "w = nn.Parameter(0.01 * torch.rand((8, 8)) / 3)",
+            'w = nn.Parameter(nn.init.kaiming_normal_(torch.empty((8, 8)), nonlinearity="relu"))',
+        ),
+    ],
+)
+def test_a_weight_is_filled_in_the_size_that_its_layer_keeps(line: str, repaired: str) -> None:
+    assert first_patch(line, culprit=line.split(";")[0]) == repaired
+
+
+def test_a_recurrence_gets_orthogonal_weights() -> None:
+    line = "w = nn.Parameter(torch.randn(8, 8) * 0.7)"
+
+    assert first_patch(line, axis="time", culprit="torch.randn(8, 8)") == (
+        "w = nn.Parameter(nn.init.orthogonal_(torch.empty(8, 8)))"
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nn.init.normal_(lin.bias, std=0.01)",
+        "x = torch.randn(8, 8) * 0.7",
+        "noise.normal_(0, 0.01)",
+        "b = nn.Parameter(torch.randn(8))",
+        "nn.init.orthogonal_(lin.weight)",
+    ],
+)
+def test_data_biases_and_fitting_weights_are_left_alone(line: str) -> None:
+    assert first_patch(line) == line
+
+
+@pytest.mark.parametrize(
+    ("line", "repaired"),
+    [
+        ("h = torch.sigmoid(lin(x))", "h = torch.relu(lin(x))"),
+        ("h = F.sigmoid(lin(x))", "h = F.relu(lin(x))"),
+        ("h = lin(x).sigmoid()", "h = lin(x).relu()"),
+    ],
+)
+def test_without_such_a_weight_the_activation_changes(line: str, repaired: str) -> None:
+    assert first_patch(line, op="sigmoid", culprit=line.removeprefix("h = ")) == repaired
+
+
+def test_modules_change_where_they_are_made() -> None:
+    line = "net = nn.Sequential(nn.Linear(2, 2), nn.Sigmoid()); y = net(x)"
+
+    assert "nn.ReLU()" in first_patch(line, op="sigmoid", culprit="net(x)")
+
+
+@pytest.mark.parametrize(
+    ("init", "activation", "written"),
+    [
+        ("nn.init.normal_(layer.weight, std=0.01)", "torch.relu", "kaiming_normal_"),
+        ("nn.init.zeros_(layer.bias)", "torch.sigmoid", "torch.relu(layer(x))"),
+    ],
+)
+def test_the_patch_is_verified(
+    gradscope: Callable, tmp_path: Path, init: str, activation: str, written: str
+) -> None:
+    (tmp_path / "net.py").write_text(f"""{HEAD}
+torch.manual_seed(0)
+layers = [nn.Linear(32, 32) for _ in range(13)]
+for layer in layers:
+    {init}
+x = torch.randn(16, 32)
+for layer in layers:
+    x = {activation}(layer(x))
+x.square().mean().backward()
+""")
+    done = gradscope("trace", "net.py", "--format", "json")
+    (finding,) = json.loads(done.stdout)["findings"]
+    fix = finding["fixes"][0]
+
+    assert (finding["rule"], fix["kind"], fix["verified"]) == ("GS402", "init", True)
+    assert written in "".join(line for line in fix["patch"].splitlines() if line.startswith("+"))
