@@ -7,6 +7,7 @@ import pytest
 
 from gradscope.facts import Location
 from gradscope.source import Source, SourceError, at, expression, find, mask, operands, read, shown
+from gradscope.source.masks import definition
 from gradscope.source.text import characters
 
 
@@ -184,3 +185,29 @@ def test_this_file_reads_itself():
     source = read(inspect.getfile(test_this_file_reads_itself))
 
     assert source.text.splitlines()[0] == source.line(1)
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("p = exp(z)\nq = p / 2", "exp(z)"),
+        ("p = exp(z)\np = p / 2", "exp(z)"),
+        ("p = 1\np = exp(z); p = p / 2\np = 3", "exp(z)"),
+        ("p = exp(z)\np += 1\np = p / 2", None),
+        ("p = exp(z)\nif z:\n    p = 1\nq = p / 2", None),
+        ("for p in z:\n    p = exp(p)\n    p = p / 2", None),
+        ("q = p / 2", None),
+    ],
+)
+def test_what_a_name_was_given_last(text: str, meaning: str | None) -> None:
+    source = of(text)
+    use = next(
+        node.left
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
+    )
+    assert isinstance(use, ast.Name)
+
+    given = definition(source, use)
+
+    assert (given and ast.unparse(given)) == meaning

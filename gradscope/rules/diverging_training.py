@@ -33,9 +33,7 @@ LEAP = 100.0
 # In a run that stays finite the evidence has to be stronger: a loss may rise for a good reason.
 FINITE_RISES = 5
 FINITE = 10.0
-# Gradients that pile up over so many updates, while the loss keeps nine tenths of where it began.
-FEWEST_STALE = 5
-STUCK = 0.9
+FEWEST_STALE = 5  # updates in a row whose gradients had piled up; fewer may be meant
 # An overflow in one of these is the loop's own growth arriving there. One in `exp` or a division
 # is a cause of its own, whatever came before.
 _CARRIERS = frozenset(
@@ -191,12 +189,9 @@ class DivergingTraining(Rule):
 
 
 def _never_cleared(trace: Trace, magnitudes: Magnitudes) -> bool:
-    """Every update but the first used the gradients of the one before as well, for nothing."""
+    """Every update but the first used the gradients of the one before as well."""
     stale = [update.stale for update in magnitudes.updates[1:]]
-    losses = [step.loss for step in trace.steps if step.loss is not None]
-    if len(stale) < FEWEST_STALE or not all(stale) or not losses:
-        return False
-    return losses[-1] > STUCK * losses[0] > 0
+    return len(stale) >= FEWEST_STALE and all(stale) and bool(trace.steps)
 
 
 def rise_of(steps: tuple[Step, ...]) -> Rise | None:

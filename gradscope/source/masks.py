@@ -116,13 +116,36 @@ def _bound(targets: list[ast.expr]) -> Iterator[str]:
 
 
 def definition(source: Source, name: ast.Name) -> ast.expr | None:
-    """What a name was given, if its function gives it a value once, by plain assignment."""
-    given = [
-        made.value
-        for made in _assignments(scope(source, name))
-        if any(isinstance(target, ast.Name) and target.id == name.id for target in made.targets)
+    """What a name was given by plain assignment: the only one in its function, or the last one of
+    several that stand one below the other in the block of the name's own statement."""
+    made = [
+        one
+        for one in _assignments(scope(source, name))
+        if any(isinstance(target, ast.Name) and target.id == name.id for target in one.targets)
     ]
-    return given[0] if len(given) == 1 else None
+    if len(made) > 1:
+        here = statement(source, name)
+        block = source.parents.get(here)
+        if any(source.parents.get(one) is not block for one in made) or _writes(source, name, made):
+            return None
+        made = [one for one in made if _start(one) < _start(here)][-1:]
+    return made[0].value if made else None
+
+
+def _start(node: ast.stmt) -> tuple[int, int]:
+    return node.lineno, node.col_offset
+
+
+def _writes(source: Source, name: ast.Name, made: list[ast.Assign]) -> bool:
+    """Whether anything but these assignments binds the name: a loop, `+=`, an unpacking."""
+    known = {id(target) for one in made for target in one.targets}
+    return any(
+        isinstance(node, ast.Name)
+        and node.id == name.id
+        and isinstance(node.ctx, ast.Store)
+        and id(node) not in known
+        for node in ast.walk(scope(source, name))
+    )
 
 
 def in_reach(source: Source, node: ast.expr, place: ast.AST) -> bool:
