@@ -49,7 +49,7 @@ def test_a_rate_inside_a_function_is_found_in_its_own_scope(tmp_path: Path) -> N
     ("line", "above"),
     [
         ("w -= rate() * w.grad", ""),
-        ("w -= lr * w.grad", "lr = 0.5\nlr = 0.1\n"),
+        ("w -= lr * w.grad", "lr = 0.5\nlr *= 0.1\nlr = lr + lr\n"),
         ("step(w)", ""),
     ],
 )
