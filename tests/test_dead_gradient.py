@@ -83,3 +83,81 @@ def test_the_cut_is_shown_and_joined(
     fix = finding.fixes[0]
     assert (fix.kind, fix.verified) == ("graph", True), fix.verdict
     assert repaired in (fix.patch or "")
+
+
+HELD = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(3, 1)
+        self.held = {held}
+
+    def forward(self, x):
+        return self.head({use})
+
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(4):
+    optimizer.zero_grad()
+    net(torch.randn(5, 3)).square().mean().backward()
+    optimizer.step()
+"""
+OUT_OF_SIGHT = {
+    "a list": ("[nn.Linear(3, 3), nn.ReLU()]", "self.held[0](x)", "nn.ModuleList([nn.Linear"),
+    "a dict": ('{"a": nn.Linear(3, 3)}', 'self.held["a"](x)', 'nn.ModuleDict({"a": nn.Linear'),
+    "a plain tensor": (
+        "torch.ones(3, requires_grad=True)",
+        "self.held * x",
+        "nn.Parameter(torch.ones(",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OUT_OF_SIGHT)
+def test_what_parameters_does_not_find_is_registered(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, use, repaired = OUT_OF_SIGHT[kind]
+    monkeypatch.chdir(tmp_path)
+
+    finding = first_finding(tmp_path, HELD.format(held=held, use=use))
+
+    assert finding.evidence["reason"] == "unregistered"
+    assert finding.location is not None
+    assert (finding.location.line, finding.symptoms) == (11, ())
+    assert finding.fixes[0].verified is True
+    assert repaired in (finding.fixes[0].patch or "")
+
+
+def test_a_batch_and_a_teacher_out_of_sight_are_meant(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    held = "[nn.Linear(3, 1), None]"
+    use = "self.__dict__.setdefault('seen', x.clone().requires_grad_()) + self.held[0](x).detach()"
+    script.write_text(HELD.format(held=held, use=use), encoding="utf-8")
+
+    assert diagnosed_file(script).findings == ()
+
+
+def test_an_optimizer_is_made_after_the_head_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = HELD.format(held="None", use="x")
+    made = "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+
+    finding = first_finding(
+        tmp_path, source.replace(made, f"{made}net.head = nn.Linear(3, 1, bias=False)\n")
+    )
+
+    assert finding.location is not None
+    assert finding.location.line == 18
+    fix = finding.fixes[0]
+    assert fix.verified is True
+    assert (fix.patch or "").index("+net.head") < (fix.patch or "").index("optimizer =")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
@@ -153,12 +153,22 @@ class Absences:
             if absence is not None and candidates[key].numel():
                 name = self._name(key, names)
                 found.append(self._finish(absence, key, name, key in trained, gone))
+        found += self._unregistered(by_name)
         for leaf in leaves:
             if leaf.known and not any(leaf.known):
                 key = next((key for key, name in self._all_names(names) if name == leaf.name), -1)
                 absence = self._zero.get(key) or Absence("", False, "unknown", False, 0)
                 found.append(self._finish(absence, key, leaf.name, leaf.trained, set()))
         return tuple(found)
+
+    def _unregistered(self, leaves: Mapping[str, Leaf]) -> Iterator[Absence]:
+        """What a module holds in a place that its `parameters()` skips."""
+        for owner in self.layers.unregistered.values():
+            leaf = leaves.get(owner.name)
+            # A tensor that is there for one pass alone is a batch whose gradient is asked for.
+            if leaf is not None and len(leaf.known) > 1 and any(leaf.known) and not leaf.trained:
+                place, _ = definition(owner)
+                yield Absence(leaf.name, False, "unregistered", False, 0, location=place)
 
     def _spare(self, gone: set[int], trained: dict[int, torch.Tensor]) -> set[int]:
         """The parameters of modules of which nothing was read, and that nobody trains: the layer

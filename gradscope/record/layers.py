@@ -33,7 +33,9 @@ class Layers:
     def __init__(self) -> None:
         self.owners: dict[int, Owner] = {}
         self.parameters: dict[int, torch.nn.Parameter] = {}
+        self.unregistered: dict[int, Owner] = {}  # what a module holds and `parameters()` skips
         self.modules: dict[int, str] = {}  # by id
+        self._kept: list[torch.Tensor] = []  # so that no other leaf gets the id of one
 
     def look(self, frame: FrameType | None) -> None:
         """Learn the modules that variables of the live frames hold, the outermost frame first."""
@@ -59,6 +61,14 @@ class Layers:
                     dotted = ".".join(part for part in (name, prefix, attribute) if part)
                     self.owners[id(parameter)] = Owner(dotted, path)
                     self.parameters[id(parameter)] = parameter
+        for prefix, module in root.named_modules():
+            path = _path(root, name, prefix)
+            for attribute, inside, leaf in _in_plain_attributes(module):
+                dotted = ".".join(part for part in (name, prefix, attribute) if part)
+                owner = Owner(f"{dotted}{inside}", (*path, (attribute, module)))
+                if id(leaf) not in self.owners and definition(owner)[0] is not None:
+                    self._kept.append(leaf)
+                    self.owners[id(leaf)] = self.unregistered[id(leaf)] = owner
 
     def unused(self, parameter: torch.Tensor, gone: set[int]) -> Owner | None:
         """The largest module around a parameter of which every parameter is in `gone` (by id)."""
@@ -120,6 +130,23 @@ def _held(scope: dict[str, Any]) -> Iterator[tuple[str, torch.nn.Module]]:
                 yield from (
                     (f"{name}.{key}", one) for key, one in list(held.items()) if _is_module(one)
                 )
+
+
+def _in_plain_attributes(module: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor]]:
+    """The leaves that a module keeps where `parameters()` does not look, in lists, in dicts and
+    as tensors that are no parameters: attribute, what follows it (`[0].weight`), leaf."""
+    for attribute, held in vars(module).items():
+        if type(held) is torch.Tensor and held.requires_grad and held.is_leaf:
+            yield attribute, "", held
+        if attribute.startswith("_") or not isinstance(held, list | tuple | dict):
+            continue
+        pairs = held.items() if isinstance(held, dict) else enumerate(held)
+        for key, one in list(pairs)[:_MANY]:
+            if isinstance(one, torch.nn.Parameter):
+                yield attribute, f"[{key!r}]", one
+            elif isinstance(one, torch.nn.Module):
+                for name, parameter in one.named_parameters():
+                    yield attribute, f"[{key!r}].{name}", parameter
 
 
 def _modules(name: str, pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, torch.nn.Module]]:

@@ -9,7 +9,7 @@ from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.spelling import can_repeat
 from gradscope.source.operands import spelled
-from gradscope.source.spans import ancestors
+from gradscope.source.spans import ancestors, statement
 
 PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 GUARDS = frozenset({"torch.no_grad", "torch.inference_mode"})
@@ -26,6 +26,10 @@ def reconnected(culprit: Culprit) -> Iterator[Candidate]:
             yield from _unwrapped(culprit)
         case "no_grad":
             yield from _enabled(culprit)
+        case "unregistered":
+            yield from _registered(culprit)
+        case "stale":
+            yield from _made_later(culprit)
 
 
 def _straight_through(culprit: Culprit) -> Iterator[Candidate]:
@@ -71,3 +75,54 @@ def _enabled(culprit: Culprit) -> Iterator[Candidate]:
         if culprit.names.dotted(guard.func) in GUARDS:
             edit = culprit.replace(guard, enabled)
             yield Candidate("graph", "record the graph of what has to learn", (edit,))
+
+
+def _registered(culprit: Culprit) -> Iterator[Candidate]:
+    """`self.layers = nn.ModuleList([...])`, `self.scale = nn.Parameter(...)`."""
+    location = culprit.finding.location
+    made = (node for node in ast.walk(culprit.source.tree) if isinstance(node, ast.Assign))
+    assignment = next((one for one in made if location and one.lineno == location.line), None)
+    if assignment is None:
+        return
+    kinds: tuple[str, ...] = ("Parameter", "ModuleList", "ParameterList")
+    if isinstance(assignment.value, ast.Dict | ast.DictComp):
+        kinds = ("ModuleDict", "ParameterDict")
+    elif isinstance(assignment.value, ast.List | ast.ListComp | ast.Tuple):
+        kinds = ("ModuleList", "ParameterList")
+    for kind in kinds:
+        holder = culprit.names.spell(f"torch.nn.{kind}")
+        if holder is not None:
+            text = f"{holder}({culprit.source.of(assignment.value)})"
+            edit = culprit.replace(assignment.value, text)
+            yield Candidate("graph", f"hold what has to learn in `{holder}`", (edit,))
+
+
+def _made_later(culprit: Culprit) -> Iterator[Candidate]:
+    """The optimizer made after the last statement that replaces a part of what it is given."""
+    source, call = culprit.source, culprit.node
+    if not isinstance(call, ast.Call) or not call.args:
+        return
+    made = statement(source, call)
+    body = getattr(source.parents[made], "body", [])
+    given = {node.id for node in ast.walk(call.args[0]) if isinstance(node, ast.Name)}
+    later = [one for one in body if one.lineno > made.lineno and _replaces(one, given)]
+    if made not in body or not later:
+        return
+    start, end = source.extent(made)
+    last = source.extent(later[-1])[1]
+    first_line, past_line = source.offset(made.lineno, 0), end + len(source.newline)
+    if source.text[first_line:start].strip() or not source.text[end:past_line].isspace():
+        return  # the line holds something else as well
+    again = f"{source.newline}{source.indent(made.lineno)}{source.text[start:end]}"
+    edits = (source.edit(first_line, past_line, ""), source.edit(last, last, again))
+    yield Candidate("graph", "make the optimizer after the model is complete", edits)
+
+
+def _replaces(place: ast.stmt, names: set[str]) -> bool:
+    """`model.fc = nn.Linear(...)` for one of the names."""
+    if not isinstance(place, ast.Assign) or not isinstance(place.targets[0], ast.Attribute):
+        return False
+    root: ast.expr = place.targets[0]
+    while isinstance(root, ast.Attribute | ast.Subscript):
+        root = root.value
+    return isinstance(root, ast.Name) and root.id in names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -22,61 +23,12 @@ from gradscope.facts import (
     Symptom,
     Trace,
 )
+from gradscope.rules.dead_gradient_words import CURES, LABELS, WHY
 from gradscope.rules.rule import Rule
 from gradscope.rules.vanishing_gradient import fades
+from gradscope.source.spans import scope
 
 _NAMES_SHOWN = 3
-
-_WHY = {
-    "detach": "`detach` (and `.data`) gives the values without their graph, so backward never"
-    " learns that they came from these parameters.",
-    "no_grad": "Ops that run under `no_grad` leave no graph behind, so backward never learns that"
-    " these parameters took part.",
-    "integer": "Integers and booleans carry no gradient: what is cast to them, or found by"
-    " `argmax` or a comparison, is cut off from what came before.",
-    "number": "A Python number carries no graph: what `item()`, `float()` or `tolist()` read out"
-    " comes back as a constant.",
-    "rewrapped": "`nn.Parameter(...)` around a computed value makes a new leaf of it, and the graph"
-    " that computed the value ends there. No optimizer knows the new leaf.",
-    "unused": "No op of the forward pass read them. The optimizer holds them, nothing moves them.",
-    "unreached": "The forward pass reads them, and what it makes of them never reaches the loss.",
-    "stale": "The optimizer was given these tensors, and the program computes with others: they"
-    " were replaced after the optimizer was made.",
-    "dead-relu": "Every input of the rectifier is negative, so its output is 0 and its slope is 0."
-    " No gradient passes, so nothing can bring the inputs back.",
-    "saturated": "The function is flat where its inputs lie: its slope there is exactly 0.",
-    "zero-op": "The op is piecewise constant, so its derivative is 0 everywhere.",
-    "overwritten": "The values were overwritten before the loss read them; their gradient is 0.",
-    "masked": "None of the values that depend on these parameters was chosen.",
-    "zero-weight": "The other factor of the product is exactly 0, and so is the derivative.",
-    "unknown": "Every element of the gradient is exactly 0.",
-}
-_LABELS = {
-    "detach": "the graph ends here",
-    "no_grad": "no graph is recorded in here",
-    "integer": "the graph ends here",
-    "number": "the graph ends here",
-    "rewrapped": "a new leaf is made of this",
-    "unused": "defined here, never called",
-    "unreached": "the last that is made of them",
-    "dead-relu": "all inputs are negative",
-    "saturated": "flat at all its inputs",
-    "zero-op": "has slope 0 everywhere",
-    "overwritten": "replaces the values",
-    "zero-weight": "times exactly 0",
-}
-_CODE = {
-    "detach": "drop the `.detach()` (or `.data`) on the way to the loss",
-    "no_grad": "run the part that has to learn outside of `no_grad`",
-    "integer": "use a differentiable form: `softmax` for `argmax`, a float for the cast",
-    "number": "keep the tensor: leave out `.item()` and `.tolist()` until it is printed",
-    "rewrapped": "use the computed value as it is, without `nn.Parameter(...)` around it",
-    "unused": "call the layer in `forward`, or delete it",
-    "unreached": "add what is computed from them to the loss, or delete it",
-    "stale": "make the optimizer after the model has its final parameters",
-    "zero-op": "pass the gradient straight through: `x + (x.round() - x).detach()`",
-    "overwritten": "write into a copy, or combine the values instead of replacing them",
-}
 
 
 class DeadGradient(Rule):
@@ -139,14 +91,19 @@ class DeadGradient(Rule):
     def _about(self, group: Sequence[Absence], magnitudes: Magnitudes) -> Finding:
         first = group[0]
         what = "no gradient" if first.missing else "a gradient of exactly 0"
+        hidden = first.reason == "unregistered"
+        if hidden:
+            what = "a gradient that no optimizer uses"
         count = len(group)
         noun = "parameter gets" if count == 1 else "parameters get"
         call = first.call
+        steps = magnitudes.updates[-1].location if magnitudes.updates else None
+        held_by = _constructed(steps) if first.reason == "stale" else None
         mild = (first.siblings and first.reason == "unused") or (
             # The package offers it, and the user has another use for the rest.
             first.packaged and first.reason in ("unused", "unreached")
         )
-        severity = Severity.ERROR if first.trained else Severity.WARNING
+        severity = Severity.ERROR if first.trained or hidden else Severity.WARNING
         return Finding(
             rule=self.code,
             name=self.name,
@@ -155,10 +112,10 @@ class DeadGradient(Rule):
             step=first.step,
             op=call.op if call is not None else "",
             node=first.node,
-            location=first.location or _held_by(first, magnitudes),
+            location=first.location or held_by,
             message=f"{count} {noun} {what}: {names(group)}",
-            label=_LABELS.get(first.reason, "the gradient ends here"),
-            why=_WHY[first.reason],
+            label=LABELS.get(first.reason, "the gradient ends here"),
+            why=WHY[first.reason],
             related=_related(first),
             evidence={
                 "reason": first.reason,
@@ -170,6 +127,7 @@ class DeadGradient(Rule):
             symptoms=tuple(
                 Symptom("none-grad" if one.missing else "zero-grad", one.step, one.leaf)
                 for one in group
+                if not hidden
             ),
             fixes=_fixes(first),
             confidence=0.8 if first.location is not None else 0.6,
@@ -178,6 +136,8 @@ class DeadGradient(Rule):
 
 def is_dead(absence: Absence, magnitudes: Magnitudes) -> bool:
     """Whether the absence is a fault: of what should train, for good, and of more than a bias."""
+    if absence.reason == "unregistered":
+        return bool(magnitudes.updates)
     if magnitudes.updates and not absence.trained:
         return False
     if absence.missing:
@@ -210,11 +170,29 @@ def names(group: Sequence[Absence]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _held_by(absence: Absence, magnitudes: Magnitudes) -> Location | None:
-    """The optimizer's step, for tensors that only the optimizer knows."""
-    if absence.reason != "stale" or not magnitudes.updates:
+def _constructed(step: Location | None) -> Location | None:
+    """Where the optimizer was made that steps there; the step itself where that is not in the
+    same file."""
+    if step is None:
         return None
-    return magnitudes.updates[-1].location
+    try:
+        text = source.read(step.file)
+        call = source.expression(text, step)
+        name = ast.unparse(call.func.value)  # type: ignore[union-attr]
+        made = [
+            node
+            for node in ast.walk(text.tree)
+            if isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Call)
+            and ast.unparse(node.targets[0]) == name
+        ]
+    except (GradscopeError, SyntaxError, ValueError, AttributeError):
+        return step
+    if len(made) != 1:
+        return step
+    start, end = (text.place(offset) for offset in text.extent(made[0].value))
+    function = getattr(scope(text, made[0]), "name", "<module>")
+    return Location(step.file, *start, *end, function)
 
 
 def _related(absence: Absence) -> tuple[Related, ...]:
@@ -229,7 +207,8 @@ def _related(absence: Absence) -> tuple[Related, ...]:
 def _numbers(group: Sequence[Absence], magnitudes: Magnitudes) -> Iterator[str]:
     trained = sum(leaf.trained for leaf in magnitudes.leaves)
     if trained:
-        yield f"{len(group)} of the {trained} parameters that the optimizer holds"
+        beside = "beside" if group[0].reason == "unregistered" else "of"
+        yield f"{len(group)} {beside} the {trained} parameters that the optimizer holds"
     passes = max((len(leaf.norms) for leaf in magnitudes.leaves), default=0)
     yield f"over {passes} backward pass{'es' if passes != 1 else ''}"
     grad_output = group[0].grad_output
@@ -245,7 +224,7 @@ def _fixes(absence: Absence) -> tuple[Fix, ...]:
         )  # fmt: skip
     if absence.reason == "zero-weight":
         return (Fix("init", "start the other factor away from 0", "unsafe"),)
-    title = _CODE.get(absence.reason, "keep the graph between these parameters and the loss")
+    title = CURES.get(absence.reason, "keep the graph between these parameters and the loss")
     return (Fix("graph", title, "unsafe", edits=_attached(absence)),)
 
 

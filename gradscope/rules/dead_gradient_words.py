@@ -1,0 +1,60 @@
+"""What GS403 says of each reason for a dead gradient, and what to do about it."""
+
+from __future__ import annotations
+
+WHY = {
+    "detach": "`detach` (and `.data`) gives the values without their graph, so backward never"
+    " learns that they came from these parameters.",
+    "no_grad": "Ops that run under `no_grad` leave no graph behind, so backward never learns that"
+    " these parameters took part.",
+    "integer": "Integers and booleans carry no gradient: what is cast to them, or found by"
+    " `argmax` or a comparison, is cut off from what came before.",
+    "number": "A Python number carries no graph: what `item()`, `float()` or `tolist()` read out"
+    " comes back as a constant.",
+    "rewrapped": "`nn.Parameter(...)` around a computed value makes a new leaf of it, and the graph"
+    " that computed the value ends there. No optimizer knows the new leaf.",
+    "unused": "No op of the forward pass read them. The optimizer holds them, nothing moves them.",
+    "unreached": "The forward pass reads them, and what it makes of them never reaches the loss.",
+    "unregistered": "A module looks for its parameters in attributes that are modules or"
+    " parameters: not in a list or dict of Python, and not in a plain tensor. So `parameters()`"
+    " leaves these out, the optimizer never got them, and `state_dict()` and `to()` miss them too.",
+    "stale": "The optimizer was given these tensors, and the program computes with others: they"
+    " were replaced after the optimizer was made.",
+    "dead-relu": "Every input of the rectifier is negative, so its output is 0 and its slope is 0."
+    " No gradient passes, so nothing can bring the inputs back.",
+    "saturated": "The function is flat where its inputs lie: its slope there is exactly 0.",
+    "zero-op": "The op is piecewise constant, so its derivative is 0 everywhere.",
+    "overwritten": "The values were overwritten before the loss read them; their gradient is 0.",
+    "masked": "None of the values that depend on these parameters was chosen.",
+    "zero-weight": "The other factor of the product is exactly 0, and so is the derivative.",
+    "unknown": "Every element of the gradient is exactly 0.",
+}
+LABELS = {
+    "detach": "the graph ends here",
+    "no_grad": "no graph is recorded in here",
+    "integer": "the graph ends here",
+    "number": "the graph ends here",
+    "rewrapped": "a new leaf is made of this",
+    "unused": "defined here, never called",
+    "unregistered": "is not where `parameters()` looks",
+    "stale": "was given tensors that the model no longer has",
+    "unreached": "the last that is made of them",
+    "dead-relu": "all inputs are negative",
+    "saturated": "flat at all its inputs",
+    "zero-op": "has slope 0 everywhere",
+    "overwritten": "replaces the values",
+    "zero-weight": "times exactly 0",
+}
+CURES = {
+    "detach": "drop the `.detach()` (or `.data`) on the way to the loss",
+    "no_grad": "run the part that has to learn outside of `no_grad`",
+    "integer": "use a differentiable form: `softmax` for `argmax`, a float for the cast",
+    "number": "keep the tensor: leave out `.item()` and `.tolist()` until it is printed",
+    "rewrapped": "use the computed value as it is, without `nn.Parameter(...)` around it",
+    "unused": "call the layer in `forward`, or delete it",
+    "unreached": "add what is computed from them to the loss, or delete it",
+    "unregistered": "hold them in an `nn.ModuleList`, `nn.ModuleDict` or `nn.Parameter`",
+    "stale": "make the optimizer after the model has its final parameters",
+    "zero-op": "pass the gradient straight through: `x + (x.round() - x).detach()`",
+    "overwritten": "write into a copy, or combine the values instead of replacing them",
+}
