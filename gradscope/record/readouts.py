@@ -33,8 +33,12 @@ class Readouts:
     def _upstream_of_each(self, made: torch.Tensor) -> int:
         """The same for `torch.tensor([one_loss, another])`: each number is a result of its own."""
         values = plain(made) if made.is_cpu and 1 < made.numel() <= _LISTED else None
+        if values is None:
+            return 0
+        with torch._C._DisableTorchDispatch(), torch.no_grad():
+            numbers = values.reshape(-1).tolist()
         live = 0
-        for number in values.reshape(-1).tolist() if values is not None else ():
+        for number in numbers:
             if number and math.isfinite(number):
                 live |= self._live.get((1, _rounded(number)), 0)
         return live
