@@ -40,6 +40,11 @@ def traced(source: str, folder: Path) -> tuple[Finding, ...]:
     return tuple(finding for finding in diagnose(seen) if finding.severity is not Severity.NOTE)
 
 
+@pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.name)
+def test_every_page_speaks_in_one_voice(rule: Rule):
+    assert sections(rule)["What it does"].startswith("Finds ")
+
+
 @pytest.mark.parametrize("rule", BY_VALUE, ids=lambda rule: rule.name)
 def test_the_example_fires_this_rule_alone(rule: Rule, found: dict[str, tuple[Finding, ...]]):
     assert [finding.rule for finding in found[rule.code]] == [rule.code]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
 from typing import Annotated
 
 import typer
 
 from gradscope.cli.app import app
+
+NARROWEST = 24  # columns of text, whatever the terminal
 
 
 @app.command()
@@ -20,7 +24,7 @@ def explain(
 
     if rule is None:
         for one in RULES.values():
-            typer.echo(f"{one.code}  {one.name:<26} {pages.summary(one)}")
+            _row(f"{one.code}  {one.name:<26} ", pages.summary(one))
         return
     one = by_name(rule)
     typer.echo(f"# {one.code} {one.name} ({one.severity})\n")
@@ -34,5 +38,11 @@ def examples() -> None:
     from gradscope.examples import EXAMPLES
 
     for example in EXAMPLES.values():
-        expects = example.expects or "healthy"
-        typer.echo(f"{example.name:<26} {expects:<22} {example.title}")
+        _row(f"{example.name:<26} ", f"{example.title} ({example.expects or 'healthy'})")
+
+
+def _row(head: str, text: str) -> None:
+    """A line of a list, folded under its last column where the terminal ends."""
+    width = shutil.get_terminal_size().columns
+    folded = textwrap.wrap(text, max(width - len(head), NARROWEST))
+    typer.echo(head + f"\n{'':{len(head)}}".join(folded))

@@ -24,9 +24,9 @@ from gradscope.rules.rule import Rule
 class BadCustomBackward(Rule):
     """
     ## What it does
-    Compares the backward of each custom `autograd.Function` with the numerical derivative of its
-    forward, and says how it is wrong: its sign, a factor, a mean in the place of elements, a
-    grad_output that is ignored, a transposed or swapped gradient, a missing one.
+    Finds a custom `autograd.Function` whose backward is not the numerical derivative of its
+    forward. It says how the backward is wrong: its sign, a factor, a mean in the place of
+    elements, a grad_output that is ignored, a transposed or swapped gradient, a missing one.
 
     ## Why is this bad?
     Autograd believes what backward returns. A wrong gradient is finite and has the right shape,

@@ -9,7 +9,7 @@ from gradscope.rules.rule import Rule
 class RuleFault(Rule):
     """
     ## What it does
-    Says that a rule of gradscope's own raised, and which one. The other rules went on.
+    Finds a rule of gradscope's own that raised. The other rules went on.
 
     ## Why is this bad?
     The cause that this rule looks for was not looked for, so the report may lack a finding. It is

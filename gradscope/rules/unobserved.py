@@ -11,7 +11,7 @@ from gradscope.rules.rule import Rule
 class Unobserved(Rule):
     """
     ## What it does
-    Says what gradscope could not see of a run: saved tensors behind hooks, a tensor without
+    Finds what gradscope could not see of a run: saved tensors behind hooks, a tensor without
     values, memory too large to follow.
 
     ## Why is this bad?
