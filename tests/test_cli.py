@@ -146,6 +146,7 @@ def test_ctrl_c_gives_a_report(tmp_path):
     assert process.returncode == 2
     assert time.monotonic() - started < 5  # a second on a machine that does nothing else
     assert "the program was interrupted: Ctrl-C" in rest
+    assert "train.py: healthy so far" in rest
 
 
 def test_a_closed_pipe_is_no_error(tmp_path):

@@ -64,6 +64,33 @@ def test_a_report_to_a_full_disk_is_told(gradscope: Callable[..., object]) -> No
     assert "--output /dev/full: No space left on device" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "streams", "code"),
+    [
+        ("trace --no-verify gamma_mask", ">&-", 1),
+        ("trace --no-verify gamma_mask", "2>&-", 1),
+        ("trace --no-verify gamma_mask", ">&- 2>&- <&-", 1),
+        ("trace missing.py", "2>&-", 2),
+        ("explain", "| head -c 1", 0),
+        ("norms", "| head -c 1", 0),
+        ("trace --no-verify gamma_mask", "2>/dev/full", 1),
+    ],
+)
+def test_closed_streams_are_no_fault(words: str, streams: str, code: int, tmp_path: Path) -> None:
+    command = f"{sys.executable} -m gradscope {words} {streams}; exit ${{PIPESTATUS[0]}}"
+
+    done = subprocess.run(
+        ["bash", "-c", command],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)},
+        cwd=tmp_path,
+    )
+
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+
+
 def test_nothing_half_written_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "report.json"
     path.write_text("the report before")

@@ -13,6 +13,7 @@ from gradscope.cli.output import (
     MACHINE,
     UNREACHABLE,
     complain,
+    open_closed_streams,
     report_fault,
     shortened,
     stdout_is_gone,
@@ -28,6 +29,7 @@ for command in ("trace", "fix", "norms", "check", "explain"):
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. What follows `--` belongs to the traced program."""
+    open_closed_streams()
     given = list(sys.argv[1:] if words is None else words)
     split = given.index("--") if "--" in given else len(given)
     try:
@@ -45,7 +47,7 @@ def main(words: Sequence[str] | None = None) -> int:
         complain(error.format_message(), "gradscope --help shows the commands and their options")
     except (KeyboardInterrupt, typer.Abort):
         complain("interrupted")
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):  # the second is click's word for the first
         stdout_is_gone()
         return ExitCode.OK
     except OSError as error:

@@ -74,6 +74,17 @@ def shortened(text: str, most: int = 80) -> str:
     return text if len(text) <= most else f"{text[:half]} ... {text[-half:]}"
 
 
+def open_closed_streams() -> None:
+    """Where a stream was closed by whoever started us (`>&-`), nothing is what goes there. Else
+    the next file to be opened, a pipe of ours, would be the program's stdout."""
+    for stream, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(stream)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            setattr(sys, name, open(stream, "w" if stream else "r", closefd=False))
+
+
 def stdout_is_gone() -> None:
     """The reader (head, less) has closed the pipe, or the disk is full; Python must not complain
     when it exits of what it could not write."""
@@ -81,11 +92,13 @@ def stdout_is_gone() -> None:
 
 
 def complain(message: str, help: str = "", detail: str = "") -> None:
-    lines = [f"gradscope: error: {message}"]
+    from gradscope.report.text import clean, sentence
+
+    lines = [sentence(f"gradscope: error: {message}")]
     if detail:
-        lines.append(detail.rstrip())
+        lines += [clean(line.expandtabs()) for line in detail.rstrip().split("\n")]
     if help:
-        lines.append(f"help: {help}")
+        lines.append(sentence(f"help: {help}"))
     print(*lines, sep="\n", file=sys.stderr)
 
 

@@ -243,7 +243,10 @@ def state(report: Report) -> str:
             "healthy so far: every loss and gradient was finite until the program was stopped;"
             " --steps N goes further"
         )
-    return "healthy: every loss and gradient was finite"
+    finite = "every loss and gradient was finite"
+    if report.trace.ending.kind == "interrupted":
+        return f"healthy so far: {finite} until the program was interrupted"
+    return f"healthy: {finite}"
 
 
 def tally(report: Report) -> str:
