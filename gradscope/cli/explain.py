@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import textwrap
 from typing import Annotated
 
@@ -42,7 +43,9 @@ def examples() -> None:
 
 
 def _row(head: str, text: str) -> None:
-    """A line of a list, folded under its last column where the terminal ends."""
-    width = shutil.get_terminal_size().columns
-    folded = textwrap.wrap(text, max(width - len(head), NARROWEST))
-    typer.echo(head + f"\n{'':{len(head)}}".join(folded))
+    """A line of a list, folded under its last column where a terminal ends; else whole, for grep."""
+    lines = [text]
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+        lines = textwrap.wrap(text, max(width - len(head), NARROWEST))
+    typer.echo(head + f"\n{'':{len(head)}}".join(lines))
