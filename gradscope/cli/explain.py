@@ -43,7 +43,7 @@ def examples() -> None:
 
 
 def _row(head: str, text: str) -> None:
-    """A line of a list, folded under its last column where a terminal ends; else whole, for grep."""
+    """A line of a list: folded under its last column on a terminal, else whole, for grep."""
     lines = [text]
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
