@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from gradscope.config import Config, Input
@@ -104,11 +105,17 @@ def choose_target(
         return parse_target(text, arguments, inputs), ()
     configured = (config.model, config.loss, config.batch)
     if any(configured):
-        found = parse_parts(*configured, where=config.target, inputs=inputs, folder=config.folder)
+        keys = ("model", "loss", "batch")
+        origin = next((config.origins[key] for key in keys if key in config.origins), None)
+        with told_at(origin):
+            found = parse_parts(
+                *configured, where=config.target, inputs=inputs, folder=config.folder
+            )
         return found, (f"target from {config.path}: {found.name}",)
     if config.target is not None:
         given = tuple(arguments) or config.args
-        chosen = parse_target(config.target, given, inputs, config.folder)
+        with told_at(config.origins.get("target")):
+            chosen = parse_target(config.target, given, inputs, config.folder)
         return chosen, (f"target from {config.path}: {chosen.name}",)
     said = f"no target given: this is the built-in example {example}"
     return parse_target(example), (f"{said} (gradscope examples lists them)",)
@@ -137,8 +144,8 @@ def require_backward(target: Target, seen: Trace) -> None:
 
 def rule_filter(config: Config) -> Callable[[Finding], bool]:
     """Which findings the configuration wants to see. Raises GradscopeError for an unknown rule."""
-    select = tuple(_codes(word) for word in config.select)
-    ignore = tuple(_codes(word) for word in config.ignore)
+    select = tuple(_codes(word, config.origins.get("select")) for word in config.select)
+    ignore = tuple(_codes(word, config.origins.get("ignore")) for word in config.ignore)
 
     def wanted(finding: Finding) -> bool:
         chosen = not select or finding.rule.startswith(select)
@@ -147,10 +154,24 @@ def rule_filter(config: Config) -> Callable[[Finding], bool]:
     return wanted
 
 
-def _codes(word: str) -> str:
+def _codes(word: str, origin: str | None) -> str:
     """The code of a rule's name; a family ("GS1") stands for all codes that begin with it."""
     family = word.upper()
-    return family if any(code.startswith(family) for code in RULES) else by_name(word).code
+    if any(code.startswith(family) for code in RULES):
+        return family
+    with told_at(origin):
+        return by_name(word).code
+
+
+@contextmanager
+def told_at(origin: str | None) -> Iterator[None]:
+    """A mistake is told with the place of the configuration that makes it."""
+    try:
+        yield
+    except GradscopeError as error:
+        if origin is None:
+            raise
+        raise GradscopeError(f"{origin}: {error}", help=error.help) from None
 
 
 def exit_code(report: Report, fail_on: Severity) -> ExitCode:

@@ -10,10 +10,11 @@ import jsonschema
 import pytest
 import yaml
 
-from gradscope.check import cases_of
+from gradscope.check import cases_of, check
 from gradscope.check.command import Asked, given, shown
-from gradscope.config import Config, Thresholds, load_config
-from gradscope.config.values import READERS, TARGET_READERS, size
+from gradscope.config import Config, load_config
+from gradscope.config.inputs import COMPLEX, FLOATING, TENSOR_KEYS, WHOLE
+from gradscope.config.values import READERS, TARGET_READERS, Thresholds, size
 from gradscope.errors import GradscopeError
 from gradscope.facts import Limits
 from gradscope.pipeline import choose_target
@@ -65,6 +66,29 @@ def test_each_target_runs_in_each_dtype(tmp_path):
     assert [case.shown for case in cases] == ["a.py:loss", "other [float32]", "other [autocast]"]
 
 
+def test_what_is_wrong_with_a_target_is_told_with_its_place(tmp_path):
+    file = written(
+        tmp_path, "targets:\n  - {target: 'a.py:f', inputs: {x: 'torch.zeors(1)', y: 3}}\n"
+    )
+    (tmp_path / "a.py").write_text("def f(x): return x.sum()\n")
+
+    (report,) = check(load_config(file), cases_of(load_config(file))).reports
+
+    assert report.trace.ending.detail.startswith(f"{file}:2:33: inputs x cannot be evaluated: ")
+    file.write_text(file.read_text().replace("zeors", "zeros"))
+    (report,) = check(load_config(file), cases_of(load_config(file))).reports
+    assert (
+        report.trace.ending.detail == f"{file}:2:54: {tmp_path}/a.py:f takes no input y; it takes x"
+    )
+
+
+def test_a_file_without_targets_does_not_check_an_example(tmp_path):
+    config = load_config(written(tmp_path, "steps: 3\n"))
+
+    with pytest.raises(GradscopeError, match="names no target"):
+        cases_of(config)
+
+
 def test_names_choose_and_the_command_line_goes_first(tmp_path):
     cases = cases_of(load_config(written(tmp_path, GOOD)), ["other"], steps=1, dtypes=("float64",))
 
@@ -107,7 +131,7 @@ def test_origins_are_shown(tmp_path, monkeypatch):
         ("targets:\n  - {name: a}\n", "2:5", "targets: an entry names no target"),
         ("targets:\n  - a.py\n  - {target: b.py, stepz: 3}\n", "3:20", "unknown key stepz"),
         ("targets:\n  - {target: b.py, steps: no}\n", "2:20", "steps must be a whole number"),
-        ("targets:\n  - {target: b.py, jobs: 2}\n", "2:20", "unknown key jobs"),
+        ("targets:\n  - {target: b.py, jobs: 2}\n", "2:20", "jobs belongs to the whole file"),
         ("targets:\n  - a.py\n  - {name: a.py, target: b.py}\n", "3:6", "targets: two are called"),
         ("targets:\n  - {target: a, target: b}\n", "2:17", "target is given twice"),
         ("thresholds: 3\n", "1:1", "thresholds must be names with numbers, got int 3"),
@@ -115,7 +139,22 @@ def test_origins_are_shown(tmp_path, monkeypatch):
         ("thresholds:\n  max-loss: hi\n", "2:3", "thresholds max-loss must be a number"),
         ("dtypes: [float23]\n", "1:1", "dtypes has an unknown dtype float23"),
         ("memory-limit: much\n", "1:1", "memory-limit must be a size such as 2 GiB"),
-        ("inputs:\n  x: {range: [1, 0]}\n", "2:7", "inputs x: must begin with the smaller number"),
+        (
+            "inputs:\n  x: {range: [1, 0]}\n",
+            "2:7",
+            "inputs x: range must begin with the smaller number",
+        ),
+        ("inputs:\n  x: {range: [0, .inf]}\n", "2:7", "inputs x: range must end at finite"),
+        ("inputs:\n  x: {shape: [2, -1]}\n", "2:7", "inputs x: shape must be a list of whole"),
+        ("inputs:\n  x: {shape: [2], seed: yes}\n", "2:19", "inputs x: seed must be a whole"),
+        ("inputs:\n  x: {dtype: flaot32}\n", "2:7", "inputs x: dtype has an unknown dtype"),
+        ("inputs:\n  x: {values: [a]}\n", "2:7", "inputs x: values must be numbers in lists"),
+        ("inputs:\n  x: [[1], [2, 3]]\n", "2:3", "inputs x: must be lists of one length"),
+        ("inputs:\n  x: {values: [1], shape: [1]}\n", "2:20", "inputs x: has values and a shape"),
+        ("inputs:\n  x: {values: [5], range: [0, 1]}\n", "2:7", "inputs x: values lie outside"),
+        ("time-limit: .nan\n", "1:1", "time-limit must be a number of seconds above 0"),
+        ("thresholds: {max-grad-norm: -1}\n", "1:14", "thresholds max-grad-norm must be above 0"),
+        ("steps: 1\n---\nsteps: 2\n", "2:1", "expected a single document in the stream"),
         ("inputs:\n  x: {nonempty: 3}\n", "2:7", "inputs x: nonempty must be true or false"),
     ],
 )
@@ -165,9 +204,32 @@ def test_sizes(words, expected):
 
 def test_the_schema_knows_every_key():
     entry = SCHEMA["$defs"]["target"]["properties"]
+    limits = SCHEMA["properties"]["thresholds"]["properties"]
+    (tensor,) = [one for one in SCHEMA["$defs"]["input"]["anyOf"] if one.get("type") == "object"]
 
     assert set(SCHEMA["properties"]) == {*READERS, "targets"}
     assert set(entry) == set(TARGET_READERS)
+    assert set(limits) == {name.replace("_", "-") for name in Thresholds.__slots__}
+    assert set(tensor["properties"]) == set(TENSOR_KEYS)
+    assert tensor["properties"]["dtype"]["enum"] == [*FLOATING, *WHOLE, *COMPLEX]
+
+
+def test_the_schema_tells_what_every_key_is():
+    untold = [
+        path
+        for path, value in walked(SCHEMA)
+        if path[-2:-1] == ("properties",) and not {"description", "$ref"} & set(value)
+    ]
+
+    assert untold == []
+
+
+def walked(value, path=()):
+    """Every mapping of a document, with the keys that lead to it."""
+    if isinstance(value, dict):
+        yield path, value
+        for key, inner in value.items():
+            yield from walked(inner, (*path, key))
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
@@ -176,7 +238,21 @@ def test_the_schema_accepts_the_samples(path):
     assert load_config(path).targets
 
 
-@pytest.mark.parametrize("text", ["stepz: 3", "steps: 0", "dtypes: [float23]", "targets: a.py"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "stepz: 3",
+        "steps: 0",
+        "dtypes: [float23]",
+        "targets: a.py",
+        "thresholds: {max-grad-norm: -1}",
+        "thresholds: {max-grad-nrom: 1}",
+        "inputs: {x: {shape: [-1]}}",
+        "inputs: {x: {dtype: flaot32}}",
+        "inputs: {x: {shap: [1]}}",
+        "targets: [{target: a.py, jobs: 2}]",
+    ],
+)
 def test_the_schema_refuses_what_we_refuse(tmp_path, text):
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(yaml.safe_load(text), SCHEMA)

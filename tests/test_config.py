@@ -102,9 +102,9 @@ def test_a_described_tensor_is_an_expression(tmp_path, spec, expression, require
         (
             "inputs:\n  x: {shape: 3}\n",
             "2:7",
-            "inputs x: must be a list of whole numbers, got int 3",
+            "inputs x: shape must be a list of whole numbers from 0, got int 3",
         ),
-        ("inputs:\n  x: {seed: a}\n", "2:7", "inputs x: must be a whole number, got str 'a'"),
+        ("inputs:\n  x: {seed: a}\n", "2:7", "inputs x: seed must be a whole number, got str 'a'"),
         ("inputs:\n  1x: 3\n", "2:3", "inputs has '1x', which is no Python name"),
         ("steps: [1\nargs: 2\n", "2:5", "expected ',' or ']', but got ':'"),
         ("- a\n- b\n", "1:1", "expected keys with values"),

@@ -42,9 +42,14 @@ def cases_of(
 
     Raises GradscopeError where a name is neither.
     """
-    base = replace(config, targets=(), **given)
-    listed = {str(one.name): replace(one, **given) for one in config.targets or _single(base)}
+    base = replace(config, targets=()).overridden(given)
+    listed = {str(one.name): one.overridden(given) for one in config.targets or _single(base)}
     chosen = [_asked_for(name, listed, base) for name in asked] or list(listed.values())
+    if not chosen and base.path is not None:
+        raise GradscopeError(
+            f"{base.path} names no target",
+            help="give it targets: [my_loss.py], or name one here: gradscope check my_loss.py",
+        )
     if not chosen:
         chosen = [replace(base, name="")]
     return tuple(case for one in chosen for case in _by_precision(one, inputs))

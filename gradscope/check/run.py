@@ -12,7 +12,7 @@ from gradscope.check.workers import Standing, run_all
 from gradscope.config import Config
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import Report, Summary, Trace
-from gradscope.pipeline import choose_target, exit_code, rule_filter
+from gradscope.pipeline import choose_target, exit_code, rule_filter, told_at
 from gradscope.record.sites import shown_path
 from gradscope.report.phrases import plural
 from gradscope.target import Function, Parts, Script
@@ -39,7 +39,8 @@ def check(
             help="give --baseline FILE, or baseline: FILE",
         )
     if baseline is not None and not write_baseline:
-        accepted.read_baseline(baseline)  # before programs run for hours
+        with told_at(config.origins.get("baseline")):
+            accepted.read_baseline(baseline)  # before programs run for hours
     reports = run_all(cases, judge, jobs=config.jobs, on_progress=on_progress)
     reports, warnings = accepted.without_ignored(
         reports,

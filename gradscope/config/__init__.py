@@ -14,15 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from gradscope.config.documents import Document, Toml, Yaml
-from gradscope.config.values import (
-    NO_LIMITS,
-    READERS,
-    TARGET_READERS,
-    Input,
-    Thresholds,
-    WrongValue,
-    unknown,
-)
+from gradscope.config.inputs import Input
+from gradscope.config.scalars import WrongValue, unknown
+from gradscope.config.values import NO_LIMITS, READERS, TARGET_READERS, Thresholds
 from gradscope.errors import GradscopeError
 from gradscope.facts import Severity
 
@@ -70,6 +64,12 @@ class Config:
     def folder(self) -> Path:
         """Where relative paths of the configuration start."""
         return self.path.parent if self.path else Path()
+
+    def overridden(self, given: Mapping[str, Any]) -> Config:
+        """With fields of a command line, which no file has set then."""
+        keys = {name.replace("_", "-") for name in given}
+        origins = {key: place for key, place in self.origins.items() if key not in keys}
+        return replace(self, **given, origins=origins)
 
 
 def load_config(path: Path | None = None) -> Config:
@@ -138,11 +138,21 @@ def _targets(document: Document, listed: list[object], config: Config) -> Iterat
 def _over(config: Config, values: dict[str, Any]) -> Config:
     origins = {**config.origins, **values.pop("origins")}
     if "inputs" in values:
-        merged = {given.name: given for given in (*config.inputs, *values["inputs"])}
+        # What is given to one function must be one of its parameters; a script takes none at all.
+        meant = ":" in str(values.get("target", ""))
+        own = tuple(replace(given, optional=not meant) for given in values["inputs"])
+        merged = {given.name: given for given in (*config.inputs, *own)}
         values["inputs"] = tuple(merged.values())
     if "target" in values or "model" in values:
         config = replace(config, target=None, model=None, loss=None, batch=None)
     return replace(config, **values, origins=origins)
+
+
+def _placed(value: object, document: Document, path: tuple[str, ...]) -> object:
+    """Inputs with the places where they stand: what is wrong with them may show only in the run."""
+    if not (isinstance(value, tuple) and value and isinstance(value[0], Input)):
+        return value
+    return tuple(replace(one, place=document.shown((*path, one.name))) for one in value)
 
 
 def _read(
@@ -157,12 +167,13 @@ def _read(
     for key, value in content.items():
         place = (*path, str(key))
         reader = readers.get(key)
+        if reader is None and key in READERS:
+            raise document.error(place, f"{key} belongs to the whole file\nmove it out of targets")
         if reader is None:
             raise document.error(place, unknown("key", str(key), readers))
         try:
-            values[key.replace("-", "_")] = reader(value)
+            values[key.replace("-", "_")] = _placed(reader(value), document, place)
         except WrongValue as error:
             raise document.error((*place, *error.path), f"{key} {error}") from None
-        line, column = document.place(place)
-        origins[key] = f"{document.path}:{line}:{column}"
+        origins[key] = document.shown(place)
     return {**values, "origins": origins}

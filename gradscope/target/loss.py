@@ -46,7 +46,7 @@ def prepare_function(
         )
     scope = NAMES | getattr(function, "__globals__", {})
     inputs = conditions.moved(make_inputs(target.inputs, scope, names_taken(function)))
-    _check_inputs(target.name, function, inputs)
+    _check_inputs(target, function, inputs)
 
     def run(went_backward: Callable[[], bool]) -> None:
         result = call(target.name, function, **inputs)
@@ -106,7 +106,7 @@ def make_inputs(
         for given in inputs:
             if given.optional and not accepts(given.name):
                 continue
-            value = eval_expression(given.expression, scope | made, f"--input {given.name}")
+            value = eval_expression(given.expression, scope | made, given.shown)
             made[given.name] = _with_grad(value, given)
     return made
 
@@ -200,7 +200,10 @@ def _required(function: Callable[..., Any]) -> list[str]:
     ]
 
 
-def _check_inputs(name: str, function: Callable[..., Any], inputs: Mapping[str, Any]) -> None:
+def _check_inputs(
+    target: Function, function: Callable[..., Any], inputs: Mapping[str, Any]
+) -> None:
+    name = target.name
     missing = [needed for needed in _required(function) if needed not in inputs]
     if missing:
         several = f"inputs {', '.join(missing)}" if len(missing) > 1 else f"an input {missing[0]}"
@@ -214,8 +217,9 @@ def _check_inputs(name: str, function: Callable[..., Any], inputs: Mapping[str, 
             known = _parameters(function) or {}
             near = nearest(given, known)
             hint = f"did you mean {near[0]}? " if near else ""
+            place = next(one.place for one in target.inputs if one.name == given)
             raise GradscopeError(
-                f"{name} takes no input {given}",
+                f"{place}{': ' if place else ''}{name} takes no input {given}",
                 help=f"{hint}it takes {', '.join(known) or 'none'}",
             )
 

@@ -1,0 +1,158 @@
+"""Inputs of a function: an expression, a value, or the description of a tensor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gradscope.config.scalars import WrongValue, at, flag, is_number, says, text, unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One argument of a function target: a Python expression with torch in scope.
+
+    `requires_grad` None means: a floating tensor does, unless the expression says otherwise.
+    An `optional` one is meant for all targets, and used where a function takes that name.
+    `range` and `nonempty` are what the user declares of every value that the function will see.
+    `place` is where a configuration has it: "gradscope.yaml:3:5".
+    """
+
+    name: str
+    expression: str
+    requires_grad: bool | None = None
+    optional: bool = False
+    range: tuple[float, float] | None = None
+    nonempty: bool = False
+    place: str = field(default="", compare=False)
+
+    @property
+    def shown(self) -> str:
+        return f"{self.place}: inputs {self.name}" if self.place else f"--input {self.name}"
+
+
+def inputs(value: object) -> tuple[Input, ...]:
+    if not isinstance(value, dict):
+        raise WrongValue(f"must be names with values, got {says(value)}")
+    found = []
+    for name, spec in value.items():
+        if not str(name).isidentifier():
+            raise WrongValue(f"has {name!r}, which is no Python name", str(name))
+        try:
+            found.append(_input(str(name), spec))
+        except WrongValue as error:
+            raise WrongValue(f"{name}: {error}", str(name), *error.path) from None
+    return tuple(found)
+
+
+def _input(name: str, spec: object) -> Input:
+    """An expression, a value, or a mapping that describes a tensor."""
+    match spec:
+        case str():
+            return Input(name, spec, optional=True)
+        case list():
+            _numbers(spec)
+            return Input(name, f"torch.tensor({spec!r})", optional=True)
+        case dict():
+            return _tensor(name, spec)
+    return Input(name, repr(spec), optional=True)
+
+
+TENSOR_KEYS: dict[str, str] = {
+    "values": "numbers, nested as the tensor is",
+    "shape": "whole numbers",
+    "range": "two numbers: values are uniform between them (whole numbers: both included)",
+    "dtype": "a torch dtype: float32, int64, ...",
+    "seed": "a whole number",
+    "requires_grad": "true or false",
+    "nonempty": "true or false: whether an empty tensor is never given",
+}
+WHOLE = ("bool", "uint8", "int8", "int16", "short", "int32", "int", "int64", "long")
+FLOATING = ("bfloat16", "float16", "half", "float32", "float", "float64", "double")
+COMPLEX = ("complex64", "cfloat", "complex128", "cdouble")
+
+
+def _tensor(name: str, spec: Mapping[str, Any]) -> Input:
+    for key in spec:
+        if key not in TENSOR_KEYS:
+            raise WrongValue(unknown("key", str(key), TENSOR_KEYS), str(key))
+    dtype = at("dtype", _dtype, spec.get("dtype", "float32"))
+    wants_grad = None
+    if "requires_grad" in spec:
+        wants_grad = at("requires_grad", flag, spec["requires_grad"])
+    limits = at("range", _range, spec["range"]) if "range" in spec else None
+    nonempty = at("nonempty", flag, spec.get("nonempty", False))
+    if "values" in spec:
+        if "shape" in spec:
+            raise WrongValue("has values and a shape\ngive one of them", "shape")
+        numbers = at("values", _numbers, spec["values"])
+        if limits and not all(limits[0] <= one <= limits[1] for one in numbers):
+            low, high = limits
+            raise WrongValue(f"values lie outside of the range from {low} to {high}", "values")
+        chosen = f", dtype=torch.{dtype}" if "dtype" in spec else ""
+        expression = f"torch.tensor({spec['values']!r}{chosen})"
+    else:
+        shape = at("shape", _shape, spec.get("shape", []))
+        seed = at("seed", _seed, spec["seed"]) if "seed" in spec else None
+        expression = _random(shape, dtype, limits, seed)
+    return Input(name, expression, wants_grad, True, limits, nonempty)
+
+
+def _dtype(value: object) -> str:
+    word = text(value).removeprefix("torch.")
+    known = dict.fromkeys((*FLOATING, *WHOLE, *COMPLEX))
+    if word not in known:
+        raise WrongValue(f"has an {unknown('dtype', word, known)}")
+    return word
+
+
+def _shape(value: object) -> tuple[int, ...]:
+    if isinstance(value, list) and all(type(size) is int and size >= 0 for size in value):
+        return tuple(value)
+    raise WrongValue(f"must be a list of whole numbers from 0, got {says(value)}")
+
+
+def _seed(value: object) -> int:
+    if type(value) is int and -(2**63) <= value < 2**63:
+        return value
+    raise WrongValue(f"must be a whole number, got {says(value)}")
+
+
+def _numbers(value: object) -> list[float]:
+    """All numbers of a nested list, whose lists at one depth must be of one length."""
+    if is_number(value) or isinstance(value, bool):
+        return [float(value)]  # type: ignore[arg-type]
+    if not isinstance(value, list):
+        raise WrongValue(f"must be numbers in lists, got {says(value)}")
+    sizes = {len(item) if isinstance(item, list) else -1 for item in value}
+    if len(sizes) > 1:
+        raise WrongValue("must be lists of one length at each depth, as in a tensor")
+    return [number for item in value for number in _numbers(item)]
+
+
+def _range(limits: object) -> tuple[float, float]:
+    if not (isinstance(limits, list) and len(limits) == 2 and all(map(is_number, limits))):
+        raise WrongValue(f"must be two numbers, got {says(limits)}")
+    low, high = limits
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise WrongValue(f"must end at finite numbers, got {limits}")
+    if not low <= high:
+        raise WrongValue(f"must begin with the smaller number, got {limits}")
+    return low, high
+
+
+def _random(
+    shape: tuple[int, ...], dtype: str, limits: tuple[float, float] | None, seed: int | None
+) -> str:
+    seeded = f", generator=torch.Generator().manual_seed({seed})" if seed is not None else ""
+    if dtype in WHOLE:
+        low, high = limits or (0, 1)
+        if low != int(low) or high != int(high):
+            raise WrongValue(f"must be whole numbers for {dtype}, got {[low, high]}", "range")
+        return f"torch.randint({int(low)}, {int(high)} + 1, {shape}{seeded}).to(torch.{dtype})"
+    if limits is None:
+        return f"torch.randn({shape}{seeded}).to(torch.{dtype})"
+    low, high = limits
+    return f"(torch.rand({shape}{seeded}) * ({high} - {low}) + {low}).to(torch.{dtype})"

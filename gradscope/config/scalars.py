@@ -1,0 +1,84 @@
+"""Single values of a configuration, and the words for what they may not be."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+class WrongValue(Exception):
+    """A value of the wrong sort; `path` leads from the key to it."""
+
+    def __init__(self, message: str, *path: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+def unknown(what: str, key: str, known: Mapping[str, object]) -> str:
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    help = f"did you mean {near[0]}?" if near else "known are " + ", ".join(known)
+    return f"unknown {what} {key}\n{help}"
+
+
+def says(value: object) -> str:
+    return f"{type(value).__name__} {value!r}"
+
+
+def text(value: object) -> str:
+    if not isinstance(value, str):
+        raise WrongValue(f"must be text, got {says(value)}")
+    return value
+
+
+def texts(value: object) -> tuple[str, ...]:
+    """A list, or a single value for a list of one; numbers are written out, as in a shell."""
+    values = value if isinstance(value, list) else [value]
+    if not all(isinstance(v, str | int | float) for v in values):
+        raise WrongValue(f"must be a list of words, got {says(value)}")
+    return tuple(map(str, values))
+
+
+def flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise WrongValue(f"must be true or false, got {says(value)}")
+    return value
+
+
+def count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise WrongValue(f"must be a whole number from 1, got {says(value)}")
+    return value
+
+
+def number(value: object) -> float:
+    if not is_number(value):
+        raise WrongValue(f"must be a number, got {says(value)}")
+    return float(value)  # type: ignore[arg-type]
+
+
+def finite(value: object) -> float:
+    found = number(value)
+    if not math.isfinite(found):
+        raise WrongValue(f"must be a finite number, got {says(value)}")
+    return found
+
+
+def positive(value: object) -> float:
+    found = number(value)
+    if not 0 < found < math.inf:
+        raise WrongValue(f"must be above 0, got {says(value)}")
+    return found
+
+
+def at(key: str, reader: Callable[[object], Any], value: object) -> Any:
+    """The value of an inner key, whose mistakes are told at that key."""
+    try:
+        return reader(value)
+    except WrongValue as error:
+        raise WrongValue(f"{key} {error}", key, *error.path) from None
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
