@@ -23,7 +23,7 @@ from gradscope.facts import (
     Symptom,
     Trace,
 )
-from gradscope.rules import RULES
+from gradscope.rules import RULES, phrases
 
 INF, NAN = math.inf, math.nan
 BY_VALUE = [rule for code, rule in RULES.items() if code.startswith(("GS1", "GS2", "GS5"))]
@@ -464,3 +464,13 @@ def test_what_was_not_observed_is_a_note():
 
 def test_a_healthy_run_has_no_finding():
     assert diagnose(Trace("loss.py", steps=(Step(0, 0.25, 0.1, 9),))) == ()
+
+
+def test_a_place_in_another_file_is_named_with_it():
+    here = Location("losses.py", 4, 0, 4, 5, "f")
+    near = Call(op="div", location=here)
+
+    assert phrases.line(near, near) == " (line 4)"
+    made = Call(op="relu", location=replace(here, file="model.py", line=8))
+    assert phrases.line(made, near) == " (model.py:8)"
+    assert phrases.line(Call(op="relu"), near) == ""

@@ -159,7 +159,7 @@ def _mechanism(root: Root, event: Event) -> str:
     text = f"{text} each, and so is their sum, so the row is 0 / 0 = NaN.{where}"
     mask = evidence.discard(root)
     if mask is not None and evidence.situation(root) is Situation.HIDDEN:
-        by = f"`{phrases.spelled(mask.op)}`{phrases.line(mask)}"
+        by = f"`{phrases.spelled(mask.op)}`{phrases.line(mask, event.blame)}"
         text = f"{text} {by} drops the row going forward; going back, gradient 0 times NaN is NaN."
     return text
 

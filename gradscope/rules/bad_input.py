@@ -57,21 +57,22 @@ class BadInput(Rule):
         event = root.event
         if event.kind is Kind.UNINITIALIZED or evidence.held_by(event) in ("parameter", "buffer"):
             return None
+        reader = evidence.reader(root)
         return self.finding(
             root,
             trace,
-            blame=evidence.reader(root),
+            blame=reader,
             phase=Phase.DATA,
-            message=_headline(event, evidence.reader(root)),
+            message=_headline(event, reader),
             label=f"{_what(event)} comes in here",
-            why=_mechanism(event, evidence.reader(root)),
-            fixes=(_repair(event),),
+            why=_mechanism(event, reader),
+            fixes=(_repair(event, reader),),
             confidence=0.9,
         )
 
 
-def _name(event: Event) -> str:
-    made = phrases.line(event.blame)
+def _name(event: Event, reader: Call) -> str:
+    made = phrases.line(event.blame, reader)
     return phrases.name(evidence.outside(event), f"the input{made}")
 
 
@@ -82,9 +83,11 @@ def _what(event: Event) -> str:
 
 def _headline(event: Event, reader: Call) -> str:
     if event.op == "lift_fresh" and event.numel == 1:
-        at = phrases.line(event.blame)
+        at = phrases.line(event.blame, reader)
         return f"1 {_what(event)} written as a number{at} reaches `{phrases.spelled(reader.op)}`"
-    return f"{_name(event)} holds {_what(event)} at {phrases.of_total(event.bad, event.numel)}"
+    return (
+        f"{_name(event, reader)} holds {_what(event)} at {phrases.of_total(event.bad, event.numel)}"
+    )
 
 
 def _mechanism(event: Event, reader: Call) -> str:
@@ -101,11 +104,12 @@ def _mechanism(event: Event, reader: Call) -> str:
     )
 
 
-def _repair(event: Event) -> Fix:
+def _repair(event: Event, reader: Call) -> Fix:
     one = evidence.outside(event)
     x = phrases.source(one, "x") if one else "x"
     if one is None or not one.name:
-        title = f"clean or drop the bad samples where they are loaded{phrases.line(event.blame)}"
+        at = phrases.line(event.blame, reader)
+        title = f"clean or drop the bad samples where they are loaded{at}"
         return Fix("data", title, "unsafe", "keep = batch.isfinite().flatten(1).all(1)")
     code = f"torch.nan_to_num({x}, nan=0.0, posinf=0.0, neginf=0.0)"
     title = f"clean or drop the bad elements of `{x}` where it is loaded"

@@ -89,7 +89,7 @@ def _mechanism(event: Event, edge: Edge | None) -> str:
         text = f"{text} {phrases.name(one, 'Its operand')} ranges from {low} to {high}."
     made = evidence.made_by(event, role)
     if made is not None:
-        text = f"{text} It comes from `{phrases.spelled(made.op)}`{phrases.line(made)}"
+        text = f"{text} It comes from `{phrases.spelled(made.op)}`{phrases.line(made, event.blame)}"
         text = f"{text}, which does not stay inside the domain."
     return text
 

@@ -119,7 +119,9 @@ def _form(event: Event) -> str:
 def _headline(event: Event) -> str:
     count = phrases.of_total(event.bad, event.numel)
     if event.summed:
-        calls = ", ".join(f"`{phrases.spelled(c.op)}`{phrases.line(c)}" for c in event.summed)
+        calls = ", ".join(
+            f"`{phrases.spelled(c.op)}`{phrases.line(c, event.blame)}" for c in event.summed
+        )
         return f"the gradients of {calls} are infinite with opposite signs at {count}"
     if _is_update(event):
         return f"the optimizer was given inf for the size of its step, at {count}"

@@ -77,11 +77,13 @@ def _mechanism(event: Event, edge: Edge) -> str:
     text = f"{text} is not finite either, so the gradient breaks with the value."
     made = evidence.made_by(event, edge.argument)
     if made is not None:
-        by = f"`{phrases.spelled(made.op)}`{phrases.line(made)}"
+        by = f"`{phrases.spelled(made.op)}`{phrases.line(made, event.blame)}"
         text = f"{text} The operand comes from {by}{_REACHED.get(made.op, '')}."
     guard = evidence.late_epsilon(event)
     if guard is not None:
-        text = f"{text} What is added after `{op}`{phrases.line(guard)} comes too late."
+        text = (
+            f"{text} What is added after `{op}`{phrases.line(guard, event.blame)} comes too late."
+        )
     return text
 
 

@@ -100,8 +100,9 @@ def _mechanism(root: Root, event: Event, edge: Edge | None, trace: Trace) -> str
     loss = measurements.loss_of(root, trace)
     finite = loss is not None and math.isfinite(loss)
     kept = f", so the loss is finite ({phrases.number(loss)})" if finite else ""
+    at = phrases.line(mask, event.blame)
     text = (
-        f"`{by}`{phrases.line(mask)} throws these elements of `{op}` away{kept}. Backward visits"
+        f"`{by}`{at} throws these elements of `{op}` away{kept}. Backward visits"
         f" the discarded branch too: {_product(root, event, edge)}, which is NaN, and NaN added to"
         " the gradient of the branch that was kept is NaN."
     )
@@ -120,7 +121,7 @@ def _product(root: Root, event: Event, edge: Edge | None) -> str:
     for revival in root.chain:
         if revival.kind is Kind.REVIVAL and revival.blame.seq != event.blame.seq:
             user, value = phrases.spelled(revival.op), phrases.outcome(event.output)
-            place = phrases.line(revival.blame)
+            place = phrases.line(revival.blame, event.blame)
             return f"`{user}`{place} multiplies gradient 0 by that {value} of `{op}`"
     slope = edge.slope if edge and edge.slope else "inf"
     return f"`{op}` computes gradient 0 times slope {slope} there"

@@ -125,9 +125,10 @@ def term(event: Event) -> str | None:
     for inner, total in pairwise(calls):
         if total.op in ("add", "sub", "rsub") and None not in (inner.value, total.value):
             whole, part = total.value or 0.0, inner.value or 0.0
+            at = phrases.line(inner, event.blame)
             if not math.isfinite(part):
-                return f"of the terms of the loss, the one{phrases.line(inner)} is not finite"
-            words = f"it feeds the term{phrases.line(inner)} of the loss that is"
+                return f"of the terms of the loss, the one{at} is not finite"
+            words = f"it feeds the term{at} of the loss that is"
             words = f"{words} {phrases.number(part)}, in a sum of {phrases.number(whole)}"
             if math.isfinite(whole) and math.isfinite(part) and whole:
                 words = f"{words} ({100 * part / whole:.3g} %)"

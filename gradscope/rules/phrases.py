@@ -72,9 +72,15 @@ def source(operand: Operand | None, role: str) -> str:
     return operand.name if operand and operand.name else letters.get(role, role)
 
 
-def line(call: Call | None) -> str:
-    """ " (line 4)": where a call stands; empty where that is unknown."""
-    return f" (line {call.location.line})" if call and call.location else ""
+def line(call: Call | None, near: Call) -> str:
+    """ " (line 4)": where a call stands, " (model.py:4)" if it is in another file than `near`, the
+    call that the finding points at; empty where that is unknown."""
+    place = call.location if call is not None else None
+    if place is None:
+        return ""
+    if near.location is None or place.file == near.location.file:
+        return f" (line {place.line})"
+    return f" ({place.file}:{place.line})"
 
 
 def bad_word(nan: int, inf: int) -> str:

@@ -127,12 +127,13 @@ def _mechanism(event: Event, edge: Edge | None, bound: Ancestor | None) -> str:
         )
     if bound is not None:
         guard = phrases.spelled(bound.call.op) if bound.call else "the bound"
+        at = phrases.line(bound.call, event.blame)
         text = (
-            f"{text} `{guard}`{phrases.line(bound.call)} protects the value and not the slope: it"
+            f"{text} `{guard}`{at} protects the value and not the slope: it"
             " lets the edge of the range itself through, and there the slope is infinite."
         )
     if (late := evidence.late_epsilon(event)) is not None:
-        text = f"{text} What is added after `{op}`{phrases.line(late)} comes too late."
+        text = f"{text} What is added after `{op}`{phrases.line(late, event.blame)} comes too late."
     return text
 
 

@@ -191,8 +191,9 @@ def _mechanism(event: Event, edge: Edge, flushed: Call | None) -> str:
             f" optimizer's eps are both below what {dtype} holds, so the denominator of the update"
             f" is exactly 0 and the update is {gives}."
         )
+    at = phrases.line(flushed, event.blame)
     return (
-        f"`{phrases.spelled(flushed.op)}`{phrases.line(flushed)} is greater than 0 in mathematics;"
+        f"`{phrases.spelled(flushed.op)}`{at} is greater than 0 in mathematics;"
         f" below about {tiny} a {dtype} number is flushed to 0. `{phrases.spelled(event.op)}` of"
         f" that 0 is {gives}."
     )

@@ -76,8 +76,8 @@ def _mechanism(event: Event, edge: Edge) -> str:
     text = f"{form} is {gives} in floating point, and no error is raised."
     text = f"{text} What is computed from it is not finite either."
     if made is not None:
-        op = phrases.spelled(made.op)
-        text = f"The denominator comes from `{op}`{phrases.line(made)} and is exactly 0. {text}"
+        by = f"`{phrases.spelled(made.op)}`{phrases.line(made, event.blame)}"
+        text = f"The denominator comes from {by} and is exactly 0. {text}"
     zeros = evidence.operand(event, edge.argument)
     if zeros is not None and zeros.numel > 1:
         text = f"{text} The denominator is 0 at {phrases.of_total(zeros.zeros, zeros.numel)}."
