@@ -49,7 +49,7 @@ def test_functions_are_left_as_they_were() -> None:
     from gradscope.record.magnitudes import MagnitudeWatch
 
     before = vars(torch.autograd.Function)["apply"]
-    with MagnitudeWatch() as watch, checked(FunctionChecks(lambda: watch.step), watch.aside):
+    with MagnitudeWatch() as watch, checked(FunctionChecks(lambda: watch.step, watch.aside)):
         pass
 
     assert vars(torch.autograd.Function)["apply"] is before

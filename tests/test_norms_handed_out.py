@@ -66,3 +66,24 @@ def test_a_limit_ends_them_as_well() -> None:
         for _ in range(5):
             descend(w, b)
     assert watch.step == 2
+
+
+def test_gradients_of_torch_func_go_by_the_entry_that_holds_the_tensor() -> None:
+    """Also those of every sample, and not what another `grad` differentiates."""
+    params = {"w": torch.full((3,), 0.5), "b": torch.zeros(1)}
+
+    def loss(p: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+        return ((x * p["w"]).sum() + p["b"].sum()) ** 2
+
+    def penalty(p: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+        return torch.func.grad(loss, argnums=1)(p, x).square().sum()
+
+    with MagnitudeWatch(measure=Measure(NormOptions())) as watch:
+        found = [torch.func.grad(penalty)(params, torch.ones(3)) for _ in range(3)]
+    facts = watch.facts()
+
+    assert watch.notes == [] and facts.measured.steps == (1, 3, 5)
+    assert [row.name for row in facts.measured.rows] == ["params['b']", "params['w']"]
+    assert [row.norm for row in facts.measured.rows] == [
+        pytest.approx(found[0][name].norm().item(), rel=1e-6) for name in ("b", "w")
+    ]

@@ -9,7 +9,7 @@ from gradscope.facts import Depth, Finding, Growth, text_of
 from gradscope.norms import charts
 from gradscope.norms.facts import NormReport, Row
 from gradscope.norms.rows import fitting
-from gradscope.norms.terminal import norm_name, readable
+from gradscope.norms.terminal import at_step, norm_name, readable
 from gradscope.report.html_page import HEAD, STYLE
 from gradscope.report.text import clean
 
@@ -54,9 +54,7 @@ def _page(report: NormReport) -> Iterator[str]:
 
 
 def _summary(report: NormReport) -> Iterator[str]:
-    step, steps = report.measured.step, len(report.measured.totals)
-    which = "" if steps == 1 else f" at step {step} of {steps}"
-    said = f"Total {readable(report.total)}{which}."
+    said = f"Total {readable(report.total)}{at_step(report.measured)}."
     if report.max_norm is not None and report.coefficient is not None:
         said += f" With max_norm {report.max_norm:g} "
         said += (

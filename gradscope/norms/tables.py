@@ -27,6 +27,7 @@ class Look:
 
     encoding: str
     plain: bool
+    bars: bool = True
 
 
 def parameters(report: NormReport, rows: Sequence[Row], look: Look, *, as_tree: bool) -> Table:
@@ -40,7 +41,7 @@ def parameters(report: NormReport, rows: Sequence[Row], look: Look, *, as_tree: 
     some_bad = any(row.bad for row in rows)
     updates = any(row.update is not None for row in rows)
     clipped = report.options.max_norm is not None
-    columns = ["parameter", "shape", "norm", "share", "", "max |g|", "zeros"]
+    columns = ["parameter", "shape", "norm", "share", *[""] * look.bars, "max |g|", "zeros"]
     columns += ["dtype"] * many_dtypes + ["bad"] * some_bad
     columns += ["upd/w"] * updates + ["clipped"] * clipped
     table = _table(columns, "parameter")
@@ -53,7 +54,9 @@ def parameters(report: NormReport, rows: Sequence[Row], look: Look, *, as_tree: 
             Text(_shape(row) if own else ""),
             Text(text_of(row.norm, 4)),
             Text("" if share is None else f"{share:.1%}"),
-            Text(bars.bar(share or 0.0, look.plain) if own else "", style=_BAR),
+        ]
+        cells += [Text(bars.bar(share or 0.0, look.plain) if own else "", style=_BAR)] * look.bars
+        cells += [
             Text(text_of(row.max_abs, 3) if own else ""),
             Text(f"{row.zeros / row.numel:.0%}" if own and row.numel else ""),
         ]

@@ -11,13 +11,14 @@ from rich.text import Text
 
 from gradscope.facts import Finding, Severity, text_of
 from gradscope.norms import bars, tables
-from gradscope.norms.facts import NormReport
+from gradscope.norms.facts import Measured, NormReport
 from gradscope.norms.rows import arrange
 from gradscope.report.options import Options
 from gradscope.report.text import clean
 
 _SPIKES_SHOWN = 5
 _NARROWEST = 60
+_WIDEST = 10_000
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.NOTE: "bold cyan"}
 
 
@@ -26,9 +27,10 @@ def render(
 ) -> str:
     """The whole report, ending in a newline."""
     out = io.StringIO()
+    width = max(options.width, _NARROWEST)
     console = Console(
         file=out,
-        width=max(options.width, _NARROWEST),
+        width=width,
         no_color=not options.color,
         force_terminal=options.color,
         highlight=False,
@@ -44,7 +46,11 @@ def render(
 
     say(_head(report))
     rows = arrange(report.measured.rows, report.options.norm_type, depth, sort)
-    console.print(tables.parameters(report, rows, look, as_tree=sort == "module"))
+    table = tables.parameters(report, rows, look, as_tree=sort == "module")
+    if console.measure(table, options=console.options.update(max_width=_WIDEST)).maximum > width:
+        look_without = tables.Look(look.encoding, look.plain, bars=False)
+        table = tables.parameters(report, rows, look_without, as_tree=sort == "module")
+    console.print(table)
     say(_clipping(report))
     say(_values(report))
     say(_steps(report, console.width, plain))
@@ -64,10 +70,17 @@ def _head(report: NormReport) -> Iterator[str]:
     yield from report.said
     for note in report.notes:
         yield f"note: {note}"
-    steps = len(report.measured.totals)
-    shown = report.measured.step
-    which = "" if steps == 1 else f" at step {shown} of {steps}"
-    yield f"{report.target}: {norm_name(report.options.norm_type)} of each gradient{which}"
+    name = norm_name(report.options.norm_type)
+    yield f"{report.target}: {name} of each gradient{at_step(report.measured)}"
+
+
+def at_step(measured: Measured) -> str:
+    """ " at step 16 of 20"; beside passes that only ask for gradients, how many were measured."""
+    many = len(measured.steps)
+    if many < 2:
+        return ""
+    every = measured.steps[-1] == many - 1
+    return f" at step {measured.step}" + (f" of {many}" if every else f" ({many} measured)")
 
 
 def norm_name(p: float) -> str:
@@ -105,9 +118,13 @@ def _values(report: NormReport) -> Iterator[str]:
     if len(rows) != len(report.measured.rows) or len(rows) > 4:
         return
     for row in rows:
-        before = ", ".join(f"{value:.4f}" for value in row.values)
-        after = ", ".join(f"{value:.4f}" for value in row.clipped_values)
+        before, after = (", ".join(map(_element, v)) for v in (row.values, row.clipped_values))
         yield f"{row.name}.grad [{before}]" + (f" -> [{after}]" if after else "")
+
+
+def _element(value: float) -> str:
+    is_short = value == 0 or 1e-4 <= abs(value) < 1e7
+    return f"{value:.4f}" if is_short else text_of(value, 4)
 
 
 def _steps(report: NormReport, width: int, plain: bool) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +15,8 @@ from gradscope.record.crossings import norm_of
 from gradscope.record.layers import Layers
 from gradscope.record.passes import Graded
 from gradscope.record.sites import user_frames
+
+_MANY = 50  # entries of a container that are looked through
 
 
 @dataclass(slots=True)
@@ -138,6 +140,8 @@ class Leaves:
                 for name, value in list(scope.items()):
                     if value is leaf and not name.startswith("__"):
                         return name
+                    if (key := _key_in(value, leaf)) is not None:
+                        return f"{name}[{key!r}]"
         kind = "parameter" if isinstance(leaf, torch.nn.Parameter) else "leaf"
         taken = sum(name.startswith(f"{kind} ") for name in self.watched)
         return f"{kind} {taken + 1}"
@@ -151,6 +155,16 @@ def _reference(leaf: torch.Tensor) -> Callable[[], torch.Tensor | None]:
 
 def _gone() -> None:
     return None
+
+
+def _key_in(value: Any, leaf: torch.Tensor) -> Any:
+    """Where a container holds a leaf; None where it does not."""
+    pairs: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict) and 0 < len(value) < _MANY:
+        pairs = list(value.items())
+    elif isinstance(value, list | tuple) and 0 < len(value) < _MANY:
+        pairs = enumerate(value)
+    return next((key for key, one in pairs if one is leaf), None)
 
 
 def _frozen(watched: Watched, steps: int) -> Leaf:

@@ -113,7 +113,7 @@ class MagnitudeWatch:
     def _ours(self) -> Iterator[None]:
         """Our own arithmetic: no mode sees it, no graph is made, no fault of it gets out."""
         try:
-            with torch._C._DisableTorchDispatch(), torch.no_grad():
+            with torch._C._DisableTorchDispatch(), torch._C._DisableFuncTorch(), torch.no_grad():
                 yield
         except Exception as fault:
             if not self.notes:
@@ -143,7 +143,7 @@ class MagnitudeWatch:
             raise StopTrace
         if asked.accumulates and not self._accumulates:
             self._begin_accumulating()
-        if asked.accumulates or not self._accumulates:
+        if asked.accumulates or (asked.trains and not self._accumulates):
             result = self._watched(engine, outputs, args, kwargs, asked)
         else:  # beside `backward`, what is handed out is not what the program trains with
             result = engine(outputs, *args, **kwargs)

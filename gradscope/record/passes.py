@@ -34,11 +34,17 @@ class Measure(Protocol):
 @dataclass(frozen=True, slots=True)
 class BackwardPass:
     """`roots` are what is differentiated. `asked` are the leaves whose gradients
-    `torch.autograd.grad` hands out; none where `backward` adds them to the leaves' own."""
+    `torch.autograd.grad` and `torch.func.grad` hand out; none where `backward` adds them to the
+    leaves' own, nor where what is handed out is differentiated again."""
 
     roots: tuple[torch.Tensor, ...]
     asked: tuple[torch.Tensor, ...]
     accumulates: bool
+
+    @property
+    def trains(self) -> bool:
+        """Whether its gradients may be what the program trains with."""
+        return self.accumulates or bool(self.asked)
 
     @classmethod
     def of(cls, outputs: Any, args: Any, kwargs: Any) -> BackwardPass | None:
@@ -49,18 +55,23 @@ class BackwardPass:
         )
         if kwargs.get("accumulate_grad", False):
             return cls(roots, (), True)
-        create_graph = bool(args[2]) if len(args) > 2 else False
-        inputs = args[3] if len(args) > 3 else ()
-        asked = tuple(one for one in inputs or () if isinstance(one, torch.Tensor) and one.is_leaf)
+        functional = torch._C._are_functorch_transforms_active()
+        create_graph = bool(args[2]) and not functional if len(args) > 2 else False
+        inputs = [one for one in (args[3] if len(args) > 3 else ()) or () if _is_tensor(one)]
+        if functional:
+            nested = any(map(_is_differentiated_again, roots))
+            return cls(roots, () if nested else tuple(map(unwrapped, inputs)), False)
+        asked = tuple(one for one in inputs if one.is_leaf)
         return cls(roots, asked, False) if asked and not create_graph else None
 
     def handed_out(self, inputs: Sequence[Any], result: Any) -> Graded:
         """The leaves that were asked for, with what came back."""
         asked = {id(leaf) for leaf in self.asked}
+        pairs = zip(inputs, result or (), strict=False)
         return [
-            (leaf, grad)
-            for leaf, grad in zip(inputs, result or (), strict=False)
-            if id(leaf) in asked and isinstance(grad, torch.Tensor)
+            (leaf, unwrapped(grad))
+            for leaf, grad in ((unwrapped(one), grad) for one, grad in pairs if _is_tensor(one))
+            if id(leaf) in asked and _is_tensor(grad)
         ]
 
     def loss(self) -> float | None:
@@ -69,3 +80,24 @@ class BackwardPass:
         if any(value is None for value in values):
             return None
         return sum(float(value.sum(dtype=torch.float64)) for value in values if value is not None)
+
+
+def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    """The program's own tensor inside of what torch.func makes of it."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
+
+
+def _is_tensor(value: object) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _is_differentiated_again(root: torch.Tensor) -> bool:
+    """Whether another torch.func.grad is around the one that asks."""
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(root):
+        root = functorch.get_unwrapped(root)
+        if functorch.is_functorch_wrapped_tensor(root) and root.requires_grad:
+            return True
+    return False
