@@ -18,6 +18,7 @@ from gradscope.repair.attempt import Patched, patched
 from gradscope.repair.culprit import Unpatchable, locate
 from gradscope.repair.propose import candidates, fixes_of
 from gradscope.repair.splice import edits_between, spliced, unified
+from gradscope.report.diffs import changes
 from gradscope.source import Source
 
 HEAD = """import math
@@ -383,3 +384,18 @@ def test_what_a_maximum_goes_by_keeps_its_value(tmp_path):
 
     assert fix.kind == "masked-branch"
     assert fix.code == "distance = torch.where(d > 0, torch.sqrt(torch.where(d > 0, d, 1.0)), 0.0)"
+
+
+@pytest.mark.parametrize(
+    "name", ["plain.py", "a b.py", "é.py", 'q"\\.py', "\x1b[31m\n::error::x\u202e.py"]
+)
+def test_a_patch_names_any_file_as_git_does(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text("x = 1\n")
+
+    patch = unified(Source(name, "x = 1\n"), "x = 2\n")
+
+    assert subprocess.run(["git", "apply"], input=patch.encode(), cwd=tmp_path).returncode == 0
+    assert (tmp_path / name).read_text() == "x = 2\n"
+    assert {change.file for change in changes(patch)} == {name}
+    assert patch.replace("\n", "").replace("\t", "").isprintable()

@@ -29,15 +29,26 @@ def spliced(source: Source, edits: Iterable[Edit]) -> str:
 def unified(source: Source, text: str) -> str:
     """The patch from a source to `text`, as `git apply` takes it from the current folder."""
     path = Path(os.path.relpath(source.file)).as_posix()
-    # git ends a name at the first blank unless a tab follows it.
-    end = "\t" if " " in path else ""
     pieces = difflib.unified_diff(
-        _lines(source.text), _lines(text), f"a/{path}{end}", f"b/{path}{end}"
+        _lines(source.text), _lines(text), _named(f"a/{path}"), _named(f"b/{path}")
     )
     return "".join(
         piece if piece.endswith("\n") else f"{piece}\n\\ No newline at end of file\n"
         for piece in pieces
     )
+
+
+def _named(path: str) -> str:
+    """A file's name in the head of a patch, where a line break would be one of the patch's: git
+    reads names in quotes, with each byte that it would trip over as a backslash and octal digits.
+    """
+    if path.isprintable() and not set(path) & set('"\\'):
+        # git ends a name at the first blank unless a tab follows it.
+        return f"{path}\t" if " " in path else path
+    shown = (
+        chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:03o}" for b in os.fsencode(path)
+    )
+    return f'"{"".join(shown)}"'
 
 
 def _lines(text: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ def changes(patch: str) -> list[Change]:
             old, old_left = (old, old_left) if sign == "+" else (old + 1, old_left - 1)
             new, new_left = (new, new_left) if sign == "-" else (new + 1, new_left - 1)
         elif line.startswith("+++ "):
-            file = line[4:].split("\t")[0].strip().removeprefix("b/")
+            file = _unquoted(line[4:].split("\t")[0].strip()).removeprefix("b/")
         elif hunk := _HUNK.match(line):
             old, new = int(hunk[1]), int(hunk[3])
             old_left, new_left = int(hunk[2] or 1), int(hunk[4] or 1)
@@ -49,6 +50,14 @@ def changes(patch: str) -> list[Change]:
         if any(abs(index - other) <= CONTEXT for other in edited)
         and (change.sign != " " or change.text.strip())
     ]
+
+
+def _unquoted(name: str) -> str:
+    """A name that git quotes: bytes in octal digits, in quotes."""
+    if not re.fullmatch(r'"(?:[ !#-\[\]-~]|\\[0-7]{3})*"', name):
+        return name
+    octal = re.compile(rb"\\([0-7]{3})")
+    return os.fsdecode(octal.sub(lambda found: bytes([int(found[1], 8)]), name[1:-1].encode()))
 
 
 def numbered(patch: str, gutter: int, options: Options) -> Iterator[Line]:
