@@ -186,6 +186,18 @@ def test_the_inputs_of_a_function_keep_their_names(folder):
     assert symptom.tensor == "x"
 
 
+def test_what_importing_a_script_left_in_gradients_is_not_the_functions(folder):
+    text = "import torch\nw = torch.nn.Parameter(torch.zeros(2))\nw.sqrt().sum().backward()\n"
+    (folder / "script.py").write_text(text + "def good(x):\n    return (w * x).sum()\n")
+    (folder / "gradscope.yaml").write_text(
+        "targets:\n  - script.py:good\ninputs: {x: [1.0, 2.0]}\n"
+    )
+
+    summary, code = checked(load_config())
+
+    assert (summary.reports[0].findings, code) == ((), ExitCode.OK)
+
+
 def test_comments_accept_and_say_when_they_no_longer_do(folder):
     text = PROGRAM.replace("x.sqrt().sum()", "x.sqrt().sum()  # gradscope: ignore[GS102]")
     text = text.replace("(x * x).mean()", "(x * x).mean()  # gradscope: ignore[GS201]")

@@ -47,6 +47,7 @@ def prepare_function(
     scope = NAMES | getattr(function, "__globals__", {})
     inputs = conditions.moved(make_inputs(target.inputs, scope, names_taken(function)))
     _check_inputs(target, function, inputs)
+    _forget_gradients((function, *scope.values(), *inputs.values()))
 
     def run(went_backward: Callable[[], bool]) -> None:
         result = call(target.name, function, **inputs)
@@ -109,6 +110,16 @@ def make_inputs(
             value = eval_expression(given.expression, scope | made, given.shown)
             made[given.name] = _with_grad(value, given)
     return made
+
+
+def _forget_gradients(held: Iterable[Any]) -> None:
+    """A script that is imported for one of its functions trains as it goes, and its gradients
+    would be added to those of the function."""
+    for value in held:
+        if isinstance(value, torch.nn.Module):
+            value.zero_grad()
+        elif isinstance(value, torch.Tensor) and value.is_leaf:
+            value.grad = None
 
 
 def _go_backward(result: object, name: str) -> None:
