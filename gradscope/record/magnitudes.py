@@ -18,6 +18,7 @@ import torch
 
 from gradscope.facts import Activation, Depth, Magnitudes, Step, Summed
 from gradscope.record.absences import Absences
+from gradscope.record.capture import is_capturing
 from gradscope.record.clipping import Clipping
 from gradscope.record.crossings import Crossings
 from gradscope.record.depth import depth_of
@@ -97,7 +98,7 @@ class MagnitudeWatch:
         engine = torch.autograd.graph._engine_run_backward
 
         def run_backward(outputs: Any, *args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() != thread:
+            if threading.get_ident() != thread or is_capturing():
                 return engine(outputs, *args, **kwargs)
             return self._run_backward(engine, outputs, args, kwargs)
 
@@ -107,6 +108,7 @@ class MagnitudeWatch:
             owner._engine_run_backward = run_backward
         watch_optimizers(self._stack, self._begin_update, self._end_update)
         self._clipping.install(self._stack, thread)
+        self.leaves.allow_swaps(self._stack)
         self._inspection.install(self._stack, thread)
 
     @contextmanager

@@ -58,6 +58,7 @@ class RecordingMode(TorchDispatchMode):
         self.seq = _sequence_nr()
         self.ops = 0
         self.below = 0  # modes that were there before this one
+        self.capturing = False  # a CUDA graph
 
     def __enter__(self) -> Any:
         self.below = _modes_left()
@@ -76,7 +77,7 @@ class RecordingMode(TorchDispatchMode):
         if recorder.halted:
             recorder.halt_again()
         kwargs = kwargs or {}
-        if _modes_left() > self.below:
+        if self.capturing or _modes_left() > self.below:
             # A tracer (make_fx, FakeTensorMode) lies below all modes: there are no values to look
             # at, and a question of ours would become part of what it traces.
             return func(*args, **kwargs)

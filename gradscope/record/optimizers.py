@@ -12,6 +12,8 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from gradscope.record.capture import is_capturing
+
 
 def watch_optimizers(
     stack: ExitStack, before: Callable[[Any], None], after: Callable[[Any], None]
@@ -24,11 +26,11 @@ def watch_optimizers(
     thread = threading.get_ident()
 
     def begin(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if threading.get_ident() == thread:
+        if threading.get_ident() == thread and not is_capturing():
             before(optimizer)
 
     def end(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if threading.get_ident() == thread:
+        if threading.get_ident() == thread and not is_capturing():
             after(optimizer)
 
     stack.callback(register_optimizer_step_pre_hook(begin).remove)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from gradscope.record.capture import watch_captures
 from gradscope.record.journal import ModuleFrame, Note
 from gradscope.record.mode import _sequence_nr
 from gradscope.record.optimizers import watch_optimizers
@@ -44,6 +45,7 @@ def install(recorder: Recorder, stack: ExitStack) -> None:
     if any(backend is not None for backend in backends.values()):
         recorder.mode.hide_from_dynamo()
     watch_optimizers(stack, recorder.optimizer_begins, recorder.optimizer_ends)
+    watch_captures(stack, recorder.capture_begins, recorder.capture_ends)
 
 
 def _replace(stack: ExitStack, owner: Any, name: str, new: Any) -> None:
@@ -99,7 +101,7 @@ def _engine(recorder: Recorder, thread: int) -> Callable[..., Any]:
         if threading.get_ident() != thread:
             recorder.elsewhere[threading.current_thread().name] = None
             return original(t_outputs, *args, **kwargs)
-        if recorder.halted or recorder.probing:
+        if recorder.halted or recorder.probing or recorder.mode.capturing:
             return original(t_outputs, *args, **kwargs)
         return recorder.run_backward(original, t_outputs, args, kwargs)
 

@@ -30,6 +30,7 @@ from gradscope.record.spot import NodeOps
 from gradscope.record.symptoms import Symptoms
 
 _FAULTS_TOLD = 3
+_CAPTURED = "the ops of CUDA graphs were not observed, neither captured nor replayed"
 
 
 class StopTrace(BaseException):
@@ -257,6 +258,15 @@ class Recorder:
         self.in_optimizer = None
         with unobserved():
             self.symptoms.after_optimizer(optimizer)
+
+    def capture_begins(self) -> None:
+        self.mode.window.close()
+        self.mode.capturing = True
+
+    def capture_ends(self) -> None:
+        self.mode.capturing = False
+        if _CAPTURED not in self.notes:
+            self.notes.append(_CAPTURED)
 
     def _place(self) -> Any:
         frames = user_frames(sys._getframe(2))
