@@ -8,18 +8,19 @@ from typing import Any
 import torch
 
 from gradscope.facts import Activation
+from gradscope.record.crossings import norm_of
 from gradscope.record.finite import plain
 
 
 class Activations:
     """Norms of results by the sequence number of their node, for one forward pass.
 
-    Holds 0-d tensors and no activation; they are read once, when backward is over, so that a GPU
-    is not waited for at each op.
+    Holds 0-d tensors and no activation. Those of a GPU are read once, when backward is over, so
+    that it is not waited for at each op.
     """
 
     def __init__(self) -> None:
-        self._norms: dict[int, list[torch.Tensor]] = {}
+        self._norms: dict[int, list[float | torch.Tensor]] = {}
         self._numels: dict[int, int] = {}
 
     def note(self, seq: int, out: Any) -> None:
@@ -29,21 +30,33 @@ class Activations:
         if not values:
             return
         with torch._C._DisableTorchDispatch(), torch.no_grad():
-            self._norms[seq] = [torch.linalg.vector_norm(one, dtype=_wide(one)) for one in values]
+            self._norms[seq] = [_norm(one) for one in values]
         self._numels[seq] = sum(one.numel() for one in values)
 
     def read(self) -> dict[int, Activation]:
-        """All norms in one transfer a device."""
-        flat = [(seq, norm) for seq, norms in self._norms.items() for norm in norms]
-        groups: dict[tuple[torch.device, torch.dtype], list[tuple[int, torch.Tensor]]] = {}
-        for seq, norm in flat:
-            groups.setdefault((norm.device, norm.dtype), []).append((seq, norm))
-        total: dict[int, float] = {}
-        for group in groups.values():
+        """All norms, in one transfer a device."""
+        waiting: dict[torch.device, list[tuple[int, torch.Tensor]]] = {}
+        total = dict.fromkeys(self._norms, 0.0)
+        for seq, norms in self._norms.items():
+            for norm in norms:
+                if isinstance(norm, torch.Tensor):
+                    waiting.setdefault(norm.device, []).append((seq, norm))
+                else:
+                    total[seq] = math.hypot(total[seq], norm)
+        for group in waiting.values():
             numbers = torch.stack([norm for _, norm in group]).tolist()
             for (seq, _), number in zip(group, numbers, strict=True):
-                total[seq] = math.hypot(total.get(seq, 0.0), number)
+                total[seq] = math.hypot(total[seq], number)
         return {seq: Activation(norm, self._numels[seq]) for seq, norm in total.items()}
+
+
+def _norm(values: torch.Tensor) -> float | torch.Tensor:
+    if values.device.type == "cpu":
+        return norm_of(values)
+    # Squares of float32 overflow from 1.8e19 on; not every device has float64.
+    wide = torch.float32 if values.device.type == "mps" else torch.float64
+    norm: torch.Tensor = torch.linalg.vector_norm(values, dtype=wide)
+    return norm
 
 
 def _results(out: Any) -> list[torch.Tensor]:
@@ -57,8 +70,3 @@ def _results(out: Any) -> list[torch.Tensor]:
 def _is_readable(values: torch.Tensor) -> bool:
     """What a CUDA graph captures has no values before the graph runs."""
     return not (values.is_cuda and torch.cuda.is_current_stream_capturing())
-
-
-def _wide(values: torch.Tensor) -> torch.dtype:
-    """Squares of float32 overflow from 1.8e19 on; not every device has float64."""
-    return torch.float32 if values.device.type == "mps" else torch.float64
