@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from gradscope.facts import Activation
+from gradscope.record.capture import is_capturing
 from gradscope.record.crossings import norm_of
 from gradscope.record.finite import plain
 
@@ -26,8 +27,8 @@ class Activations:
     def note(self, seq: int, out: Any) -> None:
         """The result of the op that made a node; one that comes later under its number counts."""
         found = [plain(one) for one in _results(out)]
-        values = [one for one in found if one is not None and one.numel() and _is_readable(one)]
-        if not values:
+        values = [one for one in found if one is not None and one.numel()]
+        if not values or is_capturing():
             return
         with torch._C._DisableTorchDispatch(), torch.no_grad():
             self._norms[seq] = [_norm(one) for one in values]
@@ -65,8 +66,3 @@ def _results(out: Any) -> list[torch.Tensor]:
         out = list(out[:1])
     results = out if isinstance(out, list) else [out]
     return [one for one in results if isinstance(one, torch.Tensor)]
-
-
-def _is_readable(values: torch.Tensor) -> bool:
-    """What a CUDA graph captures has no values before the graph runs."""
-    return not (values.is_cuda and torch.cuda.is_current_stream_capturing())

@@ -109,7 +109,6 @@ class MagnitudeWatch:
         watch_optimizers(self._stack, self._begin_update, self._end_update)
         self._clipping.install(self._stack, thread)
         self.leaves.allow_swaps(self._stack)
-        self.leaves.allow_swaps(self._stack)
         self._inspection.install(self._stack, thread)
 
     @contextmanager
