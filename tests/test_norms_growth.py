@@ -229,6 +229,12 @@ def test_the_rise_ends_at_the_last_finite_loss() -> None:
     assert rise_of(steps(3.0, 2.0, 1.0)) is None
 
 
+def test_a_loss_that_falls_below_zero_is_training() -> None:
+    assert rise_of(steps(-1e-3, -1.0, -1e3)).falls
+    assert not rise_of(steps(1e-3, 1.0, 1e3)).falls
+    assert rise_of(()) is None and rise_of(steps(1.0)) is None
+
+
 def test_the_learning_rate_proposed_converges_on_a_quadratic() -> None:
     curvature, lr, w, losses = 4.0, 1.0, 1.0, []
     for _ in range(5):

@@ -49,10 +49,12 @@ _BLIND_TO_SCALE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Rise:
-    """The losses that grew, one after the other, up to the end of the finite ones."""
+    """The losses that grew in size, one after the other, up to the end of the finite ones. Below
+    zero they fall: a reward that is maximised, or a density, until they overflow."""
 
     first: int
-    losses: tuple[float, ...]
+    losses: tuple[float, ...]  # without their sign
+    falls: bool = False
 
     @property
     def rises(self) -> int:
@@ -200,17 +202,19 @@ def rise_of(steps: tuple[Step, ...]) -> Rise | None:
     for step in steps:
         if step.loss is None or not math.isfinite(step.loss):
             break
-        finite.append(abs(step.loss))
+        finite.append(step.loss)
     start = len(finite) - 1
-    while start > 0 and finite[start - 1] < finite[start]:
+    while start > 0 and abs(finite[start - 1]) < abs(finite[start]):
         start -= 1
-    return Rise(start, tuple(finite[start:])) if start >= 0 and len(finite) - start > 1 else None
+    if len(finite) - start < 2:
+        return None
+    return Rise(start, tuple(map(abs, finite[start:])), falls=finite[-1] < 0)
 
 
 def _is_divergence(rise: Rise, roots: tuple[Root, ...], limits: Limits) -> bool:
     limit = limits.loss_growth
     if not roots:
-        return rise.rises >= FINITE_RISES and rise.total >= FINITE * limit
+        return not rise.falls and rise.rises >= FINITE_RISES and rise.total >= FINITE * limit
     if any(root.event.op not in _CARRIERS for root in roots):
         return False
     return rise.total >= (limit if rise.rises > 1 else LEAP * limit)
