@@ -38,6 +38,12 @@ CUTS = {
         12,
         "loss + side(x).square().mean()\n",
     ),
+    "a loss made a float": (
+        "",
+        "loss = loss + float(side(x).square().mean())",
+        12,
+        "loss + side(x).square().mean()\n",
+    ),
     "a parameter made of a result": (
         "",
         "loss = loss + nn.Parameter(side(x)).square().mean()",

@@ -46,7 +46,7 @@ def _straight_through(culprit: Culprit) -> Iterator[Candidate]:
 
 
 def _kept_as_tensor(culprit: Culprit) -> Iterator[Candidate]:
-    """`torch.stack(losses)` for `torch.tensor(losses)`, `loss` for `loss.item()`."""
+    """`torch.stack(losses)` for `torch.tensor(losses)`, `x` for `x.item()` and `float(x)`."""
     call = culprit.node
     if not isinstance(call, ast.Call):
         return
@@ -54,6 +54,9 @@ def _kept_as_tensor(culprit: Culprit) -> Iterator[Candidate]:
     if culprit.names.dotted(call.func) == "torch.tensor" and call.args and stack is not None:
         edit = culprit.replace(call, f"{stack}{culprit.source.of(call.args[0])})")
         yield Candidate("graph", "stack the tensors: `torch.tensor` copies their numbers", (edit,))
+    elif isinstance(call.func, ast.Name) and call.func.id == "float" and call.args:
+        edit = culprit.replace(call, culprit.source.of(call.args[0]))
+        yield Candidate("graph", "keep the tensor, without `float()`", (edit,))
     elif isinstance(call.func, ast.Attribute) and call.func.attr == "item":
         edit = culprit.replace(call, culprit.source.of(call.func.value))
         yield Candidate("graph", "keep the tensor, without `.item()`", (edit,))

@@ -49,6 +49,11 @@ def _initialised(culprit: Culprit) -> Iterator[Candidate]:
     yield from initial.keeping(culprit) if by_size else allocation.filled(culprit)
 
 
+def _scaled(culprit: Culprit) -> Iterator[Candidate]:
+    yield from training.through_scaler(culprit)
+    yield from training.scaled(culprit)
+
+
 MAKERS: Mapping[str, Maker] = {
     "masked-branch": _masked,
     "epsilon": _epsilon,
@@ -59,15 +64,19 @@ MAKERS: Mapping[str, Maker] = {
     "init": _initialised,
     "lower-lr": training.lower_rate,
     "clip-norm": _clipped,
-    "loss-scaling": training.scaled,
+    "loss-scaling": _scaled,
     "backward-rewrite": corrected,
     "graph": graph.reconnected,
 }
 
 
 def fixes_of(culprit: Culprit) -> tuple[Fix, ...]:
-    """The fixes that the rule proposes, after the stable form where the source has one."""
+    """The fixes that the rule proposes, after what the source shows to be the better one: the
+    stable form, the scaler that was to take the step."""
     fixes = culprit.finding.fixes
+    if culprit.finding.name == "diverging-training":
+        scaler = next(training.through_scaler(culprit), None)
+        return fixes if scaler is None else (Fix(scaler.kind, scaler.title, "unsafe"), *fixes)
     stable_form = next(stable.rewritten(culprit), None)
     if stable_form is None:
         return fixes

@@ -82,6 +82,33 @@ def _bound(culprit: Culprit) -> str:
     return next((match[1] for match in found if match), "1.0")
 
 
+def through_scaler(culprit: Culprit) -> Iterator[Candidate]:
+    """`scaler.step(optimizer)` for `optimizer.step()`, where a GradScaler scales the loss and
+    nothing divides the gradients by its scale again."""
+    calls = [node for node in ast.walk(culprit.source.tree) if isinstance(node, ast.Call)]
+    used = {culprit.source.of(call.func) for call in calls}
+    for made in calls:
+        name = _target(culprit, made) if _is_scaler(culprit, made) else None
+        if f"{name}.scale" not in used or used & {f"{name}.step", f"{name}.unscale_"}:
+            continue
+        for call in optimizers(culprit):
+            optimizer = _target(culprit, call)
+            for step in _steps(culprit, call):
+                if isinstance(culprit.source.parents[step], ast.Expr):
+                    indent = culprit.source.indent(step.lineno)
+                    text = (
+                        f"{name}.step({optimizer}){culprit.source.newline}{indent}{name}.update()"
+                    )
+                    start, end = culprit.source.extent(step)
+                    title = "step through the scaler, which divides the gradients by its scale"
+                    edit = culprit.source.edit(start, end, text)
+                    yield Candidate("loss-scaling", title, (edit,))
+
+
+def _is_scaler(culprit: Culprit, call: ast.Call) -> bool:
+    return (culprit.names.dotted(call.func) or "").endswith(".GradScaler")
+
+
 def scaled(culprit: Culprit) -> Iterator[Candidate]:
     """Scale the loss before backward and the gradients back before the step, as GradScaler does."""
     for call in optimizers(culprit):

@@ -217,6 +217,20 @@ def _numbers(group: Sequence[Absence], magnitudes: Magnitudes) -> Iterator[str]:
 
 
 def _fixes(absence: Absence) -> tuple[Fix, ...]:
+    call = absence.call.op.lstrip("_") if absence.call is not None else ""
+    if absence.reason == "detach" and _goes_to_numpy(absence.location):
+        title = "compute this with torch: numpy knows no gradient, and the way back ends there"
+        return (Fix("graph", title, "unsafe"),)
+    if absence.reason == "saturated" and call.startswith(("clamp", "hardtanh")):
+        return (
+            Fix("stable-op", "leave the bound out while training, or use one that is never flat",
+                "unsafe", "torch.sigmoid(x)  # between 0 and 1, with a slope everywhere"),
+        )  # fmt: skip
+    if absence.reason == "saturated" and "softmax" in call:
+        return (
+            Fix("stable-op", "use `sigmoid` if the softmax runs over a single element, which is"
+                " always 1; else keep its scores closer together", "unsafe"),
+        )  # fmt: skip
     if absence.reason in ("dead-relu", "saturated"):
         return (
             Fix("init", "bring the inputs back to where the slope is not 0", "unsafe",
@@ -226,6 +240,13 @@ def _fixes(absence: Absence) -> tuple[Fix, ...]:
         return (Fix("init", "start the other factor away from 0", "unsafe"),)
     title = CURES.get(absence.reason, "keep the graph between these parameters and the loss")
     return (Fix("graph", title, "unsafe", edits=_attached(absence)),)
+
+
+def _goes_to_numpy(place: Location | None) -> bool:
+    """Whether what was detached is turned into an array at once."""
+    line = source.lines(place.file)[place.end_line - 1 : place.end_line] if place else ()
+    after = line[0][place.end_col :] if place and line else ""
+    return after.removeprefix(".cpu()").startswith(".numpy()")
 
 
 def _attached(absence: Absence) -> tuple[Edit, ...]:

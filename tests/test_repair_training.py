@@ -1,0 +1,38 @@
+"""Repairs of the training loop that the source alone gives away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from corpus import diagnosed_file
+
+UNSCALED = """\
+import torch
+
+torch.manual_seed(0)
+net = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+scaler = torch.amp.GradScaler("cpu", init_scale=4096.0)
+for _ in range(20):
+    optimizer.zero_grad()
+    x = torch.randn(64, 8)
+    loss = (net(x) - x.sum(1, keepdim=True)).square().mean()
+    scaler.scale(loss).backward()
+    optimizer.step()
+"""
+
+
+def test_a_loss_that_is_scaled_and_never_unscaled_is_stepped_through_its_scaler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = tmp_path / "train.py"
+    script.write_text(UNSCALED, encoding="utf-8")
+
+    finding = diagnosed_file(script, verify=True).findings[0]
+
+    assert finding.name == "diverging-training"
+    fix = finding.fixes[0]
+    assert (fix.kind, fix.verified) == ("loss-scaling", True), fix.verdict
+    assert "+    scaler.step(optimizer)\n+    scaler.update()\n" in (fix.patch or "")
