@@ -10,6 +10,9 @@ class ExitCode(IntEnum):
     INTERNAL = 3  # a fault of gradscope's own
 
 
+CTRL_C = 130  # the shell's code for a program that Ctrl-C ended
+
+
 class GradscopeError(Exception):
     """The job cannot be done: one line that says what, and `help` that says what to do.
 

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+import typer
 
 from gradscope import __version__
 from gradscope.cli import main
@@ -147,6 +148,17 @@ def test_ctrl_c_gives_a_report(tmp_path):
     assert time.monotonic() - started < 5  # a second on a machine that does nothing else
     assert "the program was interrupted: Ctrl-C" in rest
     assert "train.py: healthy so far" in rest
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, typer.Exit(130)])
+def test_ctrl_c_outside_of_a_program_is_said(capsys, monkeypatch, raised):
+    def interrupted(*_: object) -> None:
+        raise raised
+
+    monkeypatch.setattr("gradscope.config.load_config", interrupted)
+
+    assert main(["trace", "gamma_mask"]) == 2
+    assert capsys.readouterr().err == "gradscope: error: interrupted\n"
 
 
 def test_a_closed_pipe_is_no_error(tmp_path):

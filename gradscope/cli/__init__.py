@@ -18,7 +18,7 @@ from gradscope.cli.output import (
     shortened,
     stdout_is_gone,
 )
-from gradscope.errors import ExitCode, GradscopeError
+from gradscope.errors import CTRL_C, ExitCode, GradscopeError
 
 __all__ = ["app", "main"]
 
@@ -40,6 +40,8 @@ def main(words: Sequence[str] | None = None) -> int:
             standalone_mode=False,
         )
         sys.stdout.flush()
+        if code == CTRL_C:  # newer versions of typer have taken the interrupt for an exit
+            raise KeyboardInterrupt
         return int(code or 0)
     except GradscopeError as error:
         complain(str(error), error.help, error.detail)

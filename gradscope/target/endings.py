@@ -10,10 +10,9 @@ import traceback
 from collections.abc import Iterator
 from types import TracebackType
 
+from gradscope.errors import CTRL_C
 from gradscope.facts import Ending, Location
 from gradscope.record.sites import OURS, USER, kind_of, resolve, shown_path
-
-CTRL_C = 130  # the shell's code for a program that Ctrl-C ended
 
 
 def ending_of(error: BaseException) -> Ending:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING
 
-from gradscope.errors import GradscopeError
+from gradscope.errors import CTRL_C, GradscopeError
 from gradscope.facts import Ending, Limits, Trace
 from gradscope.facts.magnitudes import DEFAULT_LIMITS
 from gradscope.target.conditions import UNCHANGED, Conditions
@@ -195,7 +195,7 @@ class _Wait:
 
     def trace(self, target: str, deaths: IO[str]) -> Trace:
         """The facts of the run, with its true ending."""
-        from gradscope.target.endings import CTRL_C, ending_of_status
+        from gradscope.target.endings import ending_of_status
         from gradscope.target.process import preload
 
         if self._final is not None:
