@@ -92,6 +92,14 @@ def binary(logits, labels):
     return torch.nn.functional.binary_cross_entropy_with_logits(logits, labels)
 
 
+def hinge(logits, labels):
+    return torch.relu(1 - logits * (2 * labels - 1)).mean()
+
+
+def divergence(logits, target):
+    return torch.nn.functional.kl_div(logits.log_softmax(-1), target)
+
+
 def overlap(x, region):
     return (x * region).sum() / region.sum()
 
@@ -181,6 +189,8 @@ MASK = {"x": "{shape: [4, 3]}", "mask": "'torch.ones(4, 3, dtype=torch.bool)'"}
         ("entropy", LOGITS, [("GS501", "one -inf in logits")]),
         ("entropy_fixed", LOGITS, []),
         ("binary", {**LOGITS, "labels": LABELS}, []),  # no softmax: -inf is no masked score
+        ("hinge", {**LOGITS, "labels": LABELS}, []),
+        ("divergence", {**LOGITS, "target": "'torch.rand(4, 3)'"}, []),  # nobody moves a target
         ("overlap", {"x": "{shape: [4, 3]}", "region": LABELS}, [("GS201", "all 0 in region")]),
         ("bisector", POINTS, [("GS102", "y opposite to x")]),
         ("per_sentence", SENTENCES, [("GS201", "zeros in lengths")]),

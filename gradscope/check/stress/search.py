@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gradscope.check.stress.literals import literal
+from gradscope.check.stress.smaller import smaller
 from gradscope.check.stress.subjects import subject_of
 from gradscope.check.stress.variants import (
     BadLoss,
@@ -19,7 +20,6 @@ from gradscope.check.stress.variants import (
     Variant,
     edges_of_range,
     halves,
-    sliced,
     variants,
 )
 from gradscope.errors import GradscopeError
@@ -30,6 +30,7 @@ from gradscope.target.loss import SEED, loss_of
 _TRIES = 400  # calls of the function that one shrinking may take
 _ELEMENTS = 64  # of a tensor whose elements are simplified one by one
 _SOFTMAXES = ("SoftmaxBackward", "LogSoftmaxBackward", "LogsumexpBackward")
+_BY_HAND = {"ExpBackward", "SumBackward", "DivBackward"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +133,11 @@ class Trial:
                 result = self.subject.call(leaves)
                 loss = loss_of(result, self.subject.name)
                 nodes = _nodes(loss)
-                softmax = any(type(node).__name__.startswith(_SOFTMAXES) for node in nodes)
                 value = loss.item()
                 finite = math.isfinite(value) and _grads_are_finite(loss, nodes)
         except (Exception, GradscopeError):
             return None  # the function refuses such inputs, which is its right
-        return Outcome(value, finite, _access(result), softmax)
+        return Outcome(value, finite, _access(result), _has_softmax(nodes))
 
     def shrunk(self, variant: Variant, broken: str, severity: Severity) -> Variant:
         """The smallest inputs that break in the same way, with the simplest numbers."""
@@ -151,7 +151,7 @@ class Trial:
                 return False
             return self._severity(replace(variant, values=values), broken) is severity
 
-        values = _smaller(variant.values, self.given, breaks, self._works)
+        values = smaller(variant.values, self.given, breaks, self._works)
         return replace(variant, values=values if variant.half else self._simpler(values, breaks))
 
     def _works(self, values: Values) -> bool:
@@ -217,50 +217,6 @@ class Trial:
         return self.subject.written(name)
 
 
-def _smaller(
-    values: Values,
-    given: Values,
-    breaks: Callable[[Values], bool],
-    works: Callable[[Values], bool],
-) -> Values:
-    """Cut each size that occurs, everywhere at once, as long as the inputs still break.
-
-    A cut that breaks the given inputs as well would show something else: a loss over nothing.
-    """
-    alike = _shapes(values) == _shapes(given)
-    while True:
-        for size, count, first_only in _cuts(values):
-            smaller = sliced(values, size, count, first_only=first_only)
-            beside = sliced(given, size, count, first_only=first_only)
-            changed = _shapes(smaller) != _shapes(values)
-            if changed and breaks(smaller) and (not alike or works(beside)):
-                values, given = smaller, beside
-                break
-        else:
-            return values
-
-
-def _cuts(values: Values) -> Iterator[tuple[int, int, bool]]:
-    """A size, what to cut it to, and whether in the first dimension alone; the boldest first.
-
-    Where a score is -inf only the first: in a row of one, it would hide all that there is.
-    """
-    masked = any(
-        isinstance(one, Tensor) and bool((one == -math.inf).any()) for one in values.values()
-    )
-    sizes = {size for value in values.values() if isinstance(value, Tensor) for size in value.shape}
-    for size in sorted(sizes, reverse=True):
-        for count in dict.fromkeys((1, 2, size // 2, size - 1)):
-            if 0 < count < size:
-                yield size, count, True
-                if not masked:
-                    yield size, count, False
-
-
-def _shapes(values: Values) -> list[tuple[int, ...]]:
-    return [tuple(value.shape) for value in values.values() if isinstance(value, Tensor)]
-
-
 def _is_plain(value: Tensor) -> bool:
     return value.is_floating_point() and bool(torch.isfinite(value).all())
 
@@ -283,6 +239,11 @@ def _nodes(loss: Tensor) -> list[Any]:
             seen[node] = None
             waiting += [edge[0] for edge in node.next_functions]
     return list(seen)
+
+
+def _has_softmax(nodes: list[Any]) -> bool:
+    names = {type(node).__name__.rstrip("0123456789") for node in nodes}
+    return not names.isdisjoint(_SOFTMAXES) or names >= _BY_HAND
 
 
 def _grads_are_finite(loss: Tensor, nodes: list[Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -12,6 +13,8 @@ from gradscope.config import Input
 from gradscope.target import Conditions, Function, Parts
 from gradscope.target.loss import NAMES, load_parts, make_inputs, names_taken
 
+# Names of what a function is compared with: nobody asks for its gradient unless he says so.
+_DATA = re.compile(r"(^|_)(targets?|labels?|gt|truth|true|masks?)(_|$)", re.IGNORECASE)
 _WRITABLE = (Tensor, int, float, str, bool, type(None))
 
 
@@ -50,11 +53,18 @@ class _Inputs:
             name: value.detach() if isinstance(value, Tensor) else value
             for name, value in conditions.moved(made).items()
         }
-        self.wants_grad = {
+        leaves = {
             name
             for name, value in made.items()
             if isinstance(value, Tensor) and value.requires_grad
         }
+        asked = {
+            name
+            for name in leaves
+            if self.declared[name].requires_grad
+            or "requires_grad" in self.declared[name].expression
+        }
+        self.wants_grad = {one for one in leaves if not _DATA.search(one)} | asked or leaves
 
     def call(self, values: Values) -> Any:
         return self.function(**values)

@@ -112,16 +112,16 @@ def _is_factor(name: str, tensor: Tensor, declared: Input | None) -> bool:
 def _of_scores(name: str, tensor: Tensor, softmax: bool) -> Iterator[Variant]:
     """What masking makes of a score, or of a mask that is added to one."""
     added = _MASK.search(name) is not None and not bool((tensor > 0).any())
-    if not tensor.dim() or not (added or _SCORE.search(name)):
+    if not tensor.dim() or not (added or (softmax and _SCORE.search(name))):
         return
     # Scores of nothing but -inf may have no loss; a mask is there to hide all that there is.
     judged = BadLoss.ANY if added else BadLoss.NONE
-    one = BadLoss.ANY if added else BadLoss.NAN if softmax else BadLoss.NONE
+    one = BadLoss.ANY if added else BadLoss.NAN
     if tensor.dim() > 1:
         row = with_value(tensor, 0, -math.inf)
         yield Variant("a row of -inf", {name: row}, judged, ordinary=added)
     hidden = with_value(tensor, first_of(tensor), -math.inf)
-    yield Variant("one -inf", {name: hidden}, one, ordinary=added or softmax)
+    yield Variant("one -inf", {name: hidden}, one, ordinary=True)
     everything = torch.full_like(tensor, -math.inf)
     yield Variant("all -inf", {name: everything}, judged, ordinary=added)
     if added:
@@ -133,15 +133,26 @@ def _together(floats: Values) -> Iterator[tuple[str, Values]]:
     for one in floats:
         for other in floats:
             if one < other and floats[one].shape == floats[other].shape:
-                yield f"{other} equal to {one}", {other: floats[one].clone()}
-                yield f"{other} opposite to {one}", {other: -floats[one]}
-                yield f"{other} twice {one}", {other: 2 * floats[one]}
+                relations = {
+                    "equal to": floats[one].clone(),
+                    "opposite to": -floats[one],
+                    "twice": 2 * floats[one],
+                }
+                for words, made in relations.items():
+                    if _fits(made, floats[other]):
+                        yield f"{other} {words} {one}", {other: made}
     if len(floats) > 1:
         patterns = {name: dict(of_float(value)) for name, value in floats.items()}
         for words in _TOGETHER:
             made = {name: found[words] for name, found in patterns.items() if words in found}
             if len(made) > 1:
                 yield f"{words} everywhere", made
+
+
+def _fits(made: Tensor, given: Tensor) -> bool:
+    """Whether it is of the same kind: probabilities stay between 0 and 1, distances positive."""
+    negative, large = bool((given < 0).any()), bool((given > 1).any())
+    return (negative or bool((made >= 0).all())) and (negative or large or bool((made <= 1).all()))
 
 
 def _batches(given: Values) -> Iterator[Variant]:
