@@ -267,15 +267,23 @@ def summary(report: Report) -> str:
     return f"{clean(report.target)}: {state(report)} ({f'{counts}; {ran}' if counts else ran})"
 
 
+_FATES = ("healthy", "unhealthy", "failed", "interrupted", "not judged")
+
+
 def verdicts(reports: Sequence[Report]) -> str:
-    """ "12 targets: 10 healthy, 1 unhealthy, 1 failed"."""
-    found = [report.verdict for report in reports]
-    counts = [
-        f"{found.count(word):,} {word}"
-        for word in ("healthy", "unhealthy", "failed")
-        if word in found
-    ]
+    """ "12 targets: 9 healthy, 1 unhealthy, 1 failed, 1 interrupted"."""
+    found = [_fate(report) for report in reports]
+    counts = [f"{found.count(word):,} {word}" for word in _FATES if word in found]
     return f"{plural(len(found), 'target')}: {', '.join(counts)}" if found else "no target"
+
+
+def _fate(report: Report) -> str:
+    """The verdict; in words of its own where nothing bad was seen for want of looking."""
+    if report.verdict != "healthy":
+        return report.verdict
+    if report.trace.ending.kind == "interrupted":
+        return "interrupted"
+    return "healthy" if report.trace.steps else "not judged"
 
 
 def closing(whole: Summary) -> str:
