@@ -19,7 +19,7 @@ WIDTH = 130  # of the table where the output is not a terminal
 def costs(given: argparse.Namespace) -> Iterator[steps.Cost]:
     for program in given.program or PROGRAMS:
         narrate(f"{program}: {given.rounds} rounds of each way")
-        yield steps.measure(program, given.device, given.rounds)
+        yield steps.measure(program, given.device, given.rounds, steps.CLOCKS[given.clock])
 
 
 def figures(given: argparse.Namespace, parts: Sequence[str]) -> Iterator[table.Figure]:
@@ -44,6 +44,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--steps", type=int, default=10_000, help="of the memory part")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument(
+        "--clock",
+        choices=steps.CLOCKS,
+        default="wall",
+        help="of the steps; cpu, with one thread, is steadier where other programs run too",
+    )
     parser.add_argument("--profile", choices=PROGRAMS, help="where the time goes, and nothing else")
     given = parser.parse_args()
     if unknown := sorted(set(given.parts) - set(PARTS)):

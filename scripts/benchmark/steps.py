@@ -5,6 +5,7 @@ from __future__ import annotations
 import cProfile
 import pstats
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
@@ -13,6 +14,9 @@ import torch
 from benchmark.programs import PROGRAMS, Step
 from benchmark.ways import WAYS, recorder
 
+Clock = Callable[[], float]
+
+CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "cpu": time.process_time}
 WARM_UP = 3
 SECONDS = 0.5  # one measurement lasts about that long, so that a step of 100 us is timed too
 
@@ -27,16 +31,16 @@ class Cost:
     spread: dict[str, tuple[float, float]]  # smallest and largest ratio
 
 
-def measure(program: str, device: str, rounds: int) -> Cost:
+def measure(program: str, device: str, rounds: int, clock: Clock) -> Cost:
     """Times all ways in every round, each round in another order, so that drift hits them alike."""
     torch.manual_seed(0)
     step = PROGRAMS[program](device)
-    counts = {way: max(3, round(SECONDS / timed(step, way, 3, device))) for way in WAYS}
+    counts = {way: max(3, round(SECONDS / timed(step, way, 3, device, clock))) for way in WAYS}
     times: dict[str, list[float]] = {way: [] for way in WAYS}
     names = list(WAYS)
     for n in range(rounds):
         for way in names[n % len(names) :] + names[: n % len(names)]:
-            times[way].append(timed(step, way, counts[way], device))
+            times[way].append(timed(step, way, counts[way], device, clock))
     ratios = {
         way: [t / bare for t, bare in zip(times[way], times["bare"], strict=True)] for way in WAYS
     }
@@ -48,19 +52,19 @@ def measure(program: str, device: str, rounds: int) -> Cost:
     )
 
 
-def timed(step: Step, way: str, count: int, device: str) -> float:
+def timed(step: Step, way: str, count: int, device: str, clock: Clock) -> float:
     """Seconds for one step."""
     with WAYS[way]() as after_step:
         for _ in range(WARM_UP):
             step()
             after_step()
         wait(device)
-        started = time.perf_counter()
+        started = clock()
         for _ in range(count):
             step()
             after_step()
         wait(device)
-        return (time.perf_counter() - started) / count
+        return (clock() - started) / count
 
 
 def wait(device: str) -> None:
