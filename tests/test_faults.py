@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gradscope.cli import main
 from gradscope.diagnose import diagnose
 from gradscope.errors import GradscopeError
 from gradscope.facts import Trace
@@ -89,6 +90,25 @@ def test_closed_streams_are_no_fault(words: str, streams: str, code: int, tmp_pa
 
     assert done.returncode == code
     assert "Traceback" not in done.stderr
+
+
+def test_a_path_that_may_not_be_read_is_no_fault(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def forbidden(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "is_file", forbidden)
+
+    assert main(["trace", "--config", "theirs/gradscope.yaml"]) == 2
+    assert capsys.readouterr().err == (
+        "gradscope: error: theirs/gradscope.yaml: Permission denied\n"
+    )
+
+
+def test_a_name_longer_than_any_file_is_shown_in_part(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "x" * 5_000]) == 2
+    assert len(capsys.readouterr().err) < 200
 
 
 def test_nothing_half_written_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
