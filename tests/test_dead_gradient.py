@@ -32,6 +32,12 @@ CUTS = {
         12,
         "torch.stack([side(x).square().mean(), side(x).mean()]).sum()",
     ),
+    "a variable of old": (
+        "from torch.autograd import Variable\n",
+        "loss = loss + Variable(side(x).data).square().mean()",
+        13,
+        "loss + side(x).square().mean()\n",
+    ),
     "a loss read out": (
         "",
         "loss = loss + side(x).square().mean().item()",

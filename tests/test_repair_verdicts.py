@@ -94,7 +94,7 @@ def test_a_fix_that_holds_is_verified(file):
     assert fix.verified is True
     assert "bad elements of `x` 1 -> 0" in fix.verdict
     assert "loss 2 -> 2" in fix.verdict
-    assert "the other 1 gradient elements unchanged" in fix.verdict
+    assert "the other 1 gradient element unchanged" in fix.verdict
     assert "+y = torch.where(x > 0, torch.where(x > 0, x, 1.0) ** 0.5, x)" in fix.patch
     assert TEXT == file.read_text()
 

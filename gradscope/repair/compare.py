@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gradscope.diagnose import is_wrong_gradient
 from gradscope.facts import Finding, Gradient, Severity, Symptom, Trace, text_of
+from gradscope.rules import phrases
 
 BOUNDS = frozenset(("epsilon", "clamp-domain"))
 HOLD_OFF = BOUNDS | {"masked-branch"}
@@ -240,7 +241,7 @@ def _kept(before: Trace, after: Trace) -> Iterator[str]:
     finite = sum(first.numel - first.bad for first, _ in pairs)
     if pairs and finite and not any(_distance(first, second) for first, second in pairs):
         compared = "the other " if any(first.bad for first, _ in pairs) else "all "
-        yield f"{compared}{finite:,} gradient elements unchanged"
+        yield f"{compared}{phrases.plural(finite, 'gradient element')} unchanged"
 
 
 def _pairs(before: Trace, after: Trace) -> Iterator[tuple[Gradient, Gradient]]:

@@ -12,12 +12,15 @@ from gradscope.source.operands import spelled
 from gradscope.source.spans import ancestors, statement
 
 PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
-GUARDS = frozenset({"torch.no_grad", "torch.inference_mode"})
+GUARDS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.set_grad_enabled"})
+VARIABLE = "torch.autograd.Variable"  # of 2017; it makes a leaf of what it is given
 
 
 def reconnected(culprit: Culprit) -> Iterator[Candidate]:
     """By the reason that the finding gives."""
     match culprit.finding.evidence.get("reason"):
+        case "detach":
+            yield from _attached(culprit)
         case "zero-op":
             yield from _straight_through(culprit)
         case "number":
@@ -30,6 +33,25 @@ def reconnected(culprit: Culprit) -> Iterator[Candidate]:
             yield from _registered(culprit)
         case "stale":
             yield from _made_later(culprit)
+
+
+def _attached(culprit: Culprit) -> Iterator[Candidate]:
+    """`x` for `x.detach()`, `x.data` and `Variable(x.data)`."""
+    node = culprit.node
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        inner = node.func.value if node.func.attr == "detach" else None
+    else:
+        inner = node.value if isinstance(node, ast.Attribute) and node.attr == "data" else None
+    if inner is None or not isinstance(node, ast.expr):
+        return
+    after = culprit.source.text[culprit.source.extent(node)[1] :]
+    if after.removeprefix(".cpu()").startswith(".numpy("):
+        return  # an array has no graph either way
+    around = culprit.source.parents.get(node)
+    if isinstance(around, ast.Call) and culprit.names.dotted(around.func) == VARIABLE:
+        node = around
+    title = "drop the `.detach()` (or `.data`) on the way to the loss"
+    yield Candidate("graph", title, (culprit.replace(node, culprit.source.of(inner)),))
 
 
 def _straight_through(culprit: Culprit) -> Iterator[Candidate]:

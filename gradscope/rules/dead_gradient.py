@@ -11,7 +11,6 @@ from gradscope import source
 from gradscope.errors import GradscopeError
 from gradscope.facts import (
     Absence,
-    Edit,
     Finding,
     Fix,
     Location,
@@ -239,7 +238,7 @@ def _fixes(absence: Absence) -> tuple[Fix, ...]:
     if absence.reason == "zero-weight":
         return (Fix("init", "start the other factor away from 0", "unsafe"),)
     title = CURES.get(absence.reason, "keep the graph between these parameters and the loss")
-    return (Fix("graph", title, "unsafe", edits=_attached(absence)),)
+    return (Fix("graph", title, "unsafe"),)
 
 
 def _goes_to_numpy(place: Location | None) -> bool:
@@ -247,19 +246,3 @@ def _goes_to_numpy(place: Location | None) -> bool:
     line = source.lines(place.file)[place.end_line - 1 : place.end_line] if place else ()
     after = line[0][place.end_col :] if place and line else ""
     return after.removeprefix(".cpu()").startswith(".numpy()")
-
-
-def _attached(absence: Absence) -> tuple[Edit, ...]:
-    """The expression without the `.detach()` or `.data` at its end."""
-    place = absence.location
-    if absence.reason != "detach" or place is None or place.line != place.end_line:
-        return ()
-    try:
-        text = source.lines(place.file)[place.line - 1][place.col : place.end_col]
-    except (GradscopeError, IndexError):
-        return ()
-    ending = next((one for one in (".detach()", ".data") if text.endswith(one)), "")
-    if not ending:
-        return ()
-    start = place.end_col - len(ending)
-    return (Edit(place.file, place.line, start, place.line, place.end_col, ""),)
