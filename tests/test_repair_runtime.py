@@ -100,7 +100,7 @@ def test_a_masked_branch_keeps_the_loss_and_the_other_gradients(traced):
     fix = first(traced(GENERATED))
     assert fix.kind == "masked-branch"
     assert "bad elements of `x` 1 -> 0, loss 2 -> 2" in fix.verdict
-    assert "the other 1 gradient elements unchanged" in fix.verdict
+    assert "the other 1 gradient element unchanged" in fix.verdict
 
 
 def test_two_culprits_of_one_library_call_are_guarded_together(traced):
