@@ -9,7 +9,7 @@ import torch
 
 from gradscope.facts import Ending, Trace
 from gradscope.record import Recorder
-from gradscope.record.magnitudes import MagnitudeWatch
+from gradscope.record.sizes.magnitudes import MagnitudeWatch
 
 
 class Graph(torch.cuda.CUDAGraph):
@@ -64,7 +64,7 @@ def test_what_runs_after_the_capture_is_observed() -> None:
 
 
 def test_a_captured_backward_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gradscope.record.magnitudes.is_capturing", lambda: True)
+    monkeypatch.setattr("gradscope.record.sizes.magnitudes.is_capturing", lambda: True)
     with MagnitudeWatch() as watch:
         step()
 

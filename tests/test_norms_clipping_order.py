@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from gradscope.facts import Finding, LateClip, Magnitudes, Severity, Trace
-from gradscope.record.magnitudes import MagnitudeWatch
+from gradscope.record.sizes.magnitudes import MagnitudeWatch
 from gradscope.rules import RULES
 
 

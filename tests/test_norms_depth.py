@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from gradscope.facts import Depth
-from gradscope.record.magnitudes import MagnitudeWatch
+from gradscope.record.sizes.magnitudes import MagnitudeWatch
 
 
 class Doubled(torch.autograd.Function):

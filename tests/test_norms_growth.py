@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from gradscope.facts import Finding, Growth, Leaf, Limits, Magnitudes, Step, Trace, Update
-from gradscope.record.growth import Crossing, fit
-from gradscope.record.magnitudes import MagnitudeWatch
+from gradscope.record.sizes.growth import Crossing, fit
+from gradscope.record.sizes.magnitudes import MagnitudeWatch
 from gradscope.rules import RULES
 from gradscope.rules.diverging_training import rise_of, stable_lr
 from gradscope.rules.exploding_gradient import explodes

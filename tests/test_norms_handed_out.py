@@ -7,8 +7,8 @@ import torch
 
 from gradscope.norms.facts import Measured, NormOptions
 from gradscope.norms.measure import Measure
-from gradscope.record.magnitudes import MagnitudeWatch
 from gradscope.record.recorder import StopTrace
+from gradscope.record.sizes.magnitudes import MagnitudeWatch
 
 
 def descend(w: torch.Tensor, b: torch.Tensor) -> float:

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from gradscope.diagnose import find_roots
 from gradscope.facts import Ending, Event, Kind, Phase, Root, Trace
 from gradscope.record import Recorder, StopTrace
-from gradscope.record.provenance import Provenance
+from gradscope.record.events.provenance import Provenance
 from gradscope.record.schema import plain_name, read_schema
 
 
@@ -568,7 +568,7 @@ class TestTransparency:
         def fail(*args: object) -> None:
             raise RuntimeError("ours")
 
-        monkeypatch.setattr("gradscope.record.examine.Examiner.examine", fail)
+        monkeypatch.setattr("gradscope.record.events.examine.Examiner.examine", fail)
         trace = record(lambda: (leaf(0.0) / 0).sum().backward())
 
         assert any("ours" in note for note in trace.notes)

@@ -8,8 +8,8 @@ from test_norms_growth import train
 from torch import nn
 
 from gradscope.facts import Severity
-from gradscope.record import layers
 from gradscope.record.sites import LIBRARY
+from gradscope.record.sizes import layers
 
 
 class Encoder(nn.Module):

@@ -55,7 +55,7 @@ class Watch:
 
     def __init__(self, name: str, config: Config) -> None:
         from gradscope.record import Recorder
-        from gradscope.record.magnitudes import MagnitudeWatch
+        from gradscope.record.sizes.magnitudes import MagnitudeWatch
 
         self._name = name
         self._config = config

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gradscope.record.provenance import storage_key
+from gradscope.record.events.provenance import storage_key
 from gradscope.record.sites import user_frames
 
 

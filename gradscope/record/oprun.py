@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gradscope.record.provenance import Stain
+from gradscope.record.events.provenance import Stain
 from gradscope.record.schema import OpInfo
 from gradscope.record.spot import Spot
 

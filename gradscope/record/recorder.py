@@ -13,21 +13,21 @@ import torch
 
 from gradscope.facts import Ending, Environment, Gradient, Kind, Step, Symptom, Trace
 from gradscope.record import journal as journals
-from gradscope.record.examine import Examiner
+from gradscope.record.events.examine import Examiner
+from gradscope.record.events.hidden import Hidden
+from gradscope.record.events.provenance import Provenance
+from gradscope.record.events.symptoms import Symptoms
 from gradscope.record.finite import plain
-from gradscope.record.functions import FunctionChecks
-from gradscope.record.hidden import Hidden
+from gradscope.record.hazards.margins import Margins
 from gradscope.record.journal import Journal, ModuleFrame, Note, Raw
-from gradscope.record.margins import Margins
 from gradscope.record.mode import RecordingMode
 from gradscope.record.names import Names
 from gradscope.record.oprun import OpRun
 from gradscope.record.patches import install
-from gradscope.record.provenance import Provenance
+from gradscope.record.probes.functions import FunctionChecks
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import Site, resolve, user_frames
 from gradscope.record.spot import NodeOps
-from gradscope.record.symptoms import Symptoms
 
 _FAULTS_TOLD = 3
 _CAPTURED = "the ops of CUDA graphs were not observed, neither captured nor replayed"

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from gradscope.record.events.measure import saved_by
+from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import quick_sum
-from gradscope.record.measure import saved_by
 from gradscope.record.oprun import OpRun, flatten
-from gradscope.record.provenance import storage_key
 
 if TYPE_CHECKING:
     from gradscope.record.recorder import Recorder

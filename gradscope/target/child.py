@@ -20,9 +20,9 @@ from typing import Any, NoReturn, TextIO
 from gradscope.errors import GradscopeError
 from gradscope.facts import Ending
 from gradscope.record import Recorder, StopTrace
-from gradscope.record.functions import FunctionChecks, checked
-from gradscope.record.magnitudes import MagnitudeWatch
+from gradscope.record.probes.functions import FunctionChecks, checked
 from gradscope.record.sites import shown_path
+from gradscope.record.sizes.magnitudes import MagnitudeWatch
 from gradscope.target.conditions import UNCHANGED, Conditions
 from gradscope.target.endings import ending_of, has_users_frames, is_ours, trimmed
 from gradscope.target.load import run_script

@@ -14,7 +14,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from gradscope.norms import NormOptions
 from gradscope.norms.measure import Measure
 from gradscope.record import Recorder
-from gradscope.record.magnitudes import MagnitudeWatch
+from gradscope.record.sizes.magnitudes import MagnitudeWatch
 
 AfterStep = Callable[[], object]
 Way = Callable[[], AbstractContextManager[AfterStep]]

@@ -15,7 +15,7 @@ from gradscope.diagnose import diagnose
 from gradscope.facts import Ending, Severity
 from gradscope.record import Recorder
 from gradscope.record.finite import is_finite, plain
-from gradscope.record.magnitudes import MagnitudeWatch
+from gradscope.record.sizes.magnitudes import MagnitudeWatch
 from transparent.samples import Results, Sample, tensors
 
 # What became of a sample, best first. `torch`: it differs in the same bits under a dispatch mode

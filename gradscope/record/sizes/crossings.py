@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from gradscope.record.finite import plain
-from gradscope.record.growth import Crossing
+from gradscope.record.sizes.growth import Crossing
 
 _MOST_NODES = 100_000
 _HALF = (torch.float16, torch.bfloat16)

@@ -9,8 +9,8 @@ import torch
 
 from gradscope.facts import Activation
 from gradscope.record.capture import is_capturing
-from gradscope.record.crossings import norm_of
 from gradscope.record.finite import plain
+from gradscope.record.sizes.crossings import norm_of
 
 
 class Activations:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import plain
-from gradscope.record.provenance import storage_key
 from gradscope.record.spot import NodeOps
 
 

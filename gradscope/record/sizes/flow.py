@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gradscope.record.activations import Activations
 from gradscope.record.copies import numbers_taken
+from gradscope.record.events.provenance import storage_key
 from gradscope.record.journal import ModuleFrame
-from gradscope.record.provenance import storage_key
-from gradscope.record.readouts import Readouts
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import Site, note_site
+from gradscope.record.sizes.activations import Activations
+from gradscope.record.sizes.readouts import Readouts
 
 _current_node = torch._C._current_autograd_node
 _sequence_nr = torch._C._autograd._get_sequence_nr

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gradscope.facts import Activation, Depth, LayerSize
-from gradscope.record.crossings import Crossings
-from gradscope.record.flow import Flow, Noted
 from gradscope.record.journal import module_path
-from gradscope.record.layers import Layers
 from gradscope.record.sites import resolve
+from gradscope.record.sizes.crossings import Crossings
+from gradscope.record.sizes.flow import Flow, Noted
+from gradscope.record.sizes.layers import Layers
 
 
 def depth_of(

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from gradscope.record.crossings import Crossings
-from gradscope.record.flow import Flow
 from gradscope.record.journal import ModuleFrame, module_path
-from gradscope.record.layers import Layers
 from gradscope.record.modes import lifted_above, mode_count
+from gradscope.record.sizes.crossings import Crossings
+from gradscope.record.sizes.flow import Flow
+from gradscope.record.sizes.layers import Layers
 
 _MOST_GROWN = 16  # graphs looked at because they had grown
 _GROWN = 1.5  # times the largest graph so far

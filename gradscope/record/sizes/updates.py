@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from gradscope.facts import Location, Update
-from gradscope.record.leaves import Leaves
 from gradscope.record.sites import Site, note_site, resolve
+from gradscope.record.sizes.leaves import Leaves
 
 _MOST_KEPT = 512  # updates; of those that follow only the last
 _LOOKED_AT = 8  # updates of each optimizer whose parameters are gone through one by one

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from gradscope.facts import Kind, Phase
-from gradscope.record import measure
+from gradscope.record.events import measure
+from gradscope.record.events.origins import Origins
+from gradscope.record.events.provenance import covers_storage
 from gradscope.record.finite import has_nan, holds_bad, plain
 from gradscope.record.journal import Note, Raw
 from gradscope.record.oprun import OpRun, StainedInput, among, flatten
-from gradscope.record.origins import Origins
-from gradscope.record.provenance import covers_storage
 from gradscope.record.schema import SOFTMAX_FAMILY, OpInfo
 from gradscope.record.spot import NodeOps, Spot
 

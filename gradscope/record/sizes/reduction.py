@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from gradscope.facts import Summed
-from gradscope.record.flow import Flow
 from gradscope.record.sites import resolve
+from gradscope.record.sizes.flow import Flow
 
 _SUM = 2  # at::Reduction::Sum
 _FEWEST = 8  # terms: over less, a sum and a mean are the same to a learning rate

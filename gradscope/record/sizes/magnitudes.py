@@ -17,23 +17,23 @@ from typing import Any
 import torch
 
 from gradscope.facts import Activation, Depth, Magnitudes, Step, Summed
-from gradscope.record.absences import Absences
 from gradscope.record.capture import is_capturing
-from gradscope.record.clipping import Clipping
-from gradscope.record.crossings import Crossings
-from gradscope.record.depth import depth_of
 from gradscope.record.finite import plain
-from gradscope.record.flow import Flow
-from gradscope.record.growths import Growths
-from gradscope.record.inspection import Inspection
 from gradscope.record.journal import ModuleFrame
-from gradscope.record.layers import Layers
-from gradscope.record.leaves import Leaves, norms_of
 from gradscope.record.optimizers import watch_optimizers
-from gradscope.record.passes import BackwardPass, Graded, Measure
 from gradscope.record.recorder import StopTrace
-from gradscope.record.reduction import summed
-from gradscope.record.updates import Updates
+from gradscope.record.sizes.absences import Absences
+from gradscope.record.sizes.clipping import Clipping
+from gradscope.record.sizes.crossings import Crossings
+from gradscope.record.sizes.depth import depth_of
+from gradscope.record.sizes.flow import Flow
+from gradscope.record.sizes.growths import Growths
+from gradscope.record.sizes.inspection import Inspection
+from gradscope.record.sizes.layers import Layers
+from gradscope.record.sizes.leaves import Leaves, norms_of
+from gradscope.record.sizes.passes import BackwardPass, Graded, Measure
+from gradscope.record.sizes.reduction import summed
+from gradscope.record.sizes.updates import Updates
 
 _MEASURED_FIRST = 8  # steps
 _LEAP = 2.0  # times the loss of the step before

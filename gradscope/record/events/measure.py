@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gradscope.facts import Ancestor, Kind, Operand, Phase
+from gradscope.record.events.grad_outputs import grad_output_of
+from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import bad_rows, census, first_index, numbers, value_at
-from gradscope.record.grad_outputs import grad_output_of
 from gradscope.record.journal import Raw, to_call
 from gradscope.record.oprun import OpRun
-from gradscope.record.provenance import storage_key
 from gradscope.record.sites import assigned_name
 
 if TYPE_CHECKING:

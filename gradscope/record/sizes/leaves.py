@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from gradscope.facts import Leaf
-from gradscope.record.crossings import norm_of
-from gradscope.record.layers import Layers
-from gradscope.record.passes import Graded
 from gradscope.record.sites import user_frames
+from gradscope.record.sizes.crossings import norm_of
+from gradscope.record.sizes.layers import Layers
+from gradscope.record.sizes.passes import Graded
 
 _MANY = 50  # entries of a container that are looked through
 

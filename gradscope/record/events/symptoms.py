@@ -14,10 +14,10 @@ import torch
 
 from gradscope.facts import Call, Ending, Kind, Phase, Symptom
 from gradscope.record import graph
+from gradscope.record.events.masks import CHOOSE, find_mask
 from gradscope.record.finite import census, first_index, holds_bad, numbers
 from gradscope.record.gradients import describe_gradients
 from gradscope.record.journal import Raw, to_call
-from gradscope.record.masks import CHOOSE, find_mask
 
 if TYPE_CHECKING:
     from gradscope.record.recorder import Recorder

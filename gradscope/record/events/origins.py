@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from gradscope.facts import Kind, Phase
-from gradscope.record import measure
+from gradscope.record.events import measure
 from gradscope.record.finite import has_nan, holds_bad
 from gradscope.record.journal import Raw
 from gradscope.record.oprun import OpRun, StainedInput, among

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 
 from gradscope.facts import Absence, Call, Leaf, Location
-from gradscope.record.crossings import Crossings
-from gradscope.record.flow import Cut, Flow
-from gradscope.record.growth import Crossing
 from gradscope.record.journal import module_path
-from gradscope.record.layers import Layers, definition, guarding_with, packaged, siblings
 from gradscope.record.sites import Site, resolve
+from gradscope.record.sizes.crossings import Crossings
+from gradscope.record.sizes.flow import Cut, Flow
+from gradscope.record.sizes.growth import Crossing
+from gradscope.record.sizes.layers import Layers, definition, guarding_with, packaged, siblings
 
 _RECTIFIERS = ("Relu", "Threshold", "Hardtanh", "Relu6", "Hardswish")
 _SATURATE = ("Sigmoid", "Tanh", "Softmax", "Erf", "Gelu", "Silu", "Softplus", "Elu", "Clamp")

@@ -18,10 +18,10 @@ from gradscope.ops.dtypes import limits
 from gradscope.ops.reach import decomposition, reach, singularity
 from gradscope.record.finite import plain
 from gradscope.record.graph import consumers
-from gradscope.record.guards import has_constant_added, is_guarded
+from gradscope.record.hazards.guards import has_constant_added, is_guarded
+from gradscope.record.hazards.spectra import of_matrix
 from gradscope.record.journal import to_call
 from gradscope.record.oprun import OpRun, flatten
-from gradscope.record.spectra import of_matrix
 
 if TYPE_CHECKING:
     from gradscope.record.recorder import Recorder

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from gradscope.facts import Call
+from gradscope.record.events.grad_outputs import gradient_in, is_gradient
 from gradscope.record.finite import numbers, value_at
-from gradscope.record.grad_outputs import gradient_in, is_gradient
 from gradscope.record.spot import NodeOps
 
 # Give a gradient of exactly 0 to every element that they did not choose.

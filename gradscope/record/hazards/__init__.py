@@ -1,0 +1,1 @@
+"""How near a healthy run came to breaking."""
