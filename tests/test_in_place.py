@@ -9,7 +9,8 @@ import pytest
 import torch
 from apart import traced
 
-from gradscope.record.flow import Flow
+from gradscope.record import Recorder
+from gradscope.record.sizes.flow import Flow
 
 HEAD = """\
 import torch
@@ -95,3 +96,38 @@ def test_a_node_of_an_inspected_pass_leads_to_its_in_place_op() -> None:
     assert divided is not None and h.grad_fn is not None
     assert flow.calls[divided._sequence_nr()].op == "div"
     assert flow.calls[h.grad_fn._sequence_nr()].op == "log"
+
+
+UNARY = """
+abs acos asin atan ceil cos cosh digamma erf erfinv exp exp2 expm1 floor frac lgamma log log10
+log1p log2 logit neg reciprocal relu round rsqrt sigmoid sign sin sinc sinh sqrt tan tanh tril trunc
+""".split()
+BINARY = "add atan2 copysign div fmod hypot mul pow remainder sub xlogy".split()
+
+
+@pytest.mark.parametrize("view", [False, True], ids=["whole", "view"])
+@pytest.mark.parametrize("op", [*UNARY, *BINARY])
+def test_every_node_leads_to_its_op_and_no_gradient_changes(op: str, view: bool) -> None:
+    start = torch.linspace(0.3, 0.7, 4).view(2, 2)
+    other = torch.full((2, 2), 0.6, requires_grad=True)
+
+    def run() -> tuple[torch.Tensor, torch.Tensor | None, object]:
+        x = start.clone().requires_grad_()
+        other.grad = None
+        h = x * 1
+        target = h[:] if view else h
+        getattr(target, f"{op}_")(*[other] * (op in BINARY))
+        node = h.grad_fn
+        h.sum().backward()
+        assert x.grad is not None
+        return x.grad, other.grad, node
+
+    bare = run()
+    with Recorder() as recorder:
+        seen = run()
+        note = recorder.call_of_node(seen[2])
+
+    assert note is not None and note.info.name == op
+    assert torch.equal(seen[0], bare[0])
+    assert (seen[1] is None) == (bare[1] is None)
+    assert seen[1] is None or bare[1] is None or torch.equal(seen[1], bare[1])
