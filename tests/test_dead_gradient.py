@@ -173,3 +173,37 @@ def test_an_optimizer_is_made_after_the_head_is_replaced(
     fix = finding.fixes[0]
     assert fix.verified is True
     assert (fix.patch or "").index("+net.head") < (fix.patch or "").index("optimizer =")
+
+
+def test_an_initialisation_is_no_use(tmp_path: Path) -> None:
+    """In the only step of a program whose model is made under the recorder."""
+    program = tmp_path / "train.py"
+    program.write_text(
+        "import torch\n"
+        "body, spare = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)\n"
+        "optimizer = torch.optim.SGD([*body.parameters(), *spare.parameters()], lr=0.1)\n"
+        "body(torch.ones(1, 2)).sum().backward()\n"
+        "optimizer.step()\n"
+    )
+
+    (found,) = diagnosed_file(program).findings
+
+    assert found.evidence["reason"] == "unused"
+
+
+def test_a_bias_that_no_derivative_depends_on_is_a_note(tmp_path: Path) -> None:
+    program = tmp_path / "physics.py"
+    program.write_text(
+        "import torch\n"
+        "net = torch.nn.Linear(2, 1)\n"
+        "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "x = torch.ones(3, 2, requires_grad=True)\n"
+        "(slope,) = torch.autograd.grad(net(x).sum(), x, create_graph=True)\n"
+        "slope.square().sum().backward()\n"
+        "optimizer.step()\n"
+    )
+
+    (found,) = diagnosed_file(program).findings
+
+    assert found.severity == "note"
+    assert found.evidence["parameters"] == ["net.bias"]

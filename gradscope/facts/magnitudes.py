@@ -100,9 +100,9 @@ class Absence:
     """A leaf whose gradient was missing or exactly zero at every step, and the reason found.
 
     `reason`: detach, no_grad, integer, number, rewrapped, overwritten, unused, unregistered,
-    unreached, stale, zero-op (round, sign), saturated, dead-relu, underflow, zero-weight, masked,
-    unknown. `call` is where the gradient ended. `grad_output` is the norm that came into it, None
-    where none came.
+    unreached, differentiated (only derivatives were read of what it is in), stale, zero-op (round,
+    sign), saturated, dead-relu, underflow, zero-weight, masked, unknown. `call` is where the
+    gradient ended. `grad_output` is the norm that came into it, None where none came.
     """
 
     leaf: str

@@ -99,15 +99,11 @@ class DeadGradient(Rule):
         call = first.call
         steps = magnitudes.updates[-1].location if magnitudes.updates else None
         held_by = _constructed(steps) if first.reason == "stale" else None
-        mild = (first.siblings and first.reason == "unused") or (
-            # The package offers it, and the user has another use for the rest.
-            first.packaged and first.reason in ("unused", "unreached")
-        )
         severity = Severity.ERROR if first.trained or hidden else Severity.WARNING
         return Finding(
             rule=self.code,
             name=self.name,
-            severity=Severity.NOTE if mild else severity,
+            severity=Severity.NOTE if _is_mild(first) else severity,
             phase=Phase.FORWARD if first.missing else Phase.BACKWARD,
             step=first.step,
             op=call.op if call is not None else "",
@@ -132,6 +128,15 @@ class DeadGradient(Rule):
             fixes=_fixes(first),
             confidence=0.8 if first.location is not None else 0.6,
         )
+
+
+def _is_mild(absence: Absence) -> bool:
+    """Whether there are good reasons for a parameter to have no gradient."""
+    if absence.reason == "differentiated":
+        return True  # a last bias, of which no derivative is left
+    if absence.packaged:  # the package offers it, and the user has another use for the rest
+        return absence.reason in ("unused", "unreached")
+    return absence.siblings and absence.reason == "unused"
 
 
 def is_dead(absence: Absence, magnitudes: Magnitudes) -> bool:

@@ -15,6 +15,8 @@ WHY = {
     " that computed the value ends there. No optimizer knows the new leaf.",
     "unused": "No op of the forward pass read them. The optimizer holds them, nothing moves them.",
     "unreached": "The forward pass reads them, and what it makes of them never reaches the loss.",
+    "differentiated": "The loss reads derivatives of what they were used for, and nothing else of"
+    " it. A derivative does not depend on a constant that is added: this one has no influence.",
     "unregistered": "A module looks for its parameters in attributes that are modules or"
     " parameters: not in a list or dict of Python, and not in a plain tensor. So `parameters()`"
     " leaves these out, the optimizer never got them, and `state_dict()` and `to()` miss them too.",
@@ -39,6 +41,7 @@ LABELS = {
     "unregistered": "is not where `parameters()` looks",
     "stale": "was given tensors that the model no longer has",
     "unreached": "the last that is made of them",
+    "differentiated": "only derivatives of this are read",
     "dead-relu": "all inputs are negative",
     "saturated": "flat at all its inputs",
     "zero-op": "has slope 0 everywhere",
@@ -53,6 +56,7 @@ CURES = {
     "rewrapped": "use the computed value as it is, without `nn.Parameter(...)` around it",
     "unused": "call the layer in `forward`, or delete it",
     "unreached": "add what is computed from them to the loss, or delete it",
+    "differentiated": "leave it, or let the loss read the value itself as well",
     "unregistered": "hold them in an `nn.ModuleList`, `nn.ModuleDict` or `nn.Parameter`",
     "stale": "make the optimizer after the model has its final parameters",
     "zero-op": "pass the gradient straight through: `x + (x.round() - x).detach()`",

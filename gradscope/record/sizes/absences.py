@@ -85,7 +85,8 @@ class Absences:
         if cut is None:
             site = flow.last_use(bit)
             location = resolve(*site[0]) if site else None
-            return Absence("", True, "unreached", False, step, location=location)
+            reason = "differentiated" if flow.differentiated & bit else "unreached"
+            return Absence("", True, reason, False, step, location=location)
         location = resolve(*cut.user[0]) if cut.user else None
         related = None
         if cut.reason == "no_grad":

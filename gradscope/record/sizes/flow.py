@@ -8,7 +8,7 @@ the cuts that lie upstream of it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,6 +66,7 @@ class Flow(TorchDispatchMode):
         self._state: dict[int, tuple[int, int]] = {}
         self._readouts = Readouts()
         self._trail: list[tuple[int, Site]] = []  # ops with leaves upstream
+        self.differentiated = 0  # the leaves upstream of what the program differentiates
         self._seq = _sequence_nr()
         self._in_function = False  # the last node is of a custom Function, whose forward runs
 
@@ -90,6 +91,8 @@ class Flow(TorchDispatchMode):
 
     def _follow(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         info = read_schema(func)
+        if info.written and _is_given_values(out):
+            return
         site: tuple[Site, Site] | None = None
         seq = _sequence_nr()
         if seq != self._seq:
@@ -146,6 +149,12 @@ class Flow(TorchDispatchMode):
         """The leaves and the cuts upstream of a value."""
         key = storage_key(tensor)
         return self._state.get(key, (0, 0)) if key is not None else (0, 0)
+
+    def note_differentiated(self, values: Sequence[Any]) -> None:
+        """The program takes derivatives of these, to go on computing with them."""
+        for value in values:
+            if isinstance(value, torch.Tensor):
+                self.differentiated |= self.of(value)[0]
 
     def cuts_in(self, bits: int) -> Iterator[Cut]:
         return (cut for position, cut in enumerate(self.cuts) if bits >> position & 1)
@@ -224,6 +233,13 @@ class Flow(TorchDispatchMode):
                 self._state[key] = (before[0] | state[0], before[1] | state[1])
             elif before is not None or state != (0, 0):
                 self._state[key] = state
+
+
+def _is_given_values(out: Any) -> bool:
+    """Whether an op that writes gave a leaf other values, as an initialisation does: that is no
+    use of the leaf, and takes it out of no graph."""
+    is_leaf = isinstance(out, torch.Tensor) and out.requires_grad and out.is_leaf
+    return is_leaf and not torch.is_grad_enabled()
 
 
 def _gives_tensor(out: Any) -> bool:

@@ -139,6 +139,8 @@ class MagnitudeWatch:
             self._clipping.begin_backward()
         asked = BackwardPass.of(outputs, args, kwargs) if not self._nested else None
         if asked is None:
+            if not self._nested and self._inspection.flow is not None:
+                self._inspection.flow.note_differentiated(outputs)
             return engine(outputs, *args, **kwargs)
         if self.limit is not None and self.step >= self.limit:
             self.on_stop()
