@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import jsonschema
 import pytest
 
 from gradscope.norms.document import SCHEMA_FILE
+
+ROOT = Path(__file__).resolve().parent.parent
 
 LOOP = """
 import torch
@@ -65,7 +68,33 @@ def test_the_page_crosses_out_what_is_not_finite_and_tells_where(
 
     assert "(at step 9): clip_grad_norm_ would turn" in done.stdout
     assert "spikes: step 9: " in done.stdout
-    assert '<title>model.0.weight, step 9: nan</title><rect class="box"' in page
+    assert '<g class="lost">' in page
+    assert "<title>model.0.weight, step 9: nan</title>" in page
+
+
+def test_without_matplotlib_the_page_has_its_numbers_and_says_how_to_get_pictures(
+    gradscope: Callable, tmp_path: Path
+) -> None:
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "matplotlib.py").write_text(
+        "from pathlib import Path\n"
+        "Path(__file__).with_name('asked').touch()\n"
+        "raise ImportError('No module named <matplotlib>')\n"
+    )
+    path = os.pathsep.join([str(hidden), str(ROOT)])
+    (tmp_path / "loop.py").write_text(LOOP)
+    assert gradscope("norms", "loop.py", PYTHONPATH=path).returncode == 0
+    assert not (hidden / "asked").exists()
+
+    done = gradscope("norms", "loop.py", "--html", "page.html", PYTHONPATH=path)
+    page = (tmp_path / "page.html").read_text()
+    assert done.returncode == 0, done.stderr
+    assert (hidden / "asked").exists()
+    assert page.count("pip install 'gradscope[charts]'") == 1
+    assert "(No module named &lt;matplotlib&gt;)" in page and "<svg" not in page
+    assert "<td>model.0.weight</td>" in page and "<details open>" in page
+    assert "Total norm by step" not in page and "by step</h2>" not in page
 
 
 def test_csv_has_a_line_a_parameter_and_steps_are_limited(

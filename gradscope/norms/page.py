@@ -29,28 +29,45 @@ def _page(report: NormReport) -> Iterator[str]:
     yield from _summary(report)
     yield "</header>"
     yield from map(_finding, report.findings)
-    measured = report.measured
-    if len(measured.totals) > 1:
-        yield "<h2>Total norm by step</h2>"
+    reason = charts.missing()
+    if reason is not None:
+        yield f'<p class="dim">{_without_pictures(reason)}</p>'
+    yield from _measured(report, pictures=reason is None)
+    kind = norm_name(report.options.norm_type)
+    yield f"<h2>{kind} by parameter, at step {report.measured.step}</h2>"
+    yield _scrolling("".join(_parameters(report)))
+    yield "</body>\n</html>"
+
+
+def _without_pictures(reason: str) -> str:
+    return (
+        f"No pictures here: matplotlib cannot be imported ({_prose(reason)}). "
+        "<code>pip install 'gradscope[charts]'</code> brings it."
+    )
+
+
+def _measured(report: NormReport, *, pictures: bool) -> Iterator[str]:
+    measured, magnitudes = report.measured, report.trace.magnitudes
+    if len(measured.totals) > 1 and pictures:
+        title = "Total norm by step"
         total = charts.Series("total norm", measured.totals)
         steps = [str(step) for step in measured.steps]
-        yield _picture(charts.lines([total], steps, "step", report.max_norm))
-    magnitudes = report.trace.magnitudes
-    if magnitudes is not None:
-        if magnitudes.depth is not None and magnitudes.depth.layers:
-            yield from _by_layer(magnitudes.depth)
-        if magnitudes.growths:
-            yield from _growth(magnitudes.growths[-1])
-        order = {row.name: at for at, row in enumerate(measured.rows)}
-        leaves = [leaf for leaf in magnitudes.leaves if leaf.known]
-        leaves.sort(key=lambda leaf: order.get(leaf.name, len(order)))
-        if leaves:
-            yield "<h2>L2 norm of each gradient by step</h2>"
-            yield "<p>The lighter the larger, on a logarithmic scale. Nothing: no gradient.</p>"
-            yield _picture(charts.heat_map(leaves))
-    yield f"<h2>{norm_name(report.options.norm_type)} by parameter, at step {measured.step}</h2>"
-    yield _picture("".join(_parameters(report)))
-    yield "</body>\n</html>"
+        yield f"<h2>{title}</h2>"
+        yield _scrolling(charts.lines(title, [total], steps, "step", report.max_norm))
+    if magnitudes is None:
+        return
+    if magnitudes.depth is not None and magnitudes.depth.layers:
+        yield from _by_layer(magnitudes.depth, pictures)
+    if magnitudes.growths:
+        yield from _growth(magnitudes.growths[-1], pictures)
+    order = {row.name: at for at, row in enumerate(measured.rows)}
+    leaves = [leaf for leaf in magnitudes.leaves if leaf.known]
+    leaves.sort(key=lambda leaf: order.get(leaf.name, len(order)))
+    if leaves and pictures:
+        title = "L2 norm of each gradient by step"
+        yield f"<h2>{title}</h2>"
+        yield "<p>The lighter the larger, on a logarithmic scale. Nothing: no gradient.</p>"
+        yield _scrolling(charts.heat_map(title, leaves))
 
 
 def _summary(report: NormReport) -> Iterator[str]:
@@ -76,7 +93,7 @@ def _summary(report: NormReport) -> Iterator[str]:
              f"{bound.share:.0%} of the steps", bound.reason)
             for at, bound in enumerate(report.bounds)
         )  # fmt: skip
-        yield _picture("".join(_table(heads, rows)))
+        yield _scrolling("".join(_table(heads, rows)))
 
 
 def _finding(finding: Finding) -> str:
@@ -92,13 +109,15 @@ def _finding(finding: Finding) -> str:
     )
 
 
-def _by_layer(depth: Depth) -> Iterator[str]:
-    yield f"<h2>Layers in the order of the forward pass, at step {depth.step}</h2>"
-    shown = fitting(depth.layers, _LAYERS_SHOWN)
-    size = charts.Series("activation, rms", [layer.activation.rms for layer in shown])
-    gradient = charts.Series("gradient there, L2 norm", [layer.gradient for layer in shown])
-    yield _picture(charts.dots([gradient, size], [layer.layer for layer in shown]))
-    yield "<details><summary>the numbers</summary>"
+def _by_layer(depth: Depth, pictures: bool) -> Iterator[str]:
+    title = f"Layers in the order of the forward pass, at step {depth.step}"
+    yield f"<h2>{title}</h2>"
+    if pictures:
+        shown = fitting(depth.layers, _LAYERS_SHOWN)
+        size = charts.Series("activation, rms", [layer.activation.rms for layer in shown])
+        gradient = charts.Series("gradient there, L2 norm", [layer.gradient for layer in shown])
+        yield _scrolling(charts.dots(title, [gradient, size], [layer.layer for layer in shown]))
+    yield f"<details{'' if pictures else ' open'}><summary>the numbers</summary>"
     heads = ("layer", "op", "activation, L2 norm", "rms", "gradient, L2 norm")
     rows = (
         (
@@ -110,21 +129,23 @@ def _by_layer(depth: Depth) -> Iterator[str]:
         )
         for layer in depth.layers
     )
-    yield _picture("".join(_table(heads, rows))) + "</details>"
+    yield _scrolling("".join(_table(heads, rows))) + "</details>"
 
 
-def _growth(growth: Growth) -> Iterator[str]:
+def _growth(growth: Growth, pictures: bool) -> Iterator[str]:
     unit = "layer" if growth.axis == "depth" else "time step"
-    yield f"<h2>By {unit}, from the loss to the input</h2>"
+    title = f"By {unit}, from the loss to the input"
+    yield f"<h2>{title}</h2>"
     said = f"Gradient x{growth.factor:.3g} per {unit} (x{growth.low:.3g} to x{growth.high:.3g})"
     if growth.activation_factor is not None:
         said += f", activation x{growth.activation_factor:.3g} per {unit}"
     yield f"<p>{said}, at step {growth.step}.</p>"
-    series = [charts.Series("gradient, L2 norm", growth.norms)]
-    if growth.activations:
-        series.append(charts.Series("activation, L2 norm", growth.activations))
-    places = [str(at) for at in range(len(growth.norms))]
-    yield _picture(charts.lines(series, places, f"{unit}s away from the loss"))
+    if pictures:
+        series = [charts.Series("gradient, L2 norm", growth.norms)]
+        if growth.activations:
+            series.append(charts.Series("activation, L2 norm", growth.activations))
+        places = [str(at) for at in range(len(growth.norms))]
+        yield _scrolling(charts.lines(title, series, places, f"{unit}s away from the loss"))
 
 
 def _parameters(report: NormReport) -> Iterator[str]:
@@ -158,7 +179,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
     yield "</table>"
 
 
-def _picture(inner: str) -> str:
+def _scrolling(inner: str) -> str:
     """What is wider than a small screen scrolls on its own."""
     return f'<div class="scroll">{inner}</div>'
 
