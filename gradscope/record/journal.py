@@ -19,11 +19,18 @@ _GENERATIONS = 4  # backward passes whose calls are kept: GANs and truncated BPT
 _MOST_EVENTS = 20_000  # events kept; a run that floods itself with NaN is told at its first ones
 
 
-class ModuleFrame(NamedTuple):
-    """The modules whose forward was running, innermost first, as a linked list."""
+@dataclass(slots=True, eq=False)
+class ModuleFrame:
+    """The modules whose forward was running, innermost first, as a linked list.
+
+    `site` is where the module was called, `called_in` the identity of the frame that calls its
+    forward: both are noted at the first op in there, and hold for the others.
+    """
 
     module: Any
     outer: ModuleFrame | None
+    site: tuple[Site, Site] | None = None
+    called_in: int = 0
 
 
 class Note(NamedTuple):

@@ -173,14 +173,14 @@ class RecordingMode(TorchDispatchMode):
         recorder = self.recorder
         if node is not None:
             made_in = node._sequence_nr()
-            user, inner = note_site(sys._getframe(2))
+            user, inner = note_site(sys._getframe(2), recorder.module)
             if not user:
                 earlier = recorder.journal.call_of(made_in)
                 if earlier is not None:
                     user, inner = earlier.user, earlier.inner
         else:
             made_in = None
-            user, inner = note_site(sys._getframe(2))
+            user, inner = note_site(sys._getframe(2), recorder.module)
         constant = None
         if info.shifts and len(args) > 1 and type(args[1]) in (int, float):
             constant = float(args[1])
@@ -197,7 +197,7 @@ class RecordingMode(TorchDispatchMode):
         clone = journal.calls.get(seq - 1)
         if clone is None or clone.info.name != "clone":
             return range(0)
-        site = note_site(sys._getframe(2))
+        site = note_site(sys._getframe(2), self.recorder.module)
 
         def is_own_clone(number: int) -> bool:
             note = journal.calls.get(number)

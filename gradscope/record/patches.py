@@ -19,7 +19,7 @@ from gradscope.record.journal import ModuleFrame, Note
 from gradscope.record.mode import _sequence_nr
 from gradscope.record.optimizers import watch_optimizers
 from gradscope.record.schema import OpInfo
-from gradscope.record.sites import current_frame, note_site
+from gradscope.record.sites import calls_modules, current_frame, note_site
 
 if TYPE_CHECKING:
     from gradscope.record.recorder import Recorder
@@ -71,6 +71,7 @@ def _module_call(recorder: Recorder, thread: int) -> Callable[..., Any]:
         finally:
             recorder.module = outer
 
+    calls_modules(__call__.__code__)
     return __call__
 
 
@@ -82,7 +83,7 @@ def _function_apply(recorder: Recorder, thread: int) -> Callable[..., Any]:
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         if threading.get_ident() != thread or recorder.halted or recorder.probing:
             return original(cls, *args, **kwargs)
-        user, inner = note_site(current_frame())
+        user, inner = note_site(current_frame(), recorder.module)
         recorder.calls_function(cls, args, kwargs, original, user)
         seq = _sequence_nr()
         result = original(cls, *args, **kwargs)

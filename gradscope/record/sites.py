@@ -14,15 +14,19 @@ import sysconfig
 from bisect import bisect_right
 from itertools import islice
 from types import CodeType, FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from gradscope.facts import Location
 
+if TYPE_CHECKING:
+    from gradscope.record.journal import ModuleFrame
+
 Site = tuple[tuple[CodeType, int], ...]  # innermost frame first
 
 USER, LIBRARY, OURS, ENGINE = range(4)
+_INNER = 8  # library frames kept an op
 _DEEPEST = 64  # user frames kept an op: enough for people, bounded for recursive programs
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _EXAMPLES = os.path.join(_PACKAGE, "examples") + os.sep
@@ -47,6 +51,7 @@ _LIBRARY_ROOTS = (*_library_roots(), _TORCH)
 # code is kept, so that its identity is never another's.
 _kinds: dict[int, int] = {}
 _classified: list[CodeType] = []
+_module_calls: set[int] = set()  # those of ours that call a module's forward, by identity too
 
 
 def kind_of(code: CodeType) -> int:
@@ -74,12 +79,19 @@ def _classify(code: CodeType) -> int:
     return LIBRARY if path.startswith(_LIBRARY_ROOTS) else USER
 
 
-def note_site(frame: FrameType | None) -> tuple[Site, Site]:
+def calls_modules(code: CodeType) -> None:
+    """`code` is ours, and calls the forward of the module that `note_site` is told of."""
+    kind_of(code)
+    _module_calls.add(id(code))
+
+
+def note_site(frame: FrameType | None, module: ModuleFrame | None = None) -> tuple[Site, Site]:
     """The user's frames and the library frames inside them, as instructions.
 
     Both are empty for an op that autograd's engine called: no Python line asked for it. An op
     inside a checkpoint's recomputation or a custom backward has user frames below the engine,
-    and those are the answer.
+    and those are the answer. `module` is the running module: the frames outside of its call are
+    gone through once and not at each of its ops.
     """
     user: list[tuple[CodeType, int]] = []
     inner: list[tuple[CodeType, int]] = []
@@ -92,10 +104,25 @@ def note_site(frame: FrameType | None) -> tuple[Site, Site]:
             user.append((code, frame.f_lasti))
         elif kind == ENGINE:
             break
-        elif kind == LIBRARY and not user and len(inner) < 8:
+        elif kind == LIBRARY and not user and len(inner) < _INNER:
             inner.append((code, frame.f_lasti))
+        elif kind == OURS and module is not None and id(code) in _module_calls:
+            if module.site is None:
+                module.site, module.called_in = note_site(frame.f_back, module.outer), id(frame)
+            if module.called_in == id(frame):
+                return _joined(user, inner, module.site)
+            module = None  # another module's call: a forward that is suspended, as generators are
         frame = frame.f_back
     return tuple(user), tuple(inner)
+
+
+def _joined(
+    user: list[tuple[CodeType, int]], inner: list[tuple[CodeType, int]], outer: tuple[Site, Site]
+) -> tuple[Site, Site]:
+    """The frames inside of a module's call, and those outside."""
+    if user:
+        return (*user, *outer[0])[:_DEEPEST], tuple(inner)
+    return outer[0], (*inner, *outer[1])[:_INNER]
 
 
 def called_by_engine(frame: FrameType | None) -> bool:
