@@ -24,7 +24,7 @@ from gradscope.facts import Ending, Report, Trace
 
 TICK = 0.2  # seconds between two looks at the clock
 OVERTIME = 120.0  # seconds on top of the time limit: fixes are tried after the run
-INTERRUPT_GRACE = 2.0  # seconds that workers have after Ctrl-C
+INTERRUPT_GRACE = 0.8  # seconds that workers have after Ctrl-C, when somebody waits for the report
 
 Judge = Callable[[Case], Report]
 

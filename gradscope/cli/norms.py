@@ -42,7 +42,9 @@ def norms(
         ),
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Write the report to a file.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a page with pictures.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page with pictures (the extra `charts`).")
+    ] = None,
     input: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=EXPR", help="An input of a function; torch is in scope."),
