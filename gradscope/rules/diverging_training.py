@@ -6,10 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gradscope import source
-from gradscope.errors import GradscopeError
 from gradscope.facts import (
-    Edit,
     Finding,
     Fix,
     Limits,
@@ -26,7 +23,7 @@ from gradscope.facts import (
     text_of,
 )
 from gradscope.rules.rule import Rule
-from gradscope.rules.step_size import rate_of, with_clearing, with_rate
+from gradscope.rules.step_size import rate_of, with_clearing, with_mean, with_rate
 
 # One leap has to be by so many times more than rises in a row: noise between batches leaps too.
 LEAP = 100.0
@@ -268,21 +265,6 @@ def _terms(total: Summed | None, lr: float | None) -> Iterator[str]:
         yield f"`{total.op}` adds up {total.terms:,} terms: lr x terms = {lr * total.terms:g}"
 
 
-def _averaged(total: Summed) -> tuple[Edit, ...]:
-    """`mean()` for the `sum()` at the end of the expression."""
-    place = total.location
-    if place is None or place.line != place.end_line:
-        return ()
-    try:
-        line = source.lines(place.file)[place.line - 1]
-    except (GradscopeError, IndexError):
-        return ()
-    if not line[place.col : place.end_col].endswith(".sum()"):
-        return ()
-    end = place.end_col - len("()")
-    return (Edit(place.file, place.line, end - len("sum"), place.line, end, "mean"),)
-
-
 def _norms(totals: tuple[float, ...], rise: Rise) -> Iterator[str]:
     shown = [norm for norm in totals[rise.first : rise.first + rise.rises + 1] if norm]
     if shown:
@@ -315,7 +297,7 @@ def _fixes(
             f"average the {total.terms:,} terms of the loss",
             "unsafe",
             "loss.mean()",
-            edits=_averaged(total),
+            edits=with_mean(total),
         )
     yield _slower(rise, update, lr)
     yield Fix(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gradscope import source
 from gradscope.errors import GradscopeError
-from gradscope.facts import Edit, Location, Update
+from gradscope.facts import Edit, Location, Summed, Update
 from gradscope.source import Source
 from gradscope.source.masks import definition
 
@@ -32,12 +32,8 @@ def with_rate(update: Update, lr: float) -> tuple[Edit, ...]:
 
 def with_clearing(update: Update) -> tuple[Edit, ...]:
     """The edit that clears the gradients, on the line after `optimizer.step()`."""
-    place = update.location
-    if place is None or place.line != place.end_line:
-        return ()
-    try:
-        line = source.lines(place.file)[place.line - 1]
-    except (GradscopeError, IndexError):
+    place, line = update.location, _line(update.location)
+    if place is None or line is None:
         return ()
     call = line[place.col : place.end_col]
     receiver, dot, _ = call.rpartition(".step")
@@ -45,6 +41,25 @@ def with_clearing(update: Update) -> tuple[Edit, ...]:
         return ()
     text = f"\n{line[: place.col]}{receiver}.zero_grad()"
     return (Edit(place.file, place.line, place.end_col, place.line, place.end_col, text),)
+
+
+def with_mean(total: Summed) -> tuple[Edit, ...]:
+    """The edit that makes `mean()` of the `sum()` at the end of an expression."""
+    place, line = total.location, _line(total.location)
+    if place is None or line is None or not line[place.col : place.end_col].endswith(".sum()"):
+        return ()
+    end = place.end_col - len("()")
+    return (Edit(place.file, place.line, end - len("sum"), place.line, end, "mean"),)
+
+
+def _line(place: Location | None) -> str | None:
+    """The text of the line on which a place begins and ends."""
+    if place is None or place.line != place.end_line:
+        return None
+    try:
+        return source.lines(place.file)[place.line - 1]
+    except (GradscopeError, IndexError):
+        return None
 
 
 def _of_optimizer(update: Update) -> tuple[Source, ast.Constant] | None:
