@@ -36,9 +36,9 @@ def test_runs_as_without_us(
     seen = capfd.readouterr()
 
     assert status == 0, bare.err
+    assert report.trace.ending.kind in ("finished", "exited"), report.trace.ending
     assert seen.out == bare.out
     assert without_profiler(seen.err) == without_profiler(bare.err)
-    assert report.trace.ending.kind in ("finished", "exited")
     assert [f"{finding.rule}: {finding.message}" for finding in report.findings] == []
     assert report.trace.notes == ()
     assert report.trace.steps
