@@ -225,7 +225,8 @@ class RecordingMode(TorchDispatchMode):
         self, info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> torch.Tensor | None:
         """A copy of the operand that the op will overwrite, where the report would need it."""
-        self.window.before_write(info.written_tensors(args, kwargs))
+        if self.window.is_open:
+            self.window.before_write(info.written_tensors(args, kwargs))
         recorder = self.recorder
         if recorder.on_write is not None and recorder.in_optimizer is None and args:
             if self.running.node is None:

@@ -33,6 +33,10 @@ class Window:
         self._storages: set[int | None] = set()
         self._bytes = 0
 
+    @property
+    def is_open(self) -> bool:
+        return bool(self._ops)
+
     def add(self, op: OpRun) -> None:
         tensors = op.written() or flatten(op.out)
         floating = [
@@ -57,7 +61,7 @@ class Window:
 
     def before_write(self, written: list[torch.Tensor]) -> None:
         """An op is about to overwrite these: judge what read or made them first."""
-        if self._ops and any(storage_key(tensor) in self._storages for tensor in written):
+        if any(storage_key(tensor) in self._storages for tensor in written):
             self.close()
 
     def close(self) -> None:
