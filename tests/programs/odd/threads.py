@@ -1,3 +1,4 @@
+# slow: seldom crashes natively in a process as large as that of all tests, never alone
 import threading
 
 import torch
