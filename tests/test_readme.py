@@ -64,3 +64,17 @@ def test_every_command_shown_exists(gradscope: Command):
     offered = re.findall(r"^  (\w+) {2,}\S", gradscope("--help").stdout, re.MULTILINE)
 
     assert shown == set(offered)
+
+
+def test_every_command_shown_runs(gradscope: Command, tmp_path: Path):
+    (tmp_path / "my_loss.py").write_text(block("## What it looks like"))
+    (tmp_path / "gradscope.yaml").write_text("targets: [my_loss.py]\n")
+    shown = re.findall(r"^    gradscope (.+?)\s+# ", README, re.MULTILINE)
+
+    ended = {words: gradscope(*words.split()) for words in shown}
+
+    assert len(ended) >= 6
+    for words, run in ended.items():
+        finds = words.startswith(("trace", "check"))
+        assert run.returncode == (ExitCode.FINDINGS if finds else ExitCode.OK), (words, run.stderr)
+        assert run.stdout
