@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from enum import StrEnum
+from typing import TypeVar
 
-from gradscope.facts import Ancestor, Call, Event, Kind, Operand, Phase, Root, Trace
+from gradscope.facts import (
+    Ancestor,
+    Approach,
+    Call,
+    Event,
+    Headroom,
+    Kind,
+    Operand,
+    Phase,
+    Root,
+    Trace,
+)
 from gradscope.ops import Edge, lookup
 from gradscope.ops.forms import SOFTMAX_BY_HAND, Pattern
 from gradscope.ops.operands import operands as op_values
 from gradscope.ops.patterns import recognize
+
+Near = TypeVar("Near", Approach, Headroom)
 
 # Ops that can throw an element of their operand away: it does not reach the loss, and receives
 # gradient 0. Index and view ops belong here, arithmetic that merely absorbs an inf does not.
@@ -80,6 +94,14 @@ def phase(root: Root) -> Phase:
     if root.event.phase is Phase.FORWARD and gradients and all(gradients):
         return Phase.BACKWARD
     return root.event.phase
+
+
+def unharmed(found: Iterable[Near], trace: Trace, roots: Iterable[Root]) -> Iterator[Near]:
+    """What was measured at calls that broke nothing and whose bad values no mask hid: those have
+    findings of their own."""
+    told = {root.event.blame.location for root in roots}
+    told |= {event.blame.location for event in trace.hidden}
+    return (one for one in found if one.call.location not in told)
 
 
 def discard(root: Root) -> Call | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from gradscope.facts import Finding, Headroom, Phase, Root, Severity, Trace
-from gradscope.rules import phrases
+from gradscope.rules import evidence, phrases
 from gradscope.rules.rule import Rule
 
 
@@ -46,10 +47,7 @@ class HalfHeadroom(Rule):
     MOST = 3  # told a run: those with the least room
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
-        broken = {root.event.blame.location for root in roots}
-        hidden = {event.blame.location for event in trace.hidden}
-        open_ones = [one for one in trace.headroom if one.call.location not in broken | hidden]
-        for one in open_ones[: self.MOST]:
+        for one in islice(evidence.unharmed(trace.headroom, trace, roots), self.MOST):
             yield _finding(one)
 
 
