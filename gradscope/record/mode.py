@@ -171,16 +171,12 @@ class RecordingMode(TorchDispatchMode):
         belong to nodes made after the last op returned (CopySlices, regenerated views).
         """
         recorder = self.recorder
-        if node is not None:
-            made_in = node._sequence_nr()
-            user, inner = note_site(sys._getframe(2), recorder.module)
-            if not user:
-                earlier = recorder.journal.call_of(made_in)
-                if earlier is not None:
-                    user, inner = earlier.user, earlier.inner
-        else:
-            made_in = None
-            user, inner = note_site(sys._getframe(2), recorder.module)
+        user, inner = note_site(sys._getframe(2), recorder.module)
+        made_in = node._sequence_nr() if node is not None else None
+        if made_in is not None and not user:
+            earlier = recorder.journal.call_of(made_in)
+            if earlier is not None:
+                user, inner = earlier.user, earlier.inner
         constant = None
         if info.shifts and len(args) > 1 and type(args[1]) in (int, float):
             constant = float(args[1])

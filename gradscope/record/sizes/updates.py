@@ -34,26 +34,21 @@ class Updates:
         self._looked[id(optimizer)] = looked + 1
         if looked < _LOOKED_AT or clipped is not None:
             self._look(optimizer, frame)
-        if len(self._updates) >= _MOST_KEPT:
-            self._updates.pop()
-        self._updates.append(
-            Update(
-                step=step,
-                optimizer=type(optimizer).__name__,
-                lr=float(optimizer.param_groups[0].get("lr", 0.0)),
-                location=self._place(frame),
-                stale=bool(stale) and not stale.isdisjoint(_ids(optimizer)),
-                clipped=clipped,
-            )
+        update = Update(
+            step=step,
+            optimizer=type(optimizer).__name__,
+            lr=float(optimizer.param_groups[0].get("lr", 0.0)),
+            location=self._place(frame),
+            stale=bool(stale) and not stale.isdisjoint(_ids(optimizer)),
+            clipped=clipped,
         )
+        _keep(self._updates, update)
 
     def note_by_hand(self, step: int, leaf: torch.Tensor, stale: set[int], frame: Any) -> None:
         """A leaf is written without an optimizer."""
-        self.trained[id(leaf)] = leaf
-        self._leaves.meet(leaf, frame).trained = True
-        if len(self._by_hand) >= _MOST_KEPT:
-            self._by_hand.pop()
-        self._by_hand.append(Update(step, "", None, self._place(frame), stale=id(leaf) in stale))
+        self._train(leaf, frame)
+        update = Update(step, "", None, self._place(frame), stale=id(leaf) in stale)
+        _keep(self._by_hand, update)
 
     def facts(self) -> tuple[Update, ...]:
         """Those of the optimizers. Beside them, what else writes parameters is no update: it
@@ -66,8 +61,11 @@ class Updates:
                 if parameter.grad is not None:
                     self.given.add(id(parameter))
                 if parameter.requires_grad and id(parameter) not in self.trained:
-                    self.trained[id(parameter)] = parameter
-                    self._leaves.meet(parameter, frame).trained = True
+                    self._train(parameter, frame)
+
+    def _train(self, leaf: torch.Tensor, frame: Any) -> None:
+        self.trained[id(leaf)] = leaf
+        self._leaves.meet(leaf, frame).trained = True
 
     def _place(self, frame: Any) -> Location | None:
         user, _ = note_site(frame)
@@ -77,6 +75,13 @@ class Updates:
         if site not in self._places:
             self._places[site] = resolve(*user[0])
         return self._places[site]
+
+
+def _keep(updates: list[Update], update: Update) -> None:
+    """The first ones, and the last."""
+    if len(updates) >= _MOST_KEPT:
+        updates.pop()
+    updates.append(update)
 
 
 def _ids(optimizer: Any) -> set[int]:
