@@ -10,8 +10,7 @@ from gradscope.check import thresholds
 from gradscope.check.cases import Case
 from gradscope.check.stress import stress
 from gradscope.errors import GradscopeError
-from gradscope.facts import Ending, Report, Severity, Trace
-from gradscope.report.phrases import plural
+from gradscope.facts import Ending, Report, Severity, Trace, plural
 from gradscope.target import ChildFault, Function, Parts
 
 # What torch says where a kernel does not exist in a dtype, or where two dtypes meet.

@@ -11,10 +11,9 @@ from gradscope.check.judge import judge
 from gradscope.check.workers import Standing, run_all
 from gradscope.config import Config
 from gradscope.errors import ExitCode, GradscopeError
-from gradscope.facts import Report, Summary, Trace
+from gradscope.facts import Report, Summary, Trace, plural
 from gradscope.pipeline import choose_target, exit_code, rule_filter, told_at
 from gradscope.record.sites import shown_path
-from gradscope.report.phrases import plural
 from gradscope.target import Function, Parts, Script
 
 

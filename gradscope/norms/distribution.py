@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from gradscope.facts import plural
 from gradscope.norms.facts import Bound, Distribution
 
 # Median absolute deviations of a normal distribution add up to a standard deviation so.
@@ -81,11 +82,7 @@ def bounds(totals: Sequence[float]) -> tuple[Bound, ...]:
     finite = [total for total in totals if math.isfinite(total) and total > 0]
     if not finite:
         return ()
-    few = (
-        f"; from {len(finite)} step{'s' if len(finite) > 1 else ''} only"
-        if len(finite) < FEW_STEPS
-        else ""
-    )
+    few = f"; from {plural(len(finite), 'step')} only" if len(finite) < FEW_STEPS else ""
     candidates = (
         (
             "robust",

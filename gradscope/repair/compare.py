@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gradscope.diagnose import is_wrong_gradient
-from gradscope.facts import Finding, Gradient, Severity, Symptom, Trace, text_of
-from gradscope.rules import phrases
+from gradscope.facts import Finding, Gradient, Severity, Symptom, Trace, plural, text_of
 
 BOUNDS = frozenset(("epsilon", "clamp-domain"))
 HOLD_OFF = BOUNDS | {"masked-branch"}
@@ -105,7 +104,7 @@ def _failure(before: Trace, after: Trace, step: int) -> Outcome | None:
         return Outcome(None, f"not tried: {ending.detail} ended the second run")
     if len(after.steps) > step:
         return None
-    if ending.kind in ("raised", "died") or (ending.kind == "exited" and ending.code):
+    if ending.gave_up:
         if before.ending.kind == ending.kind and before.ending.detail == ending.detail:
             return None
         return Outcome(False, f"the program then ends with {ending.detail}", doubtful=True)
@@ -198,7 +197,7 @@ def _gains(finding: Finding, before: Trace, after: Trace, kind: str) -> Iterator
         count = len(finding.symptoms)
         if what == "loss":
             continue
-        others = f"{count - 1} more tensor{'s' if count > 2 else ''}"
+        others = plural(count - 1, "more tensor")
         more = f" (and {others})" if count > 1 else ""
         if what in ("grad", "param") and symptom.bad:
             left_bad = now.bad if now else 0
@@ -241,7 +240,7 @@ def _kept(before: Trace, after: Trace) -> Iterator[str]:
     finite = sum(first.numel - first.bad for first, _ in pairs)
     if pairs and finite and not any(_distance(first, second) for first, second in pairs):
         compared = "the other " if any(first.bad for first, _ in pairs) else "all "
-        yield f"{compared}{phrases.plural(finite, 'gradient element')} unchanged"
+        yield f"{compared}{plural(finite, 'gradient element')} unchanged"
 
 
 def _pairs(before: Trace, after: Trace) -> Iterator[tuple[Gradient, Gradient]]:

@@ -16,6 +16,8 @@ from gradscope.facts import (
     Summary,
     Symptom,
     Trace,
+    percent,
+    plural,
     text_of,
 )
 from gradscope.report.text import clean
@@ -51,21 +53,6 @@ _ENDINGS = {
     "hung": "the program hung",
     "fault": "gradscope itself failed",
 }
-
-
-def plural(number: int, noun: str, many: str = "") -> str:
-    """ "1 step", "12,345 ops", "3 fixes"."""
-    return f"{number:,} {noun if number == 1 else many or noun + 's'}"
-
-
-def percent(part: int, whole: int) -> str:
-    """A share that is never rounded to nothing or to everything."""
-    share = 100 * part / whole
-    if 0 < share < 0.1:
-        return "<0.1 %"
-    if 99.9 < share < 100:
-        return ">99.9 %"
-    return f"{share:.1f}".removesuffix(".0") + " %"
 
 
 def share(bad: int, numel: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Call, Event, Finding, Fix, Kind, Operand, Related, Root, Trace
+from gradscope.facts import Call, Event, Finding, Fix, Kind, Operand, Related, Root, Trace, plural
 from gradscope.rules import evidence, phrases
 from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
@@ -144,8 +144,8 @@ def _headline(event: Event) -> str:
     if not total:
         return f"`{op}` over at least 1 row that holds only -inf"
     return (
-        f"`{op}` over {phrases.plural(rows, 'row')} that {'holds' if rows == 1 else 'hold'} only"
-        f" -inf ({rows:,} of {phrases.plural(total, 'row')})"
+        f"`{op}` over {plural(rows, 'row')} that {'holds' if rows == 1 else 'hold'} only"
+        f" -inf ({rows:,} of {plural(total, 'row')})"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gradscope.facts import Call, Event, Finding, Fix, Kind, Phase, Root, Trace
+from gradscope.facts import Call, Event, Finding, Fix, Kind, Phase, Root, Trace, plural
 from gradscope.rules import evidence, phrases
 from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
@@ -95,7 +95,7 @@ def _mechanism(event: Event, reader: Call) -> str:
     if event.row_count and event.output is not None and len(event.output.shape) > 1:
         shown = ", ".join(map(str, event.rows))
         more = ", ..." if event.row_count > len(event.rows) else ""
-        rows = f" They lie in {phrases.plural(event.row_count, 'sample')} ({shown}{more})."
+        rows = f" They lie in {plural(event.row_count, 'sample')} ({shown}{more})."
     first = f", {phrases.place(event.index)} first" if event.index else ""
     return (
         f"The values were bad before any op of the program touched them{first}.{rows}"

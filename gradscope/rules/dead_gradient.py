@@ -21,6 +21,7 @@ from gradscope.facts import (
     Severity,
     Symptom,
     Trace,
+    plural,
 )
 from gradscope.rules.dead_gradient_words import CURES, LABELS, WHY
 from gradscope.rules.rule import Rule
@@ -215,7 +216,7 @@ def _numbers(group: Sequence[Absence], magnitudes: Magnitudes) -> Iterator[str]:
         beside = "beside" if group[0].reason == "unregistered" else "of"
         yield f"{len(group)} {beside} the {trained} parameters that the optimizer holds"
     passes = max((len(leaf.norms) for leaf in magnitudes.leaves), default=0)
-    yield f"over {passes} backward pass{'es' if passes != 1 else ''}"
+    yield f"over {plural(passes, 'backward pass', 'backward passes')}"
     grad_output = group[0].grad_output
     if grad_output is not None:
         yield f"a gradient of norm {grad_output:.2e} comes in, exactly 0 goes out"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Event, Finding, Fix, Operand, Root, Trace
+from gradscope.facts import Event, Finding, Fix, Operand, Root, Trace, plural
 from gradscope.rules import evidence, phrases
 from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
@@ -98,7 +98,7 @@ def _has_targets(event: Event) -> bool:
 def _headline(event: Event) -> str:
     op, count = phrases.spelled(event.op), phrases.of_total(event.bad, event.numel, "result")
     if event.op in SPREADS:
-        return f"`{op}` over {phrases.plural(_reduced(event), 'item')} ({count})"
+        return f"`{op}` over {plural(_reduced(event), 'item')} ({count})"
     if _has_targets(event) and _reduced(event):
         return f"`{op}` averages over no target: all of them are ignored or weigh 0"
     return f"`{op}` over 0 items ({count})"
@@ -118,7 +118,7 @@ def _mechanism(event: Event) -> str:
     if event.op in SPREADS:
         return (
             f"{name} has shape {shape}, so each `{op}` is taken over"
-            f" {phrases.plural(_reduced(event), 'item')}. The unbiased estimate divides by n - 1,"
+            f" {plural(_reduced(event), 'item')}. The unbiased estimate divides by n - 1,"
             " and 0 / 0 is NaN. An epsilon that is added afterwards does not change that."
         )
     if _has_targets(event) and _reduced(event):

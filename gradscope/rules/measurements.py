@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from gradscope.facts import Call, Event, Kind, Related, Root, Trace
+from gradscope.facts import Call, Event, Kind, Related, Root, Trace, percent, plural
 from gradscope.rules import evidence, phrases
 from gradscope.rules.evidence import Situation
 
@@ -51,7 +51,7 @@ def numbers_of(root: Root, event: Event, trace: Trace) -> tuple[str, ...]:
     """The measured numbers as phrases: operands, count, sample, incoming gradient, loss, term."""
     found = []
     if event.kind is Kind.UNINITIALIZED and event.output is not None:
-        found.append(f"{phrases.plural(event.numel, 'element')} of {event.output.dtype}")
+        found.append(f"{plural(event.numel, 'element')} of {event.output.dtype}")
     here = phrases.place(event.index)
     named = {one.role: f"`{one.name}`" for one in evidence.operands(event) if one.name}
     came_in, scalars = event.kind in _OUTSIDE, dict(event.scalars)
@@ -65,7 +65,7 @@ def numbers_of(root: Root, event: Event, trace: Trace) -> tuple[str, ...]:
     if (zeros := _zeros(event)) is not None:
         found.append(zeros)
     if event.bad:
-        share = phrases.percent(event.bad, event.numel)
+        share = percent(event.bad, event.numel)
         found.append(f"{phrases.of_total(event.bad, event.numel)} bad ({share})")
     if (row := evidence.sample(event)) is not None:
         found.append(f"all {event.bad:,} lie in sample {row}" if event.bad > 1 else f"sample {row}")
@@ -89,7 +89,7 @@ def _zeros(event: Event) -> str | None:
     one = evidence.operand(event, edge.argument) if edge is not None else None
     if one is None or one.at != 0 or not one.zeros or one.numel < 2:
         return None
-    share = phrases.percent(one.zeros, one.numel)
+    share = percent(one.zeros, one.numel)
     name = phrases.name(one, f"the operand of `{phrases.spelled(event.op)}`")
     return f"{name} is 0 at {phrases.of_total(one.zeros, one.numel)} ({share})"
 
@@ -131,7 +131,7 @@ def term(event: Event) -> str | None:
             words = f"it feeds the term{at} of the loss that is"
             words = f"{words} {phrases.number(part)}, in a sum of {phrases.number(whole)}"
             if math.isfinite(whole) and math.isfinite(part) and whole:
-                words = f"{words} ({100 * part / whole:.3g} %)"
+                words = f"{words} ({percent(part, whole)})"
             return words
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from gradscope.facts import Call, Operand, Symptom, text_of
+from gradscope.facts import Call, Operand, Symptom, plural, text_of
 
 _SPELLED = {
     "_to_copy": "to",
@@ -48,17 +48,9 @@ def place(index: tuple[int, ...]) -> str:
     return f"[{', '.join(map(str, index))}]" if index else ""
 
 
-def plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def of_total(bad: int, numel: int, noun: str = "element") -> str:
     """ "1 of 5 elements": a count is never given without its total."""
     return f"{bad:,} of {plural(numel, noun)}"
-
-
-def percent(bad: int, numel: int) -> str:
-    return f"{100 * bad / numel:.3g} %" if numel else "0 %"
 
 
 def name(operand: Operand | None, fallback: str = "the operand") -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Event, Finding, Fix, Kind, Root, Trace
+from gradscope.facts import Event, Finding, Fix, Kind, Root, Trace, plural
 from gradscope.rules import evidence, phrases
 from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
@@ -62,7 +62,7 @@ class UninitializedMemory(Rule):
 
 
 def _headline(event: Event) -> str:
-    size = phrases.plural(event.numel, "element")
+    size = plural(event.numel, "element")
     return f"`{phrases.spelled(event.op)}` allocated {size} that were read before they were written"
 
 

@@ -13,8 +13,7 @@ from typing import Any
 from gradscope.check.cases import Case
 from gradscope.check.stress.written import batch_of, test_of
 from gradscope.config import Input
-from gradscope.facts import Finding, Report, Severity
-from gradscope.report.phrases import plural
+from gradscope.facts import Finding, Report, Severity, plural
 from gradscope.target import Conditions, Function, Parts, Reference
 
 SECONDS = 60.0  # for one target's search, within its time limit

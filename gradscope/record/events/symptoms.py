@@ -126,9 +126,8 @@ class Symptoms:
         recovered = self._recovered or len(held) < len(self._waiting)
         if held and not recovered and not _any_alive(torch.amp.GradScaler):
             found += [symptom for symptom in held if symptom not in found]
-        gave_up = ending.kind in ("raised", "died") or (ending.kind == "exited" and ending.code)
         raw = self._last_bad_scalar
-        if not found and raw is not None and (gave_up or not self._backward_seen):
+        if not found and raw is not None and (ending.gave_up or not self._backward_seen):
             kind = "nan-loss" if raw.output is None or raw.output.nan else "inf-loss"
             bad, numel = raw.bad or 1, raw.numel or 1
             found.append(Symptom(kind, raw.step, "loss", bad, numel, raw.index, raw.id))

@@ -1,0 +1,130 @@
+"""What one op did to non-finite values, and what was measured there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gradscope.facts.places import Call
+
+
+class Kind(StrEnum):
+    """What an event does to non-finite values."""
+
+    BIRTH = "birth"  # finite inputs, non-finite output
+    PROPAGATION = "propagation"  # non-finite in, non-finite out
+    KILL = "kill"  # non-finite in, finite out
+    REVIVAL = "revival"  # finite grad_output, but a saved tensor holds what a kill had hidden
+    MINTED = "minted"  # made from a Python constant: `masked_fill(mask, -inf)`
+    SOURCE = "source"  # came into the program from outside: data, a parameter, a literal
+    UNINITIALIZED = "uninitialized"  # read from memory that nothing had written
+
+
+class Phase(StrEnum):
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    OPTIMIZER = "optimizer"
+    DATA = "data"
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What was measured of one tensor (or number) that an op read or wrote.
+
+    `role` is the name in the op's schema (`self`, `other`, `exponent`), `output`, or
+    `grad_output`. `name` is the user's: a variable, an attribute or a parameter fqn. `at` is the
+    value at the event's `index` (None where the shapes do not allow one). `min` and `max` are
+    over the finite elements. `origin` is the id of the event that put bad values into it.
+    `kin` says what holds it: "parameter", "buffer", "leaf", "constant", "data" or "".
+    """
+
+    role: str
+    name: str | None = None
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    device: str = ""
+    numel: int = 0
+    nan: int = 0
+    posinf: int = 0
+    neginf: int = 0
+    zeros: int = 0
+    min: float | None = None
+    max: float | None = None
+    at: float | None = None
+    origin: int | None = None
+    kin: str = ""
+    requires_grad: bool = False
+
+    @property
+    def bad(self) -> int:
+        return self.nan + self.posinf + self.neginf
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestor:
+    """One node of the autograd graph above a call: how its operand was made, up to a few levels.
+
+    `inputs` has one entry an input of the node, None where no gradient flows.
+    """
+
+    node: str
+    call: Call | None
+    inputs: tuple[Ancestor | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One op that took or gave a non-finite value.
+
+    `call` is what ran: in backward, the op inside the node's formula. `blame` is the forward call
+    to which it belongs: the call that made the running autograd node in backward, `call` itself
+    in forward. `index` is the first bad element of the output that `bad`, `numel`, `rows`
+    describe; `rows` are the first few distinct positions along dimension 0 that hold bad
+    elements, `row_count` how many there are. `grad_output` is what came into the running node at
+    that element. `sources` are the ids of the events whose bad values it read. `hidden_by` is the
+    call that threw the value away going forward (where, indexing, ...), in backward events whose
+    grad_output is exactly 0. `path` are the forward calls from this one to the loss, nearest first.
+    """
+
+    id: int
+    step: int
+    kind: Kind
+    phase: Phase
+    call: Call
+    blame: Call
+    node: str | None = None
+    inputs: tuple[Operand, ...] = ()
+    saved: tuple[Operand, ...] = ()  # the blamed call's own operands, named as in its schema
+    output: Operand | None = None
+    index: tuple[int, ...] = ()
+    bad: int = 0
+    numel: int = 0
+    rows: tuple[int, ...] = ()
+    row_count: int = 0
+    grad_output: float | None = None
+    sources: tuple[int, ...] = ()
+    hidden_by: Call | None = None
+    ancestry: tuple[Ancestor | None, ...] = ()
+    path: tuple[Call, ...] = ()
+    summed: tuple[Call, ...] = ()  # the forward calls whose gradients were added here
+    scalars: tuple[tuple[str, object], ...] = ()  # non-tensor arguments: (schema name, value)
+
+    @property
+    def op(self) -> str:
+        return self.blame.op
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """The blamed call's operands. In backward they are what its node had saved: `inputs` are
+        then the operands of one op inside the node's formula."""
+        return self.saved if self.phase is Phase.BACKWARD and self.saved else self.inputs
+
+    def operand(self, role: str) -> Operand | None:
+        """The blamed call's operand of that schema name."""
+        return next((operand for operand in self.operands if operand.role == role), None)
+
+    def values(self) -> dict[str, float]:
+        """The blamed call's operands at `index`: name in the schema -> value."""
+        found = {name: value for name, value in self.scalars if isinstance(value, int | float)}
+        found |= {operand.role: operand.at for operand in self.operands if operand.at is not None}
+        return {name: float(value) for name, value in found.items()}

@@ -1,0 +1,95 @@
+"""What is concluded of a run: roots, findings, and the repairs that they propose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gradscope.facts.events import Event, Operand, Phase
+from gradscope.facts.places import Location
+from gradscope.facts.symptoms import Symptom
+
+
+class Severity(StrEnum):
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A root event, the symptoms that it explains, and the events from it to the first of them.
+
+    `also` are further calls of the same op on the same line that broke in the same way.
+    """
+
+    event: Event
+    symptoms: tuple[Symptom, ...] = ()
+    chain: tuple[Event, ...] = ()
+    also: tuple[Location, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Replace the text of a span (as in `Location`) in one file."""
+
+    file: str
+    line: int
+    col: int
+    end_line: int
+    end_col: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A repair that a rule proposes, and what became of trying it.
+
+    `kind` is a family of design (masked-branch, epsilon, clip-norm, ...). `edits` is empty where
+    the repair is advice. `verified` is True, False (tried, refuted) or None (not tried), and
+    `verdict` says what was compared or why it was not tried. `safety`: safe (same values), unsafe
+    (values or training change), display-only (a direction).
+    """
+
+    kind: str
+    title: str
+    safety: str = "display-only"
+    code: str = ""  # the repaired expression or a few lines, for people
+    edits: tuple[Edit, ...] = ()
+    patch: str | None = None
+    verified: bool | None = None
+    verdict: str = "not tried"
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """Another place that belongs to a finding. `role`: mask, birth, kill, call, inner, use."""
+
+    role: str
+    location: Location
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One root cause, with every symptom that it explains."""
+
+    rule: str
+    name: str
+    severity: Severity
+    phase: Phase
+    step: int
+    op: str
+    message: str  # the headline: what, with counts, no advice
+    why: str  # the mechanism, two or three sentences
+    label: str = ""  # a few words under the carets
+    node: str | None = None
+    location: Location | None = None
+    related: tuple[Related, ...] = ()
+    evidence: dict[str, object] = field(default_factory=dict)
+    numbers: tuple[str, ...] = ()  # measured numbers, as phrases for the report
+    tensors: tuple[Operand, ...] = ()  # the tensors at the culprit
+    chain: tuple[Event, ...] = ()  # from the birth to the symptom
+    symptoms: tuple[Symptom, ...] = ()
+    fixes: tuple[Fix, ...] = ()
+    confidence: float = 0.5  # ranks rules that explain the same root

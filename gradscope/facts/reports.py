@@ -1,0 +1,46 @@
+"""A run with its findings, and a check of several."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gradscope.facts.findings import Finding, Severity
+from gradscope.facts.traces import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    target: str
+    trace: Trace
+    findings: tuple[Finding, ...] = ()
+    said: tuple[str, ...] = ()  # one-line remarks above the report: "no target given, ..."
+    accepted: int = 0  # findings left out, which a comment or a baseline accepts
+
+    @property
+    def verdict(self) -> str:
+        if any(finding.severity is Severity.ERROR for finding in self.findings):
+            return "unhealthy"
+        return "failed" if self.trace.ending.is_failure else "healthy"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a check of several targets found. `findings` are about the check as a whole."""
+
+    reports: tuple[Report, ...]
+    findings: tuple[Finding, ...] = ()
+    said: tuple[str, ...] = ()
+
+    @property
+    def all_findings(self) -> tuple[Finding, ...]:
+        """Those of every target, errors first, targets in their order."""
+        found = [finding for report in self.reports for finding in report.findings]
+        ranks = list(Severity)
+        return tuple(
+            sorted((*found, *self.findings), key=lambda finding: ranks.index(finding.severity))
+        )
+
+    @property
+    def verdict(self) -> str:
+        verdicts = {report.verdict for report in self.reports}
+        return next((word for word in ("unhealthy", "failed") if word in verdicts), "healthy")

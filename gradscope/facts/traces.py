@@ -1,0 +1,94 @@
+"""Everything that one run showed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gradscope.facts.events import Event
+from gradscope.facts.functions import FunctionCheck
+from gradscope.facts.hazards import Approach, Headroom
+from gradscope.facts.magnitudes import Magnitudes
+from gradscope.facts.places import Location
+from gradscope.facts.symptoms import Symptom
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One backward pass and what followed it until the next. `loss` is the sum of its roots."""
+
+    index: int
+    loss: float | None
+    seconds: float
+    ops: int
+    backward_at: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """A leaf's gradient after the backward of the last step, to compare two runs by.
+
+    `norm` is the L2 norm of the finite elements, in float64. `digest` is a hash of all bytes.
+    `sample` are the values at the flat positions `i * numel // len(sample)`, at most 1,024.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    numel: int
+    bad: int
+    norm: float
+    digest: str
+    sample: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How the traced program ended. `kind`: stopped (by us, at an error or at --steps), finished,
+    raised, exited, interrupted, died; and in a check unusable (it could not be run at all), hung,
+    fault (gradscope itself failed). `detail` is one line, `traceback` the user's frames."""
+
+    kind: str
+    detail: str = ""
+    code: int | None = None
+    traceback: str = ""
+    location: Location | None = None
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether the program itself came to a bad end."""
+        return self.kind in ("raised", "died") or (self.kind == "exited" and bool(self.code))
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether a run without findings that ended so has failed rather than passed."""
+        return self.gave_up or self.kind in ("unusable", "hung", "fault")
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    torch: str = ""
+    python: str = ""
+    device: str = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Everything that one run showed."""
+
+    target: str
+    events: tuple[Event, ...] = ()
+    symptoms: tuple[Symptom, ...] = ()
+    steps: tuple[Step, ...] = ()
+    ending: Ending = Ending("finished")
+    environment: Environment = Environment()
+    ops: int = 0
+    notes: tuple[str, ...] = ()  # what could not be observed, one sentence each
+    gradients: tuple[Gradient, ...] = ()  # of the last step, in the order of the leaves' first use
+    magnitudes: Magnitudes | None = None  # None where nobody measured them
+    functions: tuple[FunctionCheck, ...] = ()  # every custom Function that was looked at
+    hidden: tuple[Event, ...] = ()  # births on the way to a loss that a mask hid, and no symptom
+    approaches: tuple[Approach, ...] = ()  # of operands to singular points, nearest first
+    headroom: tuple[Headroom, ...] = ()  # half precision near its ends, worst first
+    elsewhere: tuple[str, ...] = ()  # names of other threads that ran backward: not observed
+
+    def event(self, id: int) -> Event | None:
+        return next((event for event in self.events if event.id == id), None)
