@@ -157,8 +157,31 @@ def test_ctrl_c_outside_of_a_program_is_said(capsys, monkeypatch, raised):
 
     monkeypatch.setattr("gradscope.config.load_config", interrupted)
 
-    assert main(["trace", "gamma_mask"]) == 2
+    assert main(["trace", "gamma_mask"]) == 130
     assert capsys.readouterr().err == "gradscope: error: interrupted\n"
+
+
+def test_ctrl_c_while_the_commands_are_imported_is_said():
+    code = """if True:
+        import builtins, os, signal, sys
+        from gradscope.__main__ import main
+
+        plainly = builtins.__import__
+
+        def interrupted(name, *rest):
+            if name == "typer":
+                os.kill(os.getpid(), signal.SIGINT)
+            return plainly(name, *rest)
+
+        builtins.__import__ = interrupted
+        sys.exit(main())
+    """
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True
+    )
+
+    assert (done.returncode, done.stderr) == (130, "gradscope: error: interrupted\n")
 
 
 def test_a_closed_pipe_is_no_error(tmp_path):

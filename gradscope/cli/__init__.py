@@ -49,6 +49,7 @@ def main(words: Sequence[str] | None = None) -> int:
         complain(error.format_message(), "gradscope --help shows the commands and their options")
     except (KeyboardInterrupt, typer.Abort):
         complain("interrupted")
+        return CTRL_C
     except (BrokenPipeError, SystemExit):  # the second is click's word for the first
         stdout_is_gone()
         return ExitCode.OK
