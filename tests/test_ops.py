@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gradscope.ops import OPS, Edge, Nature, eps_for, limits, lookup
-from gradscope.ops.dtypes import LIMITS, Margin
+from gradscope.ops import OPS, Edge, Nature, eps_for, finfo, lookup
+from gradscope.ops.dtypes import FINFO, Margin
 
-MAX = limits("float32").max
+MAX = finfo("float32").max
 INF = math.inf
 
 
@@ -33,7 +33,7 @@ class Sample:
         return f"{self.source} at {self.values | self.fixed}"
 
     def known(self) -> dict[str, float]:
-        found = self.values | self.fixed | {"dtype.max": limits(self.dtype).max}
+        found = self.values | self.fixed | {"dtype.max": finfo(self.dtype).max}
         found |= {f"{name}.requires_grad": 1.0 for name in self.values}
         found |= {"grad_input": math.nan}  # asked for where the operand is not saved
         return found
@@ -320,11 +320,11 @@ class TestFacts:
             assert bool(edge.cure.condition) == bool(edge.cure.harmless)
 
 
-@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize("dtype", FINFO)
 class TestDtypes:
     def test_limits_are_torchs(self, dtype):
         truth = torch.finfo(getattr(torch, dtype))
-        found = limits(dtype)
+        found = finfo(dtype)
 
         assert (found.max, found.tiny, found.eps) == (truth.max, truth.tiny, truth.eps)
 
@@ -351,5 +351,5 @@ class TestDtypes:
 
 
 def test_a_complex_dtype_has_the_limits_of_its_parts():
-    assert limits("torch.complex128") == limits("float64")
-    assert limits("int64") == limits("float32")
+    assert finfo("torch.complex128") == finfo("float64")
+    assert finfo("int64") == finfo("float32")

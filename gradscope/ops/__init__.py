@@ -3,7 +3,7 @@
 Pure data and arithmetic on Python floats: no torch.
 """
 
-from gradscope.ops.dtypes import Limits, Margin, eps_for, limits
+from gradscope.ops.dtypes import Finfo, Margin, eps_for, finfo
 from gradscope.ops.edges import Edge, Nature, OpFact
 from gradscope.ops.operands import operands
 from gradscope.ops.table import OPS, lookup
@@ -11,12 +11,12 @@ from gradscope.ops.table import OPS, lookup
 __all__ = [
     "OPS",
     "Edge",
-    "Limits",
+    "Finfo",
     "Margin",
     "Nature",
     "OpFact",
     "eps_for",
-    "limits",
+    "finfo",
     "lookup",
     "operands",
 ]

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 
-from gradscope.ops.cures import FINITE, away, within
+from gradscope.ops.cures import away, within
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import Edge, Holds, Nature, OpFact, Values
-from gradscope.ops.fallbacks import gradient_overflow, value_overflow
 from gradscope.ops.predicates import infinite, largest, overflows, slope_broke
-
-_WIDER = "{x}.float()"
+from gradscope.ops.shared import WIDER, gradient_overflow, infinite_input, no_answer, value_overflow
 
 
 def _cancels(sign: int) -> Edge:
@@ -20,35 +18,19 @@ def _cancels(sign: int) -> Edge:
         first, second = values["self"], sign * values.get("alpha", 1.0) * values["other"]
         return math.isinf(first) and math.isinf(second) and first == -second
 
-    return Edge(
-        "self",
-        Nature.DOMAIN,
-        holds,
-        "inf - inf is nan",
-        "inf-arithmetic",
-        slope="nan",
-        cure=FINITE,
-    )
+    return no_answer("self", holds, "inf - inf is nan")
 
 
 def _zero_times_inf(zero: str, infinity: str) -> Edge:
     def holds(values: Values) -> bool:
         return values[zero] == 0 and math.isinf(values[infinity])
 
-    return Edge(
-        infinity,
-        Nature.DOMAIN,
-        holds,
-        "0 * inf is nan",
-        "inf-arithmetic",
-        slope="nan",
-        cure=FINITE,
-    )
+    return no_answer(infinity, holds, "0 * inf is nan")
 
 
 def _too_large(argument: str, holds: Holds, what: str) -> Edge:
     says = f"the {what} leaves the dtype"
-    return Edge(argument, Nature.OVERFLOW, holds, says, "overflow", stable=_WIDER)
+    return Edge(argument, Nature.OVERFLOW, holds, says, "overflow", stable=WIDER)
 
 
 def _sum_overflows(sign: int) -> Holds:
@@ -137,14 +119,10 @@ CAST = OpFact(
 ATAN2 = OpFact(
     "atan2",
     (
-        Edge(
+        infinite_input(
             "self",
-            Nature.INFINITE_INPUT,
             infinite("self", "other"),
             "slope is a quotient of {x} and its square: inf / inf",
-            "inf-arithmetic",
-            slope="nan",
-            cure=FINITE,
         ),
         Edge(
             "self",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from gradscope.ops.cures import FINITE, away, floor
+from gradscope.ops.cures import away, floor
 from gradscope.ops.edges import Edge, Holds, Nature, OpFact, Values
-from gradscope.ops.fallbacks import gradient_overflow
 from gradscope.ops.predicates import both, equals, infinite, largest, overflows
+from gradscope.ops.shared import gradient_overflow, infinite_input, no_answer
 
 # `clamp_min` only where all of the divisor is known to be at least 0; elsewhere it would turn
 # a divisor of -2 into eps.
@@ -119,14 +119,10 @@ def _quotient_overflow(numerator: str, denominator: str) -> tuple[Edge, ...]:
 DIV = OpFact(
     "div",
     (
-        Edge(
+        no_answer(
             "self",
-            Nature.DOMAIN,
             lambda values: math.isinf(values["self"]) and math.isinf(values["other"]),
             "inf / inf is nan",
-            "inf-arithmetic",
-            slope="nan",
-            cure=FINITE,
         ),
         *_zero_over_zero("self", "other"),
         *_over_zero("other"),
@@ -203,15 +199,7 @@ def _modulus(name: str, spelled: tuple[str, ...]) -> OpFact:
                 "overflow",
                 slope="-inf",
             ),
-            Edge(
-                "self",
-                Nature.INFINITE_INPUT,
-                infinite("self", "other"),
-                "an operand is already inf",
-                "inf-arithmetic",
-                slope="nan",
-                cure=FINITE,
-            ),
+            infinite_input("self", infinite("self", "other"), "an operand is already inf"),
         ),
         spelled,
     )

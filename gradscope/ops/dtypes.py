@@ -7,8 +7,9 @@ from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """`max`: the largest finite number; `tiny`: the smallest normal; `eps`: the step above 1."""
+class Finfo:
+    """What `torch.finfo` says of a dtype. `max`: the largest finite number; `tiny`: the smallest
+    normal; `eps`: the step above 1."""
 
     max: float
     tiny: float
@@ -29,80 +30,49 @@ class Margin(StrEnum):
 
 
 # IEEE 754 binary16/32/64; bfloat16 is binary32 with 16 bits of the fraction cut off.
-LIMITS: dict[str, Limits] = {
-    "float64": Limits(max=1.7976931348623157e308, tiny=2.0**-1022, eps=2.0**-52),
-    "float32": Limits(max=3.4028234663852886e38, tiny=2.0**-126, eps=2.0**-23),
-    "bfloat16": Limits(max=3.3895313892515355e38, tiny=2.0**-126, eps=2.0**-7),
-    "float16": Limits(max=65504.0, tiny=2.0**-14, eps=2.0**-10),
+FINFO: dict[str, Finfo] = {
+    "float64": Finfo(max=1.7976931348623157e308, tiny=2.0**-1022, eps=2.0**-52),
+    "float32": Finfo(max=3.4028234663852886e38, tiny=2.0**-126, eps=2.0**-23),
+    "bfloat16": Finfo(max=3.3895313892515355e38, tiny=2.0**-126, eps=2.0**-7),
+    "float16": Finfo(max=65504.0, tiny=2.0**-14, eps=2.0**-10),
 }
 
-# ROOT: 1e-12 is the eps of F.normalize; the root of it, 1e-6, is below what float32 resolves of
-# a number near 1, and the slope there, 5e5, leaves room for 30 more digits. DENOMINATOR: Adam's
-# and CosineSimilarity's 1e-8. LOG: small enough to leave probabilities alone, and 1 / eps is
-# finite. ENDPOINT: the distance must survive rounding next to 1, so it is a few times the
-# dtype's eps (1 - 1e-8 == 1 in float32). float16 starts at 6e-8 and ends at 65504, so eps and
-# 1 / eps are both kept among its normal numbers. EXPONENT, SQUARE: half of the range, so that
-# the square of the result, which losses often take, is finite too. PIVOT: the square root of the
-# dtype's eps, or a little more: what elimination leaves of a pivot. RANGE: `Limits.max`, rounded
-# towards 0 to what six digits say.
-_EPS: dict[str, dict[Margin, float]] = {
-    "float64": {
-        Margin.ROOT: 1e-24,
-        Margin.DENOMINATOR: 1e-16,
-        Margin.LOG: 1e-30,
-        Margin.ENDPOINT: 1e-12,
-        Margin.EXPONENT: 350.0,
-        Margin.SQUARE: 1e77,
-        Margin.PIVOT: 1e-8,
-        Margin.RANGE: 1.79769e308,
-    },
-    "float32": {
-        Margin.ROOT: 1e-12,
-        Margin.DENOMINATOR: 1e-8,
-        Margin.LOG: 1e-12,
-        Margin.ENDPOINT: 1e-6,
-        Margin.EXPONENT: 40.0,
-        Margin.SQUARE: 1e9,
-        Margin.PIVOT: 1e-4,
-        Margin.RANGE: 3.40282e38,
-    },
-    "bfloat16": {
-        Margin.ROOT: 1e-12,
-        Margin.DENOMINATOR: 1e-8,
-        Margin.LOG: 1e-12,
-        Margin.ENDPOINT: 1e-2,
-        Margin.EXPONENT: 40.0,
-        Margin.SQUARE: 1e9,
-        Margin.PIVOT: 1e-1,
-        Margin.RANGE: 3.38953e38,
-    },
-    "float16": {
-        Margin.ROOT: 1e-4,
-        Margin.DENOMINATOR: 1e-4,
-        Margin.LOG: 1e-4,
-        Margin.ENDPOINT: 1e-3,
-        Margin.EXPONENT: 5.0,
-        Margin.SQUARE: 15.0,
-        Margin.PIVOT: 1e-2,
-        Margin.RANGE: 65504.0,
-    },
+# One column for each dtype, in the order of FINFO. float16 starts at 6e-8 and ends at 65504, so
+# that eps and 1 / eps are both kept among its normal numbers.
+_EPS: dict[Margin, tuple[float, float, float, float]] = {
+    # 1e-12 is the eps of F.normalize; the root of it, 1e-6, is below what float32 resolves of a
+    # number near 1, and the slope there, 5e5, leaves room for 30 more digits.
+    Margin.ROOT: (1e-24, 1e-12, 1e-12, 1e-4),
+    # Adam's and CosineSimilarity's 1e-8.
+    Margin.DENOMINATOR: (1e-16, 1e-8, 1e-8, 1e-4),
+    # Small enough to leave probabilities alone, and 1 / eps is finite.
+    Margin.LOG: (1e-30, 1e-12, 1e-12, 1e-4),
+    # The distance must survive rounding next to 1 (1 - 1e-8 == 1 in float32): a few times eps.
+    Margin.ENDPOINT: (1e-12, 1e-6, 1e-2, 1e-3),
+    # Half of the range, so that the square of the result, which losses often take, is finite too.
+    Margin.EXPONENT: (350.0, 40.0, 40.0, 5.0),
+    Margin.SQUARE: (1e77, 1e9, 1e9, 15.0),
+    # The square root of the dtype's eps, or a little more: what elimination leaves of a pivot.
+    Margin.PIVOT: (1e-8, 1e-4, 1e-1, 1e-2),
+    # `Finfo.max`, rounded towards 0 to what six digits say.
+    Margin.RANGE: (1.79769e308, 3.40282e38, 3.38953e38, 65504.0),
 }
 
 _PARTS = {"complex64": "float32", "complex128": "float64", "complex32": "float16"}
 
 
-def limits(dtype: str) -> Limits:
-    """The limits of a dtype ("float32", "torch.float32"); a complex dtype has those of its parts,
+def finfo(dtype: str) -> Finfo:
+    """The numbers of a dtype ("float32", "torch.float32"); a complex dtype has those of its parts,
     an integer or unknown one those of float32, to which PyTorch promotes it."""
-    return LIMITS[_floating(dtype)]
+    return FINFO[_floating(dtype)]
 
 
 def eps_for(dtype: str, margin: Margin = Margin.DENOMINATOR) -> float:
     """The `{eps}` of a guard: a value that the dtype resolves where `margin` needs it."""
-    return _EPS[_floating(dtype)][margin]
+    return dict(zip(FINFO, _EPS[margin], strict=True))[_floating(dtype)]
 
 
 def _floating(dtype: str) -> str:
     name = dtype.removeprefix("torch.")
     name = _PARTS.get(name, name)
-    return name if name in LIMITS else "float32"
+    return name if name in FINFO else "float32"

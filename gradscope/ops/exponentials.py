@@ -9,8 +9,8 @@ from dataclasses import replace
 from gradscope.ops.cures import FINITE, Cure, ceiling, within
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import Edge, Nature, OpFact
-from gradscope.ops.fallbacks import value_overflow
 from gradscope.ops.predicates import both, infinite, overflows
+from gradscope.ops.shared import infinite_input, no_answer, value_overflow
 
 
 def _growing(
@@ -55,13 +55,10 @@ def _infinite_activation(name: str, spelled: tuple[str, ...]) -> OpFact:
     return OpFact(
         name,
         (
-            Edge(
+            no_answer(
                 "self",
-                Nature.DOMAIN,
                 lambda values: values["self"] == -math.inf,
                 f"{name} multiplies -inf by a gate that is 0",
-                "inf-arithmetic",
-                slope="nan",
                 cure=replace(FINITE, guard="{x}.clamp_min(-{eps})", margin=Margin.EXPONENT),
             ),
         ),
@@ -86,14 +83,10 @@ ERFCX = OpFact(
                 margin=Margin.EXPONENT,
             ),
         ),
-        Edge(
+        infinite_input(
             "self",
-            Nature.INFINITE_INPUT,
             infinite("self"),
             "the slope 2 {x} erfcx({x}) - 2/sqrt(pi) is inf * 0 where {x} is inf",
-            "inf-arithmetic",
-            slope="nan",
-            cure=FINITE,
         ),
         Edge(
             "self",

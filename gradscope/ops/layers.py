@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
-from gradscope.ops.cures import FINITE, Cure
+from gradscope.ops.cures import Cure
 from gradscope.ops.edges import Edge, Holds, Nature, OpFact, Values
 from gradscope.ops.predicates import both, broke, has_infinity, magnitude, slope_broke
-
-_WIDER = "{x}.float()"
+from gradscope.ops.shared import WIDEST, infinite_input, no_answer, slope_overflow, value_overflow
 
 
 def _meets_infinity(argument: str, *names: str) -> Holds:
@@ -26,48 +25,24 @@ def _product(name: str, first: str, second: str, *spelled: str, third: str = "")
     return OpFact(
         name,
         (
-            Edge(
-                first,
-                Nature.OVERFLOW,
-                broke(*names),
-                "the sum of products leaves the dtype",
-                "overflow",
-                slope="inf",
-                stable=_WIDER,
-            ),
+            value_overflow(*names, what="sum of products", slope="inf"),
             *(
-                Edge(
+                no_answer(
                     argument,
-                    Nature.DOMAIN,
                     _meets_infinity(argument, *names),
                     "{x} is already inf: its products meet 0 * inf or inf - inf",
-                    "inf-arithmetic",
-                    slope="nan",
-                    cure=FINITE,
                 )
                 for argument in (first, second)
             ),
             *(
-                Edge(
+                infinite_input(
                     argument,
-                    Nature.INFINITE_INPUT,
                     has_infinity(argument),
                     "{x} is already inf: its products with the gradient meet 0 * inf or inf - inf",
-                    "inf-arithmetic",
-                    slope="nan",
-                    cure=FINITE,
                 )
                 for argument in (first, second)
             ),
-            Edge(
-                first,
-                Nature.SLOPE_OVERFLOW,
-                slope_broke(*names),
-                "the sum of products in the slope leaves the dtype",
-                "overflow",
-                slope="inf",
-                stable=_WIDER,
-            ),
+            slope_overflow(*names, what="the sum of products in the slope"),
         ),
         spelled,
     )
@@ -104,7 +79,7 @@ def _normalisation(name: str, argument: str, *spelled: str, running: bool = Fals
             "the variance leaves the dtype",
             "overflow",
             slope="nan",
-            stable="{x}.double()",
+            stable=WIDEST,
         ),
         Edge(
             argument,
@@ -122,7 +97,7 @@ def _normalisation(name: str, argument: str, *spelled: str, running: bool = Fals
             "the power of the deviation in the slope leaves the dtype",
             "overflow",
             slope="nan",
-            stable="{x}.double()",
+            stable=WIDEST,
         ),
     ]
     return OpFact(name, tuple(edges), spelled)
@@ -133,32 +108,13 @@ def _linear(name: str, argument: str, *spelled: str) -> OpFact:
     return OpFact(
         name,
         (
-            Edge(
+            value_overflow(argument, what="sum of elements"),
+            no_answer(
                 argument,
-                Nature.OVERFLOW,
-                broke(argument),
-                "a sum of elements leaves the dtype",
-                "overflow",
-                stable=_WIDER,
-            ),
-            Edge(
-                argument,
-                Nature.DOMAIN,
                 _meets_infinity(argument, argument),
                 "{x} is already inf: a weight of 0 times inf, or inf - inf, is nan",
-                "inf-arithmetic",
-                slope="nan",
-                cure=FINITE,
             ),
-            Edge(
-                argument,
-                Nature.SLOPE_OVERFLOW,
-                slope_broke(argument),
-                "a sum of products in the slope leaves the dtype",
-                "overflow",
-                slope="inf",
-                stable=_WIDER,
-            ),
+            slope_overflow(argument, what="a sum of products in the slope"),
         ),
         spelled,
     )
@@ -191,14 +147,8 @@ def _complex(name: str) -> OpFact:
         slope="nan",
         stable="{x}.to(torch.complex128)",
     )
-    infinite = Edge(
-        "self",
-        Nature.INFINITE_INPUT,
-        has_infinity("self"),
-        "slope is {x} over its modulus: inf / inf",
-        "inf-arithmetic",
-        slope="nan",
-        cure=FINITE,
+    infinite = infinite_input(
+        "self", has_infinity("self"), "slope is {x} over its modulus: inf / inf"
     )
     return OpFact(name, (overflow, infinite, broke_at(True), broke_at(False)), (f"torch.{name}",))
 

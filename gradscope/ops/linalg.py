@@ -6,10 +6,11 @@ broke although the matrix is finite.
 
 from __future__ import annotations
 
-from gradscope.ops.cures import FINITE, Cure
+from gradscope.ops.cures import Cure
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import Edge, Nature, OpFact, Values
 from gradscope.ops.predicates import both, broke, has_infinity, largest, slope_broke
+from gradscope.ops.shared import WIDEST, infinite_input
 
 _JITTER = "{x} + {eps} * torch.eye({x}.shape[-1], dtype={x}.dtype, device={x}.device)"
 
@@ -46,7 +47,7 @@ def _edges(argument: str, value: str, slope: str, guard: str = "") -> tuple[Edge
             both(broke(argument), _huge) if value or slope else broke(argument),
             "a product of elements leaves the dtype",
             "overflow",
-            stable="{x}.double()",
+            stable=WIDEST,
         )
     ]
     if value or slope:
@@ -61,17 +62,7 @@ def _edges(argument: str, value: str, slope: str, guard: str = "") -> tuple[Edge
                 cure=Cure(guard=guard, margin=Margin.PIVOT),
             )
         )
-    edges.append(
-        Edge(
-            argument,
-            Nature.INFINITE_INPUT,
-            has_infinity(argument),
-            "the matrix already holds inf",
-            "inf-arithmetic",
-            slope="nan",
-            cure=FINITE,
-        )
-    )
+    edges.append(infinite_input(argument, has_infinity(argument), "the matrix already holds inf"))
     for holds, what, cause in (
         (_huge, "elements this large", "overflow"),
         (_tiny, "elements this small", "degenerate-decomposition"),
@@ -84,7 +75,7 @@ def _edges(argument: str, value: str, slope: str, guard: str = "") -> tuple[Edge
                 f"a product in the slope leaves the dtype for {what}",
                 cause,
                 slope="nan",
-                stable="{x}.double()",
+                stable=WIDEST,
             )
         )
     if slope:

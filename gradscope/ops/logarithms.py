@@ -10,6 +10,12 @@ from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import Edge, Holds, Nature, OpFact
 from gradscope.ops.predicates import above, below, both, equals, overflows
 
+_OF_ZERO = "the logarithm of 0 is -inf"
+_OF_NEGATIVE = "the logarithm of a negative number is nan"
+_AT_MINUS_1 = "log(1 + {x}) is -inf where {x} is -1"
+_BELOW_MINUS_1 = "log(1 + {x}) is nan where {x} is below -1"
+_ZERO_TIMES_LOG = "0 * log(0) is taken as 0, but PyTorch's formula for its slope is 0 / 0"
+
 
 def _floored(
     argument: str, nature: Nature, holds: Holds, says: str, cause: str, slope: str
@@ -26,6 +32,14 @@ def _floored(
     )
 
 
+def _one_more(
+    argument: str, nature: Nature, holds: Holds, says: str, cause: str, slope: str
+) -> Edge:
+    """An edge of log(1 + x), at or below -1."""
+    cure = beyond("-1", harmless="0.0")
+    return Edge(argument, nature, holds, says, cause, slope=slope, cure=cure)
+
+
 def _logarithm(name: str, base: float) -> OpFact:
     """log, log2, log10: the slope is 1 / (x ln base)."""
     return OpFact(
@@ -35,7 +49,7 @@ def _logarithm(name: str, base: float) -> OpFact:
                 "self",
                 Nature.POLE,
                 equals("self", 0),
-                "the logarithm of 0 is -inf",
+                _OF_ZERO,
                 "log-zero",
                 "inf",
             ),
@@ -43,7 +57,7 @@ def _logarithm(name: str, base: float) -> OpFact:
                 "self",
                 Nature.DOMAIN,
                 below("self", 0),
-                "the logarithm of a negative number is nan",
+                _OF_NEGATIVE,
                 "domain-error",
                 "nan",
             ),
@@ -63,24 +77,8 @@ def _logarithm(name: str, base: float) -> OpFact:
 LOG1P = OpFact(
     "log1p",
     (
-        Edge(
-            "self",
-            Nature.POLE,
-            equals("self", -1),
-            "log(1 + {x}) is -inf where {x} is -1",
-            "log-zero",
-            slope="inf",
-            cure=beyond("-1", harmless="0.0"),
-        ),
-        Edge(
-            "self",
-            Nature.DOMAIN,
-            below("self", -1),
-            "log(1 + {x}) is nan where {x} is below -1",
-            "domain-error",
-            slope="nan",
-            cure=beyond("-1", harmless="0.0"),
-        ),
+        _one_more("self", Nature.POLE, equals("self", -1), _AT_MINUS_1, "log-zero", "inf"),
+        _one_more("self", Nature.DOMAIN, below("self", -1), _BELOW_MINUS_1, "domain-error", "nan"),
     ),
     ("torch.log1p", "Tensor.log1p"),
 )
@@ -128,7 +126,7 @@ XLOGY = OpFact(
             "other",
             Nature.POLE,
             lambda values: values["self"] != 0 and values["other"] == 0,
-            "the logarithm of 0 is -inf",
+            _OF_ZERO,
             "log-zero",
             "inf",
         ),
@@ -136,7 +134,7 @@ XLOGY = OpFact(
             "other",
             Nature.DOMAIN,
             below("other", 0),
-            "the logarithm of a negative number is nan",
+            _OF_NEGATIVE,
             "domain-error",
             "nan",
         ),
@@ -151,7 +149,7 @@ XLOGY = OpFact(
             "other",
             Nature.REMOVABLE,
             both(equals("self", 0), equals("other", 0)),
-            "0 * log(0) is taken as 0, but PyTorch's formula for its slope is 0 / 0",
+            _ZERO_TIMES_LOG,
             "singular-derivative",
             "nan",
         ),
@@ -170,23 +168,16 @@ XLOGY = OpFact(
 XLOG1PY = OpFact(
     "special_xlog1py",
     (
-        Edge(
+        _one_more(
             "other",
             Nature.POLE,
             lambda values: values["self"] != 0 and values["other"] == -1,
-            "log(1 + {x}) is -inf where {x} is -1",
+            _AT_MINUS_1,
             "log-zero",
-            slope="inf",
-            cure=beyond("-1", harmless="0.0"),
+            "inf",
         ),
-        Edge(
-            "other",
-            Nature.DOMAIN,
-            below("other", -1),
-            "log(1 + {x}) is nan where {x} is below -1",
-            "domain-error",
-            slope="nan",
-            cure=beyond("-1", harmless="0.0"),
+        _one_more(
+            "other", Nature.DOMAIN, below("other", -1), _BELOW_MINUS_1, "domain-error", "nan"
         ),
         Edge(
             "self",
@@ -195,14 +186,13 @@ XLOG1PY = OpFact(
             "the product with the logarithm leaves the dtype",
             "overflow",
         ),
-        Edge(
+        _one_more(
             "other",
             Nature.REMOVABLE,
             both(equals("self", 0), equals("other", -1)),
-            "0 * log(0) is taken as 0, but PyTorch's formula for its slope is 0 / 0",
+            _ZERO_TIMES_LOG,
             "singular-derivative",
-            slope="nan",
-            cure=beyond("-1", harmless="0.0"),
+            "nan",
         ),
         Edge(
             "self",

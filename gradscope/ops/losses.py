@@ -17,8 +17,8 @@ from gradscope.ops.predicates import (
     overflows,
     slope_broke,
 )
+from gradscope.ops.shared import infinite_input, no_answer, slope_overflow, value_overflow
 
-_WIDER = "{x}.float()"
 _NONE, _MEAN = 0, 1  # at::Reduction
 
 
@@ -45,22 +45,11 @@ def _distance(name: str, what: str, *spelled: str) -> OpFact:
         name,
         (
             _empty("the mean over an empty batch is 0 / 0"),
-            Edge(
+            value_overflow("self", "target", what=what),
+            no_answer(
                 "self",
-                Nature.OVERFLOW,
-                broke("self", "target"),
-                f"the {what} leaves the dtype",
-                "overflow",
-                stable=_WIDER,
-            ),
-            Edge(
-                "self",
-                Nature.DOMAIN,
                 lambda values: has_infinity("self")(values) and has_infinity("target")(values),
                 "inf - inf is nan",
-                "inf-arithmetic",
-                slope="nan",
-                cure=FINITE,
             ),
         ),
         spelled,
@@ -81,14 +70,7 @@ def _likelihood(name: str) -> OpFact:
                 slope="nan",
                 stable="reduction='sum', divided by the number of targets clamped to at least 1",
             ),
-            Edge(
-                "self",
-                Nature.OVERFLOW,
-                broke("self", "weight"),
-                "the sum leaves the dtype",
-                "overflow",
-                stable=_WIDER,
-            ),
+            value_overflow("self", "weight", what="sum"),
         ),
         ("torch.nn.functional.nll_loss", "torch.nn.functional.cross_entropy"),
     )
@@ -117,31 +99,12 @@ WITH_LOGITS = OpFact(
     "binary_cross_entropy_with_logits",
     (
         _empty("the mean over an empty batch is 0 / 0"),
-        Edge(
-            "self",
-            Nature.DOMAIN,
-            infinite("self"),
-            "{x} is already inf: (1 - target) * inf, or inf - inf, is nan",
-            "inf-arithmetic",
-            slope="nan",
-            cure=FINITE,
+        no_answer(
+            "self", infinite("self"), "{x} is already inf: (1 - target) * inf, or inf - inf, is nan"
         ),
-        Edge(
-            "self",
-            Nature.OVERFLOW,
-            broke("self", "target"),
-            "the product with the target leaves the dtype",
-            "overflow",
-            stable=_WIDER,
-        ),
-        Edge(
-            "self",
-            Nature.SLOPE_OVERFLOW,
-            slope_broke("self", "target"),
-            "the slope in the target is -{x}: the incoming gradient times it leaves the dtype",
-            "overflow",
-            slope="inf",
-            stable=_WIDER,
+        value_overflow("self", "target", what="product with the target"),
+        slope_overflow(
+            "self", "target", what="the slope in the target is -{x}: the incoming gradient times it"
         ),
     ),
     ("torch.nn.functional.binary_cross_entropy_with_logits", "torch.nn.BCEWithLogitsLoss"),
@@ -213,13 +176,10 @@ CTC = OpFact(
             slope="nan",
             stable="zero_infinity=True",
         ),
-        Edge(
+        infinite_input(
             "log_probs",
-            Nature.INFINITE_INPUT,
             has_infinity("log_probs"),
             "{x} holds -inf: the slope is inf - inf there",
-            "inf-arithmetic",
-            slope="nan",
             cure=replace(FINITE, guard="{x}.clamp_min(-{eps})", margin=Margin.EXPONENT),
         ),
         Edge(

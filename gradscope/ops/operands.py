@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradscope.facts import Event, Operand, Phase
-from gradscope.ops.dtypes import limits
+from gradscope.ops.dtypes import finfo
 
 
 def operands(event: Event) -> dict[str, float]:
@@ -14,7 +14,7 @@ def operands(event: Event) -> dict[str, float]:
     `self.requires_grad` is 1 or 0: an op that mixes elements (a norm, a matmul, a softmax) has no
     single operand to one element of its result. `output` and `output.numel` are the result of a
     forward event, `grad_input` what a backward event wrote, `grad_output` the gradient that came
-    into its node. `dtype.max`, `dtype.tiny`, `dtype.eps` are the limits of what was written.
+    into its node. `dtype.max`, `dtype.tiny`, `dtype.eps` are those of what was written.
     """
     found = event.values()
     backward = event.phase is Phase.BACKWARD
@@ -26,7 +26,7 @@ def operands(event: Event) -> dict[str, float]:
         found |= _described(role, event.output)
     if event.grad_output is not None:
         found["grad_output"] = event.grad_output
-    return found | _limits(event)
+    return found | _finfo(event)
 
 
 def _described(role: str, operand: Operand) -> dict[str, float]:
@@ -45,7 +45,7 @@ def _described(role: str, operand: Operand) -> dict[str, float]:
     return found
 
 
-def _limits(event: Event) -> dict[str, float]:
+def _finfo(event: Event) -> dict[str, float]:
     dtypes = [operand.dtype for operand in (event.output, *event.saved, *event.inputs) if operand]
-    found = limits(next((dtype for dtype in dtypes if dtype), "float32"))
+    found = finfo(next((dtype for dtype in dtypes if dtype), "float32"))
     return {"dtype.max": found.max, "dtype.tiny": found.tiny, "dtype.eps": found.eps}

@@ -51,7 +51,7 @@ class Tree:
 
 
 CONSTANT = Tree(frozenset({"constant"}))
-_EPSILON = 1e-2  # a constant up to here is added to guard something, not to mean something
+EPSILON = 1e-2  # a constant up to here is added to guard something, not to mean something
 
 # Nodes that hand their operand on: views, copies, selections, casts and clamps.
 _TRANSPARENT = frozenset(
@@ -248,4 +248,4 @@ def _hands_on(node: Ancestor) -> bool:
     if _kind(node.node) != "add" or sum(above is not None for above in node.inputs) != 1:
         return False
     constant = node.call.constant if node.call is not None else None
-    return constant is None or abs(constant) <= _EPSILON
+    return constant is None or abs(constant) <= EPSILON

@@ -8,8 +8,8 @@ from dataclasses import replace
 from gradscope.ops.cures import FINITE, NONZERO, Cure, away, floor, within
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import Edge, Nature, OpFact, Values
-from gradscope.ops.fallbacks import gradient_overflow
 from gradscope.ops.predicates import below, both, equals, infinite, largest, overflows
+from gradscope.ops.shared import gradient_overflow, infinite_input
 
 
 def _fractional(values: Values) -> bool:
@@ -36,18 +36,20 @@ def _power_slope_overflows(values: Values) -> bool:
     return slope > math.log(largest(values))
 
 
+_NEGATIVE_ROOT = Edge(
+    "self",
+    Nature.DOMAIN,
+    below("self", 0),
+    "the root of a negative number is nan",
+    "domain-error",
+    slope="nan",
+    cure=floor(Margin.ROOT),
+)
+
 SQRT = OpFact(
     "sqrt",
     (
-        Edge(
-            "self",
-            Nature.DOMAIN,
-            below("self", 0),
-            "the root of a negative number is nan",
-            "domain-error",
-            slope="nan",
-            cure=floor(Margin.ROOT),
-        ),
+        _NEGATIVE_ROOT,
         Edge(
             "self",
             Nature.INFINITE_SLOPE,
@@ -73,15 +75,7 @@ RSQRT = OpFact(
             slope="-inf",
             cure=floor(Margin.ROOT),
         ),
-        Edge(
-            "self",
-            Nature.DOMAIN,
-            below("self", 0),
-            "the root of a negative number is nan",
-            "domain-error",
-            slope="nan",
-            cure=floor(Margin.ROOT),
-        ),
+        _NEGATIVE_ROOT,
         Edge(
             "self",
             Nature.SLOPE_OVERFLOW,
@@ -135,13 +129,10 @@ POW = OpFact(
             slope="inf",
             cure=within(Margin.SQUARE, harmless="1.0"),
         ),
-        Edge(
+        infinite_input(
             "exponent",
-            Nature.INFINITE_INPUT,
             infinite("exponent"),
             "the exponent is already inf: its product with the power 0 is nan",
-            "inf-arithmetic",
-            slope="nan",
             cure=replace(FINITE, harmless="1.0"),
         ),
         Edge(

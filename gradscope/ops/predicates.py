@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from gradscope.ops.dtypes import LIMITS
+from gradscope.ops.dtypes import FINFO
 from gradscope.ops.edges import Holds, Values
 
 
 def largest(values: Values) -> float:
     """The largest finite number of the dtype that the op computes in; float32's if unsaid."""
-    return values.get("dtype.max", LIMITS["float32"].max)
+    return values.get("dtype.max", FINFO["float32"].max)
 
 
 def equals(name: str, *points: float) -> Holds:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gradscope.ops.dtypes import Margin, eps_for, limits
+from gradscope.ops.dtypes import Margin, eps_for, finfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def decomposition(op: str) -> Decomposition | None:
 def reach_of_matrix(dtype: str, order: int) -> float:
     """The relative distance within which rounding alone can make a matrix singular, or two of its
     eigenvalues equal: the tolerance of `torch.linalg.matrix_rank`."""
-    return order * limits(dtype).eps
+    return order * finfo(dtype).eps
 
 
 def reach(dtype: str, margin: Margin, *, difference: bool) -> float:
@@ -100,4 +100,4 @@ def reach(dtype: str, margin: Margin, *, difference: bool) -> float:
     these steps are near too.
     """
     within = eps_for(dtype, margin)
-    return max(within, 2 * limits(dtype).eps) if difference else within
+    return max(within, 2 * finfo(dtype).eps) if difference else within

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from gradscope.ops.cures import FINITE, away
+from gradscope.ops.cures import away
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import Edge, Holds, Nature, OpFact, Values
-from gradscope.ops.predicates import both, broke, has_infinity, magnitude, slope_broke
+from gradscope.ops.predicates import both, has_infinity, magnitude, slope_broke
+from gradscope.ops.shared import WIDER, infinite_input, no_answer, slope_overflow, value_overflow
 
-_WIDER = "{x}.float()"
+_OTHERS = "the product of the other elements in the slope"
 
 
 def _empty(values: Values) -> bool:
@@ -25,43 +26,11 @@ def _too_few_items(values: Values) -> bool:
 
 
 def _inf_minus_inf(argument: str = "self") -> Edge:
-    return Edge(
-        argument,
-        Nature.DOMAIN,
-        _cancelling_infinities,
-        "the sum meets inf and -inf",
-        "inf-arithmetic",
-        slope="nan",
-        cure=FINITE,
-    )
-
-
-def _overflow(what: str, *, argument: str = "self", slope: str = "") -> Edge:
-    return Edge(
-        argument,
-        Nature.OVERFLOW,
-        broke(argument),
-        f"the {what} leaves the dtype",
-        "overflow",
-        slope=slope,
-        stable=_WIDER,
-    )
-
-
-def _slope_overflow(what: str) -> Edge:
-    return Edge(
-        "self",
-        Nature.SLOPE_OVERFLOW,
-        slope_broke("self"),
-        f"{what} in the slope leaves the dtype",
-        "overflow",
-        slope="nan",
-        stable=_WIDER,
-    )
+    return no_answer(argument, _cancelling_infinities, "the sum meets inf and -inf")
 
 
 def _sum(name: str, *spelled: str) -> OpFact:
-    return OpFact(name, (_inf_minus_inf(), _overflow("sum")), spelled)
+    return OpFact(name, (_inf_minus_inf(), value_overflow("self", what="sum")), spelled)
 
 
 def _mean(name: str, *spelled: str) -> OpFact:
@@ -74,15 +43,15 @@ def _mean(name: str, *spelled: str) -> OpFact:
         slope="nan",
         stable="{x}.sum() / max({x}.numel(), 1)",
     )
-    return OpFact(name, (empty, _inf_minus_inf(), _overflow("sum")), spelled)
+    return OpFact(name, (empty, _inf_minus_inf(), value_overflow("self", what="sum")), spelled)
 
 
 def _product(name: str, *spelled: str) -> OpFact:
     return OpFact(
         name,
         (
-            _overflow("product", slope="inf"),
-            _slope_overflow("the product of the other elements"),
+            value_overflow("self", what="product", slope="inf"),
+            slope_overflow("self", what=_OTHERS, slope="nan"),
         ),
         spelled,
     )
@@ -101,17 +70,11 @@ def _spread(name: str, *spelled: str) -> OpFact:
                 slope="nan",
                 stable=f"torch.{name}({{x}}, correction=0)",
             ),
-            Edge(
-                "self",
-                Nature.DOMAIN,
-                has_infinity("self"),
-                "the distance of inf from the mean is inf - inf",
-                "inf-arithmetic",
-                slope="nan",
-                cure=FINITE,
+            no_answer(
+                "self", has_infinity("self"), "the distance of inf from the mean is inf - inf"
             ),
-            _overflow("sum of squares", slope="nan"),
-            _slope_overflow("the distance from the mean"),
+            value_overflow("self", what="sum of squares", slope="nan"),
+            slope_overflow("self", what="the distance from the mean in the slope", slope="nan"),
         ),
         spelled,
     )
@@ -126,29 +89,13 @@ def _norm(name: str, *arguments: str, spelled: tuple[str, ...]) -> OpFact:
     """At 0 PyTorch gives the subgradient 0. What breaks are the powers inside: x^(p - 1)."""
     first = arguments[0]
     infinite = [
-        Edge(
-            argument,
-            Nature.INFINITE_INPUT,
-            has_infinity(argument),
-            "slope is {x} over the norm: inf / inf",
-            "inf-arithmetic",
-            slope="nan",
-            cure=FINITE,
-        )
+        infinite_input(argument, has_infinity(argument), "slope is {x} over the norm: inf / inf")
         for argument in arguments
     ]
     return OpFact(
         name,
         (
-            Edge(
-                first,
-                Nature.OVERFLOW,
-                broke(*arguments),
-                "the sum of powers leaves the dtype",
-                "overflow",
-                slope="nan",
-                stable=_WIDER,
-            ),
+            value_overflow(*arguments, what="sum of powers", slope="nan"),
             *infinite,
             Edge(
                 first,
@@ -160,15 +107,7 @@ def _norm(name: str, *arguments: str, spelled: tuple[str, ...]) -> OpFact:
                 cure=away(Margin.ROOT, tiny=True),
                 stable="torch.sqrt({x}.square().sum() + {eps})",
             ),
-            Edge(
-                first,
-                Nature.SLOPE_OVERFLOW,
-                slope_broke(*arguments),
-                "a power of {x} in PyTorch's formula leaves the dtype",
-                "overflow",
-                slope="nan",
-                stable=_WIDER,
-            ),
+            slope_overflow(*arguments, what="a power of {x} in PyTorch's formula", slope="nan"),
         ),
         spelled,
     )
@@ -181,7 +120,7 @@ def _renorm_scale_broke(values: Values) -> bool:
 RENORM = OpFact(
     "renorm",
     (
-        _overflow("norm"),
+        value_overflow("self", what="norm"),
         Edge(
             "self",
             Nature.SLOPE_OVERFLOW,
@@ -189,7 +128,7 @@ RENORM = OpFact(
             "the norm in the slope leaves the dtype",
             "overflow",
             slope="nan",
-            stable=_WIDER,
+            stable=WIDER,
         ),
     ),
     ("torch.renorm", "torch.nn.Embedding(max_norm=...)"),
@@ -216,23 +155,8 @@ def _scattered(name: str, source: str) -> OpFact:
     return OpFact(
         name,
         (
-            Edge(
-                source,
-                Nature.OVERFLOW,
-                broke("self", source),
-                "the reduction leaves the dtype",
-                "overflow",
-                stable=_WIDER,
-            ),
-            Edge(
-                source,
-                Nature.SLOPE_OVERFLOW,
-                slope_broke("self", source),
-                "the product of the other elements in the slope leaves the dtype",
-                "overflow",
-                slope="nan",
-                stable=_WIDER,
-            ),
+            value_overflow(source, "self", what="reduction"),
+            slope_overflow(source, "self", what=_OTHERS, slope="nan"),
         ),
         (f"torch.{name}", f"Tensor.{name}"),
     )

@@ -6,10 +6,14 @@ import math
 
 from gradscope.ops.cures import FINITE, Cure
 from gradscope.ops.edges import Edge, Holds, Nature, OpFact, Values
-from gradscope.ops.predicates import broke, has_infinity, slope_broke
+from gradscope.ops.predicates import broke, has_infinity
+from gradscope.ops.shared import infinite_input, slope_overflow, value_overflow
 
 _KEEP_EMPTY_ROWS = "torch.where({x}.isneginf().all({dim}, keepdim=True), 0.0, {x})"
 _ROW_HAS_ITEMS = "~{x}.isneginf().all({dim}, keepdim=True)"
+
+
+_DISTANCE = "distance of {x} to the row's largest element"
 
 
 def _row_is_masked(result: str) -> Holds:
@@ -55,24 +59,13 @@ def _positive_infinity(result: str, nature: Nature) -> Edge:
     )
 
 
-def _overflow() -> Edge:
-    return Edge(
-        "self",
-        Nature.OVERFLOW,
-        broke("self"),
-        "the distance of {x} to the row's largest element leaves the dtype",
-        "overflow",
-        stable="{x}.float()",
-    )
-
-
 def _normalised(name: str, *spelled: str) -> OpFact:
     return OpFact(
         name,
         (
             _masked_row("output", Nature.DOMAIN, "every element of the row is -inf: 0 / 0"),
             _positive_infinity("output", Nature.DOMAIN),
-            _overflow(),
+            value_overflow("self", what=_DISTANCE),
         ),
         spelled,
     )
@@ -83,7 +76,7 @@ def _summed(name: str, *spelled: str) -> OpFact:
     return OpFact(
         name,
         (
-            _overflow(),
+            value_overflow("self", what=_DISTANCE),
             _masked_row(
                 "grad_input",
                 Nature.INFINITE_INPUT,
@@ -103,14 +96,7 @@ def _pairwise(name: str) -> OpFact:
     return OpFact(
         name,
         (
-            Edge(
-                "self",
-                Nature.OVERFLOW,
-                broke("self", "other"),
-                "the sum leaves the dtype",
-                "overflow",
-                stable="{x}.float()",
-            ),
+            value_overflow("self", "other", what="sum"),
             Edge(
                 "self",
                 Nature.INFINITE_INPUT,
@@ -128,14 +114,8 @@ def _pairwise(name: str) -> OpFact:
 def _attention(name: str) -> OpFact:
     inputs = ("query", "key", "value")
     infinite = [
-        Edge(
-            argument,
-            Nature.INFINITE_INPUT,
-            has_infinity(argument),
-            "{x} is already inf: a weight of 0 times inf is nan",
-            "inf-arithmetic",
-            slope="nan",
-            cure=FINITE,
+        infinite_input(
+            argument, has_infinity(argument), "{x} is already inf: a weight of 0 times inf is nan"
         )
         for argument in inputs
     ]
@@ -156,24 +136,9 @@ def _attention(name: str) -> OpFact:
                 slope="nan",
                 cure=Cure(guard="{x}.masked_fill({x}.isneginf().all(-1, keepdim=True), 0.0)"),
             ),
-            Edge(
-                "query",
-                Nature.OVERFLOW,
-                broke(*inputs),
-                "the products of queries and keys leave the dtype",
-                "overflow",
-                stable="{x}.float()",
-            ),
+            value_overflow(*inputs, what="product of queries and keys"),
             *infinite,
-            Edge(
-                "query",
-                Nature.SLOPE_OVERFLOW,
-                slope_broke(*inputs),
-                "the products of values and gradients leave the dtype",
-                "overflow",
-                slope="nan",
-                stable="{x}.float()",
-            ),
+            slope_overflow(*inputs, what="the product of values and gradients", slope="nan"),
         ),
         ("torch.nn.functional.scaled_dot_product_attention", "torch.nn.MultiheadAttention"),
     )

@@ -9,6 +9,7 @@ from gradscope.ops.cures import FINITE, beyond, ceiling, floor
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import Edge, Holds, Nature, OpFact, Values
 from gradscope.ops.predicates import both, equals, infinite, is_negative_integer, largest, overflows
+from gradscope.ops.shared import infinite_input
 
 
 def _edge(
@@ -134,13 +135,10 @@ POLYGAMMA = OpFact(
             "overflow",
             "inf",
         ),
-        Edge(
+        infinite_input(
             "self",
-            Nature.INFINITE_INPUT,
             infinite("self"),
             "the slope is the next polygamma, which PyTorch computes as nan at inf",
-            "inf-arithmetic",
-            slope="nan",
             cure=replace(FINITE, harmless="1.0"),
         ),
         _edge(

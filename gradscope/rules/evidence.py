@@ -23,7 +23,7 @@ from gradscope.facts import (
 from gradscope.ops import Edge, lookup
 from gradscope.ops.forms import SOFTMAX_BY_HAND, Pattern
 from gradscope.ops.operands import operands as op_values
-from gradscope.ops.patterns import recognize
+from gradscope.ops.patterns import EPSILON, recognize
 
 Near = TypeVar("Near", Approach, Headroom)
 
@@ -38,9 +38,6 @@ DISCARDS = frozenset(
     " leaky_relu chunk unsafe_split fill_diagonal _pack_padded_sequence select_scatter"
     " slice_scatter diagonal_scatter mm bmm dot matmul addmm".split()
 )
-
-
-EPSILON = 1e-2  # a constant up to here is added to guard something, not to mean something
 
 VIEWS = frozenset(
     "view reshape _unsafe_view unsqueeze squeeze expand permute transpose t clone alias detach"

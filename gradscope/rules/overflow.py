@@ -6,7 +6,7 @@ import math
 
 from gradscope.facts import Event, Finding, Fix, Kind, Phase, Root, Trace
 from gradscope.ops import Edge
-from gradscope.ops.dtypes import limits
+from gradscope.ops.dtypes import finfo
 from gradscope.rules import evidence, fixes, measurements, phrases
 from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
@@ -65,7 +65,7 @@ class Overflow(Rule):
             label=_label(event, edge),
             why=_mechanism(event),
             fixes=(*_repairs(edge, event, root, trace), *_slower(root, trace)),
-            facts={"max": limits(evidence.dtype(event)).max},
+            facts={"max": finfo(evidence.dtype(event)).max},
             confidence=0.8 if known else 0.5,
         )
 
@@ -98,13 +98,13 @@ def _first(event: Event) -> str:
 def _label(event: Event, edge: Edge | None) -> str:
     if edge is not None:
         return fixes.says(edge, event)
-    largest = limits(evidence.dtype(event)).max
+    largest = finfo(evidence.dtype(event)).max
     return f"the result is above {largest:,.6g}, the largest {evidence.dtype(event) or 'number'}"
 
 
 def _mechanism(event: Event) -> str:
     dtype = evidence.dtype(event) or "float32"
-    largest = f"{limits(dtype).max:.5g}"
+    largest = f"{finfo(dtype).max:.5g}"
     text = f"The true result is finite, but the largest {dtype} number is {largest}"
     text = f"{text}, so {_subject(event)} gives {phrases.outcome(event.output)}."
     widest = max(evidence.operands(event), key=_reach, default=None)

@@ -19,7 +19,7 @@ from gradscope.facts import (
     Trace,
 )
 from gradscope.ops import Edge
-from gradscope.ops.dtypes import limits
+from gradscope.ops.dtypes import finfo
 from gradscope.rules import evidence, fixes, phrases
 from gradscope.rules.all_masked_softmax import weights_of_nothing
 from gradscope.rules.evidence import VIEWS, Situation
@@ -105,7 +105,7 @@ class Underflow(Rule):
             why=_mechanism(event, edge, flushed),
             related=_born_here(flushed),
             fixes=_repairs(event, edge, flushed, root, trace),
-            facts={"tiny": limits(evidence.dtype(event)).tiny},
+            facts={"tiny": finfo(evidence.dtype(event)).tiny},
             confidence=0.85,
         )
 
@@ -184,7 +184,7 @@ def _headline(event: Event, edge: Edge, flushed: Call | None) -> str:
 
 def _mechanism(event: Event, edge: Edge, flushed: Call | None) -> str:
     dtype, gives = evidence.dtype(event) or "float32", phrases.outcome(event.output)
-    tiny = phrases.number(limits(dtype).tiny)
+    tiny = phrases.number(finfo(dtype).tiny)
     if flushed is None:
         return (
             f"The smallest normal {dtype} number is {tiny}. The squared gradient and the"

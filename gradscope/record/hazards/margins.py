@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gradscope.facts import Approach, Call, Headroom, Measured
-from gradscope.ops.dtypes import limits
+from gradscope.ops.dtypes import finfo
 from gradscope.ops.reach import decomposition, reach, singularity
 from gradscope.record.finite import plain
 from gradscope.record.graph import consumers
@@ -114,7 +114,7 @@ class Margins:
         sizes = sizes[torch.isfinite(sizes)]
         largest = sizes.max().item() if sizes.numel() else 0.0
         dtype = str(tensor.dtype).removeprefix("torch.")
-        ends = limits(dtype)
+        ends = finfo(dtype)
         if largest > ends.max / _FREE:
             limit, near = ends.max, int((sizes > ends.max / _FREE).sum())
         elif 0 < largest < ends.tiny:
