@@ -54,25 +54,19 @@ class Watch:
     """
 
     def __init__(self, name: str, config: Config) -> None:
-        from gradscope.record import Recorder
-        from gradscope.record.sizes.magnitudes import MagnitudeWatch
+        from gradscope.record.observation import FullObservation
 
         self._name = name
         self._config = config
         self._accepted: tuple[str, ...] = ()
-        self._recorder = Recorder(steps=None, keep_going=True)
-        self._sizes = MagnitudeWatch(lambda: self._recorder.module)
-        if self._recorder.functions is not None:
-            self._recorder.functions.aside = self._sizes.aside
+        self._observation = FullObservation()
 
     def __enter__(self) -> Watch:
-        self._recorder.__enter__()
-        self._sizes.__enter__()
+        self._observation.__enter__()
         return self
 
     def __exit__(self, *failure: object) -> None:
-        self._sizes.__exit__(*failure)
-        self._recorder.__exit__(*failure)
+        self._observation.__exit__(*failure)
 
     def accept(self, *rules: str) -> None:
         """Let findings of these rules pass: codes, names, or families such as GS1."""
@@ -88,8 +82,7 @@ class Watch:
         from gradscope.facts import Ending, Report
         from gradscope.pipeline import rule_filter
 
-        trace = self._recorder.trace(self._name, Ending("finished"))
-        trace = replace(trace, magnitudes=self._sizes.facts())
+        trace = self._observation.trace(self._name, Ending("finished"))
         wanted = rule_filter(replace(self._config, ignore=(*self._config.ignore, *self._accepted)))
         found = tuple(finding for finding in diagnose(trace) if wanted(finding))
         return Report(self._name, trace, found)

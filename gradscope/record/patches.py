@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gradscope.record.capture import watch_captures
-from gradscope.record.journal import ModuleFrame, Note
+from gradscope.record.journal import Note
 from gradscope.record.mode import _sequence_nr
 from gradscope.record.optimizers import watch_optimizers
+from gradscope.record.running import follow_modules
 from gradscope.record.schema import OpInfo
-from gradscope.record.sites import calls_modules, current_frame, note_site
+from gradscope.record.sites import current_frame, note_site
 
 if TYPE_CHECKING:
     from gradscope.record.recorder import Recorder
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 def install(recorder: Recorder, stack: ExitStack) -> None:
     """Put everything in place; `stack` takes it off."""
     thread = threading.get_ident()
-    _replace(stack, torch.nn.Module, "__call__", _module_call(recorder, thread))
+    follow_modules(recorder, stack, thread, recorder.names.saw_root)
     _replace(
         stack, torch.autograd.Function, "apply", classmethod(_function_apply(recorder, thread))
     )
@@ -52,27 +53,6 @@ def _replace(stack: ExitStack, owner: Any, name: str, new: Any) -> None:
     old = vars(owner)[name]
     setattr(owner, name, new)
     stack.callback(setattr, owner, name, old)
-
-
-def _module_call(recorder: Recorder, thread: int) -> Callable[..., Any]:
-    """Keeps the stack of running modules: a tenth of what global forward hooks cost."""
-    original = torch.nn.Module.__call__
-    ident = threading.get_ident
-
-    def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if ident() != thread:
-            return original(self, *args, **kwargs)
-        outer = recorder.module
-        if outer is None:
-            recorder.names.saw_root(self)
-        recorder.module = ModuleFrame(self, outer)
-        try:
-            return original(self, *args, **kwargs)
-        finally:
-            recorder.module = outer
-
-    calls_modules(__call__.__code__)
-    return __call__
 
 
 def _function_apply(recorder: Recorder, thread: int) -> Callable[..., Any]:

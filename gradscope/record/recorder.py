@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import Ending, Environment, Gradient, Kind, Step, Symptom, Trace
+from gradscope.facts import Ending, Environment, Gradient, Kind, Step, Trace
 from gradscope.record import journal as journals
 from gradscope.record.events.examine import Examiner
 from gradscope.record.events.hidden import Hidden
@@ -42,7 +42,8 @@ class Recorder:
     """Context manager that records every op of the thread that enters it.
 
     Stops the program (by `StopTrace`) at the first step with an error unless `keep_going`, and
-    after `steps` backward passes. `on_stop` is called once, before that, in the program's thread.
+    after `steps` backward passes. `on_stop` is called once, before that, in the program's thread,
+    and `on_step` after each backward, with the steps and the ops so far.
     Losses and gradients are bit-identical with and without it; the RNG streams are untouched.
 
     Not observed: ops of other threads, code inside compiled or exported programs that bypasses
@@ -54,15 +55,15 @@ class Recorder:
         *,
         steps: int | None = 100,
         keep_going: bool = False,
-        on_stop: Callable[[Recorder], None] | None = None,
-        on_progress: Callable[[int, int, float], None] | None = None,
+        on_step: Callable[[int, int], None] = lambda steps, ops: None,
+        on_stop: Callable[[], None] = lambda: None,
         check_functions: bool = True,
         hazards: bool = False,
     ) -> None:
         self.limit = steps
         self.keep_going = keep_going
+        self.on_step = on_step
         self.on_stop = on_stop
-        self.on_progress = on_progress
         self.journal = Journal()
         self.provenance = Provenance()
         self.names = Names()
@@ -220,8 +221,7 @@ class Recorder:
         self.hidden.after_backward(graph)
         if self.margins is not None:
             self._shielded("backward", self.margins.after_backward, graph)
-        if self.on_progress is not None:
-            self.on_progress(len(self.done), self.mode.ops, now)
+        self.on_step(len(self.done), self.mode.ops)
         self.step += 1
         self._turn()
 
@@ -277,8 +277,7 @@ class Recorder:
     def halt(self) -> None:
         """Enough was seen: hand over what there is, and end the program."""
         self.halted = True
-        if self.on_stop is not None:
-            self.on_stop(self)
+        self.on_stop()
         raise StopTrace
 
     def halt_again(self) -> None:
@@ -298,32 +297,32 @@ class Recorder:
         events = tuple(
             self.journal.freeze(raw) for raw in self.journal.events.values() if raw.id in wanted
         )
+        wrong = self.functions.symptoms() if self.functions else ()
         return Trace(
             target=target,
             events=events,
-            symptoms=(*self._wrong_gradients(), *symptoms),
+            symptoms=(*wrong, *symptoms),
             steps=tuple(self.done),
             ending=ending,
-            environment=Environment(
-                torch.__version__.split("+")[0], platform.python_version(), self._device(events)
-            ),
+            environment=environment(self._device(events)),
             ops=self.mode.ops,
             notes=tuple(self.notes),
             gradients=self.gradients,
-            functions=tuple(self.functions.found) if self.functions is not None else (),
+            functions=tuple(self.functions.found) if self.functions else (),
             hidden=self.hidden.events(wanted),
             approaches=self.margins.approaches() if self.margins is not None else (),
             headroom=self.margins.headroom() if self.margins is not None else (),
             elsewhere=tuple(self.elsewhere),
         )
 
-    def _wrong_gradients(self) -> tuple[Symptom, ...]:
-        found = self.functions.found if self.functions is not None else []
-        return tuple(dict.fromkeys(check.symptom for check in found if check.verdict == "wrong"))
-
     def _device(self, events: Any) -> str:
         devices = {e.output.device for e in events if e.output is not None and e.output.device}
         return sorted(devices)[-1] if devices else "cpu"
+
+
+def environment(device: str = "cpu") -> Environment:
+    """What the program runs on."""
+    return Environment(torch.__version__.split("+")[0], platform.python_version(), device)
 
 
 def unobserved() -> Any:

@@ -2,8 +2,9 @@
 
 from gradscope.target.conditions import Conditions
 from gradscope.target.messages import Progress
+from gradscope.target.options import RunOptions
 from gradscope.target.parse import FIRST_EXAMPLE, parse_parts, parse_reference, parse_target
-from gradscope.target.run import ChildFault, RunOptions, run
+from gradscope.target.run import ChildFault, run
 from gradscope.target.targets import Function, Parts, Reference, Script, Target
 
 __all__ = [

@@ -12,22 +12,22 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn, TextIO
 
 from gradscope.errors import GradscopeError
-from gradscope.facts import Ending
-from gradscope.record import Recorder, StopTrace
-from gradscope.record.probes.functions import FunctionChecks, checked
+from gradscope.facts import Ending, Trace
+from gradscope.record import StopTrace
+from gradscope.record.observation import FullObservation, Observation, SizesAlone
 from gradscope.record.sites import shown_path
-from gradscope.record.sizes.magnitudes import MagnitudeWatch
-from gradscope.target.conditions import UNCHANGED, Conditions
+from gradscope.target.conditions import Conditions
 from gradscope.target.endings import ending_of, has_users_frames, is_ours, trimmed
 from gradscope.target.load import run_script
 from gradscope.target.loss import Run, prepare_function, prepare_parts
 from gradscope.target.messages import Fault, Final, Message, Progress, Snapshot, Unusable
+from gradscope.target.options import RunOptions
 from gradscope.target.patches import install
 from gradscope.target.targets import Function, Parts, Script, Target
 
@@ -41,16 +41,11 @@ class Job:
     """What the child is to run, and how."""
 
     target: Target
-    steps: int
-    keep_going: bool
+    options: RunOptions
     patches: Mapping[str, str]
     silent: bool  # nothing that the program prints is shown, and it reads nothing
-    stdout_to_stderr: bool
     deaths: int  # file descriptor for what faulthandler writes
     setup: Callable[[], None] | None = None
-    conditions: Conditions = UNCHANGED
-    custom_backward: bool = True  # check each custom autograd.Function
-    hazards: bool = False  # measure what came near to breaking
     measure: Callable[[], Any] | None = None  # measure sizes only, and leave the ops alone
 
 
@@ -94,47 +89,58 @@ def _uninterrupted() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class Watch:
-    """Listens to the recorder: progress, snapshots of the facts, and the moment to stop."""
+class Messenger:
+    """Sees the program run, and tells of it: progress, snapshots of the facts, the last word."""
 
-    def __init__(self, target: str, channel: Channel) -> None:
-        self.magnitudes: MagnitudeWatch | None = None
-        self._target = target
+    def __init__(self, job: Job, channel: Channel) -> None:
+        self.observation = self._observation(job)
+        self._target = job.target.name
         self._channel = channel
         self._started = time.monotonic()
         self._told = 0.0
         self._next_snapshot = 0.0
 
-    def count(self, steps: int) -> None:
-        """Called after every backward pass of a run whose ops are not recorded."""
-        now = time.monotonic()
-        if now - self._told >= PROGRESS_EVERY:
-            self._told = now
-            self._channel.send(Progress(steps, 0, now - self._started))
+    def _observation(self, job: Job) -> Observation:
+        options = job.options
+        if job.measure is not None:
+            return SizesAlone(
+                job.measure(),
+                steps=options.steps,
+                on_step=self._tell,
+                on_stop=self._stop,
+                check_functions=options.custom_backward,
+            )
+        return FullObservation(
+            steps=options.steps,
+            keep_going=options.keep_going,
+            on_step=self._tell,
+            on_stop=self._stop,
+            check_functions=options.custom_backward,
+            hazards=options.hazards,
+        )
 
-    def progress(self, recorder: Recorder, steps: int, ops: int) -> None:
+    def _tell(self, steps: int, ops: int) -> None:
         """Called after every backward pass."""
         now = time.monotonic()
         if now - self._told >= PROGRESS_EVERY:
             self._told = now
             self._channel.send(Progress(steps, ops, now - self._started))
         if now >= self._next_snapshot:
-            self._channel.send(Snapshot(recorder.trace(self._target, Ending("stopped"))))
+            self._channel.send(Snapshot(self._trace(Ending("stopped"))))
             spent = time.monotonic() - now
             self._next_snapshot = now + spent / SNAPSHOT_SHARE
 
-    def end(self, recorder: Recorder, ending: Ending) -> None:
+    def _stop(self) -> None:
+        self.end(Ending("stopped"))
+
+    def end(self, ending: Ending) -> None:
         """The last word, unless it was said before."""
         if self._channel.is_open:
             _flush()
-            trace = recorder.trace(self._target, ending)
-            if self.magnitudes is not None:
-                steps = trace.steps or self.magnitudes.steps()
-                trace = replace(trace, steps=steps, magnitudes=self.magnitudes.facts())
-            self._channel.close(Final(trace, _slow_imports()))
+            self._channel.close(Final(self._trace(ending), _slow_imports()))
 
-    def stop(self, recorder: Recorder) -> None:
-        self.end(recorder, Ending("stopped"))
+    def _trace(self, ending: Ending) -> Trace:
+        return self.observation.trace(self._target, ending)
 
 
 def run_child(job: Job, connection: Connection) -> NoReturn:
@@ -156,55 +162,22 @@ def _run(job: Job, channel: Channel) -> int:
     """Run the program, report how it ended, and return its exit code."""
     if job.patches:
         install(job.patches)
-    watch = Watch(job.target.name, channel)
-    recorder = Recorder(
-        steps=job.steps,
-        keep_going=job.keep_going,
-        on_stop=watch.stop,
-        on_progress=lambda steps, ops, _: watch.progress(recorder, steps, ops),
-        check_functions=job.custom_backward,
-        hazards=job.hazards,
-    )
-
-    def let_workers_be() -> None:
-        """A process that the program forks has nobody to report to, and is not stopped."""
-        recorder.limit, recorder.keep_going = None, True
-
+    messenger = Messenger(job, channel)
+    observation = messenger.observation
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=let_workers_be)
-    leave = os._exit
-
-    def exit_at_once(status: int) -> NoReturn:
-        watch.end(recorder, Ending("exited", f"os._exit({status})", status))
-        leave(status)
-
-    os._exit = exit_at_once
+        # A process that the program forks has nobody to report to, and is not stopped.
+        os.register_at_fork(after_in_child=observation.never_stop)
+    _tell_of_sudden_exits(messenger)
+    conditions = job.options.conditions
     try:
-        job.conditions.apply()
-        run, recorder.names.given = _prepare(job)
-        job.conditions.enter_autocast()
+        conditions.apply()
+        run, inputs = _prepare(job.target, conditions, job.patches)
+        observation.know_inputs(inputs)
+        conditions.enter_autocast()
         if job.setup:
             job.setup()
-        if job.measure is not None:
-            sizes = watch.magnitudes = MagnitudeWatch(
-                measure=job.measure(),
-                limit=job.steps,
-                on_step=lambda step: watch.count(step),
-                on_stop=lambda: watch.stop(recorder),
-            )
-            with ExitStack() as stack:
-                stack.enter_context(sizes)
-                if job.custom_backward:
-                    recorder.functions = FunctionChecks(lambda: sizes.step, sizes.aside)
-                    stack.enter_context(checked(recorder.functions))
-                run(lambda: sizes.step > 0)
-        else:
-            sizes = watch.magnitudes = MagnitudeWatch(lambda: recorder.module)
-            recorder.on_write = sizes.note_write
-            if recorder.functions is not None:
-                recorder.functions.aside = sizes.aside
-            with recorder, sizes:
-                run(lambda: bool(recorder.done))
+        with observation:
+            run(lambda: observation.steps > 0)
         ending = Ending("finished")
     except StopTrace:
         return 0
@@ -213,26 +186,38 @@ def _run(job: Job, channel: Channel) -> int:
         return 2
     except BaseException as error:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the ending is told once
-        if isinstance(error, ImportError | SyntaxError) and not recorder.done:
+        if isinstance(error, ImportError | SyntaxError) and not observation.steps:
             channel.close(_not_importable(job.target, error))
             return 2
         if isinstance(error, Exception) and is_ours(error):
             raise
         ending = ending_of(error)
-    watch.end(recorder, ending)
+    messenger.end(ending)
     return ending.code or 0
 
 
-def _prepare(job: Job) -> tuple[Run, dict[str, Any]]:
+def _tell_of_sudden_exits(messenger: Messenger) -> None:
+    """Python itself has no chance to do anything at an `os._exit`."""
+    leave = os._exit
+
+    def exit_at_once(status: int) -> NoReturn:
+        messenger.end(Ending("exited", f"os._exit({status})", status))
+        leave(status)
+
+    os._exit = exit_at_once
+
+
+def _prepare(
+    target: Target, conditions: Conditions, patches: Mapping[str, str]
+) -> tuple[Run, dict[str, Any]]:
     """What runs the target, and the inputs that it was given by name."""
-    target = job.target
     match target:
         case Script():
-            return (lambda _: run_script(target, job.patches)), {}
+            return (lambda _: run_script(target, patches)), {}
         case Function():
-            return prepare_function(target, job.conditions)
+            return prepare_function(target, conditions)
         case Parts():
-            return prepare_parts(target, job.conditions), {}
+            return prepare_parts(target, conditions), {}
 
 
 def _not_importable(target: Target, error: ImportError | SyntaxError) -> Unusable:
@@ -255,7 +240,7 @@ def _redirect(job: Job) -> None:
             os.dup2(nowhere, stream)
         sys.stdin = open(0, closefd=False)
         sys.stdout, sys.stderr = _writer(1), _writer(2)
-    elif job.stdout_to_stderr:
+    elif job.options.stdout_to_stderr:
         os.dup2(2, 1)
         sys.stdout = _writer(1)
 

@@ -42,7 +42,7 @@ def ending_of_status(status: int, deaths: str) -> Ending:
     cause = re.search(r"^Fatal Python error: (.+)$", deaths, re.MULTILINE)
     detail = f"{cause[1]} ({name})" if cause else name
     if -status == signal.SIGKILL:
-        detail = f"{name}: killed from outside, often because memory ran out"
+        detail = f"{name}, sent from outside, often because memory ran out"
     frames = list(_native_frames(deaths))
     stack = traceback.StackSummary.from_list(
         [traceback.FrameSummary(file, line, name) for file, line, name in frames]

@@ -1,4 +1,4 @@
-"""Runs a target in a child process and gathers the facts that it sends."""
+"""Runs a target in a child process, and gathers the facts that it sends."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING
 
 from gradscope.errors import CTRL_C, GradscopeError
-from gradscope.facts import Ending, Limits, Trace
-from gradscope.facts.magnitudes import DEFAULT_LIMITS
-from gradscope.target.conditions import UNCHANGED, Conditions
+from gradscope.facts import Ending, Trace
 from gradscope.target.messages import Fault, Final, Message, Progress, Snapshot, Unusable
+from gradscope.target.options import DEFAULTS, RunOptions
 from gradscope.target.targets import Target
 
 if TYPE_CHECKING:
@@ -26,23 +25,6 @@ STOP_GRACE = 2.0  # seconds that a program has to unwind after we stopped it
 END_GRACE = 60.0  # and for its exit handlers, where it ended by itself
 INTERRUPT_GRACE = 0.6  # and after Ctrl-C, when somebody waits for the report
 FORWARD_AFTER = 0.3  # a terminal's Ctrl-C reaches the child without our help
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """How to run a target. `time_limit` is in seconds, None for none."""
-
-    steps: int = 100
-    keep_going: bool = False
-    time_limit: float | None = None
-    stdout_to_stderr: bool = False  # where the report itself is to have stdout
-    conditions: Conditions = UNCHANGED
-    custom_backward: bool = True  # check each custom autograd.Function
-    hazards: bool = False  # measure what came near to breaking
-    limits: Limits = DEFAULT_LIMITS  # that the sizes are judged by
-
-
-DEFAULTS = RunOptions()
 
 
 class ChildFault(Exception):
@@ -80,14 +62,9 @@ def run(
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as deaths:
         job = Job(
             target=target,
-            steps=options.steps,
-            keep_going=options.keep_going,
+            options=options,
             patches=dict(patches or {}),
             silent=silent,
-            stdout_to_stderr=options.stdout_to_stderr,
-            conditions=options.conditions,
-            custom_backward=options.custom_backward,
-            hazards=options.hazards,
             deaths=deaths.fileno(),
             setup=setup,
             measure=measure,

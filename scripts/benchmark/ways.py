@@ -13,8 +13,7 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from gradscope.norms import NormOptions
 from gradscope.norms.measure import Measure
-from gradscope.record import Recorder
-from gradscope.record.sizes.magnitudes import MagnitudeWatch
+from gradscope.record.observation import FullObservation, SizesAlone
 
 AfterStep = Callable[[], object]
 Way = Callable[[], AbstractContextManager[AfterStep]]
@@ -34,10 +33,7 @@ def bare() -> Iterator[AfterStep]:
 @contextmanager
 def recorder() -> Iterator[AfterStep]:
     """As `gradscope trace` records and measures, without an end."""
-    recorder = Recorder(steps=None, keep_going=True)
-    sizes = MagnitudeWatch(lambda: recorder.module)
-    recorder.on_write = sizes.note_write
-    with recorder, sizes:
+    with FullObservation():
         pass_inspections()
         yield nothing
 
@@ -45,7 +41,7 @@ def recorder() -> Iterator[AfterStep]:
 @contextmanager
 def norms() -> Iterator[AfterStep]:
     """As `gradscope norms` measures, without an end."""
-    with MagnitudeWatch(measure=Measure(NormOptions())):
+    with SizesAlone(Measure(NormOptions())):
         pass_inspections()
         yield nothing
 

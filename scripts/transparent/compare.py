@@ -12,10 +12,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.diagnose import diagnose
-from gradscope.facts import Ending, Severity
-from gradscope.record import Recorder
+from gradscope.facts import Ending, Severity, Trace
 from gradscope.record.finite import is_finite, plain
-from gradscope.record.sizes.magnitudes import MagnitudeWatch
+from gradscope.record.observation import FullObservation
 from transparent.samples import Results, Sample, tensors
 
 # What became of a sample, best first. `torch`: it differs in the same bits under a dispatch mode
@@ -56,10 +55,9 @@ def compare(sample: Sample) -> Outcome:
         bare = _see(sample.run, nullcontext())
     except Exception as error:
         return Outcome(sample.name, REFUSED, f"{type(error).__name__}: {error}")
-    recorder = Recorder(steps=None, keep_going=True)
-    watch = MagnitudeWatch(lambda: recorder.module)
+    observation = FullObservation()
     try:
-        watched = _see(sample.run, recorder, watch)
+        watched = _see(sample.run, observation)
     except Exception as error:
         return Outcome(sample.name, "raised", f"{type(error).__name__}: {error}")
     if (bare.results, bare.generator) != (watched.results, watched.generator):
@@ -67,23 +65,20 @@ def compare(sample: Sample) -> Outcome:
     new = [text for text in watched.warned if text not in bare.warned]
     if new:
         return Outcome(sample.name, "warned", new[0])
-    if notes := (*recorder.notes, *watch.notes):
-        return Outcome(sample.name, "noted", notes[0])
-    if bare.finite and (said := _accusation(recorder)):
+    trace = observation.trace(sample.name, Ending("finished"))
+    if trace.notes:
+        return Outcome(sample.name, "noted", trace.notes[0])
+    if bare.finite and (said := _accusation(trace)):
         return Outcome(sample.name, "accused", said)
     return Outcome(sample.name, IDENTICAL)
 
 
-def _see(run: Callable[[], Results], *around: AbstractContextManager[object]) -> _Seen:
+def _see(run: Callable[[], Results], around: AbstractContextManager[object]) -> _Seen:
     torch.manual_seed(0)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        if len(around) == 2:
-            with around[0], around[1]:
-                results = run()
-        else:
-            with around[0]:
-                results = run()
+        with around:
+            results = run()
     return _Seen(
         tuple(None if result is None else _bytes(result) for result in results),
         torch.get_rng_state().numpy().tobytes(),
@@ -100,10 +95,9 @@ def _why_different(sample: Sample, bare: _Seen, watched: _Seen) -> str:
     return TORCH if under_any.results == watched.results else "different"
 
 
-def _accusation(recorder: Recorder) -> str:
+def _accusation(trace: Trace) -> str:
     """An error that is found although every value and gradient is finite."""
-    found = diagnose(recorder.trace("sample", Ending("finished")))
-    errors = [finding for finding in found if finding.severity is Severity.ERROR]
+    errors = [finding for finding in diagnose(trace) if finding.severity is Severity.ERROR]
     return f"{errors[0].rule} {errors[0].message}" if errors else ""
 
 

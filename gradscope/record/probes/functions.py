@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import FunctionCheck
+from gradscope.facts import FunctionCheck, Symptom
 from gradscope.record.probes import isolate
 from gradscope.record.probes.calls import needs_grad
 from gradscope.record.sites import Site, current_frame, note_site, resolve
@@ -44,6 +44,11 @@ class FunctionChecks:
 
     def wrong_before(self, step: int) -> bool:
         return any(check.verdict == "wrong" and check.step < step for check in self.found)
+
+    def symptoms(self) -> tuple[Symptom, ...]:
+        """The gradients that were found to be wrong."""
+        wrong = (check.symptom for check in self.found if check.verdict == "wrong")
+        return tuple(dict.fromkeys(wrong))
 
     def before(
         self,

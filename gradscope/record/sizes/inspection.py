@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from types import FrameType
-from typing import Any
 
 import torch
 
 from gradscope.record.journal import ModuleFrame, module_path
 from gradscope.record.modes import lifted_above, mode_count
+from gradscope.record.running import follow_modules
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.layers import Layers
@@ -24,21 +23,22 @@ _sequence_nr = torch._C._autograd._get_sequence_nr
 class Inspection:
     """Watches the forward and hooks the backward of the first steps, then of ever fewer, and the
     backward of those whose graph has grown. `modules` tells the running module, None makes us
-    keep track of it while a forward is watched."""
+    keep track of it."""
 
     def __init__(self, modules: Callable[[], ModuleFrame | None] | None, layers: Layers) -> None:
         self.modules = modules
         self.layers = layers
         self.steps: list[int] = []
         self.flow: Flow | None = None
-        self._module: ModuleFrame | None = None
+        self.module: ModuleFrame | None = None
         self._largest = 0  # nodes made for the largest graph that was inspected
         self._made_until = 0
         self._below = 0  # dispatch modes that were there before us
 
     def install(self, stack: ExitStack, thread: int) -> None:
         if self.modules is None:
-            self._track_modules(stack, thread)
+            self.modules = lambda: self.module
+            follow_modules(self, stack, thread)
 
     def begin(self) -> None:
         self._below = mode_count()
@@ -47,7 +47,7 @@ class Inspection:
 
     def end(self) -> None:
         self.leave_forward()
-        self._module = None
+        self.module = None
 
     def pause(self, paused: bool) -> None:
         if self.flow is not None:
@@ -95,20 +95,3 @@ class Inspection:
         if frame is not None and frame.outer is None:
             return self.layers.modules.get(id(frame.module)) or module_path(frame)
         return module_path(frame)
-
-    def _track_modules(self, stack: ExitStack, thread: int) -> None:
-        original = torch.nn.Module.__call__
-        self.modules = lambda: self._module
-
-        def __call__(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if self.flow is None or threading.get_ident() != thread:
-                return original(module, *args, **kwargs)
-            outer = self._module
-            self._module = ModuleFrame(module, outer)
-            try:
-                return original(module, *args, **kwargs)
-            finally:
-                self._module = outer
-
-        stack.callback(setattr, torch.nn.Module, "__call__", original)
-        torch.nn.Module.__call__ = __call__  # type: ignore[method-assign]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,6 +42,7 @@ class Leaves:
         self.layers = layers
         self.watched: dict[str, Watched] = {}
         self.names: dict[int, str] = {}
+        self.given: Mapping[str, Any] = {}  # inputs, which no frame of the user's holds afterwards
         self._places: dict[int, str] = {}  # names by address
 
     def stored_with(self, tensor: Any) -> torch.Tensor | None:
@@ -142,6 +143,9 @@ class Leaves:
                         return name
                     if (key := _key_in(value, leaf)) is not None:
                         return f"{name}[{key!r}]"
+        for name, value in self.given.items():
+            if value is leaf:
+                return name
         kind = "parameter" if isinstance(leaf, torch.nn.Parameter) else "leaf"
         taken = sum(name.startswith(f"{kind} ") for name in self.watched)
         return f"{kind} {taken + 1}"
