@@ -1,0 +1,142 @@
+"""What is put around a program to see it: its ops and its gradients' sizes, or the sizes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any, Protocol
+
+from gradscope.facts import Ending, Trace
+from gradscope.record.probes.functions import FunctionChecks, checked
+from gradscope.record.recorder import Recorder, environment
+from gradscope.record.sizes.magnitudes import MagnitudeWatch
+from gradscope.record.sizes.passes import Measure
+
+
+class Observation(Protocol):
+    """A context manager around the program, in the thread that runs it."""
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, *failure: object) -> None: ...
+
+    @property
+    def steps(self) -> int:
+        """The backward passes so far."""
+
+    def know_inputs(self, inputs: Mapping[str, Any]) -> None:
+        """Told of the inputs of a function, which no frame of the user's holds afterwards."""
+
+    def never_stop(self) -> None:
+        """Let the program run to its end, whatever is found."""
+
+    def trace(self, target: str, ending: Ending) -> Trace:
+        """The facts so far, as if the program had ended like this. Changes nothing."""
+
+
+class FullObservation:
+    """Every op, and the sizes of the gradients. The parameters are those of `Recorder`."""
+
+    def __init__(
+        self,
+        *,
+        steps: int | None = None,
+        keep_going: bool = True,
+        on_step: Callable[[int, int], None] = lambda steps, ops: None,
+        on_stop: Callable[[], None] = lambda: None,
+        check_functions: bool = True,
+        hazards: bool = False,
+    ) -> None:
+        self.recorder = Recorder(
+            steps=steps,
+            keep_going=keep_going,
+            on_step=on_step,
+            on_stop=on_stop,
+            check_functions=check_functions,
+            hazards=hazards,
+        )
+        self.sizes = MagnitudeWatch(lambda: self.recorder.module)
+        self.recorder.on_write = self.sizes.note_write
+        if self.recorder.functions is not None:
+            self.recorder.functions.aside = self.sizes.aside
+
+    def __enter__(self) -> FullObservation:
+        self.recorder.__enter__()
+        self.sizes.__enter__()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.sizes.__exit__(*failure)
+        self.recorder.__exit__(*failure)
+
+    @property
+    def steps(self) -> int:
+        return len(self.recorder.done)
+
+    def know_inputs(self, inputs: Mapping[str, Any]) -> None:
+        self.recorder.names.given = self.sizes.leaves.given = inputs
+
+    def never_stop(self) -> None:
+        self.recorder.limit, self.recorder.keep_going = None, True
+
+    def trace(self, target: str, ending: Ending) -> Trace:
+        seen = self.recorder.trace(target, ending)
+        return replace(
+            seen,
+            notes=(*seen.notes, *self.sizes.notes),
+            magnitudes=self.sizes.facts(),
+        )
+
+
+class SizesAlone:
+    """The sizes of the gradients and the custom Functions: ops run as they always do. `measure` is
+    told of each backward; the other parameters are those of `FullObservation`."""
+
+    def __init__(
+        self,
+        measure: Measure,
+        *,
+        steps: int | None = None,
+        on_step: Callable[[int, int], None] = lambda steps, ops: None,
+        on_stop: Callable[[], None] = lambda: None,
+        check_functions: bool = True,
+    ) -> None:
+        self.sizes = MagnitudeWatch(
+            measure=measure, limit=steps, on_step=lambda step: on_step(step, 0), on_stop=on_stop
+        )
+        self.functions: FunctionChecks | None = None
+        if check_functions:
+            self.functions = FunctionChecks(lambda: self.sizes.step, self.sizes.aside)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> SizesAlone:
+        self._stack.enter_context(self.sizes)
+        if self.functions is not None:
+            self._stack.enter_context(checked(self.functions))
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._stack.close()
+
+    @property
+    def steps(self) -> int:
+        return self.sizes.step
+
+    def know_inputs(self, inputs: Mapping[str, Any]) -> None:
+        self.sizes.leaves.given = inputs
+
+    def never_stop(self) -> None:
+        self.sizes.limit = None
+
+    def trace(self, target: str, ending: Ending) -> Trace:
+        return Trace(
+            target,
+            symptoms=self.functions.symptoms() if self.functions is not None else (),
+            steps=self.sizes.steps(),
+            ending=ending,
+            environment=environment(),
+            notes=tuple(self.sizes.notes),
+            magnitudes=self.sizes.facts(),
+            functions=tuple(self.functions.found) if self.functions is not None else (),
+        )

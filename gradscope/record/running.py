@@ -1,0 +1,47 @@
+"""Which modules are running, kept around `nn.Module.__call__`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, Protocol
+
+import torch
+
+from gradscope.record.journal import ModuleFrame
+from gradscope.record.sites import calls_modules
+
+
+class Follower(Protocol):
+    """Who wants to know: `module` is set to the innermost running module's frame, or None."""
+
+    module: ModuleFrame | None
+
+
+def follow_modules(
+    follower: Follower,
+    stack: ExitStack,
+    thread: int,
+    saw_root: Callable[[torch.nn.Module], None] = lambda module: None,
+) -> None:
+    """Keep `follower.module` true, in one thread, until the stack is closed: a tenth of what global
+    forward hooks cost. `saw_root` is told of each module that no other one calls."""
+    original = torch.nn.Module.__call__
+    ident = threading.get_ident
+
+    def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if ident() != thread:
+            return original(self, *args, **kwargs)
+        outer = follower.module
+        if outer is None:
+            saw_root(self)
+        follower.module = ModuleFrame(self, outer)
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            follower.module = outer
+
+    calls_modules(__call__.__code__)
+    stack.callback(setattr, torch.nn.Module, "__call__", original)
+    torch.nn.Module.__call__ = __call__  # type: ignore[method-assign]
