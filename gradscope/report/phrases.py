@@ -218,7 +218,7 @@ def state(report: Report) -> str:
     if report.trace.ending.kind in ("unusable", "hung", "fault"):
         return f"failed: {ending(report)}"
     if report.verdict == "failed":
-        return f"failed: {ending(report)} before an error was found in its gradients"
+        return f"failed before an error was found in its gradients: {ending(report)}"
     if not report.trace.steps:
         return "not judged: no backward pass ran"
     stopped = report.trace.ending.kind == "stopped"
