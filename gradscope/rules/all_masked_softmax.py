@@ -86,7 +86,7 @@ def _is_empty_row(event: Event, root: Root) -> bool:
     if not evidence.gives_nan(event):
         return False
     if event.op == "sub":
-        both = [evidence.values(event).get(role) for role in ("self", "other")]
+        both = [event.values().get(role) for role in ("self", "other")]
         return both == [float("-inf")] * 2 and _subtracts_its_maximum(event)
     one = _masked(event)
     return event.op in FAMILY and one is not None and not (one.nan or one.posinf)
@@ -98,13 +98,13 @@ def _subtracts_its_maximum(event: Event) -> bool:
     made = evidence.made_by(event, "other")
     if made is None or made.op not in ROW_MAXIMUM:
         return False
-    rows, largest = evidence.operand(event, "self"), evidence.operand(event, "other")
+    rows, largest = event.operand("self"), event.operand("other")
     return rows is None or largest is None or largest.numel < rows.numel
 
 
 def weights_of_nothing(event: Event) -> Call | None:
     """The mask in exp(masked) / exp(masked).sum(), where that sum is 0."""
-    if evidence.values(event).get("other") != 0:
+    if event.values().get("other") != 0:
         return None
     one = evidence.above(event, "other")
     for wanted in (*(("sum",), ("exp",)), MASKS):
@@ -119,7 +119,7 @@ def weights_of_nothing(event: Event) -> Call | None:
 
 def _masked(event: Event) -> Operand | None:
     """The operand that holds the -inf: the scores, or the mask that is added to them."""
-    return next((one for one in evidence.operands(event) if one.neginf), None)
+    return next((one for one in event.operands if one.neginf), None)
 
 
 def _rows(event: Event) -> tuple[int, int]:
@@ -159,7 +159,7 @@ def _mechanism(root: Root, event: Event) -> str:
     text = f"{text} each, and so is their sum, so the row is 0 / 0 = NaN.{where}"
     mask = evidence.discard(root)
     if mask is not None and evidence.situation(root) is Situation.HIDDEN:
-        by = f"`{phrases.spelled(mask.op)}`{phrases.line(mask, event.blame)}"
+        by = phrases.call(mask, event.blame)
         text = f"{text} {by} drops the row going forward; going back, gradient 0 times NaN is NaN."
     return text
 

@@ -23,12 +23,11 @@ from gradscope.facts import (
     Trace,
     plural,
 )
+from gradscope.rules import phrases
 from gradscope.rules.dead_gradient_words import CURES, LABELS, WHY
 from gradscope.rules.rule import Rule
 from gradscope.rules.vanishing_gradient import fades
 from gradscope.source.spans import scope
-
-_NAMES_SHOWN = 3
 
 
 class DeadGradient(Rule):
@@ -110,7 +109,7 @@ class DeadGradient(Rule):
             op=call.op if call is not None else "",
             node=first.node,
             location=first.location or held_by,
-            message=f"{count} {noun} {what}: {names(group)}",
+            message=f"{count} {noun} {what}: {phrases.listed([one.leaf for one in group])}",
             label=LABELS.get(first.reason, "the gradient ends here"),
             why=WHY[first.reason],
             related=_related(first),
@@ -167,13 +166,6 @@ def _is_zero_for_good(absence: Absence, magnitudes: Magnitudes) -> bool:
     if owner and absence.reason != "zero-op" and any(any(one.known) for one in beside):
         return False  # a bias before a normalisation, a scale that another one absorbs
     return absence.trained or leaf.kin == "leaf" or absence.reason not in ("masked", "unknown")
-
-
-def names(group: Sequence[Absence]) -> str:
-    """The first few leaves by name, and how many more."""
-    shown = ", ".join(f"`{absence.leaf}`" for absence in group[:_NAMES_SHOWN])
-    more = len(group) - _NAMES_SHOWN
-    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _constructed(step: Location | None) -> Location | None:

@@ -90,7 +90,7 @@ def _headline(event: Event) -> str:
 
 def _mechanism(event: Event) -> str:
     op = phrases.spelled(event.op)
-    values = next((one for one in evidence.operands(event) if one.role in ("S", "L")), None)
+    values = next((one for one in event.operands if one.role in ("S", "L")), None)
     measured = ""
     if values is not None and values.min is not None:
         low, high = phrases.number(values.min), phrases.number(values.max)
@@ -108,8 +108,8 @@ def _mechanism(event: Event) -> str:
 
 
 def _repairs(event: Event, edge: Edge | None, root: Root, trace: Trace) -> tuple[Fix, ...]:
-    x = next((phrases.source(one, one.role) for one in evidence.operands(event)), "x")
-    x = x if evidence.operand(event, "self") or evidence.operand(event, "A") else "x"
+    x = next((phrases.source(one, one.role) for one in event.operands), "x")
+    x = x if event.operand("self") or event.operand("A") else "x"
     eps = Fix(
         "epsilon",
         "move equal or zero values apart by a small, uneven diagonal",

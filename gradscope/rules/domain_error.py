@@ -5,7 +5,6 @@ from __future__ import annotations
 from gradscope.facts import Event, Finding, Fix, Kind, Root, Trace
 from gradscope.ops import Edge
 from gradscope.rules import evidence, fixes, phrases
-from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
 
 
@@ -46,7 +45,7 @@ class DomainError(Rule):
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         event = root.event
-        if evidence.situation(root) not in (Situation.VALUE, Situation.SLOPE):
+        if not evidence.breaks_in_use(root):
             return None
         edge = evidence.edge(event)
         known = edge is not None and edge.cause == self.name
@@ -72,7 +71,7 @@ def _undefined(event: Event, edge: Edge | None) -> bool:
 
 def _headline(event: Event, edge: Edge | None) -> str:
     op, count = phrases.spelled(event.op), phrases.of_total(event.bad, event.numel)
-    values = evidence.values(event)
+    values = event.values()
     at = values.get(edge.argument) if edge else values.get("self")
     if at is None:
         return f"`{op}` gives {phrases.outcome(event.output)} from finite operands at {count}"
@@ -83,14 +82,14 @@ def _mechanism(event: Event, edge: Edge | None) -> str:
     op, gives = phrases.spelled(event.op), phrases.outcome(event.output)
     role = edge.argument if edge else "self"
     text = f"`{op}` is not defined there and returns {gives} instead of raising."
-    one = evidence.operand(event, role)
+    one = event.operand(role)
     if one is not None and one.min is not None and one.max is not None and one.numel > 1:
         low, high = phrases.number(one.min), phrases.number(one.max)
         text = f"{text} {phrases.name(one, 'Its operand')} ranges from {low} to {high}."
     made = evidence.made_by(event, role)
     if made is not None:
-        text = f"{text} It comes from `{phrases.spelled(made.op)}`{phrases.line(made, event.blame)}"
-        text = f"{text}, which does not stay inside the domain."
+        by = phrases.call(made, event.blame)
+        text = f"{text} It comes from {by}, which does not stay inside the domain."
     return text
 
 

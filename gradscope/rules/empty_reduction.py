@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from gradscope.facts import Event, Finding, Fix, Operand, Root, Trace, plural
 from gradscope.rules import evidence, phrases
-from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
 
 SPREADS = frozenset("std var std_mean var_mean".split())
@@ -55,7 +54,7 @@ class EmptyReduction(Rule):
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         event = root.event
-        if evidence.situation(root) not in (Situation.VALUE, Situation.SLOPE):
+        if not evidence.breaks_in_use(root):
             return None
         edge = evidence.edge(event)
         known = edge is not None and edge.cause == self.name
@@ -81,7 +80,7 @@ def _reduces_nothing(event: Event) -> bool:
 
 
 def _operand(event: Event) -> Operand | None:
-    return evidence.operand(event, "self") or next(iter(evidence.operands(event)), None)
+    return event.operand("self") or next(iter(event.operands), None)
 
 
 def _reduced(event: Event) -> int:

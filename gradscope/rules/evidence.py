@@ -79,6 +79,11 @@ def situation(root: Root) -> Situation:
     return Situation.VALUE
 
 
+def breaks_in_use(root: Root) -> bool:
+    """Whether the value or the slope breaks where it is used: not hidden, not from outside."""
+    return situation(root) in (Situation.VALUE, Situation.SLOPE)
+
+
 def _reaches_the_loss(root: Root) -> bool:
     return any(symptom.kind.endswith("-loss") for symptom in root.symptoms)
 
@@ -117,25 +122,6 @@ def leak(root: Root) -> Event | None:
     return next((event for event in events if event.phase is Phase.BACKWARD), None)
 
 
-def operands(event: Event) -> tuple[Operand, ...]:
-    """The blamed call's own operands: in backward those that its node saved, else its inputs."""
-    return event.saved if event.phase is Phase.BACKWARD and event.saved else event.inputs
-
-
-def operand(event: Event, role: str) -> Operand | None:
-    return next((one for one in operands(event) if one.role == role), None)
-
-
-def values(event: Event) -> dict[str, float]:
-    """The blamed call's operands at the bad element, and its numeric arguments, by schema name."""
-    found = {
-        key: float(value)
-        for key, value in event.scalars
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    }
-    return found | {one.role: one.at for one in operands(event) if one.at is not None}
-
-
 def edge(event: Event) -> Edge | None:
     """The entry of the op table that these operands lie on. Going forward only an edge of the
     value can explain a birth, going back also one of the slope."""
@@ -162,7 +148,7 @@ def pattern(root: Root, event: Event, trace: Trace) -> Pattern | None:
 
 def dtype(event: Event) -> str:
     """The dtype in which the op computes."""
-    found = (one.dtype for one in (event.output, *operands(event)) if one and one.dtype)
+    found = (one.dtype for one in (event.output, *event.operands) if one and one.dtype)
     return next(found, "").removeprefix("torch.")
 
 
@@ -180,7 +166,7 @@ def gives_nan(event: Event) -> bool:
 
 def infinite_operands(event: Event) -> tuple[Operand, ...]:
     """The operands that are already inf or NaN, at the bad element where that was measured."""
-    inputs = operands(event)
+    inputs = event.operands
     here = tuple(one for one in inputs if one.at is not None and not math.isfinite(one.at))
     return here or tuple(one for one in inputs if one.at is None and one.bad)
 
@@ -191,7 +177,7 @@ def is_forward(event: Event) -> bool:
 
 def is_fed_finite(event: Event) -> bool:
     """True where every operand was finite, at the bad element where that was measured."""
-    numbers = (*values(event).values(), event.grad_output or 0.0)
+    numbers = (*event.values().values(), event.grad_output or 0.0)
     return not infinite_operands(event) and all(map(math.isfinite, numbers))
 
 

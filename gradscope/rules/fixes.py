@@ -15,7 +15,7 @@ _CASTS = ("{x}.float()", "{x}.double()", "{x}.to(")
 def texts(event: Event) -> dict[str, str]:
     """Source text that stands for each operand, by schema name."""
     found = {key: str(value) for key, value in event.scalars}
-    for one in evidence.operands(event):
+    for one in event.operands:
         found[one.role] = phrases.source(one, one.role)
     return found
 
@@ -27,13 +27,13 @@ def text_at(edge: Edge, event: Event) -> str:
 
 def subject(edge: Edge, event: Event) -> str:
     """The operand that lies on the edge, in a sentence: its name, or "the operand"."""
-    operand = evidence.operand(event, edge.argument)
+    operand = event.operand(edge.argument)
     return phrases.name(operand, f"the operand of `{phrases.spelled(event.op)}`")
 
 
 def says(edge: Edge, event: Event) -> str:
     """The edge in words: "slope is inf where `x` is 0"."""
-    named = {one.role: phrases.name(one, "the operand") for one in evidence.operands(event)}
+    named = {one.role: phrases.name(one, "the operand") for one in event.operands}
     return edge.says.format_map(_Named({**named, "x": named.get(edge.argument, "the operand")}))
 
 
@@ -71,7 +71,7 @@ def guard_kind(edge: Edge, event: Event) -> str:
         return "epsilon"
     if edge.nature in (Nature.DOMAIN, Nature.OVERFLOW):
         return "clamp-domain"
-    return "epsilon" if evidence.values(event).get(edge.argument) == 0 else "clamp-domain"
+    return "epsilon" if event.values().get(edge.argument) == 0 else "clamp-domain"
 
 
 def stable(edge: Edge | None, event: Event, root: Root, trace: Trace) -> tuple[Fix, ...]:
@@ -92,7 +92,7 @@ def stable(edge: Edge | None, event: Event, root: Root, trace: Trace) -> tuple[F
 def wider(event: Event) -> Fix:
     """Compute this op in float32."""
     dtype = evidence.dtype(event) or "its dtype"
-    x = next((phrases.source(one, one.role) for one in evidence.operands(event)), "x")
+    x = next((phrases.source(one, one.role) for one in event.operands), "x")
     if dtype == "float32":
         return Fix("dtype", "compute this in float64", "unsafe", f"{x}.double()")
     title = f"compute this in float32: {dtype} cannot hold the result"

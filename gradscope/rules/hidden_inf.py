@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradscope.facts import Event, Finding, Related, Root, Severity, Trace
-from gradscope.rules import evidence, phrases
+from gradscope.rules import phrases
+from gradscope.rules.measurements import operand_values
 from gradscope.rules.rule import Rule, tensors
 
 
@@ -61,7 +62,7 @@ class HiddenInf(Rule):
 def _finding(event: Event) -> Finding:
     op, word = phrases.spelled(event.op), phrases.outcome(event.output)
     hider = event.hidden_by
-    hides = phrases.spelled(hider.op) if hider else "a later op"
+    hides = f"`{phrases.spelled(hider.op)}`" if hider else "a later op"
     count = phrases.of_total(event.bad, event.numel)
     return Finding(
         rule=HiddenInf.code,
@@ -70,7 +71,7 @@ def _finding(event: Event) -> Finding:
         phase=event.phase,
         step=event.step,
         op=event.op,
-        message=f"`{op}` gives {word} at {count}, which `{hides}` hides from the loss",
+        message=f"`{op}` gives {word} at {count}, which {hides} hides from the loss",
         why=f"The loss and its gradients are finite. Backward sends gradient 0 through `{op}`"
         " at these elements, and 0 stays 0 only as long as the slope there is finite.",
         label=f"{word} here",
@@ -79,7 +80,7 @@ def _finding(event: Event) -> Finding:
         related=_related(event),
         evidence={
             "index": list(event.index),
-            "operands": evidence.values(event),
+            "operands": operand_values(event),
             "bad": event.bad,
             "numel": event.numel,
         },

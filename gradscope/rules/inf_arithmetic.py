@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from gradscope.facts import Event, Finding, Fix, Kind, Phase, Root, Trace
 from gradscope.rules import evidence, phrases
-from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
 
 SIGNS = {"mul": "*", "div": "/", "sub": "-", "add": "+"}
@@ -55,7 +54,7 @@ class InfArithmetic(Rule):
     name = "inf-arithmetic"
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
-        if evidence.situation(root) in (Situation.OUTSIDE, Situation.HIDDEN):
+        if not evidence.breaks_in_use(root):
             return None
         event = _meeting(root)
         edge = evidence.edge(event)
@@ -103,7 +102,7 @@ def _form(event: Event) -> str:
     """The indeterminate form, from the op and the operands' values: "0 * inf"."""
     if event.summed:
         return "inf - inf"
-    here = evidence.values(event)
+    here = event.values()
     if event.op in SIGNS and {"self", "other"} <= here.keys() and evidence.gives_nan(event):
         left, right = phrases.number(here["self"]), phrases.number(here["other"])
         return f"{left} {SIGNS[event.op]} {f'({right})' if right[0] == '-' else right}"
@@ -119,9 +118,7 @@ def _form(event: Event) -> str:
 def _headline(event: Event) -> str:
     count = phrases.of_total(event.bad, event.numel)
     if event.summed:
-        calls = ", ".join(
-            f"`{phrases.spelled(c.op)}`{phrases.line(c, event.blame)}" for c in event.summed
-        )
+        calls = ", ".join(phrases.call(one, event.blame) for one in event.summed)
         return f"the gradients of {calls} are infinite with opposite signs at {count}"
     if _is_update(event):
         return f"the optimizer was given inf for the size of its step, at {count}"

@@ -66,18 +66,18 @@ class LogZero(Rule):
 
 
 def _headline(event: Event, edge: Edge) -> str:
-    at = phrases.number(evidence.values(event).get(edge.argument, 0.0))
+    at = phrases.number(event.values().get(edge.argument, 0.0))
     count = phrases.of_total(event.bad, event.numel)
     return f"`{phrases.spelled(event.op)}` was taken of exactly {at} at {count}"
 
 
 def _mechanism(event: Event, edge: Edge) -> str:
-    op, at = phrases.spelled(event.op), evidence.values(event).get(edge.argument, 0.0)
+    op, at = phrases.spelled(event.op), event.values().get(edge.argument, 0.0)
     text = f"`{op}` of {phrases.number(at)} is {phrases.outcome(event.output)}, and its slope there"
     text = f"{text} is not finite either, so the gradient breaks with the value."
     made = evidence.made_by(event, edge.argument)
     if made is not None:
-        by = f"`{phrases.spelled(made.op)}`{phrases.line(made, event.blame)}"
+        by = phrases.call(made, event.blame)
         text = f"{text} The operand comes from {by}{_REACHED.get(made.op, '')}."
     guard = evidence.late_epsilon(event)
     if guard is not None:

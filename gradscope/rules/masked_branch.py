@@ -96,13 +96,12 @@ def _headline(root: Root, event: Event) -> str:
 
 def _mechanism(root: Root, event: Event, edge: Edge | None, trace: Trace) -> str:
     mask = evidence.discard(root)
-    op, by = phrases.spelled(event.op), phrases.spelled(mask.op) if mask else "a mask"
+    op, by = phrases.spelled(event.op), phrases.call(mask, event.blame) if mask else "A mask"
     loss = measurements.loss_of(root, trace)
     finite = loss is not None and math.isfinite(loss)
     kept = f", so the loss is finite ({phrases.number(loss)})" if finite else ""
-    at = phrases.line(mask, event.blame)
     text = (
-        f"`{by}`{at} throws these elements of `{op}` away{kept}. Backward visits"
+        f"{by} throws these elements of `{op}` away{kept}. Backward visits"
         f" the discarded branch too: {_product(root, event, edge)}, which is NaN, and NaN added to"
         " the gradient of the branch that was kept is NaN."
     )
@@ -120,9 +119,8 @@ def _product(root: Root, event: Event, edge: Edge | None) -> str:
     op = phrases.spelled(event.op)
     for revival in root.chain:
         if revival.kind is Kind.REVIVAL and revival.blame.seq != event.blame.seq:
-            user, value = phrases.spelled(revival.op), phrases.outcome(event.output)
-            place = phrases.line(revival.blame, event.blame)
-            return f"`{user}`{place} multiplies gradient 0 by that {value} of `{op}`"
+            user, value = phrases.call(revival.blame, event.blame), phrases.outcome(event.output)
+            return f"{user} multiplies gradient 0 by that {value} of `{op}`"
     slope = edge.slope if edge and edge.slope else "inf"
     return f"`{op}` computes gradient 0 times slope {slope} there"
 

@@ -14,10 +14,8 @@ def facts_of(root: Root, event: Event) -> dict[str, object]:
     """The evidence of the JSON contract: what was measured at the first bad element."""
     found: dict[str, object] = {
         "index": list(event.index),
-        "operands": {
-            role: value for role, value in evidence.values(event).items() if _is_shown(role)
-        },
-        "names": {one.role: one.name for one in evidence.operands(event) if one.name},
+        "operands": operand_values(event),
+        "names": {one.role: one.name for one in event.operands if one.name},
         "bad": event.bad,
         "numel": event.numel,
         "dtype": evidence.dtype(event),
@@ -42,9 +40,15 @@ _ROLE = {"self": "operand", "other": "second operand"}
 _SILENT = frozenset("result alpha dim keepdim correction reduction unbiased ignore_index".split())
 
 
-def _is_shown(role: str) -> bool:
-    """An operand of the formula, not a setting nor what autograd keeps beside the operands."""
-    return role not in _SILENT and "argsize" not in role
+def operand_values(event: Event) -> dict[str, float]:
+    """The operands of the formula at the bad element, by schema name: no settings, and not what
+    autograd keeps beside the operands."""
+    flags = {name for name, value in event.scalars if isinstance(value, bool)}
+    return {
+        role: value
+        for role, value in event.values().items()
+        if role not in _SILENT | flags and "argsize" not in role
+    }
 
 
 def numbers_of(root: Root, event: Event, trace: Trace) -> tuple[str, ...]:
@@ -53,12 +57,12 @@ def numbers_of(root: Root, event: Event, trace: Trace) -> tuple[str, ...]:
     if event.kind is Kind.UNINITIALIZED and event.output is not None:
         found.append(f"{plural(event.numel, 'element')} of {event.output.dtype}")
     here = phrases.place(event.index)
-    named = {one.role: f"`{one.name}`" for one in evidence.operands(event) if one.name}
+    named = {one.role: f"`{one.name}`" for one in event.operands if one.name}
     came_in, scalars = event.kind in _OUTSIDE, dict(event.scalars)
     shown = [
         f"{named.get(role, _ROLE.get(role, role))} = {phrases.number(value)}"
-        for role, value in evidence.values(event).items()
-        if _is_shown(role) and not (came_in and role in scalars)
+        for role, value in operand_values(event).items()
+        if not (came_in and role in scalars)
     ]
     if shown:
         found.append((f"at {here}: " if here else "") + ", ".join(shown))
@@ -86,7 +90,7 @@ def numbers_of(root: Root, event: Event, trace: Trace) -> tuple[str, ...]:
 def _zeros(event: Event) -> str | None:
     """How much of the operand is 0, where 0 is the edge on which it lies."""
     edge = evidence.edge(event)
-    one = evidence.operand(event, edge.argument) if edge is not None else None
+    one = event.operand(edge.argument) if edge is not None else None
     if one is None or one.at != 0 or not one.zeros or one.numel < 2:
         return None
     share = percent(one.zeros, one.numel)

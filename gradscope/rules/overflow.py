@@ -8,7 +8,6 @@ from gradscope.facts import Event, Finding, Fix, Kind, Phase, Root, Trace
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import finfo
 from gradscope.rules import evidence, fixes, measurements, phrases
-from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
 
 
@@ -50,7 +49,7 @@ class Overflow(Rule):
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         event = root.event
-        if evidence.situation(root) not in (Situation.VALUE, Situation.SLOPE):
+        if not evidence.breaks_in_use(root):
             return None
         if event.summed and evidence.gives_nan(event):
             return None  # branches of both signs
@@ -89,7 +88,7 @@ def _headline(event: Event) -> str:
 
 def _first(event: Event) -> str:
     """ ", first where `x` is 95": the operand at the first bad element, where there is just one."""
-    known = [one for one in evidence.operands(event) if one.at is not None]
+    known = [one for one in event.operands if one.at is not None]
     if len(known) != 1 or event.phase is Phase.BACKWARD:
         return ""
     return f", first where {phrases.name(known[0], 'its operand')} is {phrases.number(known[0].at)}"
@@ -107,7 +106,7 @@ def _mechanism(event: Event) -> str:
     largest = f"{finfo(dtype).max:.5g}"
     text = f"The true result is finite, but the largest {dtype} number is {largest}"
     text = f"{text}, so {_subject(event)} gives {phrases.outcome(event.output)}."
-    widest = max(evidence.operands(event), key=_reach, default=None)
+    widest = max(event.operands, key=_reach, default=None)
     if widest is not None and widest.numel and _reach(widest) > 0:
         low, high = phrases.number(widest.min), phrases.number(widest.max)
         text = f"{text} {phrases.name(widest, 'Its operand')} holds {widest.numel:,} finite"

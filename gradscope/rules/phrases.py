@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gradscope.facts import Call, Operand, Symptom, plural, text_of
+
+_NAMES_SHOWN = 3
 
 _SPELLED = {
     "_to_copy": "to",
@@ -75,6 +77,18 @@ def line(call: Call | None, near: Call) -> str:
     return f" ({place.file}:{place.line})"
 
 
+def call(one: Call, near: Call) -> str:
+    """ "`exp` (line 4)": a call with its place, as `line` tells it."""
+    return f"`{spelled(one.op)}`{line(one, near)}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    shown = ", ".join(f"`{one}`" for one in names[:_NAMES_SHOWN])
+    more = len(names) - _NAMES_SHOWN
+    return f"{shown} and {more:,} more" if more > 0 else shown
+
+
 def bad_word(nan: int, inf: int) -> str:
     if nan and inf:
         return "NaN or inf"
@@ -91,8 +105,7 @@ def outcome(output: Operand | None) -> str:
 
 
 def symptom(one: Symptom) -> str:
-    word, _, what = one.kind.partition("-")
-    word = "NaN" if word == "nan" else word
+    word, what = _word(one), one.kind.partition("-")[2]
     match what:
         case "grad":
             return f"gradient of `{one.tensor}` is {word} at {of_total(one.bad, one.numel)}"

@@ -10,6 +10,7 @@ from gradscope.facts import (
     Event,
     Finding,
     Fix,
+    Location,
     Operand,
     Phase,
     Related,
@@ -19,7 +20,6 @@ from gradscope.facts import (
 )
 from gradscope.ops import Edge
 from gradscope.rules import evidence, measurements
-from gradscope.rules.evidence import Situation
 
 
 class Rule:
@@ -47,8 +47,8 @@ class Rule:
     def edge_at(self, root: Root) -> Edge | None:
         """The edge of the op table at which the root broke, where this rule is what explains it."""
         edge = evidence.edge(root.event)
-        broke = evidence.situation(root) in (Situation.VALUE, Situation.SLOPE)
-        return edge if broke and edge is not None and edge.cause == self.name else None
+        known = edge is not None and edge.cause == self.name
+        return edge if known and evidence.breaks_in_use(root) else None
 
     def finding(
         self,
@@ -100,6 +100,31 @@ class Rule:
             confidence=confidence,
         )
 
+    def remark(
+        self,
+        message: str,
+        why: str,
+        *,
+        label: str = "",
+        location: Location | None = None,
+        facts: dict[str, object] | None = None,
+    ) -> Finding:
+        """A finding about the run or the check itself, which has neither op nor step."""
+        return Finding(
+            rule=self.code,
+            name=self.name,
+            severity=self.severity,
+            phase=Phase.FORWARD,
+            step=0,
+            op="",
+            message=message,
+            why=why,
+            label=label,
+            location=location,
+            evidence=facts or {},
+            confidence=1.0,
+        )
+
 
 def again(root: Root) -> tuple[Related, ...]:
     """The other places on the line where the same op broke in the same way."""
@@ -109,4 +134,4 @@ def again(root: Root) -> tuple[Related, ...]:
 def tensors(event: Event) -> tuple[Operand, ...]:
     """The tensors at the culprit: the operands and the result."""
     output = (event.output,) if event.output is not None else ()
-    return (*evidence.operands(event), *output)
+    return (*event.operands, *output)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Finding, Phase, Severity
+from gradscope.facts import Finding, Severity
 from gradscope.rules.rule import Rule
 
 
@@ -27,15 +27,8 @@ class RuleFault(Rule):
     def report(self, rule: Rule, error: Exception) -> Finding:
         """The note about a rule that raised."""
         detail = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return Finding(
-            rule=self.code,
-            name=self.name,
-            severity=self.severity,
-            phase=Phase.FORWARD,
-            step=0,
-            op="",
-            message=f"the rule {rule.name} ({rule.code}) raised {detail}",
-            why="This is a fault of gradscope. The other rules went on; this one said nothing.",
-            evidence={"rule": rule.code, "error": detail},
-            confidence=1.0,
+        return self.remark(
+            f"the rule {rule.name} ({rule.code}) raised {detail}",
+            "This is a fault of gradscope. The other rules went on; this one said nothing.",
+            facts={"rule": rule.code, "error": detail},
         )

@@ -102,8 +102,8 @@ def _headline(event: Event, edge: Edge | None) -> str:
     op, count = phrases.spelled(event.op), phrases.of_total(event.bad, event.numel)
     if edge is None:
         return f"the backward of `{op}` gives {phrases.outcome(event.output)} at {count}"
-    at = phrases.number(evidence.values(event).get(edge.argument))
-    if edge.argument not in evidence.values(event):
+    at = phrases.number(event.values().get(edge.argument))
+    if edge.argument not in event.values():
         return f"`{op}` was differentiated where its slope is {edge.slope or 'inf'} ({count})"
     return f"`{op}` was differentiated at exactly {at} ({count})"
 
@@ -126,10 +126,9 @@ def _mechanism(event: Event, edge: Edge | None, bound: Ancestor | None) -> str:
             " that computes 0 * inf."
         )
     if bound is not None:
-        guard = phrases.spelled(bound.call.op) if bound.call else "the bound"
-        at = phrases.line(bound.call, event.blame)
+        guard = phrases.call(bound.call, event.blame) if bound.call else "The bound"
         text = (
-            f"{text} `{guard}`{at} protects the value and not the slope: it"
+            f"{text} {guard} protects the value and not the slope: it"
             " lets the edge of the range itself through, and there the slope is infinite."
         )
     if (late := evidence.late_epsilon(event)) is not None:

@@ -17,12 +17,13 @@ from gradscope.facts import (
     Severity,
     Symptom,
     Trace,
+    plural,
 )
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import finfo
 from gradscope.rules import evidence, fixes, phrases
 from gradscope.rules.all_masked_softmax import weights_of_nothing
-from gradscope.rules.evidence import VIEWS, Situation
+from gradscope.rules.evidence import VIEWS
 from gradscope.rules.rule import Rule
 
 # Greater than 0 for every finite operand, so that a 0 among their results was flushed.
@@ -87,7 +88,7 @@ class Underflow(Rule):
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         event = root.event
-        if evidence.situation(root) not in (Situation.VALUE, Situation.SLOPE):
+        if not evidence.breaks_in_use(root):
             return None
         edge = evidence.edge(event)
         if weights_of_nothing(event) is not None:
@@ -115,8 +116,8 @@ class Underflow(Rule):
         call = first.call
         size = phrases.number(first.grad_output or 0.0)
         tiny = phrases.number(SMALLEST_HALF)
-        shown = ", ".join(f"`{absence.leaf}`" for absence in group[:3])
-        more = f" and {len(group) - 3} more" if len(group) > 3 else ""
+        names = phrases.listed([absence.leaf for absence in group])
+        flushed = plural(len(group), "gradient")
         return Finding(
             rule=self.code,
             name=self.name,
@@ -126,7 +127,7 @@ class Underflow(Rule):
             op=call.op if call is not None else "",
             node=first.node,
             location=first.location,
-            message=f"half precision flushed the gradient to exactly 0: {shown}{more}",
+            message=f"half precision flushed {flushed} to exactly 0: {names}",
             label="its backward casts the gradient to half precision",
             why=f"The gradient that comes in here has norm {size}, and each of its elements is less"
             f" than the smallest float16 number, {tiny}. It is rounded to 0, and so is everything"
@@ -156,7 +157,7 @@ def _flushed_at(event: Event, edge: Edge) -> Call | None:
     """The call above the operand whose result cannot truly be 0."""
     one: Ancestor | None = evidence.above(event, edge.argument)
     wanted = POSITIVE if edge.cause == "zero-division" else LOGGED
-    if evidence.dtype(event) == "float16" and evidence.values(event).get("self"):
+    if evidence.dtype(event) == "float16" and event.values().get("self"):
         wanted |= SQUARES  # the norm of what is not 0 is not 0 either
     while one is not None and one.call is not None:
         if one.call.op in wanted:
@@ -191,9 +192,8 @@ def _mechanism(event: Event, edge: Edge, flushed: Call | None) -> str:
             f" optimizer's eps are both below what {dtype} holds, so the denominator of the update"
             f" is exactly 0 and the update is {gives}."
         )
-    at = phrases.line(flushed, event.blame)
     return (
-        f"`{phrases.spelled(flushed.op)}`{at} is greater than 0 in mathematics;"
+        f"{phrases.call(flushed, event.blame)} is greater than 0 in mathematics;"
         f" below about {tiny} a {dtype} number is flushed to 0. `{phrases.spelled(event.op)}` of"
         f" that 0 is {gives}."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradscope.facts import Finding, Phase, Root, Severity, Trace
+from gradscope.facts import Finding, Root, Severity, Trace
 from gradscope.rules.rule import Rule
 
 
@@ -27,14 +27,4 @@ class Unobserved(Rule):
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         for note in trace.notes:
-            yield Finding(
-                rule=self.code,
-                name=self.name,
-                severity=self.severity,
-                phase=Phase.FORWARD,
-                step=0,
-                op="",
-                message=note.rstrip("."),
-                why="What happened there is not part of this report.",
-                confidence=1.0,
-            )
+            yield self.remark(note.rstrip("."), "What happened there is not part of this report.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Finding, Location, Phase, Severity
+from gradscope.facts import Finding, Location, Severity
 from gradscope.rules.rule import Rule
 
 
@@ -27,16 +27,4 @@ class UnusedIgnore(Rule):
 
     def report(self, location: Location, message: str, why: str) -> Finding:
         """The warning about one comment. Only a check of several targets can tell."""
-        return Finding(
-            rule=self.code,
-            name=self.name,
-            severity=self.severity,
-            phase=Phase.FORWARD,
-            step=0,
-            op="",
-            message=message,
-            why=why,
-            label="remove it",
-            location=location,
-            confidence=1.0,
-        )
+        return self.remark(message, why, label="remove it", location=location)

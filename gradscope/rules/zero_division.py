@@ -62,7 +62,7 @@ class ZeroDivision(Rule):
 
 
 def _headline(event: Event, edge: Edge) -> str:
-    divisor = phrases.name(evidence.operand(event, edge.argument), "0")
+    divisor = phrases.name(event.operand(edge.argument), "0")
     by = f"{divisor}, which is 0" if divisor != "0" else "exactly 0"
     count = phrases.of_total(event.bad, event.numel)
     return f"`{phrases.spelled(event.op)}` divides by {by}, at {count}"
@@ -70,15 +70,15 @@ def _headline(event: Event, edge: Edge) -> str:
 
 def _mechanism(event: Event, edge: Edge) -> str:
     gives = phrases.outcome(event.output)
-    above = evidence.values(event).get("self") if edge.argument != "self" else 1.0
+    above = event.values().get("self") if edge.argument != "self" else 1.0
     made = evidence.made_by(event, edge.argument)
     form = f"{phrases.number(above)} / 0" if above is not None else "A division by 0"
     text = f"{form} is {gives} in floating point, and no error is raised."
     text = f"{text} What is computed from it is not finite either."
     if made is not None:
-        by = f"`{phrases.spelled(made.op)}`{phrases.line(made, event.blame)}"
+        by = phrases.call(made, event.blame)
         text = f"The denominator comes from {by} and is exactly 0. {text}"
-    zeros = evidence.operand(event, edge.argument)
+    zeros = event.operand(edge.argument)
     if zeros is not None and zeros.numel > 1:
         text = f"{text} The denominator is 0 at {phrases.of_total(zeros.zeros, zeros.numel)}."
     return text
