@@ -56,6 +56,11 @@ class Growth:
     activation_factor: float | None = None
 
     @property
+    def unit(self) -> str:
+        """What a repeat is called: "layer" or "step"."""
+        return "layer" if self.axis == "depth" else "step"
+
+    @property
     def total(self) -> float:
         """The last norm over the first."""
         return self.norms[-1] / self.norms[0] if self.norms[0] else math.inf

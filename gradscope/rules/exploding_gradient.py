@@ -10,15 +10,18 @@ from gradscope.facts import (
     Fix,
     Growth,
     Limits,
+    Magnitudes,
     Phase,
     Related,
     Root,
     Severity,
     Symptom,
     Trace,
+    plural,
     text_of,
 )
 from gradscope.facts.magnitudes import DEFAULT_LIMITS
+from gradscope.rules import phrases
 from gradscope.rules.rule import Rule
 
 # Fewer repeats than this, or one repeat that makes half of the change, is an op and no growth.
@@ -74,25 +77,21 @@ class ExplodingGradient(Rule):
     name = "exploding-gradient"
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
-        if trace.magnitudes is None:
+        magnitudes = trace.magnitudes
+        if magnitudes is None:
             return
-        growing = [
-            one for one in trace.magnitudes.growths if explodes(one, trace.magnitudes.limits)
-        ]
+        growing = [one for one in magnitudes.growths if explodes(one, magnitudes.limits)]
         if growing:
-            yield self._about(max(growing, key=lambda growth: growth.total), trace, roots)
+            yield self._about(max(growing, key=lambda growth: growth.total), magnitudes, roots)
 
-    def _about(self, growth: Growth, trace: Trace, roots: tuple[Root, ...]) -> Finding:
-        assert trace.magnitudes is not None
-        totals = trace.magnitudes.totals()
+    def _about(self, growth: Growth, magnitudes: Magnitudes, roots: tuple[Root, ...]) -> Finding:
+        totals = magnitudes.totals()
         total = totals[growth.step] if growth.step < len(totals) else None
-        clipped = any(
-            u.clipped is not None and u.clipped < CLIPPED for u in trace.magnitudes.updates
-        )
-        unit = "layer" if growth.axis == "depth" else "step"
+        ratios = (update.clipped for update in magnitudes.updates)
+        clipped = any(ratio is not None and ratio < CLIPPED for ratio in ratios)
         explained = [root for root in roots if _is_consequence(root, growth)]
         symptoms = tuple(symptom for root in explained for symptom in root.symptoms)
-        hurt = _largest_leaf(trace, growth.step)
+        hurt = _largest_leaf(magnitudes, growth.step)
         own = Symptom("exploding-grad", growth.step, hurt or "gradient")
         return Finding(
             rule=self.code,
@@ -103,19 +102,19 @@ class ExplodingGradient(Rule):
             op=growth.call.op,
             node=growth.call.node,
             location=growth.call.location,
-            message=_headline(growth, unit),
+            message=_headline(growth),
             label=_label(growth),
-            why=_why(growth, unit),
-            related=_optimizer(trace),
+            why=_why(growth),
+            related=_optimizer(magnitudes),
             evidence={
                 "axis": growth.axis,
                 "factor": growth.factor,
                 "range": [growth.low, growth.high],
                 "norms": list(growth.norms),
                 "total_norm": total,
-                "limit": trace.magnitudes.limits.gradient_growth,
+                "limit": magnitudes.limits.gradient_growth,
             },
-            numbers=(*profile(growth, unit), *_totals(totals, growth.step)),
+            numbers=(*profile(growth), *_totals(totals, growth.step)),
             symptoms=(own, *symptoms),
             chain=explained[0].chain if explained else (),
             fixes=_fixes(totals, growth),
@@ -123,14 +122,16 @@ class ExplodingGradient(Rule):
         )
 
 
-def _headline(growth: Growth, unit: str) -> str:
+def _headline(growth: Growth) -> str:
     if growth.axis == "fused":
+        op = phrases.spelled(growth.call.op)
         return (
-            f"the gradient grows to {growth.total:.2e} times its size inside `{growth.call.op}`,"
-            " over all its time steps"
+            f"the gradient grows to {growth.total:.2e} times its size inside `{op}`, over all its"
+            " time steps"
         )
     return (
-        f"the gradient grows x{growth.factor:.2f} per {unit} over {len(growth.norms)} {unit}s,"
+        f"the gradient grows x{growth.factor:.2f} per {growth.unit} over"
+        f" {plural(len(growth.norms), growth.unit)},"
         f" to {growth.total:.2e} times its size at the loss"
     )
 
@@ -157,7 +158,7 @@ def is_steady(growth: Growth) -> bool:
     return largest <= STEADY_SHARE * change
 
 
-def profile(growth: Growth, unit: str) -> Iterator[str]:
+def profile(growth: Growth) -> Iterator[str]:
     """The norms at five places along the way, loss first."""
     if growth.axis == "fused":
         yield f"a gradient of norm {growth.norms[0]:.2e} comes in, {growth.norms[-1]:.2e} goes out"
@@ -165,17 +166,18 @@ def profile(growth: Growth, unit: str) -> Iterator[str]:
     last = len(growth.norms) - 1
     places = sorted({round(last * part / 4) for part in range(5)})
     shown = ", ".join(f"{growth.norms[place]:.2e} ({place + 1})" for place in places)
-    yield f"norm of the gradient by {unit}, the loss first: {shown}"
-    yield f"fitted x{growth.factor:.4g} per {unit}, from x{growth.low:.3g} to x{growth.high:.3g}"
+    yield f"norm of the gradient by {growth.unit}, the loss first: {shown}"
+    extent = f"from x{growth.low:.3g} to x{growth.high:.3g}"
+    yield f"fitted x{growth.factor:.4g} per {growth.unit}, {extent}"
     if growth.activation_factor:
         first, final = growth.activations[-1], growth.activations[0]
         yield (
             f"norm of the activations there, on the way forward: {first:.2e} to {final:.2e},"
-            f" x{1 / growth.activation_factor:.3g} per {unit}"
+            f" x{1 / growth.activation_factor:.3g} per {growth.unit}"
         )
 
 
-def _why(growth: Growth, unit: str) -> str:
+def _why(growth: Growth) -> str:
     if growth.axis == "fused":
         return (
             "Backward multiplies by the same recurrent weights once per time step, and this op runs"
@@ -186,10 +188,12 @@ def _why(growth: Growth, unit: str) -> str:
         if growth.axis == "time"
         else "Backward multiplies by the slope of each layer in turn"
     )
+    doubling = max(1, round(math.log(2) / math.log(growth.factor)))
+    more = growth.unit if doubling == 1 else plural(doubling, growth.unit)
     return (
-        f"{where}. Most of the growth comes from `{growth.call.op}`. It is steady, not a spike, so"
-        f" it comes from the weights and not from one bad batch, and it doubles with every"
-        f" {max(1, round(math.log(2) / math.log(growth.factor)))} {unit}s more."
+        f"{where}. Most of the growth comes from `{phrases.spelled(growth.call.op)}`. It is steady,"
+        " not a spike, so it comes from the weights and not from one bad batch, and it doubles with"
+        f" every {more} more."
     )
 
 
@@ -222,12 +226,9 @@ def _is_consequence(root: Root, growth: Growth) -> bool:
     return root.event.phase is Phase.BACKWARD and root.event.step == growth.step
 
 
-def _largest_leaf(trace: Trace, step: int) -> str | None:
-    assert trace.magnitudes is not None
+def _largest_leaf(magnitudes: Magnitudes, step: int) -> str | None:
     known = [
-        (leaf.norms[step] or 0.0, leaf.name)
-        for leaf in trace.magnitudes.leaves
-        if step < len(leaf.norms)
+        (leaf.norms[step] or 0.0, leaf.name) for leaf in magnitudes.leaves if step < len(leaf.norms)
     ]
     return max(known)[1] if known else None
 
@@ -238,7 +239,6 @@ def _totals(totals: tuple[float, ...], step: int) -> Iterator[str]:
         yield f"total gradient norm {totals[step]:.2e} at step {step}{before}"
 
 
-def _optimizer(trace: Trace) -> tuple[Related, ...]:
-    assert trace.magnitudes is not None
-    places = [update.location for update in trace.magnitudes.updates if update.location is not None]
+def _optimizer(magnitudes: Magnitudes) -> tuple[Related, ...]:
+    places = [update.location for update in magnitudes.updates if update.location is not None]
     return (Related("use", places[-1], "takes this gradient"),) if places else ()

@@ -17,8 +17,10 @@ from gradscope.facts import (
     Severity,
     Symptom,
     Trace,
+    plural,
 )
 from gradscope.facts.magnitudes import DEFAULT_LIMITS
+from gradscope.rules import phrases
 from gradscope.rules.exploding_gradient import is_steady, profile
 from gradscope.rules.rule import Rule
 
@@ -71,19 +73,17 @@ class VanishingGradient(Rule):
     name = "vanishing-gradient"
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
-        if trace.magnitudes is None or not trace.magnitudes.growths:
+        magnitudes = trace.magnitudes
+        if magnitudes is None or not magnitudes.growths:
             return
-        growths = trace.magnitudes.growths
-        limits = trace.magnitudes.limits
-        if not all(fades(growth, limits) for growth in (growths[0], growths[-1])):
+        first, last = magnitudes.growths[0], magnitudes.growths[-1]
+        if not (fades(first, magnitudes.limits) and fades(last, magnitudes.limits)):
             return
-        growth = growths[-1]
-        starved = starved_leaves(trace.magnitudes, growth.step)
+        starved = starved_leaves(magnitudes, last.step)
         if starved:
-            yield self._about(growth, starved, limits)
+            yield self._about(last, starved, magnitudes)
 
-    def _about(self, growth: Growth, starved: list[Leaf], limits: Limits) -> Finding:
-        unit = "step" if growth.axis == "time" else "layer"
+    def _about(self, growth: Growth, starved: list[Leaf], magnitudes: Magnitudes) -> Finding:
         smallest = min(starved, key=lambda leaf: leaf.norms[growth.step] or 0.0)
         norm = smallest.norms[growth.step] or 0.0
         lost = 1 / growth.factor
@@ -96,22 +96,20 @@ class VanishingGradient(Rule):
             op=growth.call.op,
             node=growth.call.node,
             location=growth.call.location,
-            message=f"the gradient shrinks x{growth.factor:.3g} per {unit} over"
-            f" {len(growth.norms)} {unit}s; {len(starved)} weights get next to none",
+            message=f"the gradient shrinks x{growth.factor:.3g} per {growth.unit} over"
+            f" {plural(len(growth.norms), growth.unit)}; {_starving(starved, magnitudes)}",
             label=f"divides the gradient by about {lost:.1f}, {len(growth.norms)} times",
-            why=f"Backward multiplies by the slope of each {unit} in turn, and the product fades,"
-            f" most of all at `{growth.call.op}`.{_told_by_activations(growth, unit)} The weights"
-            " on the far side stay as they were initialised while the last ones still learn.",
+            why=_why(growth),
             evidence={
                 "axis": growth.axis,
                 "factor": growth.factor,
                 "range": [growth.low, growth.high],
                 "norms": list(growth.norms),
                 "starved": [leaf.name for leaf in starved],
-                "limit": limits.gradient_rms,
+                "limit": magnitudes.limits.gradient_rms,
             },
             numbers=(
-                *profile(growth, unit),
+                *profile(growth),
                 f"gradient of `{smallest.name}` has norm {norm:.2e},"
                 f" {_rms(smallest, growth.step):.1e} an element; Adam's eps is {ADAM_EPS:.0e}",
             ),
@@ -119,6 +117,12 @@ class VanishingGradient(Rule):
             fixes=_fixes(growth),
             confidence=0.85,
         )
+
+
+def _starving(starved: list[Leaf], magnitudes: Magnitudes) -> str:
+    weights = sum(len(leaf.shape) > 1 for leaf in magnitudes.leaves)
+    verb = "gets" if len(starved) == 1 else "get"
+    return f"{len(starved)} of {plural(weights, 'weight')} {verb} next to none"
 
 
 def fades(growth: Growth, limits: Limits = DEFAULT_LIMITS) -> bool:
@@ -147,15 +151,23 @@ def _rms(leaf: Leaf, step: int) -> float:
     return (leaf.norms[step] or 0.0) / math.sqrt(leaf.numel)
 
 
-def _told_by_activations(growth: Growth, unit: str) -> str:
+def _why(growth: Growth) -> str:
+    return (
+        f"Backward multiplies by the slope of each {growth.unit} in turn, and the product fades,"
+        f" most of all at `{phrases.spelled(growth.call.op)}`.{_told_by_activations(growth)} The"
+        " weights on the far side stay as they were initialised while the last ones still learn."
+    )
+
+
+def _told_by_activations(growth: Growth) -> str:
     """Whether the weights or the slopes are small: weights shrink what goes forward too."""
     if not growth.activation_factor:
         return ""
     forward = 1 / growth.activation_factor
     if forward < _SHRINKS:
         return (
-            f" Going forward the activations shrink as well, x{forward:.3g} per {unit}: the weights"
-            " are too small."
+            f" Going forward the activations shrink as well, x{forward:.3g} per {growth.unit}: the"
+            " weights are too small."
         )
     return " The activations keep their size, so it is the slopes that are small."
 
