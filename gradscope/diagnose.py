@@ -15,15 +15,13 @@ from gradscope import rules
 from gradscope.facts import Event, Finding, Kind, Location, Phase, Root, Severity, Symptom, Trace
 from gradscope.rules.rule_fault import RuleFault
 
-_RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
-
 
 def diagnose(trace: Trace) -> tuple[Finding, ...]:
     """What is wrong, errors first, the likeliest root first."""
     roots = find_roots(trace)
     found = [finding for rule in rules.RULES.values() for finding in _ask(rule, trace, roots)]
     joined = _without_consequences(tuple(_join(found, roots)))
-    return tuple(sorted(joined, key=lambda f: (_RANK[f.severity], _order(f, roots))))
+    return tuple(sorted(joined, key=lambda f: (f.severity.rank, _order(f, roots))))
 
 
 def _ask(rule: rules.Rule, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from gradscope.config.inputs import COMPLEX, FLOATING, TENSOR_KEYS, WHOLE
 from gradscope.config.values import READERS, TARGET_READERS, Thresholds, size
 from gradscope.errors import GradscopeError
 from gradscope.facts import Limits
-from gradscope.pipeline import choose_target
+from gradscope.target.choose import choose
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = json.loads((ROOT / "gradscope" / "config" / "schema.json").read_text())
@@ -265,11 +265,11 @@ def test_trace_takes_the_first_of_the_list_and_each_by_its_name(tmp_path):
     (tmp_path / "b.py").write_text("")
     config = load_config(written(tmp_path, GOOD))
 
-    first, said = choose_target(config)
-    other, _ = choose_target(config, "other")
+    first = choose(config)
+    other = choose(config, "other")
 
-    assert (first.name, other.name) == (f"{tmp_path}/a.py:loss", "b.py")
-    assert said[0].startswith("target from ")
+    assert (first.target.name, other.target.name) == (f"{tmp_path}/a.py:loss", "b.py")
+    assert first.said[0].startswith("target from ")
 
 
 def test_the_limits_of_the_rules_are_thresholds_too(tmp_path):

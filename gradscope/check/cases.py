@@ -42,8 +42,9 @@ def cases_of(
 
     Raises GradscopeError where a name is neither.
     """
-    base = replace(config, targets=()).overridden(given)
-    listed = {str(one.name): one.overridden(given) for one in config.targets or _single(base)}
+    config = config.overridden(**given)
+    base = replace(config, targets=())
+    listed = {str(one.name): one for one in config.targets or _single(base)}
     chosen = [_asked_for(name, listed, base) for name in asked] or list(listed.values())
     if not chosen and base.path is not None:
         raise GradscopeError(
@@ -77,13 +78,13 @@ def _asked_for(name: str, listed: dict[str, Config], base: Config) -> Config:
 
 
 def _by_precision(config: Config, inputs: tuple[Input, ...]) -> list[Case]:
-    from gradscope.pipeline import choose_target
+    from gradscope.target.choose import choose
 
     said: tuple[str, ...] = ()
     name = config.name or ""
     if not name:
-        target, said = choose_target(config)
-        name = target.name
+        choice = choose(config)
+        name, said = choice.target.name, choice.said
         config = replace(config, target=name, path=None)
     config = replace(
         config,

@@ -66,7 +66,7 @@ def run(config: Config, asked: Asked, *, write_baseline: bool = False) -> tuple[
     from gradscope.check.run import check, code_of
 
     cases = cases_of(config, asked.targets, inputs=asked.inputs, **asked.given)
-    whole = config.overridden(asked.given)
+    whole = config.overridden(**asked.given)
     with progress_line() as on_progress:
         summary = check(whole, cases, write_baseline=write_baseline, on_progress=on_progress)
     return summary, code_of(summary, cases, whole)
@@ -103,7 +103,7 @@ def progress_line() -> Iterator[Any]:
 def shown(config: Config, asked: Asked) -> str:
     """Every setting with where it came from, for the file as a whole and for each target."""
     cases = cases_of(config, asked.targets, inputs=asked.inputs, **asked.given)
-    whole = config.overridden(asked.given)
+    whole = config.overridden(**asked.given)
     lines = [f"# {config.path or 'no configuration file'}", *_settings(whole, asked, None)]
     for case in {case.name: case for case in cases}.values():
         lines += ["", f"# target {case.name}", *_settings(case.config, asked, whole)]

@@ -10,8 +10,10 @@ from gradscope.check import thresholds
 from gradscope.check.cases import Case
 from gradscope.check.stress import stress
 from gradscope.errors import GradscopeError
-from gradscope.facts import Ending, Report, Severity, Trace, plural
+from gradscope.facts import Ending, Report, Trace, plural
+from gradscope.rules import rule_filter
 from gradscope.target import ChildFault, Function, Parts
+from gradscope.target.choose import choose
 
 # What torch says where a kernel does not exist in a dtype, or where two dtypes meet.
 _NOT_IN_DTYPE = re.compile(
@@ -28,7 +30,7 @@ def judge(case: Case) -> Report:
     """The report of one case, whatever becomes of its program."""
     config = case.config
     try:
-        target, _ = pipeline.choose_target(config)
+        target = choose(config).target
         report = pipeline.trace(target, config, silent=True, precision=case.precision, hazards=True)
     except GradscopeError as error:
         detail = f"{error}; {error.help}" if error.help else str(error)
@@ -37,10 +39,9 @@ def judge(case: Case) -> Report:
         last = str(fault).strip().splitlines()[-1]
         return _failed(case, Ending("fault", last, traceback=str(fault)))
     trace = _true_ending(report.trace, case)
-    wanted = pipeline.rule_filter(config)
+    wanted = rule_filter(config)
     crossed = [found for found in thresholds.crossed(trace, config.thresholds) if wanted(found)]
-    ranks = list(Severity)
-    found = sorted((*report.findings, *crossed), key=lambda one: ranks.index(one.severity))
+    found = sorted((*report.findings, *crossed), key=lambda one: one.severity.rank)
     said = (*case.said, *report.said)
     judged = Report(case.shown, trace, tuple(found), said)
     if config.stress and judged.verdict == "healthy" and isinstance(target, Function | Parts):

@@ -9,12 +9,14 @@ from gradscope.check import accepted
 from gradscope.check.cases import Case
 from gradscope.check.judge import judge
 from gradscope.check.workers import Standing, run_all
-from gradscope.config import Config
+from gradscope.config import Config, told_at
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import Report, Summary, Trace, plural
-from gradscope.pipeline import choose_target, exit_code, rule_filter, told_at
+from gradscope.pipeline import exit_code
 from gradscope.record.sites import shown_path
+from gradscope.rules import rule_filter
 from gradscope.target import Function, Parts, Script
+from gradscope.target.choose import choose
 
 
 def check(
@@ -61,7 +63,7 @@ def sources_of(cases: Iterable[Case]) -> tuple[str, ...]:
     found: list[str | None] = []
     for case in cases:
         try:
-            target, _ = choose_target(case.config)
+            target = choose(case.config).target
         except GradscopeError:
             continue  # the case's own report says so
         match target:

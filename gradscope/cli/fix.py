@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -35,33 +34,30 @@ def fix(
     Without --write the patch holds every verified fix. With it, those that keep all values, and
     with --unsafe the others too. The exit code is about the repaired program.
     """
-    from gradscope import pipeline
     from gradscope.config import load_config
+    from gradscope.pipeline import require_backward
     from gradscope.repair import apply
+    from gradscope.rules import rule_filter
     from gradscope.target import RunOptions
+    from gradscope.target.choose import choose
 
-    settings = load_config(config)
-    given: dict[str, Any] = {"steps": steps, "time_limit": time_limit}
-    settings = replace(settings, **{k: v for k, v in given.items() if v is not None})
-    chosen, said = pipeline.choose_target(
-        settings, target, context.obj or (), inputs=tuple(map(parse_input, input or ()))
+    choice = choose(
+        load_config(config).overridden(steps=steps, time_limit=time_limit),
+        target,
+        context.obj or (),
+        inputs=tuple(map(parse_input, input or ())),
     )
-    for line in said:
+    for line in choice.said:
         say(line)
     done = apply.fix_target(
-        chosen,
-        RunOptions(
-            settings.steps,
-            settings.keep_going,
-            settings.time_limit,
-            limits=settings.thresholds.limits,
-        ),
+        choice.target,
+        RunOptions.configured(choice.config),
         may_apply=apply.policy(write=write, unsafe=unsafe),
-        wanted=pipeline.rule_filter(settings),
+        wanted=rule_filter(choice.config),
         tell=say,
     )
     assert done.trace is not None
-    pipeline.require_backward(chosen, done.trace)
+    require_backward(choice.target, done.trace)
     if write:
         for name in apply.write(done):
             say(f"wrote {name}")

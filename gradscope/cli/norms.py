@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -71,17 +70,18 @@ def norms(
     from gradscope.norms import NormOptions, command
     from gradscope.norms import norms as measure
     from gradscope.target import RunOptions
+    from gradscope.target.choose import choose
     from gradscope.target.progress import progress_line
 
     options = NormOptions(max_norm, norm_type)
     command.check(format, sort, table, (output, html))
-    settings = load_config(config)
-    given: dict[str, Any] = {"steps": steps, "time_limit": time_limit, "fail_on": fail_on}
-    if no_custom_backward:
-        given["custom_backward"] = False
-    settings = replace(settings, **{k: v for k, v in given.items() if v is not None})
-    chosen, said = pipeline.choose_target(
-        settings,
+    choice = choose(
+        load_config(config).overridden(
+            steps=steps,
+            time_limit=time_limit,
+            fail_on=fail_on,
+            custom_backward=False if no_custom_backward else None,
+        ),
         target,
         context.obj or (),
         inputs=tuple(map(parse_input, input or ())),
@@ -89,14 +89,10 @@ def norms(
         example=command.EXAMPLE,
     )
     aside = format != "terminal" and output is None
-    run_options = RunOptions(
-        settings.steps,
-        time_limit=settings.time_limit,
-        stdout_to_stderr=aside,
-        custom_backward=settings.custom_backward,
-        limits=settings.thresholds.limits,
-    )
+    run_options = RunOptions.configured(choice.config, stdout_to_stderr=aside)
     with progress_line() as on_progress:
-        report = measure(chosen, options, run_options, said=said, on_progress=on_progress)
+        report = measure(
+            choice.target, options, run_options, said=choice.said, on_progress=on_progress
+        )
     command.write(report, format, output, html, depth=depth, sort=sort, table=table)
-    return pipeline.exit_code(report.as_findings(), settings.fail_on)
+    return pipeline.exit_code(report.as_findings(), choice.config.fail_on)

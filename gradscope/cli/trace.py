@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -58,21 +57,19 @@ def trace(
     from gradscope import pipeline
     from gradscope.check.accepted import accepted_by
     from gradscope.config import load_config
+    from gradscope.target.choose import choose
     from gradscope.target.progress import progress_line
 
     check_report_place(format, output)
-    given: dict[str, Any] = {
-        "steps": steps,
-        "keep_going": keep_going,
-        "time_limit": time_limit,
-        "fail_on": fail_on,
-        "verify": False if no_verify else None,
-        "custom_backward": False if no_custom_backward else None,
-    }
-    settings = load_config(config)
-    settings = replace(settings, **{k: v for k, v in given.items() if v is not None})
-    chosen, said = pipeline.choose_target(
-        settings,
+    choice = choose(
+        load_config(config).overridden(
+            steps=steps,
+            keep_going=keep_going,
+            time_limit=time_limit,
+            fail_on=fail_on,
+            verify=False if no_verify else None,
+            custom_backward=False if no_custom_backward else None,
+        ),
         target,
         context.obj or (),
         inputs=tuple(map(parse_input, input or ())),
@@ -80,12 +77,12 @@ def trace(
     )
     with progress_line() as on_progress:
         report = pipeline.trace(
-            chosen,
-            settings,
-            said=said,
+            choice.target,
+            choice.config,
+            said=choice.said,
             stdout_to_stderr=format != "terminal" and output is None,
             on_progress=on_progress,
         )
-    report = accepted_by(report, settings)
+    report = accepted_by(report, choice.config)
     write_report(report, format, output)
-    return pipeline.exit_code(report, settings.fail_on)
+    return pipeline.exit_code(report, choice.config.fail_on)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from gradscope.config.values import NO_LIMITS, READERS, TARGET_READERS, Threshol
 from gradscope.errors import GradscopeError
 from gradscope.facts import Severity
 
-__all__ = ["Config", "Input", "Thresholds", "find_config", "load_config"]
+__all__ = ["Config", "Input", "Thresholds", "find_config", "load_config", "told_at"]
 
 FILE_NAMES = ("gradscope.yaml", "gradscope.yml")
 
@@ -65,11 +66,14 @@ class Config:
         """Where relative paths of the configuration start."""
         return self.path.parent if self.path else Path()
 
-    def overridden(self, given: Mapping[str, Any]) -> Config:
-        """With fields of a command line, which no file has set then."""
-        keys = {name.replace("_", "-") for name in given}
+    def overridden(self, **given: Any) -> Config:
+        """With fields of a command line, which no file has set then; None: it does not say. They
+        hold for each of `targets` as well."""
+        said = {name: value for name, value in given.items() if value is not None}
+        keys = {name.replace("_", "-") for name in said}
         origins = {key: place for key, place in self.origins.items() if key not in keys}
-        return replace(self, **given, origins=origins)
+        targets = tuple(one.overridden(**said) for one in self.targets)
+        return replace(self, **said, origins=origins, targets=targets)
 
 
 def load_config(path: Path | None = None) -> Config:
@@ -87,6 +91,17 @@ def load_config(path: Path | None = None) -> Config:
         raise GradscopeError(f"{path} cannot be read: {error}") from error
     document = Toml(path, text) if path.suffix == ".toml" else Yaml(path, text)
     return read_config(document)
+
+
+@contextmanager
+def told_at(origin: str | None) -> Iterator[None]:
+    """A mistake is told with the place of the configuration that makes it."""
+    try:
+        yield
+    except GradscopeError as error:
+        if origin is None:
+            raise
+        raise GradscopeError(f"{origin}: {error}", help=error.help) from None
 
 
 def find_config(folder: Path) -> Path | None:

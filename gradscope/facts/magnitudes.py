@@ -57,8 +57,8 @@ class Growth:
 
     @property
     def unit(self) -> str:
-        """What a repeat is called: "layer" or "step"."""
-        return "layer" if self.axis == "depth" else "step"
+        """What a repeat is called: "layer" or "time step"."""
+        return "layer" if self.axis == "depth" else "time step"
 
     @property
     def total(self) -> float:

@@ -16,6 +16,10 @@ class Report:
     said: tuple[str, ...] = ()  # one-line remarks above the report: "no target given, ..."
     accepted: int = 0  # findings left out, which a comment or a baseline accepts
 
+    def has(self, severity: Severity) -> bool:
+        """Whether there is a finding as grave as that."""
+        return any(finding.severity.rank <= severity.rank for finding in self.findings)
+
     @property
     def verdict(self) -> str:
         if any(finding.severity is Severity.ERROR for finding in self.findings):
@@ -35,10 +39,7 @@ class Summary:
     def all_findings(self) -> tuple[Finding, ...]:
         """Those of every target, errors first, targets in their order."""
         found = [finding for report in self.reports for finding in report.findings]
-        ranks = list(Severity)
-        return tuple(
-            sorted((*found, *self.findings), key=lambda finding: ranks.index(finding.severity))
-        )
+        return tuple(sorted((*found, *self.findings), key=lambda one: one.severity.rank))
 
     @property
     def verdict(self) -> str:

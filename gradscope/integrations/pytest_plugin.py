@@ -80,7 +80,7 @@ class Watch:
         """The report so far."""
         from gradscope.diagnose import diagnose
         from gradscope.facts import Ending, Report
-        from gradscope.pipeline import rule_filter
+        from gradscope.rules import rule_filter
 
         trace = self._observation.trace(self._name, Ending("finished"))
         wanted = rule_filter(replace(self._config, ignore=(*self._config.ignore, *self._accepted)))
@@ -90,7 +90,6 @@ class Watch:
     def verdict(self) -> str:
         """The report as text where it fails the test, else nothing."""
         from gradscope.check.accepted import accepted_by
-        from gradscope.pipeline import RANK
         from gradscope.repair import repaired
         from gradscope.report import render
 
@@ -98,8 +97,7 @@ class Watch:
         if not report.findings:
             return ""
         report = accepted_by(report, self._config)
-        limit = RANK[self._config.fail_on]
-        if not any(RANK[finding.severity] >= limit for finding in report.findings):
+        if not report.has(self._config.fail_on):
             return ""
         findings = repaired(report.trace, report.findings, _no_rerun, verify=False)
         return render("terminal", replace(report, findings=findings), width=100)
@@ -152,7 +150,7 @@ def _watch(item: pytest.Item) -> Watch:
 def _settings(item: pytest.Item, given: Mapping[str, Any]) -> Config:
     from gradscope.errors import GradscopeError
     from gradscope.facts import Severity
-    from gradscope.pipeline import rule_filter
+    from gradscope.rules import rule_filter
 
     try:
         config = _configured(item.config)

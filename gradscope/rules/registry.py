@@ -5,9 +5,12 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
+from collections.abc import Callable
 from pathlib import Path
 
+from gradscope.config import Config, told_at
 from gradscope.errors import GradscopeError
+from gradscope.facts import Finding
 from gradscope.rules.rule import Rule
 
 
@@ -23,6 +26,27 @@ def _walk() -> dict[str, Rule]:
 
 
 RULES: dict[str, Rule] = _walk()
+
+
+def rule_filter(config: Config) -> Callable[[Finding], bool]:
+    """Which findings the configuration wants to see. Raises GradscopeError for an unknown rule."""
+    select = tuple(_codes(word, config.origins.get("select")) for word in config.select)
+    ignore = tuple(_codes(word, config.origins.get("ignore")) for word in config.ignore)
+
+    def wanted(finding: Finding) -> bool:
+        chosen = not select or finding.rule.startswith(select)
+        return chosen and not finding.rule.startswith(ignore)
+
+    return wanted
+
+
+def _codes(word: str, origin: str | None) -> str:
+    """The code of a rule's name; a family ("GS1") stands for all codes that begin with it."""
+    family = word.upper()
+    if any(code.startswith(family) for code in RULES):
+        return family
+    with told_at(origin):
+        return by_name(word).code
 
 
 def by_name(name: str) -> Rule:

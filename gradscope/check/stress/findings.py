@@ -29,8 +29,7 @@ def stress(case: Case, target: Function | Parts, report: Report) -> Report:
     known = {_spot(finding) for finding in report.findings}
     findings = []
     tried, found = searched(target, case)
-    ranks = list(Severity)
-    found.sort(key=lambda one: ranks.index(one.severity))
+    found.sort(key=lambda one: one.severity.rank)
     for one in found[:MOST_TRACED]:
         again = pipeline.trace(
             with_inputs(target, one), config, silent=True, precision=case.precision
@@ -42,7 +41,7 @@ def stress(case: Case, target: Function | Parts, report: Report) -> Report:
                 findings.append(_told(finding, one, target))
     breaking = f"{len(found) or 'none'} of them {'breaks' if len(found) == 1 else 'break'} it"
     said = f"stress: {plural(tried, 'edge input')} tried, {breaking}"
-    everything = sorted((*findings, *report.findings), key=lambda f: ranks.index(f.severity))
+    everything = sorted((*findings, *report.findings), key=lambda one: one.severity.rank)
     return replace(report, findings=tuple(everything), said=(*report.said, said))
 
 
