@@ -198,6 +198,16 @@ def test_an_unknown_rule_in_the_configuration(refused):
     assert "masked-branch" in help
 
 
+@pytest.mark.parametrize("command", ["trace", "norms", "fix"])
+def test_a_configured_device_that_is_not_here(folder, capfd, command):
+    write("gradscope.yaml", "device: cuda:99\n")
+
+    assert main([command, "train.py"]) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("gradscope: error: device cuda:99 cannot be used: ")
+
+
 def test_a_file_that_is_no_python(refused):
     Path("weights.py").write_bytes(b"\x00\x01\x02")
 

@@ -272,6 +272,17 @@ def test_trace_takes_the_first_of_the_list_and_each_by_its_name(tmp_path):
     assert first.said[0].startswith("target from ")
 
 
+def test_what_an_entry_says_holds_for_its_target_and_the_command_line_goes_first(tmp_path):
+    (tmp_path / "a.py").write_text("")
+    (tmp_path / "b.py").write_text("")
+    listed = "targets:\n  - {target: a.py, steps: 3, name: a}\n  - {target: b.py, name: b}\n"
+    config = load_config(written(tmp_path, f"steps: 9\n{listed}"))
+
+    assert choose(config).config.steps == 3
+    assert choose(config, "b").config.steps == 9
+    assert choose(config.overridden(steps=5, device=None), "a").config.steps == 5
+
+
 def test_the_limits_of_the_rules_are_thresholds_too(tmp_path):
     file = tmp_path / "gradscope.yaml"
     file.write_text("thresholds: {gradient-growth: 100, zero-passes: 5}\n")
