@@ -1,16 +1,20 @@
 """Targets run in a child process, and how each program ends is told apart from a finding."""
 
+import io
 import os
+import re
 import signal
 import sys
 import textwrap
 import time
+from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
 
 from gradscope.config import Input
 from gradscope.errors import GradscopeError
+from gradscope.facts import Ending, Trace
 from gradscope.target import (
     Function,
     Parts,
@@ -21,6 +25,8 @@ from gradscope.target import (
     parse_target,
     run,
 )
+from gradscope.target.messages import Final
+from gradscope.target.run import _Wait
 
 STEP = "import torch\nw = torch.ones(3, requires_grad=True)\n(w * 2).sum().backward()\n"
 INTERRUPT = """
@@ -231,6 +237,36 @@ class TestEndings:
         assert ending.detail.startswith(detail)
         assert (ending.location.line if ending.location else None) == line
         assert len(trace.steps) == 1
+
+    @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "os.abort()"])
+    def test_what_a_death_took_with_it_is_said(self, end):
+        trace = run(script(STEP + f"import os, time\ntime.sleep(0.5)\n{end}\n"))
+
+        (note,) = trace.notes
+        seconds = re.fullmatch(r"the last (\S+) s of the program were not seen", note)
+        assert seconds is not None
+        assert float(seconds[1]) >= 0.5
+
+    def test_a_last_word_that_comes_as_the_child_goes_is_heard(self):
+        """The child ends between the look into its pipe and the look at its status."""
+        ours, theirs = Pipe(duplex=False)
+        trace = Trace("t", ending=Ending("finished"))
+
+        class GoneAtOnce:
+            connection, leads = ours, False
+
+            def poll(self) -> int:
+                if not theirs.closed:
+                    theirs.send(Final(trace))
+                    theirs.close()
+                return 0
+
+            def kill(self) -> None: ...
+
+        wait = _Wait(GoneAtOnce(), None, [], None)
+        wait.until_gone()
+
+        assert wait.trace("t", io.StringIO()) == trace
 
     def test_a_traceback_has_the_users_frames_alone(self):
         trace = run(script(STEP + "torch.nn.Linear(2, 2)(torch.ones(3))\n"))

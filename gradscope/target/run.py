@@ -98,11 +98,13 @@ class _Wait:
         self._started = time.monotonic()
         self._progress = Progress(0, 0, 0.0)
         self._latest: Trace | None = None
+        self._latest_came = self._started
         self._final: Final | None = None
         self._ends_by = self._started + limit if limit else float("inf")
         self._asked_to_end = ""  # why we did: "Ctrl-C", "the time limit of 5 s"
         self._forwarded = False
         self._status: int | None = None
+        self._gone = self._started
 
     def until_gone(self) -> None:
         from gradscope.target.process import wait
@@ -114,6 +116,7 @@ class _Wait:
                     self._status = wait(self._child, left)
                 if self._status is None:
                     self._keep_limits()
+            self._gone = time.monotonic()
         finally:
             self._child.kill()
             self._child.connection.close()
@@ -124,9 +127,10 @@ class _Wait:
         try:
             if connection.poll(TICK):
                 self._take(connection.recv())
-            else:
-                # Workers of the program may hold the pipe open: its end is then no news.
-                self._status = self._child.poll()
+            elif (status := self._child.poll()) is not None and not connection.poll():
+                # Workers of the program may hold the pipe open: its end is then no news. And the
+                # last word may have come since the first look, from a child that went at once.
+                self._status = status
         except (EOFError, OSError):
             return False
         return True
@@ -136,7 +140,7 @@ class _Wait:
             case Progress():
                 self._progress = message
             case Snapshot(trace):
-                self._latest = trace
+                self._latest, self._latest_came = trace, time.monotonic()
             case Final(trace):
                 self._final = message
                 grace = STOP_GRACE if trace.ending.kind == "stopped" else END_GRACE
@@ -179,9 +183,13 @@ class _Wait:
             preload(self._final.imported)
             trace = self._final.trace
         else:
-            trace = self._latest or Trace(target)
             deaths.seek(0)
-            trace = replace(trace, ending=ending_of_status(self._status or 0, deaths.read()))
+            ending = ending_of_status(self._status or 0, deaths.read())
+            trace = replace(self._latest or Trace(target), ending=ending)
+            if self._latest is not None and not self._asked_to_end:
+                lost = self._gone - self._latest_came
+                note = f"the last {lost:.2g} s of the program were not seen"
+                trace = replace(trace, notes=(*trace.notes, note))
         if self._asked_to_end and trace.ending.kind != "stopped":
             code = CTRL_C if self._asked_to_end == "Ctrl-C" else None
             ending = Ending("interrupted", self._asked_to_end, code, location=trace.ending.location)
