@@ -133,7 +133,7 @@ def _by_layer(depth: Depth, pictures: bool) -> Iterator[str]:
 
 
 def _growth(growth: Growth, pictures: bool) -> Iterator[str]:
-    unit = "layer" if growth.axis == "depth" else "time step"
+    unit = growth.unit
     title = f"By {unit}, from the loss to the input"
     yield f"<h2>{title}</h2>"
     said = f"Gradient x{growth.factor:.3g} per {unit} (x{growth.low:.3g} to x{growth.high:.3g})"

@@ -167,7 +167,7 @@ def _growths(report: NormReport, plain: bool) -> Iterator[str]:
     if magnitudes is None or not magnitudes.growths:
         return
     growth = magnitudes.growths[-1]
-    unit = "layer" if growth.axis == "depth" else "step"
+    unit = growth.unit
     yield ""
     yield (
         f"gradient by {unit}, the loss first: x{growth.factor:.3g} per {unit} over"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gradscope.facts import (
     Finding,
@@ -15,13 +13,13 @@ from gradscope.facts import (
     Related,
     Root,
     Severity,
-    Step,
     Summed,
     Symptom,
     Trace,
     Update,
     text_of,
 )
+from gradscope.rules.rises import Rise, largest_stable_lr, rise_of, stable_lr
 from gradscope.rules.rule import Rule
 from gradscope.rules.step_size import rate_of, with_clearing, with_mean, with_rate
 
@@ -42,29 +40,6 @@ _CARRIERS = frozenset(
 _BLIND_TO_SCALE = frozenset(
     "Adadelta Adafactor Adagrad Adam AdamW Adamax Muon NAdam RAdam RMSprop Rprop SparseAdam".split()
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Rise:
-    """The losses that grew in size, one after the other, up to the end of the finite ones. Below
-    zero they fall: a reward that is maximised, or a density, until they overflow."""
-
-    first: int
-    losses: tuple[float, ...]  # without their sign
-    falls: bool = False
-
-    @property
-    def rises(self) -> int:
-        return len(self.losses) - 1
-
-    @property
-    def total(self) -> float:
-        return self.losses[-1] / self.losses[0] if self.losses[0] else math.inf
-
-    @property
-    def factor(self) -> float:
-        """The growth from one step to the next, their geometric mean."""
-        return float(self.total ** (1 / self.rises)) if self.rises else 1.0
 
 
 class DivergingTraining(Rule):
@@ -120,17 +95,18 @@ class DivergingTraining(Rule):
         rise = rise_of(trace.steps)
         update = magnitudes.updates[-1]
         if rise is not None and _is_divergence(rise, roots, magnitudes.limits):
-            yield self._about(rise, update, trace, roots)
-        elif not roots and _never_cleared(trace, magnitudes):
+            yield self._about(rise, update, magnitudes, roots)
+        elif not roots and trace.steps and _never_cleared(magnitudes):
             yield self._not_learning(trace, update)
 
-    def _about(self, rise: Rise, update: Update, trace: Trace, roots: tuple[Root, ...]) -> Finding:
+    def _about(
+        self, rise: Rise, update: Update, magnitudes: Magnitudes, roots: tuple[Root, ...]
+    ) -> Finding:
         last = rise.first + rise.rises
         consequences = tuple(symptom for root in roots for symptom in root.symptoms)
-        stale = any(one.stale for one in trace.magnitudes.updates) if trace.magnitudes else False
+        stale = any(one.stale for one in magnitudes.updates)
         lr = rate_of(update)
-        totals = trace.magnitudes.totals() if trace.magnitudes else ()
-        total = None if stale or lr is None else _blamed_sum(trace, rise, update, lr)
+        total = None if stale or lr is None else _blamed_sum(magnitudes.summed, rise, update, lr)
         return Finding(
             rule=self.code,
             name=self.name,
@@ -156,7 +132,7 @@ class DivergingTraining(Rule):
             },
             numbers=(
                 "loss by step: " + ", ".join(text_of(loss, 3) for loss in rise.losses[:8]),
-                *_norms(totals, rise),
+                *_norms(magnitudes.totals(), rise),
                 f"{update.optimizer or 'an update by hand'} {_at(lr)}".strip(),
                 *_terms(total, lr),
             ),
@@ -187,25 +163,10 @@ class DivergingTraining(Rule):
         )
 
 
-def _never_cleared(trace: Trace, magnitudes: Magnitudes) -> bool:
+def _never_cleared(magnitudes: Magnitudes) -> bool:
     """Every update but the first used the gradients of the one before as well."""
     stale = [update.stale for update in magnitudes.updates[1:]]
-    return len(stale) >= FEWEST_STALE and all(stale) and bool(trace.steps)
-
-
-def rise_of(steps: tuple[Step, ...]) -> Rise | None:
-    """The unbroken growth at the end of the losses; None where the last finite ones do not grow."""
-    finite: list[float] = []
-    for step in steps:
-        if step.loss is None or not math.isfinite(step.loss):
-            break
-        finite.append(step.loss)
-    start = len(finite) - 1
-    while start > 0 and abs(finite[start - 1]) < abs(finite[start]):
-        start -= 1
-    if len(finite) - start < 2:
-        return None
-    return Rise(start, tuple(map(abs, finite[start:])), falls=finite[-1] < 0)
+    return len(stale) >= FEWEST_STALE and all(stale)
 
 
 def _is_divergence(rise: Rise, roots: tuple[Root, ...], limits: Limits) -> bool:
@@ -236,9 +197,8 @@ def _why(stale: bool, update: Update, lr: float | None) -> str:
     )
 
 
-def _blamed_sum(trace: Trace, rise: Rise, update: Update, lr: float) -> Summed | None:
+def _blamed_sum(total: Summed | None, rise: Rise, update: Update, lr: float) -> Summed | None:
     """The sum that the loss is, where the mean would have kept the steps short enough."""
-    total = trace.magnitudes.summed if trace.magnitudes is not None else None
     if total is None or update.optimizer in _BLIND_TO_SCALE:
         return None
     return total if lr / total.terms < largest_stable_lr(rise, lr) else None
@@ -269,21 +229,6 @@ def _norms(totals: tuple[float, ...], rise: Rise) -> Iterator[str]:
     shown = [norm for norm in totals[rise.first : rise.first + rise.rises + 1] if norm]
     if shown:
         yield "gradient norm by step: " + ", ".join(text_of(norm, 3) for norm in shown[:8])
-
-
-def stable_lr(rise: Rise, lr: float) -> float:
-    """The step at which a quadratic loss falls fastest.
-
-    On a quadratic of curvature c, gradient descent multiplies the distance to the minimum by
-    |1 - lr c| a step, and the loss by its square. From the growth seen, c = (1 + growth) / lr,
-    and lr = 1 / c goes straight to the minimum; at 2 / c it starts to diverge.
-    """
-    return float(f"{lr / (1 + math.sqrt(rise.factor)):.1g}")
-
-
-def largest_stable_lr(rise: Rise, lr: float) -> float:
-    """2 / c, as `stable_lr` has it."""
-    return 2 * lr / (1 + math.sqrt(rise.factor))
 
 
 def _fixes(

@@ -184,7 +184,7 @@ def _why(growth: Growth) -> str:
             " all of them. The forward values are bounded, so only the gradient shows it."
         )
     where = (
-        "Backward multiplies by the same weights once per step"
+        "Backward multiplies by the same weights once per time step"
         if growth.axis == "time"
         else "Backward multiplies by the slope of each layer in turn"
     )

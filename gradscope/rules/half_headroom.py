@@ -48,40 +48,39 @@ class HalfHeadroom(Rule):
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         for one in islice(evidence.unharmed(trace.headroom, trace, roots), self.MOST):
-            yield _finding(one)
+            yield self._about(one)
 
-
-def _finding(one: Headroom) -> Finding:
-    op, largest = phrases.spelled(one.call.op), phrases.number(one.largest)
-    limit, count = phrases.number(one.limit), phrases.of_total(one.near, one.numel)
-    if one.limit > 1:
-        room = one.limit / one.largest
-        message = f"`{op}` gives {largest} in {one.dtype}, which ends at {limit} ({count})"
-        why = f"A factor of {phrases.number(room)} is left. What lies beyond it is inf."
-        label = f"a factor of {room:.2g} is left"
-    else:
-        room = one.largest / one.limit
-        message = f"`{op}` gives at most {largest} in {one.dtype}: all is subnormal ({count})"
-        why = f"Below {limit} {one.dtype} has fewer digits the smaller a number is, and then 0."
-        label = f"{room:.2g} of the smallest normal number"
-    return Finding(
-        rule=HalfHeadroom.code,
-        name=HalfHeadroom.name,
-        severity=HalfHeadroom.severity,
-        phase=Phase.FORWARD,
-        step=one.step,
-        op=one.call.op,
-        message=message,
-        why=why,
-        label=label,
-        location=one.call.location,
-        evidence={
-            "largest": one.largest,
-            "limit": one.limit,
-            "margin": room,
-            "near": one.near,
-            "numel": one.numel,
-            "dtype": one.dtype,
-        },
-        confidence=0.5,
-    )
+    def _about(self, one: Headroom) -> Finding:
+        op, largest = phrases.spelled(one.call.op), phrases.number(one.largest)
+        limit, count = phrases.number(one.limit), phrases.of_total(one.near, one.numel)
+        if one.limit > 1:
+            room = one.limit / one.largest
+            message = f"`{op}` gives {largest} in {one.dtype}, which ends at {limit} ({count})"
+            why = f"A factor of {phrases.number(room)} is left. What lies beyond it is inf."
+            label = f"a factor of {room:.2g} is left"
+        else:
+            room = one.largest / one.limit
+            message = f"`{op}` gives at most {largest} in {one.dtype}: all is subnormal ({count})"
+            why = f"Below {limit} {one.dtype} has fewer digits the smaller a number is, and then 0."
+            label = f"{room:.2g} of the smallest normal number"
+        return Finding(
+            rule=self.code,
+            name=self.name,
+            severity=self.severity,
+            phase=Phase.FORWARD,
+            step=one.step,
+            op=one.call.op,
+            message=message,
+            why=why,
+            label=label,
+            location=one.call.location,
+            evidence={
+                "largest": one.largest,
+                "limit": one.limit,
+                "margin": room,
+                "near": one.near,
+                "numel": one.numel,
+                "dtype": one.dtype,
+            },
+            confidence=0.5,
+        )

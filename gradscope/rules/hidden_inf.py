@@ -56,37 +56,36 @@ class HiddenInf(Rule):
             by_itself = hider is not None and hider.location == event.blame.location
             meant = by_itself or (hider is not None and hider.op in self.MEANT)
             if event.blame.location not in broken and not meant:
-                yield _finding(event)
+                yield self._about(event)
 
-
-def _finding(event: Event) -> Finding:
-    op, word = phrases.spelled(event.op), phrases.outcome(event.output)
-    hider = event.hidden_by
-    hides = f"`{phrases.spelled(hider.op)}`" if hider else "a later op"
-    count = phrases.of_total(event.bad, event.numel)
-    return Finding(
-        rule=HiddenInf.code,
-        name=HiddenInf.name,
-        severity=HiddenInf.severity,
-        phase=event.phase,
-        step=event.step,
-        op=event.op,
-        message=f"`{op}` gives {word} at {count}, which {hides} hides from the loss",
-        why=f"The loss and its gradients are finite. Backward sends gradient 0 through `{op}`"
-        " at these elements, and 0 stays 0 only as long as the slope there is finite.",
-        label=f"{word} here",
-        node=event.node,
-        location=event.blame.location,
-        related=_related(event),
-        evidence={
-            "index": list(event.index),
-            "operands": operand_values(event),
-            "bad": event.bad,
-            "numel": event.numel,
-        },
-        tensors=tensors(event),
-        confidence=0.5,
-    )
+    def _about(self, event: Event) -> Finding:
+        op, word = phrases.spelled(event.op), phrases.outcome(event.output)
+        hider = event.hidden_by
+        hides = f"`{phrases.spelled(hider.op)}`" if hider else "a later op"
+        count = phrases.of_total(event.bad, event.numel)
+        return Finding(
+            rule=self.code,
+            name=self.name,
+            severity=self.severity,
+            phase=event.phase,
+            step=event.step,
+            op=event.op,
+            message=f"`{op}` gives {word} at {count}, which {hides} hides from the loss",
+            why=f"The loss and its gradients are finite. Backward sends gradient 0 through `{op}`"
+            " at these elements, and 0 stays 0 only as long as the slope there is finite.",
+            label=f"{word} here",
+            node=event.node,
+            location=event.blame.location,
+            related=_related(event),
+            evidence={
+                "index": list(event.index),
+                "operands": operand_values(event),
+                "bad": event.bad,
+                "numel": event.numel,
+            },
+            tensors=tensors(event),
+            confidence=0.5,
+        )
 
 
 def _related(event: Event) -> tuple[Related, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from gradscope.facts import Finding, Fix, LateClip, Phase, Related, Root, Severity, Trace, text_of
 from gradscope.rules.rule import Rule
@@ -61,8 +62,7 @@ class MisplacedClipping(Rule):
             yield self._about(clip)
 
     def _about(self, clip: LateClip) -> Finding:
-        late = clip.order == "after-step"
-        seen = "" if clip.total is None else f" of norm {text_of(clip.total, 4)}"
+        words = _after_step(clip) if clip.order == "after-step" else _before_unscale(clip)
         return Finding(
             rule=self.code,
             name=self.name,
@@ -71,14 +71,11 @@ class MisplacedClipping(Rule):
             step=clip.step,
             op=clip.function,
             location=clip.location,
-            message=f"`{clip.function}` bounds gradients{seen} to {text_of(clip.bound)} after the"
-            " optimizer has used them"
-            if late
-            else f"`{clip.function}` bounds gradients{seen} to {text_of(clip.bound)} while they are"
-            f" {text_of(clip.scale)} times too large",
-            label="too late for this step" if late else "the loss scale is still in there",
-            why=_why(clip),
-            related=_related(clip),
+            message=f"`{clip.function}` bounds {_gradients(clip)} to {text_of(clip.bound)}"
+            f" {words.when}",
+            label=words.label,
+            why=words.why,
+            related=(Related("use", clip.other, words.other),) if clip.other is not None else (),
             evidence={
                 "order": clip.order,
                 "bound": clip.bound,
@@ -86,30 +83,58 @@ class MisplacedClipping(Rule):
                 "scale": clip.scale,
             },
             numbers=tuple(_numbers(clip)),
-            fixes=(_fix(clip),),
+            fixes=(Fix("clip-norm", words.title, "unsafe", words.code),),
             confidence=0.9,
         )
 
 
-def _why(clip: LateClip) -> str:
-    if clip.order == "after-step":
-        idle = "" if clip.acts else " In this run they were within the bound anyway."
-        return (
-            f"The step was taken along the gradients as backward left them. `{clip.function}`"
-            f" then bounds what nobody reads any more: the next backward starts afresh.{idle}"
-        )
-    return (
-        "A GradScaler multiplies the loss, and so every gradient, by its scale, and divides them"
-        f" again in `unscale_`, which comes later here. The bound {text_of(clip.bound)} becomes"
-        f" {text_of(clip.bound / clip.scale, 3)} for the gradients that the optimizer gets."
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What is said of one wrong order. `other` is about the call that should have come at another
+    time, `title` and `code` are the repair."""
+
+    when: str
+    label: str
+    why: str
+    other: str
+    title: str
+    code: str
+
+
+def _after_step(clip: LateClip) -> _Words:
+    idle = "" if clip.acts else " In this run they were within the bound anyway."
+    return _Words(
+        when="after the optimizer has used them",
+        label="too late for this step",
+        why="The step was taken along the gradients as backward left them."
+        f" `{clip.function}` then bounds what nobody reads any more: the next backward starts"
+        f" afresh.{idle}",
+        other="uses the gradients",
+        title="clip between backward and the step",
+        code=f"{_call(clip)}\noptimizer.step()",
     )
 
 
-def _related(clip: LateClip) -> tuple[Related, ...]:
-    if clip.other is None:
-        return ()
-    said = "uses the gradients" if clip.order == "after-step" else "divides by the loss scale"
-    return (Related("use", clip.other, said),)
+def _before_unscale(clip: LateClip) -> _Words:
+    return _Words(
+        when=f"while they are {text_of(clip.scale)} times too large",
+        label="the loss scale is still in there",
+        why="A GradScaler multiplies the loss, and so every gradient, by its scale, and divides"
+        " them again in `unscale_`, which comes later here. The bound"
+        f" {text_of(clip.bound)} becomes {text_of(clip.bound / clip.scale, 3)} for the gradients"
+        " that the optimizer gets.",
+        other="divides by the loss scale",
+        title="unscale the gradients before they are clipped",
+        code=f"scaler.unscale_(optimizer)\n{_call(clip)}",
+    )
+
+
+def _gradients(clip: LateClip) -> str:
+    return "gradients" if clip.total is None else f"gradients of norm {text_of(clip.total, 4)}"
+
+
+def _call(clip: LateClip) -> str:
+    return f"torch.nn.utils.{clip.function}(parameters, {text_of(clip.bound)})"
 
 
 def _numbers(clip: LateClip) -> Iterator[str]:
@@ -117,13 +142,3 @@ def _numbers(clip: LateClip) -> Iterator[str]:
     yield bound if clip.total is None else f"{bound}, norm there {text_of(clip.total, 4)}"
     if clip.scale != 1:
         yield f"loss scale {text_of(clip.scale)}"
-
-
-def _fix(clip: LateClip) -> Fix:
-    call = f"torch.nn.utils.{clip.function}(parameters, {text_of(clip.bound)})"
-    if clip.order == "after-step":
-        title, code = "clip between backward and the step", f"{call}\noptimizer.step()"
-    else:
-        title = "unscale the gradients before they are clipped"
-        code = f"scaler.unscale_(optimizer)\n{call}"
-    return Fix("clip-norm", title, "unsafe", code)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from gradscope.facts import Approach, Finding, Measured, Phase, Root, Severity, Trace
+from gradscope.facts import Approach, Finding, Measured, Phase, Root, Severity, Trace, plural
 from gradscope.rules import evidence, phrases
 from gradscope.rules.rule import Rule
 
@@ -51,81 +51,103 @@ class NearSingularity(Rule):
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         for one in islice(evidence.unharmed(trace.approaches, trace, roots), self.MOST):
-            yield _finding(one)
+            yield self._about(one)
 
-
-def _finding(one: Approach) -> Finding:
-    message, why, label = _words(one)
-    return Finding(
-        rule=NearSingularity.code,
-        name=NearSingularity.name,
-        severity=NearSingularity.severity,
-        phase=Phase.FORWARD,
-        step=one.step,
-        op=one.call.op,
-        message=message,
-        why=why,
-        label=label,
-        location=one.call.location,
-        numbers=(
-            f"margin {phrases.number(one.distance)}",
-            f"too near in {one.dtype}: below {phrases.number(one.reach)}",
-        ),
-        evidence={
-            "operand": one.role,
-            "value": one.value,
-            "point": one.point,
-            "margin": one.distance,
-            "reach": one.reach,
-            "near": one.near,
-            "numel": one.numel,
-            "dtype": one.dtype,
-            "measured": one.measured,
-        },
-        confidence=0.5,
-    )
+    def _about(self, one: Approach) -> Finding:
+        message, why, label = _words(one)
+        return Finding(
+            rule=self.code,
+            name=self.name,
+            severity=self.severity,
+            phase=Phase.FORWARD,
+            step=one.step,
+            op=one.call.op,
+            message=message,
+            why=why,
+            label=label,
+            location=one.call.location,
+            numbers=(
+                f"margin {phrases.number(one.distance)}",
+                f"too near in {one.dtype}: below {phrases.number(one.reach)}",
+            ),
+            evidence={
+                "operand": one.role,
+                "value": one.value,
+                "point": one.point,
+                "margin": one.distance,
+                "reach": one.reach,
+                "near": one.near,
+                "numel": one.numel,
+                "dtype": one.dtype,
+                "measured": one.measured,
+            },
+            confidence=0.5,
+        )
 
 
 def _words(one: Approach) -> tuple[str, str, str]:
     """The message, why it matters, and the label."""
-    op, distance, reach = (
-        phrases.spelled(one.call.op),
-        phrases.number(one.distance),
-        phrases.number(one.reach),
-    )
-    matrices = f"{one.near:,} of {one.numel:,} {'matrix' if one.numel == 1 else 'matrices'}"
-    rounding = f"In {one.dtype} rounding alone moves it by {reach}"
     match one.measured:
         case Measured.MATRIX:
-            return (
-                f"the matrix of `{op}` comes within {distance} of a singular one, relative to its"
-                f" size, unguarded ({matrices})",
-                f"The slope of `{op}` grows as the inverse of that distance, and is infinite at a"
-                f" singular matrix. {rounding} (order times eps, as in torch.linalg.matrix_rank).",
-                f"{distance} from singular",
-            )
+            return _of_matrix(one)
         case Measured.VALUES:
-            values = "singular values" if "svd" in one.call.op else "eigenvalues"
-            return (
-                f"two {values} of `{op}` come within {distance} of each other, relative to the"
-                f" largest ({matrices})",
-                f"The slope of the vectors of `{op}` divides by the difference of the two, and is"
-                f" infinite where they are equal. {rounding} (order times eps).",
-                f"two {values} are {distance} apart",
-            )
-    near = phrases.of_total(one.near, one.numel)
-    if one.measured is Measured.PAIR:
-        return (
-            f"the point of `{op}` comes within {distance} of the origin, unguarded ({near})",
-            f"The slope of `{op}` grows as the inverse of that distance. A guard in {one.dtype}"
-            f" would hold it at {reach}; nothing here does.",
-            f"{distance} from the origin",
-        )
-    point = phrases.number(one.point)
+            return _of_values(one)
+        case Measured.PAIR:
+            return _of_pair(one)
+        case Measured.ELEMENT:
+            return _of_element(one)
+
+
+def _of_matrix(one: Approach) -> tuple[str, str, str]:
+    op, distance = phrases.spelled(one.call.op), phrases.number(one.distance)
+    return (
+        f"the matrix of `{op}` comes within {distance} of a singular one, relative to its size,"
+        f" unguarded ({_matrices(one)})",
+        f"The slope of `{op}` grows as the inverse of that distance, and is infinite at a singular"
+        f" matrix. {_rounding(one)} (order times eps, as in torch.linalg.matrix_rank).",
+        f"{distance} from singular",
+    )
+
+
+def _of_values(one: Approach) -> tuple[str, str, str]:
+    op, distance = phrases.spelled(one.call.op), phrases.number(one.distance)
+    values = "singular values" if "svd" in one.call.op else "eigenvalues"
+    return (
+        f"two {values} of `{op}` come within {distance} of each other, relative to the largest"
+        f" ({_matrices(one)})",
+        f"The slope of the vectors of `{op}` divides by the difference of the two, and is infinite"
+        f" where they are equal. {_rounding(one)} (order times eps).",
+        f"two {values} are {distance} apart",
+    )
+
+
+def _of_pair(one: Approach) -> tuple[str, str, str]:
+    op, distance = phrases.spelled(one.call.op), phrases.number(one.distance)
+    return (
+        f"the point of `{op}` comes within {distance} of the origin, unguarded"
+        f" ({phrases.of_total(one.near, one.numel)})",
+        f"The slope of `{op}` grows as the inverse of that distance. A guard in {one.dtype} would"
+        f" hold it at {phrases.number(one.reach)}; nothing here does.",
+        f"{distance} from the origin",
+    )
+
+
+def _of_element(one: Approach) -> tuple[str, str, str]:
+    op, distance = phrases.spelled(one.call.op), phrases.number(one.distance)
+    point, reach = phrases.number(one.point), phrases.number(one.reach)
     ends = "the divisor" if one.role == "other" and one.call.op == "div" else "the operand"
     return (
-        f"{ends} of `{op}` comes within {distance} of {point}, unguarded ({near})",
+        f"{ends} of `{op}` comes within {distance} of {point}, unguarded"
+        f" ({phrases.of_total(one.near, one.numel)})",
         f"At {point} the value or the slope of `{op}` is infinite. A guard in {one.dtype} would"
         f" hold {ends} {reach} away from it; nothing here does.",
         f"{distance} from {point}",
     )
+
+
+def _matrices(one: Approach) -> str:
+    return f"{one.near:,} of {plural(one.numel, 'matrix', 'matrices')}"
+
+
+def _rounding(one: Approach) -> str:
+    return f"In {one.dtype} rounding alone moves it by {phrases.number(one.reach)}"
