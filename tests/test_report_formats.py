@@ -13,6 +13,7 @@ import report_cases as cases
 from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Operand, Phase, Report, Severity, Trace
 from gradscope.report import FORMATS, render
+from gradscope.rules import RULES
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ["full", "healthy", "failed", "hostile"]
@@ -59,6 +60,15 @@ def test_a_report_of_the_barest_facts_renders(name: str) -> None:
     )  # fmt: skip
 
     assert "GS102" in render(name, Report("", Trace(""), (bare,)))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_was_not_seen_is_said_by_its_finding_alone(name: str) -> None:
+    trace = Trace("t", notes=("the ops of CUDA graphs were not observed",))
+    told = Report("t", trace, tuple(RULES["GS902"].check(trace, ())))
+    without = replace(told, trace=replace(trace, notes=()))
+
+    assert render(name, told) == render(name, without)
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -20,7 +20,7 @@ def render(report: Report, options: Options) -> str:
     elif unexplained:
         words = f"no finding explains {phrases.symptoms(unexplained)}"
         lines.append(_command("error", None, "gradscope", words))
-    lines += [_command("notice", None, "gradscope", note) for note in report.trace.notes]
+    lines += [_command("notice", None, "gradscope", note) for note in phrases.notes(report)]
     # The runner reads a command wherever a line begins with one: ours never begins with a name.
     lines.append(f"gradscope: {sentence(phrases.summary(report))}")
     return "".join(f"{line}\n" for line in lines)

@@ -220,9 +220,9 @@ def _afterwards(report: Report, options: Options) -> Iterator[str]:
             yield f"<pre>{_lines(end.traceback.rstrip())}</pre>"
     if unexplained and report.verdict == "unhealthy":
         yield f"<p>no finding explains {_prose(phrases.symptoms(unexplained))}</p>"
-    if report.trace.notes:
+    if phrases.notes(report):
         yield "<h3>What could not be observed</h3>"
-        yield from _list("ul", map(_prose, report.trace.notes))
+        yield from _list("ul", map(_prose, phrases.notes(report)))
 
 
 def _table(headings: Iterable[str], rows: Iterable[str]) -> Iterator[str]:

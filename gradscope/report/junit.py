@@ -88,7 +88,7 @@ def _run(report: Report, target: str) -> xml.Element:
     elif unexplained:
         words = f"no finding explains {phrases.symptoms(unexplained)}"
         xml.SubElement(case, "failure", {"type": "unexplained", "message": words})
-    said = (*report.said, *report.trace.notes, phrases.summary(report))
+    said = (*report.said, *phrases.notes(report), phrases.summary(report))
     xml.SubElement(case, "system-out").text = _lines("\n".join(sentence(one) for one in said))
     return case
 

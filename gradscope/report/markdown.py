@@ -143,7 +143,7 @@ def _afterwards(report: Report) -> Iterator[str]:
     if report.verdict == "unhealthy" and (unexplained := phrases.unexplained(report)):
         yield _prose(f"no finding explains {phrases.symptoms(unexplained)}")
         yield ""
-    for note in report.trace.notes:
+    for note in phrases.notes(report):
         yield f"- note: {_prose(note)}"
 
 

@@ -202,6 +202,12 @@ def ending(report: Report) -> str:
     return words
 
 
+def notes(report: Report) -> tuple[str, ...]:
+    """What could not be observed, where no finding (GS902) says so already."""
+    told = {finding.message for finding in report.findings}
+    return tuple(note for note in report.trace.notes if note.rstrip(".") not in told)
+
+
 def effort(report: Report) -> str:
     """ "100 steps, 12,345 ops, 1.2 s"."""
     trace = report.trace

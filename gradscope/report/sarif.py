@@ -232,7 +232,7 @@ def _region(span: Location | Edit) -> Value:
 
 
 def _invocation(report: Report) -> Value:
-    told = [("note", note) for note in report.trace.notes]
+    told = [("note", note) for note in phrases.notes(report)]
     if words := phrases.ending(report):
         told.append(("error" if report.verdict == "failed" else "note", words))
     if symptoms := phrases.unexplained(report):

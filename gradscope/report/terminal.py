@@ -92,9 +92,9 @@ def _report(report: Report, options: Options) -> Iterator[Line]:
         yield from _finding(finding, options)
         yield ()
     yield from _ending(report, options)
-    for note in report.trace.notes:
+    for note in phrases.notes(report):
         yield from _prose((Segment("note", "note"), Segment(": ")), note, options, 6)
-    if report.trace.notes:
+    if phrases.notes(report):
         yield ()
     yield from _closing(report, options)
 
