@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["repair", "repaired"]
 
 SECONDS = 60.0  # for trying fixes, all findings together
+GUESSING = 10.0  # of them, for guesses at one finding
 MOST_REFUTED = 3  # that are listed with a finding
 
 _RANK = {True: 0, None: 2, False: 4}
@@ -109,14 +110,17 @@ def _fixes(finding: Finding, bench: Bench | None, overlay: Mapping[str, Source])
     for fix in fixes_of(culprit):
         ways = (patched(culprit.source, candidate) for candidate in candidates(culprit, fix))
         written = [way for way in ways if way is not None]
-        if not written:
-            advice.append(fix)
-            continue
         if bench is None or holds:
+            known = next((way for way in written if not way.is_guess), None)
+            if known is None:
+                advice.append(fix)
+                continue
             why = "not tried: an earlier fix holds" if holds else "not tried: verification is off"
-            yield written[0].as_fix(Outcome(None, why))
+            yield known.as_fix(Outcome(None, why))
             continue
         tried = list(_until_one_holds(finding, written, bench))
+        if not tried:
+            advice.append(fix)
         holds = any(one.verified and IDLE not in one.verdict for one in tried)
         verified |= any(one.verified for one in tried)
         yield from tried
@@ -140,9 +144,13 @@ def _unwritten(
 
 
 def _until_one_holds(finding: Finding, written: list[Patched], bench: Bench) -> Iterator[Fix]:
+    until = bench.left - GUESSING
     for one in written:
+        if one.is_guess and bench.left < until:
+            return
         best, outcome = bench.attempt(finding, one)
-        yield best.as_fix(outcome)
+        if outcome.verified or not one.is_guess:
+            yield best.as_fix(outcome)
         if outcome.verified or outcome.verified is None:
             return
 

@@ -35,6 +35,7 @@ class Patched:
     same: bool
     source: Source
     text: str
+    is_guess: bool = False
 
     @property
     def patch(self) -> str:
@@ -64,7 +65,9 @@ def patched(source: Source, candidate: Candidate) -> Patched | None:
         return None
     if text == source.text:
         return None
-    return Patched(candidate.kind, candidate.title, candidate.same, source, text)
+    return Patched(
+        candidate.kind, candidate.title, candidate.same, source, text, candidate.is_guess
+    )
 
 
 @dataclass
@@ -111,7 +114,8 @@ class Bench:
 
     def _best(self, finding: Finding, one: Patched) -> tuple[Patched, Outcome]:
         outcome = self._verdict(finding, one)
-        if outcome.verified is False and outcome.remains is not None:
+        # A guess that moves the trouble to another line is a wrong guess, not half of a repair.
+        if outcome.verified is False and outcome.remains is not None and not one.is_guess:
             wider = self._extended(finding, one, outcome.remains, DEEPEST)
             for more in islice(wider, BRANCHES**2):
                 if (found := self._verdict(finding, more)).verified:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from gradscope.facts import Edit
+from gradscope.repair import slips
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import ATOMS, Culprit
 from gradscope.source.spans import scope
@@ -19,14 +20,19 @@ def corrected(culprit: Culprit) -> Iterator[Candidate]:
     """`evidence["rewrite"]` is a template of the right expression, with `{returned}` for what is
     computed now, `{elementwise}` for that without its mean, and `{grad_output}` for backward's
     argument; `evidence["position"]` tells which of several returned gradients it is about, and
-    `evidence["swap"]` with which other one it has to change places."""
+    `evidence["swap"]` with which other one it has to change places. Without any of them the formula
+    is searched for a slip."""
     position, other = (culprit.finding.evidence.get(key, 0) for key in ("position", "swap"))
     if "swap" in culprit.finding.evidence:
         yield from _swapped(culprit, int(str(position)), int(str(other)))
         return
+    yield from slips.saved(culprit)
     template = culprit.finding.evidence.get("rewrite")
     node = _computed(culprit, position if isinstance(position, int) else 0)
-    if not isinstance(template, str) or node is None:
+    if node is None:
+        return
+    if not isinstance(template, str):
+        yield from slips.slips(culprit, node)
         return
     where = scope(culprit.source, node)
     arguments = [one.arg for one in where.args.args] if isinstance(where, ast.FunctionDef) else []

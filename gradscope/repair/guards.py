@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gradscope.ops import Edge
+from gradscope.ops import OPS, Edge
 from gradscope.ops.dtypes import Margin
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.spelling import can_repeat, filled, operand_of
-from gradscope.rules import phrases
+from gradscope.rules import evidence, phrases
 from gradscope.source import expression
 from gradscope.source.operands import canonical, spelled
 
@@ -20,6 +20,7 @@ FLOORS = (Margin.ROOT, Margin.DENOMINATOR, Margin.LOG)
 
 def guarded(culprit: Culprit) -> Iterator[Candidate]:
     """The op's own guards around its operand: `sqrt(v)` -> `sqrt(v.clamp_min(1e-12))`."""
+    yield from _under_root(culprit)
     for edge in culprit.edges():
         node = operand_of(culprit, edge)
         if node is None or not edge.cure.guard:
@@ -32,6 +33,34 @@ def guarded(culprit: Culprit) -> Iterator[Candidate]:
     yield from _apart(culprit)
     yield from _added(culprit)
     yield from _upstream(culprit)
+
+
+def _under_root(culprit: Culprit) -> Iterator[Candidate]:
+    """A divisor that is a square root is guarded under the root, in this line or where it is made:
+    a guard beside it would leave the root's own slope infinite there."""
+    floor = OPS["sqrt"].edges[0]
+    for edge in culprit.edges():
+        if edge.cure.margin is not Margin.DENOMINATOR:
+            continue
+        for node in (operand_of(culprit, edge), _made(culprit, edge)):
+            root = spelled(culprit.source, node) if node is not None else None
+            if root is not None and root.name == "sqrt" and root.positional:
+                under = root.positional[0]
+                text = filled(culprit, floor, floor.cure.guard, under)
+                if text is not None:
+                    title = f"keep {_short(culprit, under)} above 0 under the root"
+                    yield Candidate("epsilon", title, (culprit.replace(under, text),))
+                return
+
+
+def _made(culprit: Culprit, edge: Edge) -> ast.expr | None:
+    """Where the operand of the edge was made, in the same file."""
+    chain = culprit.finding.chain
+    made = evidence.made_by(chain[0], edge.argument) if chain else None
+    if made is None or made.location is None or made.location.file != culprit.source.file:
+        return None
+    node = expression(culprit.source, made.location)
+    return node if isinstance(node, ast.expr) else None
 
 
 def _number(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[Candidate]:

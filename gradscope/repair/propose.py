@@ -22,7 +22,7 @@ from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 
 GUARDS = ("epsilon", "clamp-domain")
-MOST = 6  # candidates of one fix that are worth a run each
+MOST = 6  # candidates of one fix that are worth a run each, guesses aside
 
 Maker = Callable[[Culprit], Iterator[Candidate]]
 
@@ -92,7 +92,7 @@ def candidates(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
         return
     seen: set[tuple[Edit, ...]] = set()
     for candidate in MAKERS.get(fix.kind, _nothing)(culprit):
-        if candidate.edits not in seen and len(seen) < MOST:
+        if candidate.edits not in seen and (len(seen) < MOST or candidate.is_guess):
             seen.add(candidate.edits)
             # A guard is an epsilon or a clamp by the rule's judgement of the values.
             is_guard = fix.kind in GUARDS and candidate.kind in GUARDS

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import FunctionCtx
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.errors import GradscopeError
@@ -83,7 +84,7 @@ class Watcher(TorchDispatchMode):
 
     def _note(self, names: Mapping[str, Any]) -> None:
         shapes = {k: tuple(v.shape) for k, v in names.items() if isinstance(v, Tensor)}
-        numbers = {k: float(v) for k, v in names.items() if type(v) in (int, float)}
+        numbers = {k: float(v) for k, v in _attributes(names) if type(v) in (int, float)}
         self.scope = Scope(shapes, numbers)
 
     def maker(self, gradient: Any) -> Op | None:
@@ -97,6 +98,17 @@ class Watcher(TorchDispatchMode):
                     break
                 gradient = op.first
         return found
+
+
+def _attributes(names: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """A frame's values, and what forward left on the ctx: `ctx.scale`, `ctx.shape[1]`."""
+    yield from names.items()
+    for name, held in names.items():
+        if isinstance(held, FunctionCtx):
+            for key, value in vars(held).items():
+                yield f"{name}.{key}", value
+                if isinstance(value, tuple | list):
+                    yield from ((f"{name}.{key}[{i}]", one) for i, one in enumerate(value))
 
 
 def _writes_into(op: Op, gradient: Any) -> bool:

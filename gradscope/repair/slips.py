@@ -1,0 +1,201 @@
+"""Slips of the pen in a backward's formula: one small edit that makes it the derivative.
+
+Where no relation between the gradient and the truth tells what is wrong, the formula is edited at
+one place after another, as one would look for the slip by eye: a dimension, a transpose, two
+branches exchanged, another name, a factor that was left out. Nothing is claimed of an edit before
+it has been run: most of them are wrong.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from itertools import chain, islice
+
+from gradscope.repair.candidate import Candidate
+from gradscope.repair.culprit import Culprit
+from gradscope.source.spans import scope
+
+MOST = 40  # edits of one formula that are worth a run each
+
+_REDUCTIONS = ("softmax", "log_softmax", "sum", "mean", "cumsum", "cumprod", "flip", "roll")
+_PRODUCTS = ("mm", "matmul", "bmm", "mv", "dot")
+_TRANSPOSES = ("t", "transpose", "mT", "T", "conj")
+
+
+def saved(culprit: Culprit) -> Iterator[Candidate]:
+    """`ctx.save_for_backward(x)` with the tensor that backward needs in the place of the one that
+    it gets: `evidence["detail"]` has both, "x where the output is needed"."""
+    was, _, needed = str(culprit.finding.evidence.get("detail") or "").partition(" where ")
+    forward = _forward(culprit)
+    needed = needed.removesuffix(" is needed")
+    if forward is None:
+        return
+    if needed.startswith("the output"):
+        returned = [n.value for n in ast.walk(forward) if isinstance(n, ast.Return)]
+        needed = returned[-1].id if returned and isinstance(returned[-1], ast.Name) else ""
+    for node in ast.walk(forward):
+        if isinstance(node, ast.Call) and _called(node) == "save_for_backward":
+            for given in node.args:
+                if needed.isidentifier() and isinstance(given, ast.Name) and given.id == was:
+                    edit = culprit.replace(given, needed)
+                    yield Candidate("backward-rewrite", f"save `{needed}`, not `{was}`", (edit,))
+
+
+def slips(culprit: Culprit, formula: ast.expr) -> Iterator[Candidate]:
+    """One edit of a formula each, the likelier first."""
+    names = list(_names(culprit, formula))
+    edits = chain(
+        _exchanged(culprit, formula),
+        _dimensions(culprit, formula),
+        _transposed(culprit, formula),
+        _other_names(culprit, formula, names),
+        _with_factor(culprit, formula, names),
+        _conjugated(culprit, formula),
+        _signs(culprit, formula),
+    )
+    start, end = culprit.source.extent(formula)
+    text = culprit.source.text
+    for (first, last), new in islice(edits, MOST):
+        whole = text[start:first] + new + text[last:end]
+        edit = culprit.source.edit(start, end, whole)
+        yield Candidate("backward-rewrite", f"compute `{_short(whole)}`", (edit,), is_guess=True)
+
+
+# A place in the text, and what to put there.
+_Change = tuple[tuple[int, int], str]
+
+
+def _exchanged(culprit: Culprit, formula: ast.expr) -> Iterator[_Change]:
+    """`where(mask, b, a)` for `where(mask, a, b)`."""
+    for call in _calls(formula, ("where",)):
+        if len(call.args) == 3:
+            one, other = (culprit.source.of(branch) for branch in call.args[1:])
+            (start, _), (_, end) = map(culprit.source.extent, call.args[1:])
+            yield (start, end), f"{other}, {one}"
+
+
+def _dimensions(culprit: Culprit, formula: ast.expr) -> Iterator[_Change]:
+    for call in _calls(formula, _REDUCTIONS):
+        given = [key.value for key in call.keywords if key.arg == "dim"] + call.args[-1:]
+        for node in given[:1]:
+            if (held := _integer(node)) is not None:
+                others = (dim for dim in (1, 0, -1, 2) if dim != held)
+                yield from ((culprit.source.extent(node), str(dim)) for dim in others)
+
+
+def _transposed(culprit: Culprit, formula: ast.expr) -> Iterator[_Change]:
+    """A factor of a matrix product with its transpose, or without."""
+    for node in ast.walk(formula):
+        factors: list[ast.expr] = []
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            factors = [node.right, node.left]
+        elif isinstance(node, ast.Call) and _called(node) in _PRODUCTS:
+            own = node.func.value if isinstance(node.func, ast.Attribute) else None
+            is_method = own is not None and culprit.names.dotted(own) is None
+            factors = [*node.args, *([own] if is_method and own is not None else [])]
+        for factor in factors:
+            bare = _untransposed(factor)
+            text = culprit.source.of(bare) if bare is not None else f"{culprit.text(factor)}.mT"
+            yield culprit.source.extent(factor), text
+
+
+def _untransposed(node: ast.expr) -> ast.expr | None:
+    """`w` of `w.t()` and of `w.T`."""
+    link = node.func if isinstance(node, ast.Call) else node
+    is_transpose = isinstance(link, ast.Attribute) and link.attr in _TRANSPOSES
+    return link.value if is_transpose and isinstance(link, ast.Attribute) else None
+
+
+def _other_names(culprit: Culprit, formula: ast.expr, names: list[str]) -> Iterator[_Change]:
+    for node in _tensors(culprit, formula):
+        if isinstance(node, ast.Name) and node.id in names:
+            for name in names:
+                if name != node.id:
+                    yield culprit.source.extent(node), name
+
+
+def _with_factor(culprit: Culprit, formula: ast.expr, names: list[str]) -> Iterator[_Change]:
+    """A factor more, at every place: first those that the formula does not mention."""
+    used = {node.id for node in ast.walk(formula) if isinstance(node, ast.Name)}
+    for name in sorted(names, key=lambda name: name in used):
+        for node in _tensors(culprit, formula):
+            text = culprit.source.of(node)
+            is_product = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
+            product = f"{text if is_product else culprit.text(node)} * {name}"
+            parent = culprit.source.parents.get(node)
+            holds = isinstance(parent, ast.Attribute) or (
+                isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div | ast.Pow)
+            )
+            yield culprit.source.extent(node), f"({product})" if holds else product
+
+
+def _conjugated(culprit: Culprit, formula: ast.expr) -> Iterator[_Change]:
+    for node in _tensors(culprit, formula):
+        if isinstance(node, ast.Name):
+            yield culprit.source.extent(node), f"{node.id}.conj()"
+
+
+def _signs(culprit: Culprit, formula: ast.expr) -> Iterator[_Change]:
+    """`-` for `+` between two terms, and the other way round."""
+    for node in ast.walk(formula):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+            sign = "-" if isinstance(node.op, ast.Add) else "+"
+            left, right = culprit.source.of(node.left), culprit.text(node.right)
+            yield culprit.source.extent(node), f"{left} {sign} {right}"
+
+
+def _tensors(culprit: Culprit, formula: ast.expr) -> Iterator[ast.expr]:
+    """The parts of a formula that may stand for a tensor, the whole of it first."""
+    for node in ast.walk(formula):
+        parent = culprit.source.parents.get(node)
+        is_called = isinstance(parent, ast.Call) and parent.func is node
+        is_module = isinstance(node, ast.Name) and node.id in culprit.names.imported
+        is_tensor = isinstance(node, ast.Name | ast.Call | ast.BinOp | ast.Subscript)
+        if is_tensor and not (is_called or is_module) and isinstance(node, ast.expr):
+            yield node
+
+
+def _names(culprit: Culprit, formula: ast.expr) -> Iterator[str]:
+    """What backward has in names when it comes to the formula: what it unpacked, grad_output."""
+    where = scope(culprit.source, formula)
+    if not isinstance(where, ast.FunctionDef):
+        return
+    for node in ast.walk(where):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            if node.lineno < formula.lineno:
+                yield node.id
+    yield from (one.arg for one in where.args.args[1:])
+
+
+def _forward(culprit: Culprit) -> ast.FunctionDef | None:
+    """The forward beside the backward in which the finding is."""
+    location = culprit.finding.location
+    for node in ast.walk(culprit.source.tree):
+        if isinstance(node, ast.ClassDef) and location is not None:
+            if node.lineno <= location.line <= (node.end_lineno or node.lineno):
+                functions = [n for n in node.body if isinstance(n, ast.FunctionDef)]
+                return next((n for n in functions if n.name == "forward"), None)
+    return None
+
+
+def _calls(formula: ast.expr, named: tuple[str, ...]) -> Iterator[ast.Call]:
+    for node in ast.walk(formula):
+        if isinstance(node, ast.Call) and _called(node) in named:
+            yield node
+
+
+def _called(call: ast.Call) -> str:
+    return getattr(call.func, "attr", getattr(call.func, "id", ""))
+
+
+def _integer(node: ast.expr) -> int | None:
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        return None
+    return value if type(value) is int else None
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 and "\n" not in text else "another formula"
