@@ -64,6 +64,14 @@ def test_the_schema_refuses_what_the_contract_does_not_say(
     assert not VALIDATOR.is_valid(broken)
 
 
+def test_a_program_that_failed_has_its_reason() -> None:
+    assert loaded(cases.failed())["ending"] == {
+        "kind": "raised",
+        "detail": "ValueError: expected 3 channels, got 4",
+    }
+    assert "ending" not in loaded(cases.healthy())
+
+
 def test_keys_come_in_the_order_of_the_contract() -> None:
     whole = loaded(cases.full())
     first = whole["findings"][0]

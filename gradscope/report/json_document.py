@@ -69,12 +69,11 @@ def document_of_all(summary: Summary) -> dict[str, Any]:
 
 
 def _outcome(report: Report) -> dict[str, Any]:
-    end = report.trace.ending
     return {
         "target": report.target,
         "verdict": report.verdict,
         "steps": len(report.trace.steps),
-        "ending": {"kind": end.kind, "detail": end.detail},
+        "ending": _ending(report),
         "findings": len(report.findings),
         "accepted": report.accepted,
         "remarks": [*report.said, *report.trace.notes],
@@ -97,9 +96,15 @@ def document(report: Report) -> dict[str, Any]:
         "symptoms": [_symptom(one) for one in trace.symptoms],
         "findings": [_finding(one) for one in report.findings],
     }
+    if report.verdict == "failed":  # and nothing else says why
+        values["ending"] = _ending(report)
     safe = _plain(values)
     assert isinstance(safe, dict)
     return safe
+
+
+def _ending(report: Report) -> dict[str, str]:
+    return {"kind": report.trace.ending.kind, "detail": report.trace.ending.detail}
 
 
 @cache
