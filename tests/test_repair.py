@@ -387,6 +387,35 @@ def test_what_a_maximum_goes_by_keeps_its_value(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("made", "divisor", "fixed"),
+    [
+        (
+            "n = torch.sqrt((x * x).sum(-1))",
+            "n",
+            "n = torch.sqrt((x * x).sum(-1).clamp_min(1e-12))",
+        ),
+        ("n = x.square().sum(-1)", "n.sqrt()", "loss = (x[:, 0] / n.clamp_min(1e-12).sqrt())"),
+    ],
+)
+def test_a_divisor_that_is_a_root_is_guarded_under_the_root(tmp_path, made, divisor, fixed):
+    """Beside it, at the division, the slope of the root would stay infinite."""
+    program = tmp_path / "unit.py"
+    program.write_text(
+        "import torch\n"
+        "x = torch.tensor([[0.0, 0.0], [3.0, 4.0]], requires_grad=True)\n"
+        f"{made}\n"
+        f"loss = (x[:, 0] / {divisor}).sum()\n"
+        "loss.backward()\n"
+    )
+
+    first = diagnosed_file(program, verify=True).findings[0].fixes[0]
+
+    assert (first.kind, first.verified) == ("epsilon", True)
+    assert first.patch is not None
+    assert f"+{fixed}" in first.patch
+
+
+@pytest.mark.parametrize(
     "name", ["plain.py", "a b.py", "é.py", 'q"\\.py', "\x1b[31m\n::error::x\u202e.py"]
 )
 def test_a_patch_names_any_file_as_git_does(tmp_path, monkeypatch, name):
