@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 from corpus import diagnosed_file
 
+from gradscope import pipeline
+from gradscope.config import Config
 from gradscope.facts import Finding
+from gradscope.target import parse_target
 
 PROGRAM = """\
 import torch
@@ -68,6 +71,31 @@ CUTS = {
         6,
         "@torch.enable_grad()",
     ),
+    "a sample of a distribution": (
+        "from torch.distributions import Normal\n",
+        "loss = loss + Normal(side(x), 0.5).sample().square().mean()",
+        13,
+        "Normal(side(x), 0.5).rsample()",
+    ),
+    "a sample by torch.normal": (
+        "",
+        "m = side(x); loss = loss + torch.normal(m, 0.5).square().mean()",
+        12,
+        "(m + 0.5 * torch.randn_like(m)).square()",
+    ),
+    "a sample by torch.bernoulli": (
+        "",
+        "p = side(x).sigmoid(); loss = loss + torch.bernoulli(p).mean()",
+        12,
+        "(p + (torch.bernoulli(p) - p).detach()).mean()",
+    ),
+    "the nearest pixel": (
+        "image = torch.rand(1, 1, 4, 4)\n",
+        "loss = loss + nn.functional.grid_sample("
+        "image, side(x)[None, None, :, :2], mode='nearest', align_corners=False).mean()",
+        13,
+        "mode='bilinear'",
+    ),
 }
 
 
@@ -95,6 +123,39 @@ def test_the_cut_is_shown_and_joined(
     fix = finding.fixes[0]
     assert (fix.kind, fix.verified) == ("graph", True), fix.verdict
     assert repaired in (fix.patch or "")
+
+
+RETURNS_NONE = """\
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(w)
+        return x @ w
+
+    @staticmethod
+    def backward(ctx, g):
+        (w,) = ctx.saved_tensors
+        return g @ w.t(), None
+
+"""
+CALLED = "loss = loss + (Double.apply(x, side.weight) + side.bias).square().mean()"
+
+
+def test_a_backward_that_returns_none_is_told_once_and_by_gs301(tmp_path: Path) -> None:
+    finding = first_finding(tmp_path, PROGRAM.format(definition=RETURNS_NONE, cut=CALLED))
+
+    assert (finding.rule, finding.evidence["relations"]) == ("GS301", ["none"])
+    assert "never learns" in finding.why
+
+
+def test_where_functions_are_not_checked_the_dead_parameter_says_so(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(PROGRAM.format(definition=RETURNS_NONE, cut=CALLED), encoding="utf-8")
+    config = Config(verify=False, custom_backward=False)
+    (finding,) = pipeline.trace(parse_target(str(script)), config, silent=True).findings
+
+    assert (finding.rule, finding.evidence["reason"]) == ("GS403", "function")
+    assert finding.evidence["parameters"] == ["side.weight"]
 
 
 HELD = """\

@@ -104,10 +104,11 @@ class Depth:
 class Absence:
     """A leaf whose gradient was missing or exactly zero at every step, and the reason found.
 
-    `reason`: detach, no_grad, integer, number, rewrapped, overwritten, unused, unregistered,
-    unreached, differentiated (only derivatives were read of what it is in), stale, zero-op (round,
-    sign), saturated, dead-relu, underflow, zero-weight, masked, unknown. `call` is where the
-    gradient ended. `grad_output` is the norm that came into it, None where none came.
+    `reason`: detach, no_grad, function (its backward returns None), sampled, integer, number,
+    rewrapped, overwritten, unused, unregistered, unreached, differentiated (only derivatives were
+    read of what it is in), stale, zero-op (round, sign), nearest (an interpolation that chooses),
+    saturated, dead-relu, underflow, zero-weight, masked, unknown. `call` is where the gradient
+    ended. `grad_output` is the norm that came into it, None where none came.
     """
 
     leaf: str

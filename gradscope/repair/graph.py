@@ -23,6 +23,11 @@ def reconnected(culprit: Culprit) -> Iterator[Candidate]:
             yield from _attached(culprit)
         case "zero-op":
             yield from _straight_through(culprit)
+        case "sampled":
+            yield from _reparametrised(culprit)
+            yield from _straight_through(culprit)
+        case "nearest":
+            yield from _interpolated(culprit)
         case "number":
             yield from _kept_as_tensor(culprit)
         case "rewrapped":
@@ -65,6 +70,36 @@ def _straight_through(culprit: Culprit) -> Iterator[Candidate]:
     rounded = f"({culprit.source.of(node)} - {culprit.text(x)}).detach()"
     edit = culprit.replace(node, f"{culprit.source.of(x)} + {rounded}")
     yield Candidate("graph", "pass the gradient straight through", (edit,))
+
+
+def _reparametrised(culprit: Culprit) -> Iterator[Candidate]:
+    """`q.rsample()` for `q.sample()`, `mean + std * noise` for `torch.normal(mean, std)`."""
+    call, noise = culprit.node, culprit.torch("torch.randn_like(")
+    found = spelled(culprit.source, call) if call else None
+    if not isinstance(call, ast.Call) or found is None:
+        return
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "sample":
+        function = culprit.source.of(call.func).removesuffix("sample")
+        edit = culprit.replace(call.func, f"{function}rsample")
+        yield Candidate("graph", "draw with `rsample()`, which has a gradient", (edit,))
+        return
+    given = {**dict(zip(("mean", "std"), found.positional, strict=False)), **found.keywords}
+    mean, std = given.get("mean"), given.get("std")
+    if found.name == "normal" and mean and std and noise and can_repeat(culprit, mean):
+        scale = culprit.source.of(std) if isinstance(std, ast.Constant) else culprit.text(std)
+        text = f"{culprit.text(mean)} + {scale} * {noise}{culprit.source.of(mean)})"
+        yield Candidate(
+            "graph", "draw the noise, and scale and shift it", (culprit.replace(call, text),)
+        )
+
+
+def _interpolated(culprit: Culprit) -> Iterator[Candidate]:
+    """`mode="bilinear"` for `mode="nearest"`."""
+    for node in ast.walk(culprit.node) if culprit.node else ():
+        if isinstance(node, ast.Constant) and node.value == "nearest":
+            quote = culprit.source.of(node)[0]
+            edit = culprit.replace(node, f"{quote}bilinear{quote}")
+            yield Candidate("graph", "interpolate between the pixels", (edit,))
 
 
 def _kept_as_tensor(culprit: Culprit) -> Iterator[Candidate]:

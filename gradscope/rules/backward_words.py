@@ -122,6 +122,8 @@ def mechanism(check: FunctionCheck) -> str:
         return _intention(check)
     flaws = [_flaw(check, kind) for kind in check.relations]
     text = f"What it returns for `{check.input}` {_listed(flaws)}."
+    if check.relations == ("none",):
+        return f"{text} Autograd takes None for 0, so `{check.input}` never learns through it."
     if check.relations[-1] in ("none", "count", "shape", "transposed") and check.got is None:
         return f"{text} Autograd takes what backward returns at its word."
     return (

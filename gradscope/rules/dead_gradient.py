@@ -79,7 +79,10 @@ class DeadGradient(Rule):
         if magnitudes is None:
             return
         groups: dict[object, list[Absence]] = defaultdict(list)
-        for absence in magnitudes.absences:
+        told = [check.name for check in trace.functions if check.relations == ("none",)]
+        for absence in map(_refined, magnitudes.absences):
+            if _is_told(absence, told):
+                continue  # GS301 names the Function that returns None
             if is_dead(absence, magnitudes) and absence.reason != "underflow":
                 # A class that is used twice is cut at one place.
                 place = absence.location and replace(absence.location, module=None)
@@ -128,6 +131,23 @@ class DeadGradient(Rule):
             fixes=_fixes(first),
             confidence=0.8 if first.location is not None else 0.6,
         )
+
+
+def _refined(absence: Absence) -> Absence:
+    """With what only the source tells of the reason."""
+    is_grid = absence.call is not None and absence.call.op.startswith("grid_sampler")
+    place = absence.location
+    if not is_grid or place is None or absence.missing:
+        return absence
+    written = " ".join(source.lines(place.file)[place.line - 1 : place.end_line])
+    return replace(absence, reason="nearest") if "nearest" in written else absence
+
+
+def _is_told(absence: Absence, functions: Sequence[str]) -> bool:
+    place = absence.location
+    if absence.reason != "function" or place is None:
+        return False
+    return any(place.function.endswith(f"{name}.forward") for name in functions)
 
 
 def _is_mild(absence: Absence) -> bool:

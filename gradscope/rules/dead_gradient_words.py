@@ -7,6 +7,13 @@ WHY = {
     " learns that they came from these parameters.",
     "no_grad": "Ops that run under `no_grad` leave no graph behind, so backward never learns that"
     " these parameters took part.",
+    "function": "They go into a custom `autograd.Function` whose backward returns None in the place"
+    " of their gradient.",
+    "sampled": "A sample is drawn at random, and PyTorch gives the draw no derivative in the"
+    " parameters of its distribution: `sample()` runs without a graph, and backward through"
+    " `torch.normal` or `torch.bernoulli` gives 0.",
+    "nearest": "`nearest` picks the closest pixel, which a small move of the grid does not change:"
+    " its derivative in the grid is 0 everywhere.",
     "integer": "Integers and booleans carry no gradient: what is cast to them, or found by"
     " `argmax` or a comparison, is cut off from what came before.",
     "number": "A Python number carries no graph: what `item()`, `float()` or `tolist()` read out"
@@ -34,6 +41,9 @@ WHY = {
 LABELS = {
     "detach": "the graph ends here",
     "no_grad": "no graph is recorded in here",
+    "function": "goes into a Function whose backward returns None",
+    "sampled": "draws a sample",
+    "nearest": "picks the nearest pixel",
     "integer": "the graph ends here",
     "number": "the graph ends here",
     "rewrapped": "a new leaf is made of this",
@@ -51,6 +61,10 @@ LABELS = {
 CURES = {
     "detach": "drop the `.detach()` (or `.data`) on the way to the loss",
     "no_grad": "run the part that has to learn outside of `no_grad`",
+    "function": "return their gradient in the Function's backward",
+    "sampled": "draw with `rsample()`, or as `mean + std * torch.randn_like(mean)`; a discrete draw"
+    " needs a straight-through or a score-function estimator",
+    "nearest": "interpolate with `bilinear`",
     "integer": "use a differentiable form: `softmax` for `argmax`, a float for the cast",
     "number": "keep the tensor: leave out `.item()` and `.tolist()` until it is printed",
     "rewrapped": "use the computed value as it is, without `nn.Parameter(...)` around it",

@@ -16,6 +16,7 @@ from gradscope.record.sizes.layers import Layers, definition, guarding_with, pac
 
 _RECTIFIERS = ("Relu", "Threshold", "Hardtanh", "Relu6", "Hardswish")
 _SATURATE = ("Sigmoid", "Tanh", "Softmax", "Erf", "Gelu", "Silu", "Softplus", "Elu", "Clamp")
+_DRAWS = ("Normal", "Bernoulli", "Poisson", "Binomial", "Multinomial", "Cauchy", "Exponential")
 _STEPS = ("Sign", "Round", "Floor", "Ceil", "Trunc", "Heaviside", "FloorDivide", "Rint")
 _WRITES = ("Zero", "Fill", "CopySlices", "CopyBackwards", "MaskedFill", "IndexPut", "IndexFill")
 _PRODUCTS = ("Mul", "Mm", "Addmm", "Bmm", "Baddbmm", "Convolution", "Linear", "Div", "Dot", "Mv")
@@ -36,6 +37,7 @@ _FLUSHED = 2.0**-10  # norm of a gradient that a slope below 1 may bring under f
 _REASONS = (
     ("dead-relu", _RECTIFIERS),
     ("zero-op", _STEPS),
+    ("sampled", _DRAWS),
     ("saturated", _SATURATE),
     ("overwritten", _WRITES),
     ("masked", _CHOICES),
@@ -89,14 +91,15 @@ class Absences:
             return Absence("", True, reason, False, step, location=location)
         location = resolve(*cut.user[0]) if cut.user else None
         related = None
-        if cut.reason == "no_grad":
+        reason = _reason_of(cut)
+        if reason == "no_grad":
             guard = _guard(cut.user)
             if guard is not None:
                 location, related = guard, location
         return Absence(
             leaf="",
             missing=True,
-            reason=cut.reason,
+            reason=reason,
             trained=False,
             step=step,
             call=_call(cut.op, "", cut.user, cut.inner, None),
@@ -253,6 +256,18 @@ def _blocking(bit: int, flow: Flow, reached: int) -> Cut | None:
         if telling:
             return telling[-1]
     return None
+
+
+def _reason_of(cut: Cut) -> str:
+    """What lies behind a `no_grad` that the user has not written."""
+    if cut.reason != "no_grad":
+        return cut.reason
+    if any(code.co_name == "sample" for code, _ in cut.inner):
+        return "sampled"
+    in_function = any(
+        code.co_name == "forward" and code.co_varnames[:1] != ("self",) for code, _ in cut.user
+    )
+    return "function" if in_function else "no_grad"
 
 
 def _guard(user: Site) -> Location | None:

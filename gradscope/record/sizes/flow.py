@@ -168,7 +168,7 @@ class Flow(TorchDispatchMode):
             if key is not None:
                 read.add(key)
             needs = tensor.requires_grad
-            if needs and tensor.is_leaf:
+            if needs and _is_leaf(tensor):
                 self._note_rewrapped(tensor, key)
                 live |= self._register(tensor)
                 continue
@@ -233,6 +233,12 @@ class Flow(TorchDispatchMode):
                 self._state[key] = (before[0] | state[0], before[1] | state[1])
             elif before is not None or state != (0, 0):
                 self._state[key] = state
+
+
+def _is_leaf(tensor: torch.Tensor) -> bool:
+    """A view that is made under `no_grad` has no graph of its own and says that it is a leaf."""
+    base = tensor._base
+    return tensor.is_leaf and (base is None or not base.requires_grad)
 
 
 def _is_given_values(out: Any) -> bool:
