@@ -36,11 +36,12 @@ def test_steps_that_are_not_finite_count_as_spikes_and_in_nothing_else() -> None
     assert describe([math.nan]) is None
 
 
-def test_the_share_that_a_bound_would_clip_is_counted() -> None:
+def test_the_steps_that_a_bound_would_clip_are_counted() -> None:
     autoclip = next(bound for bound in bounds(CALM) if bound.method == "AutoClip")
 
     assert autoclip.value == pytest.approx(percentile(CALM, 10))
-    assert autoclip.share == sum(value > autoclip.value for value in CALM) / len(CALM)
+    assert autoclip.clips == sum(value > autoclip.value for value in CALM)
+    assert autoclip.steps == len(CALM)
 
 
 @pytest.mark.parametrize("max_norm", [0.0, -1.0, math.nan, math.inf])
@@ -94,6 +95,12 @@ def test_a_tensor_named_like_a_module_leaves_the_rows_flat() -> None:
     rows = [row("w", 3.0), row("w.bias", 4.0)]
 
     assert [one.label for one in branches(rows, 2.0)] == ["w", "w.bias"]
+
+
+def test_layers_of_one_flat_container_stay_apart() -> None:
+    layers = [LayerSize(f"net.{at}", "mm", Activation(1.0, 1), 1.0) for at in range(30)]
+
+    assert fitting(layers, 24) == layers
 
 
 def test_layers_are_folded_as_little_as_makes_them_fit() -> None:

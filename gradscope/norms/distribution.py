@@ -93,7 +93,7 @@ def bounds(totals: Sequence[float]) -> tuple[Bound, ...]:
         ("ZClip", zclip(finite), f"moving mean + {ZCLIP_Z:g} deviations{few}"),
     )
     return tuple(
-        Bound(method, value, sum(total > value for total in totals) / len(totals), reason)
+        Bound(method, value, sum(total > value for total in totals), len(totals), reason)
         for method, value, reason in candidates
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from gradscope.facts import Finding, Growth, LayerSize, Leaf
+from gradscope.facts import Finding, Growth, LayerSize, Leaf, text_of
 from gradscope.norms.facts import NormReport, Row
 
 SCHEMA = "gradscope-norms/1"
@@ -73,9 +73,7 @@ def document(report: NormReport) -> dict[str, Any]:
 
 def number(value: float | None) -> float | str | None:
     """As in the report's contract: what is not finite is a string."""
-    if value is None or math.isfinite(value):
-        return value
-    return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    return value if value is None or math.isfinite(value) else text_of(value)
 
 
 Records = Iterator[dict[str, Any]]
@@ -127,7 +125,7 @@ def _bounds(report: NormReport) -> Records:
         yield {
             "method": bound.method,
             "max_norm": number(bound.value),
-            "clips": bound.share,
+            "clips": bound.clips / bound.steps,
             "reason": bound.reason,
         }
 

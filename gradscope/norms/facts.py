@@ -88,11 +88,12 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A max_norm, where it comes from, and the share of the steps that it would have clipped."""
+    """A max_norm, where it comes from, and how many of the steps it would have clipped."""
 
     method: str
     value: float
-    share: float
+    clips: int
+    steps: int
     reason: str
 
 

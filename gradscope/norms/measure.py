@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -75,15 +75,13 @@ class Measure:
         self._before, self._updates = {}, {}
 
     def facts(self) -> Measured:
-        rows = tuple(
-            Row(**{**_fields(row), "update": self._updates.get(row.name)}) for row in self._rows
-        )
+        rows = (replace(row, update=self._updates.get(row.name)) for row in self._rows)
         return Measured(
             steps=tuple(self._steps),
             totals=tuple(self._totals),
             exact=tuple(self._exact),
             shown=self._shown,
-            rows=rows,
+            rows=tuple(rows),
             coefficient=self._coefficient,
         )
 
@@ -117,7 +115,3 @@ class Measure:
 
 def _stored(grad: Tensor, values: Tensor) -> int:
     return values.numel() // (2 if grad.is_complex() else 1)
-
-
-def _fields(row: Row) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in Row.__slots__}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
-from gradscope.facts import Depth, Finding, Growth, text_of
+from gradscope.facts import Depth, Finding, Growth, percent, text_of
 from gradscope.norms import charts
 from gradscope.norms.facts import NormReport, Row
-from gradscope.norms.rows import fitting
+from gradscope.norms.rows import clipping, fitting
 from gradscope.norms.terminal import at_step, norm_name, readable
 from gradscope.report.html_page import HEAD, STYLE
 from gradscope.report.text import clean
@@ -90,7 +90,7 @@ def _summary(report: NormReport) -> Iterator[str]:
         heads = ("", "max_norm", "clips", "from")
         rows = (
             ("recommended" if at == 0 else bound.method, text_of(bound.value, 4),
-             f"{bound.share:.0%} of the steps", bound.reason)
+             clipping(bound), bound.reason)
             for at, bound in enumerate(report.bounds)
         )  # fmt: skip
         yield _scrolling("".join(_table(heads, rows)))
@@ -163,9 +163,9 @@ def _cells(report: NormReport, row: Row) -> tuple[str, ...]:
         "x".join(map(str, row.shape)) or "scalar",
         row.dtype,
         text_of(row.norm, 4),
-        "" if share is None else f"{share:.1%}",
+        "" if share is None else percent(share, 1),
         text_of(row.max_abs, 3),
-        f"{row.zeros / row.numel:.0%}" if row.numel else "",
+        percent(row.zeros, row.numel) if row.numel else "",
         f"{row.bad:,}" if row.bad else "",
         "" if row.update is None else text_of(row.update, 2),
         "" if row.clipped is None else text_of(row.clipped, 4),

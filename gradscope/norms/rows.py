@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gradscope.errors import GradscopeError
-from gradscope.facts import LayerSize
-from gradscope.norms.facts import Row
+from gradscope.facts import LayerSize, percent, plural
+from gradscope.norms.facts import Bound, Row
 
 SORTS = ("module", "norm")
+
+_FEWEST = 4  # layers that a gradient can be followed through
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,12 @@ class Branch:
     indent: int
     row: Row
     is_module: bool
+
+
+def clipping(bound: Bound) -> str:
+    """ "2 of 40 steps (5 %)": what a max_norm would have clipped."""
+    steps = plural(bound.steps, "step")
+    return f"{bound.clips:,} of {steps} ({percent(bound.clips, bound.steps)})"
 
 
 def arrange(rows: Sequence[Row], norm_type: float, depth: int | None, sort: str) -> list[Row]:
@@ -106,10 +114,12 @@ def fold_layers(layers: Sequence[LayerSize], depth: int) -> list[LayerSize]:
 
 
 def fitting(layers: Sequence[LayerSize], most: int) -> list[LayerSize]:
-    """Folded as little as brings them down to `most` rows; as they are where nothing does."""
+    """Folded as little as brings them down to `most` rows; as they are where nothing does, or where
+    too little would be left to compare."""
     deepest = max((layer.layer.count(".") for layer in layers if layer.in_module), default=0)
     ways = (fold_layers(layers, depth) for depth in range(deepest, -1, -1))
-    return next((way for way in ways if len(way) <= most), list(layers))
+    found = next((way for way in ways if len(way) <= most), layers)
+    return list(found if len(found) >= min(_FEWEST, len(layers)) else layers)
 
 
 def p_norm(norms: Iterable[float], p: float) -> float:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from rich.table import Table
 from rich.text import Text
 
-from gradscope.facts import Depth, text_of
+from gradscope.facts import Depth, LayerSize, percent, text_of
 from gradscope.norms import bars
 from gradscope.norms.facts import NormReport, Row
 from gradscope.norms.rows import Branch, branches, fitting, fold_layers
@@ -53,12 +54,12 @@ def parameters(report: NormReport, rows: Sequence[Row], look: Look, *, as_tree: 
             Text(name, style="" if own else _MODULE),
             Text(_shape(row) if own else ""),
             Text(text_of(row.norm, 4)),
-            Text("" if share is None else f"{share:.1%}"),
+            Text("" if share is None else percent(share, 1)),
         ]
         cells += [Text(bars.bar(share or 0.0, look.plain) if own else "", style=_BAR)] * look.bars
         cells += [
             Text(text_of(row.max_abs, 3) if own else ""),
-            Text(f"{row.zeros / row.numel:.0%}" if own and row.numel else ""),
+            Text(percent(row.zeros, row.numel) if own and row.numel else ""),
         ]
         cells += [Text(row.dtype if own else "")] * many_dtypes
         cells += [Text(f"{row.bad}" if own else "", style=_BAD if row.bad else "")] * some_bad
@@ -85,7 +86,7 @@ def layers(depth: Depth, look: Look, fold: int | None) -> Table:
         if left_out > 0 and at == _LAYERS_SHOWN // 2:
             table.add_row(f"({left_out} more: --depth)", *[""] * 6)
         table.add_row(
-            Text(clean(layer.layer, look.encoding)),
+            Text(clean(_shown(layer), look.encoding)),
             Text(clean(layer.op, look.encoding)),
             _number(layer.activation.norm),
             _number(layer.activation.rms, 3),
@@ -94,6 +95,11 @@ def layers(depth: Depth, look: Look, fold: int | None) -> Table:
             Text(gradient, style=_BAR),
         )
     return table
+
+
+def _shown(layer: LayerSize) -> str:
+    """A module by its name, an op outside of all modules by its line: the folder is known."""
+    return layer.layer if layer.in_module else PurePath(layer.layer).name
 
 
 def _number(value: float, digits: int = 4) -> Text:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from gradscope.facts import Finding, Severity, text_of
+from gradscope.facts import Finding, text_of
 from gradscope.norms import bars, tables
 from gradscope.norms.facts import Measured, NormReport
-from gradscope.norms.rows import arrange
+from gradscope.norms.rows import arrange, clipping
+from gradscope.report.frames import header
 from gradscope.report.options import Options
-from gradscope.report.text import clean
+from gradscope.report.terminal import STYLES
+from gradscope.report.text import Line, Segment, clean, paragraph, wrap
 
 _SPIKES_SHOWN = 5
 _NARROWEST = 60
 _WIDEST = 10_000
-_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.NOTE: "bold cyan"}
 
 
 def render(
@@ -42,7 +45,8 @@ def render(
 
     def say(lines: Iterator[str]) -> None:
         for line in lines:
-            console.print(Text(clean(line, options.encoding)))
+            for part in _folded(clean(line, options.encoding), width):
+                console.print(Text(part))
 
     say(_head(report))
     rows = arrange(report.measured.rows, report.options.norm_type, depth, sort)
@@ -60,10 +64,19 @@ def render(
         console.print(tables.layers(magnitudes.depth, look, depth))
     say(_growths(report, plain))
     for finding in report.findings:
-        console.print(_headline(finding, options.encoding))
-        say(_help(finding))
+        for line in _finding(finding, replace(options, width=width)):
+            console.print(Text.assemble(*((part.text, STYLES.get(part.role, "")) for part in line)))
     say(_more(report))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _folded(line: str, width: int) -> list[str]:
+    """A line that is too long, its further lines indented below it."""
+    if cell_len(line) <= width:
+        return [line]
+    indent = len(line) - len(line.lstrip(" ")) + 2
+    first, *rest = wrap(line.strip(), width - indent, used=-2)
+    return [" " * (indent - 2) + first, *(" " * indent + part for part in rest)]
 
 
 def _head(report: NormReport) -> Iterator[str]:
@@ -87,16 +100,12 @@ def norm_name(p: float) -> str:
     return "max norm" if math.isinf(p) else f"L{p:g} norm"
 
 
-def _clips(report: NormReport) -> bool:
-    return report.options.max_norm is not None
-
-
 def _clipping(report: NormReport) -> Iterator[str]:
     total = readable(report.total)
     yield f"total {total}"
     if report.max_norm is None or report.coefficient is None:
         return
-    how = "" if _clips(report) else " (recommended below)"
+    how = " (recommended below)" if report.options.max_norm is None else ""
     bound = f"max_norm {report.max_norm:g}{how}"
     if report.coefficient < 1:
         yield (
@@ -148,10 +157,7 @@ def _steps(report: NormReport, width: int, plain: bool) -> Iterator[str]:
     yield ""
     for position, bound in enumerate(report.bounds):
         lead = "recommended max_norm" if position == 0 else f"{bound.method} would give"
-        yield (
-            f"{lead} {text_of(bound.value, 4)}: {bound.reason};"
-            f" clips {bound.share:.0%} of the steps"
-        )
+        yield f"{lead} {text_of(bound.value)}: {bound.reason}; clips {clipping(bound)}"
 
 
 def _depth(step: int) -> Iterator[str]:
@@ -186,20 +192,17 @@ def _profile(norms: Sequence[float], plain: bool) -> str:
     return f"  {bars.sparkline(norms, _NARROWEST - 20, plain)}  {ends}"
 
 
-def _headline(finding: Finding, encoding: str) -> Text:
-    place = finding.location
-    where = f"{place.file}:{place.line}: " if place is not None else ""
-    return Text.assemble(
-        "\n",
-        clean(where, encoding),
-        (f"{finding.severity}[{finding.rule}]", _STYLES[finding.severity]),
-        clean(f" {finding.name}: {finding.message}", encoding),
-    )
-
-
-def _help(finding: Finding) -> Iterator[str]:
+def _finding(finding: Finding, options: Options) -> Iterator[Line]:
+    """What and where, as in the report of a trace; that one has the rest."""
+    severity = finding.severity.value
+    yield ()
+    lead = (Segment(f"{severity}[{finding.rule}] {finding.name}", severity), Segment(": "))
+    yield from paragraph(lead, clean(finding.message, options.encoding), options.width, 4)
+    if finding.location is not None:
+        yield from header("-->", finding.location, 1, options)
     if finding.fixes:
-        yield f"  help: {finding.fixes[0].title}"
+        lead = (Segment("help", "help"), Segment(": "))
+        yield from paragraph(lead, finding.fixes[0].title, options.width, 6)
 
 
 def _more(report: NormReport) -> Iterator[str]:
