@@ -131,3 +131,18 @@ def test_every_node_leads_to_its_op_and_no_gradient_changes(op: str, view: bool)
     assert torch.equal(seen[0], bare[0])
     assert (seen[1] is None) == (bare[1] is None)
     assert seen[1] is None or bare[1] is None or torch.equal(seen[1], bare[1])
+
+
+def test_a_copy_that_has_no_room_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: torch.Tensor) -> torch.Tensor:
+        raise torch.OutOfMemoryError("no room for two")
+
+    x = torch.tensor([-1.0, 4.0])
+    weight = torch.ones(2, requires_grad=True)
+    monkeypatch.setattr(torch.Tensor, "clone", full)
+
+    with Recorder(keep_going=True) as recorder:
+        (weight * x.sqrt_()).sum().backward()
+
+    assert [symptom.kind for symptom in recorder.symptoms.confirmed] == ["nan-loss", "nan-grad"]
+    assert recorder.faults == 0

@@ -231,7 +231,10 @@ class RecordingMode(TorchDispatchMode):
             return None
         if info.name == "div" and len(args) > 1 and type(args[1]) in (int, float) and args[1]:
             return None  # what dropout does to its mask, at every step
-        return args[0].clone()
+        try:
+            return args[0].clone()
+        except (RuntimeError, MemoryError):
+            return None  # the program writes in place because there is no room for two
 
     def note_unpacked(self, tensor: Any) -> None:
         node = _current_node()
