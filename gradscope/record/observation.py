@@ -58,6 +58,7 @@ class FullObservation:
         )
         self.sizes = MagnitudeWatch(lambda: self.recorder.module)
         self.recorder.on_write = self.sizes.note_write
+        self.recorder.on_result = self.sizes.note_result
         if self.recorder.functions is not None:
             self.recorder.functions.aside = self.sizes.aside
 

@@ -76,6 +76,8 @@ class Recorder:
         self.module: ModuleFrame | None = None
         # Told of a tensor that an op outside of backward and of optimizers is about to write.
         self.on_write: Callable[[Any, Any], None] | None = None
+        # Told of the operands of a sum or a difference outside of backward, and of the result.
+        self.on_result: Callable[[Any, Any, Any], None] | None = None
         self.halted = False
         self.bad_in_step = False
         self.in_optimizer: Any = None

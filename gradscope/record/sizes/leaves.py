@@ -11,10 +11,11 @@ from typing import Any
 import torch
 
 from gradscope.facts import Leaf
-from gradscope.record.sites import user_frames
+from gradscope.record.sites import Site, user_frames
 from gradscope.record.sizes.crossings import norm_of
 from gradscope.record.sizes.layers import Layers
 from gradscope.record.sizes.passes import Graded
+from gradscope.record.sizes.replaced import Replaced, Replacement
 
 _MANY = 50  # entries of a container that are looked through
 
@@ -44,16 +45,43 @@ class Leaves:
         self.names: dict[int, str] = {}
         self.given: Mapping[str, Any] = {}  # inputs, which no frame of the user's holds afterwards
         self._places: dict[int, str] = {}  # names by address
+        self._replaced = Replaced()
 
     def stored_with(self, tensor: Any) -> torch.Tensor | None:
         """The leaf that a tensor is or shares its memory with, as `leaf.data` does."""
-        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or not self._places:
-            return None
-        if tensor.layout is not torch.strided or tensor.is_meta:
+        if not self._places or not _has_memory(tensor):
             return None
         watched = self.watched.get(self._places.get(tensor.data_ptr(), ""))
         leaf = watched.ref() if watched is not None else None
         return leaf if leaf is not None and leaf.data_ptr() == tensor.data_ptr() else None
+
+    def note_result(self, operand: Any, result: torch.Tensor, site: Callable[[], Site]) -> None:
+        """What was computed from a leaf, or from what will replace one, may replace it."""
+        leaf = self.stored_with(operand)
+        if leaf is not None:
+            name: str | None = self.names.get(id(leaf))
+        else:
+            before = self._replaced.of(operand) if _has_memory(operand) else None
+            name = before.name if before is not None else None
+        if name is not None and operand.shape == result.shape and _has_memory(result):
+            self._replaced.note(name, result, site())
+
+    def replacement(self, leaf: torch.Tensor) -> Replacement | None:
+        """What took the place of a leaf's values, or of the leaf, since it was last met."""
+        found = self._replaced.of(leaf) if _has_memory(leaf) else None
+        if found is None or self._places.get(leaf.data_ptr()) == found.name:
+            return None
+        return found
+
+    def settle(self, leaf: torch.Tensor, replacement: Replacement) -> Watched | None:
+        """A leaf continues the record of the one that it replaces."""
+        watched = self.watched.get(replacement.name)
+        if watched is not None:
+            watched.ref = _reference(leaf)
+            self.names[id(leaf)] = watched.name
+            self._places[leaf.data_ptr()] = watched.name
+        self._replaced.forget_dead()
+        return watched
 
     def alive(self) -> list[torch.Tensor]:
         found = (watched.ref() for watched in self.watched.values())
@@ -114,7 +142,7 @@ class Leaves:
             return watched
         name = self._name(leaf, frame)
         self.names[id(leaf)] = name
-        if type(leaf) in (torch.Tensor, torch.nn.Parameter) and leaf.layout is torch.strided:
+        if _has_memory(leaf):
             self._places[leaf.data_ptr()] = name
         watched = self.watched.get(name)
         if watched is not None:
@@ -155,6 +183,12 @@ def _reference(leaf: torch.Tensor) -> Callable[[], torch.Tensor | None]:
     """Strong for a parameter, which lives as long as its model, and which `module.to()` may not
     swap (`torch.utils.swap_tensors`) while anybody holds a weak reference to it."""
     return (lambda: leaf) if isinstance(leaf, torch.nn.Parameter) else weakref.ref(leaf)
+
+
+def _has_memory(tensor: Any) -> bool:
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return False
+    return tensor.layout is torch.strided and not tensor.is_meta
 
 
 def _gone() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -22,6 +22,7 @@ from gradscope.record.finite import plain
 from gradscope.record.journal import ModuleFrame
 from gradscope.record.optimizers import watch_optimizers
 from gradscope.record.recorder import StopTrace
+from gradscope.record.sites import note_site
 from gradscope.record.sizes.absences import Absences
 from gradscope.record.sizes.clipping import Clipping
 from gradscope.record.sizes.crossings import Crossings
@@ -175,6 +176,7 @@ class MagnitudeWatch:
         loss = None
         with self._ours():
             loss = asked.loss()
+            self._note_replaced([*self.leaves.alive(), *asked.asked])
             if flow is not None and self._summed is None:
                 self._summed = summed(asked.roots, flow)
             crossings = self._inspection.hook_backward(self.step, asked.roots, flow, frame)
@@ -235,7 +237,9 @@ class MagnitudeWatch:
         self, crossings: Crossings | None, before: dict[int, tuple[int, int]], frame: Any
     ) -> Graded:
         """The leaves whose gradient this pass has made or added to."""
-        for leaf in crossings.variables if crossings is not None else ():
+        variables = crossings.variables if crossings is not None else ()
+        self._note_replaced(variables)
+        for leaf in variables:
             self.leaves.meet(leaf, frame)
         graded = [
             (leaf, leaf.grad)
@@ -313,6 +317,21 @@ class MagnitudeWatch:
             self._written, self._stepped = self.step, True
             with self._ours():
                 self._updates.note_by_hand(self.step - 1, leaf, self._stale, frame)
+
+    def note_result(self, operands: Sequence[Any], result: Any, frame: Any) -> None:
+        """A sum or a difference was computed outside of backward: of a leaf and its gradient it
+        is an update, once the result takes the leaf's place."""
+        if self._nested or not self.step:
+            return
+        for operand in operands:
+            self.leaves.note_result(operand, result, lambda: note_site(frame)[0])
+
+    def _note_replaced(self, leaves: Sequence[torch.Tensor]) -> None:
+        for leaf in leaves:
+            found = self.leaves.replacement(leaf)
+            if found is not None:
+                self._stepped = True
+                self._updates.note_replaced(self.step - 1, leaf, found)
 
     def _total(self) -> float:
         grads = [leaf.grad for leaf in self.leaves.alive() if leaf.grad is not None]

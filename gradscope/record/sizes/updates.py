@@ -9,6 +9,7 @@ import torch
 from gradscope.facts import Location, Update
 from gradscope.record.sites import Site, note_site, resolve
 from gradscope.record.sizes.leaves import Leaves
+from gradscope.record.sizes.replaced import Replacement
 
 _MOST_KEPT = 512  # updates; of those that follow only the last
 _LOOKED_AT = 8  # updates of each optimizer whose parameters are gone through one by one
@@ -38,7 +39,7 @@ class Updates:
             step=step,
             optimizer=type(optimizer).__name__,
             lr=float(optimizer.param_groups[0].get("lr", 0.0)),
-            location=self._place(frame),
+            location=self._place(note_site(frame)[0]),
             stale=bool(stale) and not stale.isdisjoint(_ids(optimizer)),
             clipped=clipped,
         )
@@ -47,8 +48,15 @@ class Updates:
     def note_by_hand(self, step: int, leaf: torch.Tensor, stale: set[int], frame: Any) -> None:
         """A leaf is written without an optimizer."""
         self._train(leaf, frame)
-        update = Update(step, "", None, self._place(frame), stale=id(leaf) in stale)
-        _keep(self._by_hand, update)
+        user, _ = note_site(frame)
+        _keep(self._by_hand, Update(step, "", None, self._place(user), stale=id(leaf) in stale))
+
+    def note_replaced(self, step: int, leaf: torch.Tensor, found: Replacement) -> None:
+        """A leaf has new values, or is a new tensor, that was computed from the old one."""
+        watched = self._leaves.settle(leaf, found)
+        if watched is not None:
+            watched.trained = True
+            _keep(self._by_hand, Update(step, "", None, self._place(found.user)))
 
     def facts(self) -> tuple[Update, ...]:
         """Those of the optimizers. Beside them, what else writes parameters is no update: it
@@ -67,8 +75,7 @@ class Updates:
         self.trained[id(leaf)] = leaf
         self._leaves.meet(leaf, frame).trained = True
 
-    def _place(self, frame: Any) -> Location | None:
-        user, _ = note_site(frame)
+    def _place(self, user: Site) -> Location | None:
         if not user:
             return None
         site = user[:1]
