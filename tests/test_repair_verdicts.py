@@ -136,6 +136,13 @@ def test_a_run_that_cannot_be_repeated_verifies_nothing(file):
         assert "the second run differed before the failing step" in fix.verdict
 
 
+def test_a_control_run_that_the_time_limit_ends_tells_nothing_of_repeatability(file):
+    fix = judged(BROKEN, control=seen(3.0, ending="interrupted"))
+
+    assert fix.verified is None
+    assert fix.verdict == "not tried: the time for trying fixes was spent"
+
+
 def test_a_value_may_move_where_the_fix_says_so(file):
     fix = judged(seen(3.0, 2.5, values=(0.0, 2.0)), kind="epsilon")
 

@@ -160,8 +160,12 @@ class Bench:
         return trace
 
     def _is_repeatable(self, step: int) -> bool:
-        """Whether the program without any patch does the same again."""
-        return repeats(self.before.trace, self._run("", "", step), step)
+        """Whether the program without any patch does the same again; TimeoutError where the time
+        ends before that is known."""
+        again = self._run("", "", step)
+        if again.ending.kind == "interrupted":
+            raise TimeoutError
+        return repeats(self.before.trace, again, step)
 
     def _extended(
         self, finding: Finding, one: Patched, remains: Finding, depth: int
