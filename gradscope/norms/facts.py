@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Report, Trace
 
+_ROUNDING = 1e-6  # of a share of float32 norms
+
 
 @dataclass(frozen=True, slots=True)
 class NormOptions:
@@ -117,10 +119,12 @@ class NormReport:
 
     def share(self, row: Row) -> float | None:
         """The row's part of the total, in terms of what adds up: norms to the power of p."""
-        total = self.total
-        if not 0 < total < math.inf or math.isinf(self.options.norm_type):
-            return row.norm / total if 0 < total < math.inf else None
-        return float((row.norm / total) ** self.options.norm_type)
+        if not 0 < self.total < math.inf:
+            return None
+        part, p = row.norm / self.total, self.options.norm_type
+        share = part if math.isinf(p) else float(part**p)
+        # Both norms were rounded to float32: all of it is not to read as nearly all of it.
+        return 1.0 if math.isclose(share, 1.0, rel_tol=_ROUNDING) else share
 
     @property
     def total(self) -> float:
