@@ -12,6 +12,7 @@ import typer
 from gradscope.cli.app import app
 
 NARROWEST = 24  # columns of text, whatever the terminal
+WIDEST = 100
 
 
 @app.command()
@@ -29,8 +30,9 @@ def explain(
         return
     one = by_name(rule)
     typer.echo(f"# {one.code} {one.name} ({one.severity})\n")
+    width = min(_columns() or WIDEST, WIDEST)
     for heading, body in pages.sections(one).items():
-        typer.echo(f"## {heading}\n{body}\n")
+        typer.echo(f"## {heading}\n{pages.folded(body, width)}\n")
 
 
 @app.command()
@@ -44,8 +46,11 @@ def examples() -> None:
 
 def _row(head: str, text: str) -> None:
     """A line of a list: folded under its last column on a terminal, else whole, for grep."""
-    lines = [text]
-    if sys.stdout.isatty():
-        width = shutil.get_terminal_size().columns
-        lines = textwrap.wrap(text, max(width - len(head), NARROWEST))
+    columns = _columns()
+    lines = [text] if columns is None else textwrap.wrap(text, max(columns - len(head), NARROWEST))
     typer.echo(head + f"\n{'':{len(head)}}".join(lines))
+
+
+def _columns() -> int | None:
+    """Those of the terminal; None where it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -24,8 +24,8 @@ from gradscope.rules.rule import Rule
 class BadCustomBackward(Rule):
     """
     ## What it does
-    Finds a custom `autograd.Function` whose backward is not the numerical derivative of its
-    forward. It says how the backward is wrong: its sign, a factor, a mean in the place of
+    Finds a custom `autograd.Function` whose backward is not the derivative of its forward. It says
+    how the backward is wrong: its sign, a factor, a mean in the place of
     elements, a grad_output that is ignored, a transposed or swapped gradient, a missing one.
 
     ## Why is this bad?

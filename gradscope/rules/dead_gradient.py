@@ -33,9 +33,9 @@ from gradscope.source.spans import scope
 class DeadGradient(Rule):
     """
     ## What it does
-    Finds parameters that an optimizer holds and that never get a gradient, or only exact zeros,
-    and the place where the way back to them ends. Also those that get one which no optimizer uses,
-    because their module keeps them where `parameters()` does not look: in a list, in a dict.
+    Finds trained parameters that never get a gradient, or only exact zeros, and the place where the
+    way back to them ends. Also those that get one which no optimizer uses, because their module
+    keeps them where `parameters()` does not look: in a list, in a dict.
 
     ## Why is this bad?
     They keep their initial values while the rest of the model trains around them. Nothing

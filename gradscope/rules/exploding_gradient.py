@@ -34,8 +34,8 @@ CLIPPED = 0.99
 class ExplodingGradient(Rule):
     """
     ## What it does
-    Finds a gradient that grows by a steady factor from layer to layer, or from time step to time
-    step, on its way from the loss to the input.
+    Finds a gradient that grows by a steady factor, layer by layer or in time, on its way from the
+    loss to the input.
 
     ## Why is this bad?
     Backward multiplies by the slope of every layer in turn. Where that product grows, the first

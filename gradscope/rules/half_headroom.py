@@ -13,8 +13,8 @@ from gradscope.rules.rule import Rule
 class HalfHeadroom(Rule):
     """
     ## What it does
-    Finds float16 or bfloat16 results, on the way to a healthy loss, that are near the ends of
-    their range. Near are a factor of 4 from the largest number, and all elements subnormal.
+    Finds float16 or bfloat16 results near the ends of their range, on the way to a healthy loss.
+    Near are a factor of 4 from the largest number, and all elements subnormal.
 
     ## Why is this bad?
     float16 ends at 65504. Activations move by more than a factor of 4 between batches, and what

@@ -13,8 +13,7 @@ from gradscope.rules.rule import Rule, tensors
 class HiddenInf(Rule):
     """
     ## What it does
-    Finds an inf or NaN that an op on the way to the loss produced and a mask, a clamp or an index
-    hid again, in a run that is still healthy.
+    Finds an inf or NaN that a mask, a clamp or an index hides on its way to a healthy loss.
 
     ## Why is this bad?
     Backward visits the hidden elements too, with gradient 0. This time the slope there is finite

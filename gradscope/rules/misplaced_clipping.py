@@ -12,8 +12,8 @@ from gradscope.rules.rule import Rule
 class MisplacedClipping(Rule):
     """
     ## What it does
-    Finds gradients that are clipped when it does not help: after the optimizer has used them, or
-    while they still carry the loss scale of a `GradScaler`.
+    Finds gradients that are clipped at the wrong time: after the optimizer has used them, or while
+    they still carry the loss scale of a `GradScaler`.
 
     ## Why is this bad?
     After the step nothing is bounded, and the spike that the clipping was written for goes through.

@@ -13,10 +13,10 @@ from gradscope.rules.rule import Rule
 class NearSingularity(Rule):
     """
     ## What it does
-    Finds an op on the way to a healthy loss whose operand comes near a point where its value or
-    slope is infinite, unguarded. A guard is a clamp, an epsilon that is added, or a `where`.
-    Of decompositions and inverses it measures the whole matrix: how far it is from a singular one,
-    or its eigenvalues from each other.
+    Finds an operand, on the way to a healthy loss, that comes near a singular point of its op. The
+    value or the slope is infinite there, and nothing guards it: no clamp, no epsilon that is added,
+    no `where`. Of decompositions and inverses it measures the whole matrix: how far it is from a
+    singular one, or its eigenvalues from each other.
 
     ## Why is this bad?
     The slope is already huge there, and the operand is free to move on: the next batch, the next

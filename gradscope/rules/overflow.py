@@ -14,8 +14,8 @@ from gradscope.rules.rule import Rule
 class Overflow(Rule):
     """
     ## What it does
-    Finds a result that is finite in mathematics and larger than the largest number of its dtype:
-    `exp` above 88.7 in float32, a sum above 65,504 in float16, a square of 1e20.
+    Finds a result that is finite in mathematics and too large for its dtype: `exp` above 88.7 in
+    float32, a sum above 65,504 in float16, a square of 1e20.
 
     ## Why is this bad?
     The result is inf. The next `inf - inf`, `inf / inf` or `0 * inf`, going forward or back, is

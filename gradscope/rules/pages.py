@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
+import textwrap
+from functools import partial
 
 from gradscope.rules.rule import Rule
 
@@ -21,6 +23,15 @@ def sections(rule: Rule) -> dict[str, str]:
     page = inspect.cleandoc(type(rule).__doc__ or "")
     heads = re.split(r"^## (.+)$", page, flags=re.MULTILINE)
     return {head.strip(): body.strip() for head, body in zip(heads[1::2], heads[2::2], strict=True)}
+
+
+def folded(body: str, width: int) -> str:
+    """Markdown with its prose folded to so many columns, and its code as it stands."""
+    if body.startswith("```"):
+        return body
+    paragraphs = (" ".join(paragraph.split()) for paragraph in body.split("\n\n"))
+    fold = partial(textwrap.fill, width=width, break_long_words=False, break_on_hyphens=False)
+    return "\n\n".join(map(fold, paragraphs))
 
 
 def snippet(rule: Rule, heading: str) -> str:

@@ -9,8 +9,7 @@ from gradscope.rules.rule import Rule
 class UnusedIgnore(Rule):
     """
     ## What it does
-    Finds an ignore comment to which no finding of a check corresponds any more, and one that
-    names no rule.
+    Finds an ignore comment that no finding of a check needs any more, or that names no rule.
 
     ## Why is this bad?
     The comment accepts whatever goes wrong at its line in the future, though what it was written

@@ -31,8 +31,8 @@ _SHRINKS = 0.8  # of an activation's norm, per layer
 class VanishingGradient(Rule):
     """
     ## What it does
-    Finds weights whose gradient is next to nothing because every layer between them and the loss
-    shrinks it by a steady factor.
+    Finds a gradient that shrinks by a steady factor, layer by layer or in time, until the weights
+    farthest from the loss get next to none.
 
     ## Why is this bad?
     Backward multiplies by the slope of every layer in turn; a sigmoid's is at most 0.25. After
