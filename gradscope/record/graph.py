@@ -8,6 +8,12 @@ from typing import Any
 _MOST_NODES = 500_000
 
 
+def node_name(node: Any) -> str:
+    """`DivBackward0`; those written in C++ tell their namespace too."""
+    name: str = node.name()
+    return name.removeprefix("torch::autograd::")
+
+
 def consumers(roots: list[Any]) -> dict[Any, list[Any]]:
     """For each node that the roots reach, the nodes that hand it its gradient."""
     found: dict[Any, list[Any]] = {root: [] for root in roots}

@@ -191,19 +191,11 @@ class RecordingMode(TorchDispatchMode):
         self, info: OpInfo, seq: int, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> range:
         """Put an in-place op in the place of the clone that autograd made for it, if it did."""
-        journal = self.recorder.journal
-        clone = journal.calls.get(seq - 1)
-        if clone is None or clone.info.name != "clone":
-            return range(0)
-        site = note_site(sys._getframe(2), self.recorder.module)
-
-        def is_own_clone(number: int) -> bool:
-            note = journal.calls.get(number)
-            return note is not None and note.info is clone.info and (note.user, note.inner) == site
-
-        written = info.written_tensors(args, kwargs)
-        taken = numbers_taken(seq, written, is_own_clone, lambda number: number in journal.calls)
-        journal.calls.update(dict.fromkeys(taken, clone._replace(info=info, value=None)))
+        calls = self.recorder.journal.calls
+        module = self.recorder.module
+        taken = numbers_taken(seq, info, args, kwargs, calls, sys._getframe(2), module)
+        if taken:
+            calls.update(dict.fromkeys(taken, calls[seq - 1]._replace(info=info, value=None)))
         return taken
 
     def _enter_node(self, node: Any) -> None:

@@ -18,6 +18,7 @@ from gradscope.record.events.hidden import Hidden
 from gradscope.record.events.provenance import Provenance
 from gradscope.record.events.symptoms import Symptoms
 from gradscope.record.finite import plain
+from gradscope.record.graph import node_name
 from gradscope.record.hazards.margins import Margins
 from gradscope.record.journal import Journal, ModuleFrame, Note, Raw
 from gradscope.record.mode import RecordingMode
@@ -146,7 +147,7 @@ class Recorder:
 
     def call_of_node(self, node: Any) -> Note | None:
         seq = node._sequence_nr()
-        if node.name() == "torch::autograd::CopySlices":
+        if node_name(node) == "CopySlices":
             # Made after the in-place op on a view had returned; that op's own node is one below.
             return self.journal.call_of(seq - 1) or self.journal.call_of(seq)
         return self.journal.call_of(seq)

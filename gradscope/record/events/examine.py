@@ -16,6 +16,7 @@ from gradscope.record.events import measure
 from gradscope.record.events.origins import Origins
 from gradscope.record.events.provenance import covers_storage
 from gradscope.record.finite import has_nan, holds_bad, plain
+from gradscope.record.graph import node_name
 from gradscope.record.journal import Note, Raw
 from gradscope.record.oprun import OpRun, StainedInput, among, flatten
 from gradscope.record.schema import SOFTMAX_FAMILY, OpInfo
@@ -225,7 +226,7 @@ class Examiner:
             seq=op.seq - 1 if op.seq is not None else None,
         )
         if node is not None:
-            raw.node_name = node.name().removeprefix("torch::autograd::")
+            raw.node_name = node_name(node)
             raw.node_seq = node._sequence_nr()
             raw.node = node
             if spot.by_engine:

@@ -13,6 +13,7 @@ from gradscope.facts import Ancestor, Kind, Operand, Phase
 from gradscope.record.events.grad_outputs import grad_output_of
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import bad_rows, census, first_index, numbers, value_at
+from gradscope.record.graph import node_name
 from gradscope.record.journal import Raw, to_call
 from gradscope.record.oprun import OpRun
 from gradscope.record.sites import assigned_name
@@ -269,7 +270,7 @@ def _ancestor(node: Any, recorder: Recorder, levels: int, budget: list[int]) -> 
         return None
     budget[0] -= 1
     note = recorder.call_of_node(node)
-    name = node.name().removeprefix("torch::autograd::")
+    name = node_name(node)
     return Ancestor(
         node=name,
         call=to_call(note, node._sequence_nr(), name) if note is not None else None,

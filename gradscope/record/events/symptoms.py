@@ -214,7 +214,7 @@ class Symptoms:
 
     def _call(self, node: Any) -> Call | None:
         note = self.recorder.call_of_node(node)
-        name = node.name().removeprefix("torch::autograd::")
+        name = graph.node_name(node)
         return to_call(note, node._sequence_nr(), name) if note is not None else None
 
     # Confirmed

@@ -1,4 +1,4 @@
-"""Why a leaf has no gradient, or one that is exactly zero."""
+"""The leaves that have no gradient, or one that is exactly zero, and why."""
 
 from __future__ import annotations
 
@@ -6,42 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
-from gradscope.facts import Absence, Call, Leaf, Location
-from gradscope.record.journal import module_path
-from gradscope.record.sites import Site, resolve
+from gradscope.facts import Absence, Leaf
+from gradscope.record.journal import to_call
+from gradscope.record.sites import resolve
 from gradscope.record.sizes.crossings import Crossings
-from gradscope.record.sizes.flow import Cut, Flow
-from gradscope.record.sizes.growth import Crossing
-from gradscope.record.sizes.layers import Layers, definition, guarding_with, packaged, siblings
-
-_RECTIFIERS = ("Relu", "Threshold", "Hardtanh", "Relu6", "Hardswish")
-_SATURATE = ("Sigmoid", "Tanh", "Softmax", "Erf", "Gelu", "Silu", "Softplus", "Elu", "Clamp")
-_DRAWS = ("Normal", "Bernoulli", "Poisson", "Binomial", "Multinomial", "Cauchy", "Exponential")
-_STEPS = ("Sign", "Round", "Floor", "Ceil", "Trunc", "Heaviside", "FloorDivide", "Rint")
-_WRITES = ("Zero", "Fill", "CopySlices", "CopyBackwards", "MaskedFill", "IndexPut", "IndexFill")
-_PRODUCTS = ("Mul", "Mm", "Addmm", "Bmm", "Baddbmm", "Convolution", "Linear", "Div", "Dot", "Mv")
-_CHOICES = (
-    "Where",
-    "Index",
-    "Slice",
-    "Select",
-    "Gather",
-    "Max",
-    "Min",
-    "Narrow",
-    "Split",
-    "Embedding",
-)
-
-_FLUSHED = 2.0**-10  # norm of a gradient that a slope below 1 may bring under float16's smallest
-_REASONS = (
-    ("dead-relu", _RECTIFIERS),
-    ("zero-op", _STEPS),
-    ("sampled", _DRAWS),
-    ("saturated", _SATURATE),
-    ("overwritten", _WRITES),
-    ("masked", _CHOICES),
-    ("zero-weight", _PRODUCTS),
+from gradscope.record.sizes.definitions import definition
+from gradscope.record.sizes.flow import Flow
+from gradscope.record.sizes.layers import Layers, packaged, siblings
+from gradscope.record.sizes.reasons import (
+    blocking,
+    call_of,
+    guard_of,
+    reason_of,
+    where_it_ends,
+    zero_reason,
 )
 
 
@@ -83,17 +61,17 @@ class Absences:
         if not bit:
             reason = "unused" if id(leaf) in self.layers.parameters else "stale"
             return Absence("", True, reason, False, step)
-        cut = _blocking(bit, flow, reached)
+        cut = blocking(bit, flow, reached)
         if cut is None:
             site = flow.last_use(bit)
             location = resolve(*site[0]) if site else None
             reason = "differentiated" if flow.differentiated & bit else "unreached"
             return Absence("", True, reason, False, step, location=location)
-        location = resolve(*cut.user[0]) if cut.user else None
+        location = resolve(*cut.note.user[0]) if cut.note.user else None
         related = None
-        reason = _reason_of(cut)
+        reason = reason_of(cut)
         if reason == "no_grad":
-            guard = _guard(cut.user)
+            guard = guard_of(cut.note.user)
             if guard is not None:
                 location, related = guard, location
         return Absence(
@@ -102,13 +80,13 @@ class Absences:
             reason=reason,
             trained=False,
             step=step,
-            call=_call(cut.op, "", cut.user, cut.inner, None),
+            call=to_call(cut.note),
             location=location,
             related=related,
         )
 
     def _why_zero(self, step: int, leaf: int, crossings: Crossings, flow: Flow) -> Absence:
-        found = _where_it_ends(leaf, crossings.found)
+        found = where_it_ends(leaf, crossings.found)
         if found is None:
             return Absence("", False, "unknown", False, step)
         position, edge = found
@@ -117,11 +95,11 @@ class Absences:
         return Absence(
             leaf="",
             missing=False,
-            reason=_reason(crossing, edge),
+            reason=zero_reason(crossing, edge),
             trained=False,
             step=step,
             call=call,
-            node=_short(crossing.name),
+            node=crossing.name,
             location=call.location,
             grad_output=crossing.out,
         )
@@ -171,7 +149,7 @@ class Absences:
             leaf = leaves.get(owner.name)
             # A tensor that is there for one pass alone is a batch whose gradient is asked for.
             if leaf is not None and len(leaf.known) > 1 and any(leaf.known) and not leaf.trained:
-                place, _ = definition(owner)
+                place, _ = definition(owner.path)
                 yield Absence(leaf.name, False, "unregistered", False, 0, location=place)
 
     def _spare(self, gone: set[int], trained: dict[int, torch.Tensor]) -> set[int]:
@@ -210,7 +188,7 @@ class Absences:
         if owner is not None:
             beside, foreign = siblings(owner), packaged(owner)
             if absence.reason == "unused":
-                location, related = definition(owner)
+                location, related = definition(owner.path)
         return Absence(
             leaf=name,
             missing=absence.missing,
@@ -227,109 +205,5 @@ class Absences:
         )
 
 
-def call_of(crossing: Crossing, flow: Flow | None) -> Call:
-    """The forward call that made a node."""
-    noted = flow.calls.get(crossing.seq) if flow is not None else None
-    if noted is None:
-        return Call(
-            op=_short(crossing.name).removesuffix("Backward0").lower(),
-            node=_short(crossing.name),
-        )
-    return _call(
-        noted.op, noted.overload, noted.user, noted.inner, module_path(noted.module), crossing
-    )
-
-
 def _known(leaf: Leaf | None) -> bool:
     return leaf is not None and bool(leaf.known)
-
-
-def _blocking(bit: int, flow: Flow, reached: int) -> Cut | None:
-    """The cut that keeps a leaf from the loss: the last one upstream of the loss, else of all.
-
-    The last, since autograd itself detaches what it saves, on memory that goes on being used.
-    """
-    upstream = [cut for cut in flow.cuts_in(reached) if cut.lost & bit]
-    anywhere = [cut for cut in flow.cuts if cut.lost & bit]
-    for cuts in (upstream, anywhere):
-        telling = [cut for cut in cuts if cut.reason != "integer"] or cuts
-        if telling:
-            return telling[-1]
-    return None
-
-
-def _reason_of(cut: Cut) -> str:
-    """What lies behind a `no_grad` that the user has not written."""
-    if cut.reason != "no_grad":
-        return cut.reason
-    if any(code.co_name == "sample" for code, _ in cut.inner):
-        return "sampled"
-    in_function = any(
-        code.co_name == "forward" and code.co_varnames[:1] != ("self",) for code, _ in cut.user
-    )
-    return "function" if in_function else "no_grad"
-
-
-def _guard(user: Site) -> Location | None:
-    for code, lasti in user:
-        found = guarding_with(code, resolve(code, lasti).line)
-        if found is not None:
-            return found
-    return None
-
-
-def _where_it_ends(leaf: int, crossings: Sequence[Crossing]) -> tuple[int, int] | None:
-    """The crossing above a leaf that took a gradient and passed on exactly zero, and the input."""
-    above: dict[int, list[tuple[int, int]]] = {}
-    starts: list[tuple[int, int]] = []
-    for position, crossing in enumerate(crossings):
-        for edge, below in crossing.below.items():
-            above.setdefault(below, []).append((position, edge))
-        starts += [(position, edge) for edge, taken in crossing.leaves.items() if taken == leaf]
-    waiting, seen = starts, set()
-    while waiting:
-        position, edge = waiting.pop(0)
-        crossing = crossings[position]
-        if crossing.out is None or position in seen:
-            continue
-        if crossing.out > 0 and edge < len(crossing.into) and not crossing.into[edge]:
-            return position, edge
-        seen.add(position)
-        waiting += above.get(position, [])
-    return None
-
-
-def _reason(crossing: Crossing, edge: int) -> str:
-    name = _short(crossing.name)
-    named = next((reason for reason, stems in _REASONS if name.startswith(stems)), None)
-    is_half = edge < len(crossing.half) and crossing.half[edge]
-    if is_half and (named is None or (crossing.out or 0.0) < _FLUSHED):
-        return "underflow"
-    return named or "unknown"
-
-
-def _short(name: str) -> str:
-    return name.removeprefix("torch::autograd::")
-
-
-def _call(
-    op: str,
-    overload: str,
-    user: Site,
-    inner: Site,
-    module: str | None,
-    crossing: Crossing | None = None,
-) -> Call:
-    frames = tuple(
-        resolve(code, lasti, module if depth == 0 else None)
-        for depth, (code, lasti) in enumerate(user)
-    )
-    return Call(
-        op=op,
-        overload=overload,
-        location=frames[0] if frames else None,
-        inner=resolve(*inner[0]) if inner else None,
-        frames=frames,
-        node=_short(crossing.name) if crossing is not None else None,
-        seq=crossing.seq if crossing is not None else None,
-    )

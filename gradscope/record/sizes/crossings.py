@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from gradscope.record.finite import plain
+from gradscope.record.graph import node_name
 from gradscope.record.sizes.growth import Crossing
 
 _MOST_NODES = 100_000
@@ -53,7 +54,7 @@ class Crossings:
         for node in nodes:
             seq = node._sequence_nr()
             place, module = place_of(seq)
-            crossing = Crossing(node.name(), seq, place, module)
+            crossing = Crossing(node_name(node), seq, place, module)
             for position, (below, _) in enumerate(node.next_functions):
                 if below in at:
                     crossing.below[position] = at[below]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from gradscope.facts import Activation, Depth, LayerSize
-from gradscope.record.journal import module_path
+from gradscope.record.journal import Note, module_path
 from gradscope.record.sites import resolve
 from gradscope.record.sizes.crossings import Crossings
-from gradscope.record.sizes.flow import Flow, Noted
+from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.layers import Layers
 
 
@@ -22,11 +22,11 @@ def depth_of(
         if noted is not None and layer is not None:
             size = activations[seq]
             inside = noted.module is not None
-            found[layer] = LayerSize(layer, noted.op, size, gradients.get(seq), inside)
+            found[layer] = LayerSize(layer, noted.info.name, size, gradients.get(seq), inside)
     return Depth(step, tuple(found.values()))
 
 
-def _layer(noted: Noted, layers: Layers) -> str | None:
+def _layer(noted: Note, layers: Layers) -> str | None:
     """The module that ran the op under the name by which its parameters go; the line, for an op
     outside of all modules."""
     if noted.module is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.record.copies import numbers_taken
 from gradscope.record.events.provenance import storage_key
-from gradscope.record.journal import ModuleFrame
+from gradscope.record.journal import ModuleFrame, Note
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import Site, note_site
 from gradscope.record.sizes.activations import Activations
@@ -25,6 +25,7 @@ from gradscope.record.sizes.readouts import Readouts
 
 _current_node = torch._C._current_autograd_node
 _sequence_nr = torch._C._autograd._get_sequence_nr
+_NO_OP = OpInfo("", "", (), False, False, False, ())
 _NUMBERS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "lift_fresh"})
 
 
@@ -33,19 +34,8 @@ class Cut:
     """An op that took values with a graph and gave values without: `lost` are the leaves."""
 
     reason: str
-    op: str
-    user: Site
-    inner: Site
+    note: Note
     lost: int
-
-
-@dataclass(frozen=True, slots=True)
-class Noted:
-    op: str
-    overload: str
-    user: Site
-    inner: Site
-    module: ModuleFrame | None
 
 
 class Flow(TorchDispatchMode):
@@ -59,7 +49,7 @@ class Flow(TorchDispatchMode):
         self.module = module
         self.paused = False
         self.activations = Activations()
-        self.calls: dict[int, Noted] = {}
+        self.calls: dict[int, Note] = {}
         self.cuts: list[Cut] = []
         self._bits: dict[int, int] = {}
         self._leaves: list[torch.Tensor] = []
@@ -98,12 +88,13 @@ class Flow(TorchDispatchMode):
         if seq != self._seq:
             self._seq = seq
             site = note_site(sys._getframe(2))
-            self.calls[seq - 1] = Noted(info.name, info.overload, *site, self.module())
+            self.calls[seq - 1] = Note(info, *site, self.module())
             self._in_function = not torch.is_grad_enabled()
             self.activations.note(seq - 1, out)
-        elif info.written and (taken := self._taken(info, args, kwargs)):
-            own = replace(self.calls[seq - 1], op=info.name, overload=info.overload)
-            self.calls.update(dict.fromkeys(taken, own))
+        elif info.written and (
+            taken := numbers_taken(seq, info, args, kwargs, self.calls, sys._getframe(2))
+        ):
+            self.calls.update(dict.fromkeys(taken, self.calls[seq - 1]._replace(info=info)))
             self.activations.note(taken.start, out)
         elif self._in_function and not torch.is_grad_enabled():
             self.activations.note(seq - 1, out)  # its last op makes its result
@@ -117,25 +108,11 @@ class Flow(TorchDispatchMode):
         if reason == "detach" and self._is_autograds(site):
             reason = ""
         if reason:
-            user, inner = site or note_site(sys._getframe(2))
+            at = site or note_site(sys._getframe(2))
             cuts |= 1 << len(self.cuts)
-            self.cuts.append(Cut(reason, info.name, user, inner, live))
+            self.cuts.append(Cut(reason, Note(info, *at, None), live))
             live = 0
         self._pass_on(info, args, out, (live, cuts), read)
-
-    def _taken(self, info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any]) -> range:
-        """The numbers of an in-place op for which autograd has made a clone; else none."""
-        clone = self.calls.get(self._seq - 1)
-        if clone is None or clone.op != "clone":
-            return range(0)
-        site = note_site(sys._getframe(3))
-
-        def is_own_clone(number: int) -> bool:
-            noted = self.calls.get(number)
-            return noted is not None and noted.op == "clone" and (noted.user, noted.inner) == site
-
-        written = info.written_tensors(args, kwargs)
-        return numbers_taken(self._seq, written, is_own_clone, lambda seq: seq in self.calls)
 
     def bit_of(self, leaf: torch.Tensor) -> int:
         """The leaf's bit; 0 where no op of this pass has read it."""
@@ -187,7 +164,7 @@ class Flow(TorchDispatchMode):
         """A new leaf on the memory of a computed value: `nn.Parameter(layer(x))`."""
         lost = self._state.get(key, (0, 0))[0] if key is not None else 0
         if lost and id(leaf) not in self._bits:
-            self.cuts.append(Cut("rewrapped", "", self.last_use(lost), (), lost))
+            self.cuts.append(Cut("rewrapped", Note(_NO_OP, self.last_use(lost), (), None), lost))
 
     def _register(self, leaf: torch.Tensor) -> int:
         bit = self._bits.get(id(leaf))

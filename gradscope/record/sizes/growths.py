@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gradscope.facts import Activation, Growth
-from gradscope.record.sizes.absences import call_of
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.growth import fit, fitted_factor, fused_gain
+from gradscope.record.sizes.reasons import call_of
 
 
 class Growths:

@@ -1,19 +1,16 @@
-"""The user's modules: what a parameter is called, and where its layer was defined."""
+"""The user's modules, and what a parameter is called."""
 
 from __future__ import annotations
 
-import ast
-import linecache
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import torch
 
-from gradscope.facts import Location
-from gradscope.record.sites import LIBRARY, USER, kind_of, shown_path, user_frames
+from gradscope.record.sites import LIBRARY, kind_of, user_frames
+from gradscope.record.sizes.definitions import definition
 
 _MANY = 50  # entries of a container that are looked through
 
@@ -66,7 +63,7 @@ class Layers:
             for attribute, inside, leaf in _in_plain_attributes(module):
                 dotted = ".".join(part for part in (name, prefix, attribute) if part)
                 owner = Owner(f"{dotted}{inside}", (*path, (attribute, module)))
-                if id(leaf) not in self.owners and definition(owner)[0] is not None:
+                if id(leaf) not in self.owners and definition(owner.path)[0] is not None:
                     self._kept.append(leaf)
                     self.owners[id(leaf)] = self.unregistered[id(leaf)] = owner
 
@@ -80,22 +77,6 @@ class Layers:
             if inside and all(id(one) in gone for one in inside):
                 return Owner(owner.name, owner.path[: depth + 1])
         return owner
-
-
-def definition(owner: Owner) -> tuple[Location | None, Location | None]:
-    """Where the layer was assigned in the `__init__` of the module that holds it, and that
-    module's `forward`. The layer's own attribute may be a list's index: its holder's counts."""
-    for depth in range(len(owner.path) - 1, 0, -1):
-        attribute = owner.path[depth][0]
-        parent = owner.path[depth - 1][1]
-        for kind in type(parent).__mro__:
-            code = getattr(vars(kind).get("__init__"), "__code__", None)
-            if code is None or kind_of(code) != USER:
-                continue
-            found = _assignment(code, attribute)
-            if found is not None:
-                return found, _definition_line(getattr(type(parent).forward, "__code__", None))
-    return None, None
 
 
 def packaged(owner: Owner) -> bool:
@@ -168,86 +149,3 @@ def _path(root: torch.nn.Module, name: str, prefix: str) -> tuple[tuple[str, tor
         module = module._modules[part]  # type: ignore[assignment]
         path.append((part, module))
     return tuple(path)
-
-
-@lru_cache(maxsize=64)
-def _tree(file: str) -> ast.Module | None:
-    try:
-        return ast.parse("".join(linecache.getlines(file)))
-    except SyntaxError:
-        return None
-
-
-def _function(code: CodeType) -> ast.FunctionDef | None:
-    tree = _tree(code.co_filename)
-    nodes = ast.walk(tree) if tree else ()
-    return next(
-        (
-            node
-            for node in nodes
-            if isinstance(node, ast.FunctionDef)
-            and node.name == code.co_name
-            and code.co_firstlineno in (node.lineno, *(one.lineno for one in node.decorator_list))
-        ),
-        None,
-    )
-
-
-def _assignment(code: CodeType, attribute: str) -> Location | None:
-    function = _function(code)
-    for node in ast.walk(function) if function else ():
-        if not isinstance(node, ast.Assign | ast.AnnAssign):
-            continue
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        names = [one for target in targets for one in ast.walk(target)]
-        if any(isinstance(one, ast.Attribute) and one.attr == attribute for one in names):
-            return _span(code, node)
-    return None
-
-
-def _definition_line(code: CodeType | None) -> Location | None:
-    if code is None or kind_of(code) != USER:
-        return None
-    function = _function(code)
-    if function is None:
-        return None
-    end = function.col_offset + len(f"def {function.name}")
-    file = shown_path(code.co_filename)
-    return Location(
-        file, function.lineno, function.col_offset, function.lineno, end, code.co_qualname
-    )
-
-
-def _span(code: CodeType, node: ast.stmt) -> Location:
-    return Location(
-        file=shown_path(code.co_filename),
-        line=node.lineno,
-        col=node.col_offset,
-        end_line=node.end_lineno or node.lineno,
-        end_col=node.end_col_offset or node.col_offset,
-        function=code.co_qualname,
-    )
-
-
-def guarding_with(code: CodeType, line: int) -> Location | None:
-    """The `with torch.no_grad()` (or the decorator) of a function's code that covers a line."""
-    tree = _tree(code.co_filename)
-    found = None
-    for node in ast.walk(tree) if tree else ():
-        if not isinstance(node, ast.With | ast.FunctionDef):
-            continue
-        if not node.lineno <= line <= (node.end_lineno or 0):
-            continue
-        items = (
-            [item.context_expr for item in node.items]
-            if isinstance(node, ast.With)
-            else node.decorator_list
-        )
-        for item in items:
-            text = ast.unparse(item)
-            if any(word in text for word in ("no_grad", "inference_mode", "set_grad_enabled")):
-                found = Location(
-                    shown_path(code.co_filename), item.lineno, item.col_offset,
-                    item.end_lineno or item.lineno, item.end_col_offset or 0, code.co_qualname,
-                )  # fmt: skip
-    return found

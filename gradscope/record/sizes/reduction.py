@@ -38,7 +38,7 @@ def summed(roots: Sequence[torch.Tensor], flow: Flow) -> Summed | None:
         return None
     call = flow.calls.get(node._sequence_nr())
     place = resolve(*call.user[0]) if call is not None and call.user else None
-    return Summed(terms, call.op if call is not None else "sum", place)
+    return Summed(terms, call.info.name if call is not None else "sum", place)
 
 
 def _constant(node: Any) -> float | None:

@@ -1,0 +1,114 @@
+"""What keeps a gradient from a leaf: a cut in the forward pass, or a node that hands on zero."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradscope.facts import Call, Location
+from gradscope.record.journal import to_call
+from gradscope.record.sites import Site, resolve
+from gradscope.record.sizes.definitions import guarding_with
+from gradscope.record.sizes.flow import Cut, Flow
+from gradscope.record.sizes.growth import Crossing
+
+_RECTIFIERS = ("Relu", "Threshold", "Hardtanh", "Relu6", "Hardswish")
+_SATURATE = ("Sigmoid", "Tanh", "Softmax", "Erf", "Gelu", "Silu", "Softplus", "Elu", "Clamp")
+_DRAWS = ("Normal", "Bernoulli", "Poisson", "Binomial", "Multinomial", "Cauchy", "Exponential")
+_STEPS = ("Sign", "Round", "Floor", "Ceil", "Trunc", "Heaviside", "FloorDivide", "Rint")
+_WRITES = ("Zero", "Fill", "CopySlices", "CopyBackwards", "MaskedFill", "IndexPut", "IndexFill")
+_PRODUCTS = ("Mul", "Mm", "Addmm", "Bmm", "Baddbmm", "Convolution", "Linear", "Div", "Dot", "Mv")
+_CHOICES = (
+    "Where",
+    "Index",
+    "Slice",
+    "Select",
+    "Gather",
+    "Max",
+    "Min",
+    "Narrow",
+    "Split",
+    "Embedding",
+)
+
+_FLUSHED = 2.0**-10  # norm of a gradient that a slope below 1 may bring under float16's smallest
+_REASONS = (
+    ("dead-relu", _RECTIFIERS),
+    ("zero-op", _STEPS),
+    ("sampled", _DRAWS),
+    ("saturated", _SATURATE),
+    ("overwritten", _WRITES),
+    ("masked", _CHOICES),
+    ("zero-weight", _PRODUCTS),
+)
+
+
+def call_of(crossing: Crossing, flow: Flow | None) -> Call:
+    """The forward call that made a node."""
+    note = flow.calls.get(crossing.seq) if flow is not None else None
+    if note is None:
+        return Call(op=crossing.name.removesuffix("Backward0").lower(), node=crossing.name)
+    return to_call(note, crossing.seq, crossing.name)
+
+
+def blocking(bit: int, flow: Flow, reached: int) -> Cut | None:
+    """The cut that keeps a leaf from the loss: the last one upstream of the loss, else of all.
+
+    The last, since autograd itself detaches what it saves, on memory that goes on being used.
+    """
+    upstream = [cut for cut in flow.cuts_in(reached) if cut.lost & bit]
+    anywhere = [cut for cut in flow.cuts if cut.lost & bit]
+    for cuts in (upstream, anywhere):
+        telling = [cut for cut in cuts if cut.reason != "integer"] or cuts
+        if telling:
+            return telling[-1]
+    return None
+
+
+def reason_of(cut: Cut) -> str:
+    """What lies behind a `no_grad` that the user has not written."""
+    if cut.reason != "no_grad":
+        return cut.reason
+    if any(code.co_name == "sample" for code, _ in cut.note.inner):
+        return "sampled"
+    in_function = any(
+        code.co_name == "forward" and code.co_varnames[:1] != ("self",) for code, _ in cut.note.user
+    )
+    return "function" if in_function else "no_grad"
+
+
+def guard_of(user: Site) -> Location | None:
+    for code, lasti in user:
+        found = guarding_with(code, resolve(code, lasti).line)
+        if found is not None:
+            return found
+    return None
+
+
+def where_it_ends(leaf: int, crossings: Sequence[Crossing]) -> tuple[int, int] | None:
+    """The crossing above a leaf that took a gradient and passed on exactly zero, and the input."""
+    above: dict[int, list[tuple[int, int]]] = {}
+    starts: list[tuple[int, int]] = []
+    for position, crossing in enumerate(crossings):
+        for edge, below in crossing.below.items():
+            above.setdefault(below, []).append((position, edge))
+        starts += [(position, edge) for edge, taken in crossing.leaves.items() if taken == leaf]
+    waiting, seen = starts, set()
+    while waiting:
+        position, edge = waiting.pop(0)
+        crossing = crossings[position]
+        if crossing.out is None or position in seen:
+            continue
+        if crossing.out > 0 and edge < len(crossing.into) and not crossing.into[edge]:
+            return position, edge
+        seen.add(position)
+        waiting += above.get(position, [])
+    return None
+
+
+def zero_reason(crossing: Crossing, edge: int) -> str:
+    name = crossing.name
+    named = next((reason for reason, stems in _REASONS if name.startswith(stems)), None)
+    is_half = edge < len(crossing.half) and crossing.half[edge]
+    if is_half and (named is None or (crossing.out or 0.0) < _FLUSHED):
+        return "underflow"
+    return named or "unknown"
