@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradscope.facts import Finding, Location, Report, Summary
-from gradscope.report import phrases
+from gradscope.report import phrases, verdicts
 from gradscope.report.options import Options
 from gradscope.report.text import clean, sentence
 
@@ -13,23 +13,21 @@ SUFFIX = ".txt"
 
 def render(report: Report, options: Options) -> str:
     lines = [_finding(finding) for finding in report.findings]
-    unexplained = phrases.unexplained(report)
     if report.verdict == "failed":
         end = report.trace.ending
-        lines.append(_command("error", end.location, "gradscope", phrases.ending(report)))
-    elif unexplained:
-        words = f"no finding explains {phrases.symptoms(unexplained)}"
+        lines.append(_command("error", end.location, "gradscope", verdicts.ending(report)))
+    elif words := verdicts.no_cause(report):
         lines.append(_command("error", None, "gradscope", words))
-    lines += [_command("notice", None, "gradscope", note) for note in phrases.notes(report)]
+    lines += [_command("notice", None, "gradscope", note) for note in verdicts.notes(report)]
     # The runner reads a command wherever a line begins with one: ours never begins with a name.
-    lines.append(f"gradscope: {sentence(phrases.summary(report))}")
+    lines.append(f"gradscope: {sentence(verdicts.summary(report))}")
     return "".join(f"{line}\n" for line in lines)
 
 
 def render_all(summary: Summary, options: Options) -> str:
     texts = [render(report, options) for report in summary.reports]
     own = [_finding(finding) for finding in summary.findings]
-    last = f"gradscope: {sentence(phrases.closing(summary))}"
+    last = f"gradscope: {sentence(verdicts.closing(summary))}"
     return "".join([*texts, *(f"{line}\n" for line in (*own, last))])
 
 

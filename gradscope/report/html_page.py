@@ -11,7 +11,7 @@ from itertools import count
 
 from gradscope import __version__
 from gradscope.facts import Finding, Fix, Operand, Report, Summary
-from gradscope.report import phrases, tensors
+from gradscope.report import phrases, tensors, verdicts
 from gradscope.report.diffs import numbered
 from gradscope.report.frames import frame, gutter_of, marks
 from gradscope.report.options import Options
@@ -19,8 +19,6 @@ from gradscope.report.text import Line, clean, expanded, sentence
 
 NAME = "html"
 SUFFIX = ".html"
-
-WIDTH = 100  # cells of a code frame: fits on paper; on a small screen it scrolls
 
 STYLE = """\
 :root { color-scheme: light dark; --page: #fff; --text: #1d2127; --dim: #59626e; --line: #d5dae1;
@@ -76,8 +74,7 @@ HEAD = """\
 
 
 def render(report: Report, options: Options) -> str:
-    options = Options(WIDTH, sources=options.sources)
-    return "\n".join(_page(report, options)) + "\n"
+    return "\n".join(_page(report, options.for_page())) + "\n"
 
 
 def _page(report: Report, options: Options) -> Iterator[str]:
@@ -86,9 +83,9 @@ def _page(report: Report, options: Options) -> Iterator[str]:
     yield f"<header>\n<h1>gradscope: {target}</h1>"
     yield from (f'<p class="dim">{_prose(remark)}</p>' for remark in report.said)
     healthy = report.verdict == "healthy" and report.trace.steps
-    role = "good" if healthy and not phrases.unexplained(report) else "error"
-    yield f'<p class="tag {role}">{_prose(phrases.state(report))}</p>'
-    yield f"<p>{'; '.join(filter(None, (phrases.tally(report), phrases.effort(report))))}</p>"
+    role = "good" if healthy and not verdicts.unexplained(report) else "error"
+    yield f'<p class="tag {role}">{_prose(verdicts.state(report))}</p>'
+    yield f"<p>{_prose(verdicts.counts(report))}</p>"
     yield "</header>"
     yield from _contents(report)
     for number, finding in enumerate(report.findings, 1):
@@ -101,7 +98,7 @@ def _page(report: Report, options: Options) -> Iterator[str]:
 
 
 def render_all(summary: Summary, options: Options) -> str:
-    return "\n".join(_pages(summary, Options(WIDTH, sources=options.sources))) + "\n"
+    return "\n".join(_pages(summary, options.for_page())) + "\n"
 
 
 def _pages(summary: Summary, options: Options) -> Iterator[str]:
@@ -109,13 +106,13 @@ def _pages(summary: Summary, options: Options) -> Iterator[str]:
     yield "<header>\n<h1>gradscope check</h1>"
     yield from (f'<p class="dim">{_prose(remark)}</p>' for remark in summary.said)
     role = "good" if summary.verdict == "healthy" else "error"
-    yield f'<p class="tag {role}">{_prose(phrases.closing(summary))}</p>\n</header>'
+    yield f'<p class="tag {role}">{_prose(verdicts.closing(summary))}</p>\n</header>'
     numbers = count(1)
     parts: list[str] = []
     rows = []
     for place, report in enumerate(summary.reports, 1):
         name = escape(clean(report.target))
-        if phrases.needs_words(report):
+        if verdicts.needs_words(report):
             parts.append(f'<h2 id="target-{place}">{name}</h2>')
             parts += [f'<p class="dim">{_prose(remark)}</p>' for remark in report.said]
             for finding in report.findings:
@@ -125,7 +122,7 @@ def _pages(summary: Summary, options: Options) -> Iterator[str]:
         role = "good" if report.verdict == "healthy" else "error"
         rows.append(
             f'<tr><td class="what">{name}</td><td><span class="tag {role}">{report.verdict}</span>'
-            f'</td><td class="what">{_prose(phrases.outcome(report))}</td></tr>'
+            f'</td><td class="what">{_prose(verdicts.outcome(report))}</td></tr>'
         )
     yield from _table(("target", "verdict", ""), rows)
     yield from parts
@@ -213,16 +210,15 @@ def _fix(fix: Fix, options: Options) -> Iterator[str]:
 
 def _afterwards(report: Report, options: Options) -> Iterator[str]:
     end = report.trace.ending
-    unexplained = phrases.unexplained(report)
-    if words := phrases.ending(report):
+    if words := verdicts.ending(report):
         yield f"<h3>How it ended</h3>\n<p>{_prose(words)}</p>"
         if end.traceback:
             yield f"<pre>{_lines(end.traceback.rstrip())}</pre>"
-    if unexplained and report.verdict == "unhealthy":
-        yield f"<p>no finding explains {_prose(phrases.symptoms(unexplained))}</p>"
-    if phrases.notes(report):
+    if report.verdict == "unhealthy" and (words := verdicts.no_cause(report)):
+        yield f"<p>{_prose(words)}</p>"
+    if verdicts.notes(report):
         yield "<h3>What could not be observed</h3>"
-        yield from _list("ul", map(_prose, phrases.notes(report)))
+        yield from _list("ul", map(_prose, verdicts.notes(report)))
 
 
 def _table(headings: Iterable[str], rows: Iterable[str]) -> Iterator[str]:

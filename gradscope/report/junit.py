@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree as xml
 
 from gradscope.facts import Finding, Report, Severity, Summary
-from gradscope.report import phrases
+from gradscope.report import phrases, verdicts
 from gradscope.report.options import Options
 from gradscope.report.terminal import text_of_finding, text_of_report
 from gradscope.report.text import clean, sentence
@@ -13,11 +13,9 @@ from gradscope.report.text import clean, sentence
 NAME = "junit"
 SUFFIX = ".xml"
 
-WIDTH = 100
-
 
 def render(report: Report, options: Options) -> str:
-    options = Options(WIDTH, sources=options.sources)
+    options = options.for_page()
     target = sentence(report.target)
     cases = [_run(report, target), *(_case(one, target, options) for one in report.findings)]
     return _document(target, cases, sum(step.seconds for step in report.trace.steps))
@@ -39,7 +37,7 @@ def _document(name: str, cases: list[xml.Element], seconds: float) -> str:
 
 def render_all(summary: Summary, options: Options) -> str:
     """Each target is one test case, with all its findings as the text of its failure."""
-    options = Options(WIDTH, sources=options.sources)
+    options = options.for_page()
     cases = [_target(report, options) for report in summary.reports]
     if summary.findings:
         cases.append(_remarks(summary, options))
@@ -53,15 +51,13 @@ def _target(report: Report, options: Options) -> xml.Element:
     case = xml.Element("testcase", {**names, "time": f"{seconds:.3f}"})
     text = _lines(text_of_report(report, options))
     errors = [finding for finding in report.findings if finding.severity is Severity.ERROR]
-    unexplained = phrases.unexplained(report)
     if errors:
         failure = {"type": errors[0].rule, "message": sentence(errors[0].message)}
         xml.SubElement(case, "failure", failure).text = text
     elif report.verdict == "failed":
-        error = {"type": report.trace.ending.kind, "message": sentence(phrases.ending(report))}
+        error = {"type": report.trace.ending.kind, "message": sentence(verdicts.ending(report))}
         xml.SubElement(case, "error", error).text = text
-    elif unexplained:
-        words = f"no finding explains {phrases.symptoms(unexplained)}"
+    elif words := verdicts.no_cause(report):
         xml.SubElement(case, "failure", {"type": "unexplained", "message": words}).text = text
     else:
         xml.SubElement(case, "system-out").text = text
@@ -80,15 +76,13 @@ def _run(report: Report, target: str) -> xml.Element:
     """The run as a whole: an error where the program did not get to its end."""
     seconds = sum(step.seconds for step in report.trace.steps)
     case = xml.Element("testcase", {"classname": target, "name": "runs", "time": f"{seconds:.3f}"})
-    unexplained = phrases.unexplained(report)
     if report.verdict == "failed":
         end = report.trace.ending
-        error = {"type": end.kind, "message": sentence(phrases.ending(report))}
+        error = {"type": end.kind, "message": sentence(verdicts.ending(report))}
         xml.SubElement(case, "error", error).text = _lines(end.traceback)
-    elif unexplained:
-        words = f"no finding explains {phrases.symptoms(unexplained)}"
+    elif words := verdicts.no_cause(report):
         xml.SubElement(case, "failure", {"type": "unexplained", "message": words})
-    said = (*report.said, *phrases.notes(report), phrases.summary(report))
+    said = (*report.said, *verdicts.notes(report), verdicts.summary(report))
     xml.SubElement(case, "system-out").text = _lines("\n".join(sentence(one) for one in said))
     return case
 

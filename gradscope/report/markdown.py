@@ -6,15 +6,13 @@ import re
 from collections.abc import Iterator
 
 from gradscope.facts import Finding, Fix, Report, Summary
-from gradscope.report import phrases, tensors
+from gradscope.report import phrases, tensors, verdicts
 from gradscope.report.frames import frame, gutter_of, marks
 from gradscope.report.options import Options
 from gradscope.report.text import clean, plain, sentence
 
 NAME = "markdown"
 SUFFIX = ".md"
-
-WIDTH = 100
 
 _SPECIAL = re.compile(r"([\\`*\[\]#|<~$]|(?<!\w)_|_(?!\w))")
 _OPENING = re.compile(r"^(\d*)([-+>=.)])")  # what begins a list, a quote or a heading
@@ -23,8 +21,7 @@ _RUNS = re.compile(r"`+")
 
 
 def render(report: Report, options: Options) -> str:
-    options = Options(WIDTH, sources=options.sources)
-    return "\n".join(_report(report, options)).rstrip() + "\n"
+    return "\n".join(_report(report, options.for_page())).rstrip() + "\n"
 
 
 def _report(report: Report, options: Options) -> Iterator[str]:
@@ -33,10 +30,9 @@ def _report(report: Report, options: Options) -> Iterator[str]:
     for remark in report.said:
         yield _prose(remark)
         yield ""
-    yield f"**{_prose(phrases.state(report))}**"
+    yield f"**{_prose(verdicts.state(report))}**"
     yield ""
-    counts = phrases.tally(report)
-    yield _prose(f"{counts}; {phrases.effort(report)}" if counts else phrases.effort(report))
+    yield _prose(verdicts.counts(report))
     yield ""
     if report.findings:
         yield from _table(report)
@@ -46,14 +42,13 @@ def _report(report: Report, options: Options) -> Iterator[str]:
 
 
 def render_all(summary: Summary, options: Options) -> str:
-    options = Options(WIDTH, sources=options.sources)
-    return "\n".join(_summary(summary, options)).rstrip() + "\n"
+    return "\n".join(_summary(summary, options.for_page())).rstrip() + "\n"
 
 
 def _summary(summary: Summary, options: Options) -> Iterator[str]:
     yield "# gradscope check"
     yield ""
-    yield f"**{_prose(phrases.closing(summary))}**"
+    yield f"**{_prose(verdicts.closing(summary))}**"
     yield ""
     for remark in summary.said:
         yield _prose(remark)
@@ -61,11 +56,11 @@ def _summary(summary: Summary, options: Options) -> Iterator[str]:
     yield "| target | verdict | |"
     yield "|---|---|---|"
     for report in summary.reports:
-        name, words = _code(report.target, table=True), _prose(phrases.outcome(report), table=True)
+        name, words = _code(report.target, table=True), _prose(verdicts.outcome(report), table=True)
         yield f"| {name} | {report.verdict} | {words} |"
     yield ""
     for report in summary.reports:
-        if phrases.needs_words(report):
+        if verdicts.needs_words(report):
             yield from _report(report, options)
     for finding in summary.findings:
         yield from _finding(finding, options)
@@ -135,15 +130,15 @@ def _fix(fix: Fix) -> Iterator[str]:
 
 
 def _afterwards(report: Report) -> Iterator[str]:
-    if words := phrases.ending(report):
+    if words := verdicts.ending(report):
         yield _prose(words)
         yield ""
         if report.trace.ending.traceback:
             yield from _fenced("text", report.trace.ending.traceback)
-    if report.verdict == "unhealthy" and (unexplained := phrases.unexplained(report)):
-        yield _prose(f"no finding explains {phrases.symptoms(unexplained)}")
+    if report.verdict == "unhealthy" and (words := verdicts.no_cause(report)):
+        yield _prose(words)
         yield ""
-    for note in phrases.notes(report):
+    for note in verdicts.notes(report):
         yield f"- note: {_prose(note)}"
 
 

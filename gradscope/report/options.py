@@ -13,6 +13,7 @@ from gradscope.source import lines
 Sources = Callable[[str], Sequence[str]]
 
 NARROWEST = 40
+PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,10 @@ class Options:
     color: bool = False
     encoding: str = "utf-8"
     sources: Sources = lines
+
+    def for_page(self) -> Options:
+        """For a document: the lines of a code frame fit on paper, and scroll on a small screen."""
+        return Options(PAGE, sources=self.sources)
 
     @classmethod
     def fitting(cls, stream: TextIO, environ: Mapping[str, str] = os.environ) -> Options:

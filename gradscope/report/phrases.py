@@ -11,13 +11,8 @@ from gradscope.facts import (
     Fix,
     Kind,
     Location,
-    Report,
-    Severity,
-    Summary,
     Symptom,
-    Trace,
     percent,
-    plural,
     text_of,
 )
 from gradscope.report.text import clean
@@ -42,16 +37,6 @@ _SYMPTOMS = {
     "wrong-grad": "is wrong",
     "exploding-grad": "explodes",
     "diverging-loss": "diverges",
-}
-
-_ENDINGS = {
-    "raised": "the program raised",
-    "exited": "the program exited",
-    "interrupted": "the program was interrupted",
-    "died": "the program died",
-    "unusable": "the target could not be run",
-    "hung": "the program hung",
-    "fault": "gradscope itself failed",
 }
 
 
@@ -112,12 +97,6 @@ def symptoms(found: Sequence[Symptom], limit: int = 3) -> str:
     if len(found) > limit:
         named.append(f"and {len(found) - limit:,} more")
     return "; ".join(named)
-
-
-def unexplained(report: Report) -> tuple[Symptom, ...]:
-    """Symptoms that no finding accounts for: they must not vanish from the report."""
-    known = {(one.kind, one.tensor) for finding in report.findings for one in finding.symptoms}
-    return tuple(one for one in report.trace.symptoms if (one.kind, one.tensor) not in known)
 
 
 def links(events: Iterable[Event]) -> tuple[Event, ...]:
@@ -189,117 +168,6 @@ def measured(finding: Finding) -> tuple[str, ...]:
     nothing: tuple[object, ...] = ("", (), [], {})
     measured = finding.evidence.items()
     return tuple(_worded(name, value) for name, value in measured if value not in nothing)
-
-
-def ending(report: Report) -> str:
-    """How the program ended, where that is worth a line."""
-    end = report.trace.ending
-    words = _ENDINGS.get(end.kind, "")
-    if end.kind == "exited":
-        words = f"{words} with code {end.code}" if end.code else ""
-    if words and end.detail:
-        words += f" {end.detail}" if end.kind == "raised" else f": {end.detail}"
-    return words
-
-
-def notes(report: Report) -> tuple[str, ...]:
-    """What could not be observed, where no finding (GS902) says so already."""
-    told = {finding.message for finding in report.findings}
-    return tuple(note for note in report.trace.notes if note.rstrip(".") not in told)
-
-
-def effort(report: Report) -> str:
-    """ "100 steps, 12,345 ops, 1.2 s"."""
-    trace = report.trace
-    seconds = sum(step.seconds for step in trace.steps)
-    return f"{plural(len(trace.steps), 'step')}, {plural(trace.ops, 'op')}, {seconds:.2g} s"
-
-
-def state(report: Report) -> str:
-    """The verdict in one sentence, without the target's name."""
-    if report.verdict == "unhealthy":
-        return "unhealthy"
-    if unexplained(report):
-        return f"not healthy, and no rule knows why: {symptoms(unexplained(report))}"
-    if report.trace.ending.kind in ("unusable", "hung", "fault"):
-        return f"failed: {ending(report)}"
-    if report.verdict == "failed":
-        return f"failed before an error was found in its gradients: {ending(report)}"
-    if not report.trace.steps:
-        return "not judged: no backward pass ran"
-    stopped = report.trace.ending.kind == "stopped"
-    if report.accepted:
-        words = f"healthy but for {plural(report.accepted, 'accepted finding')}"
-        return f"{words}, where the run stopped; keep-going goes further" if stopped else words
-    if stopped:
-        return (
-            "healthy so far: every loss and gradient was finite until the program was stopped;"
-            " --steps N goes further"
-        )
-    finite = "every loss and gradient was finite"
-    if report.trace.ending.kind == "interrupted":
-        return f"healthy so far: {finite} until the program was interrupted"
-    return f"healthy: {finite}"
-
-
-def tally(report: Report) -> str:
-    """ "2 errors, 1 warning, 1 note; 2 of 3 fixes verified"."""
-    severities = [finding.severity for finding in report.findings]
-    counts = [plural(severities.count(one), one) for one in Severity if one in severities]
-    tried = [fix.verified for finding in report.findings for fix in finding.fixes]
-    words = ", ".join(counts)
-    if tried:
-        words += f"; {tried.count(True)} of {plural(len(tried), 'fix', 'fixes')} verified"
-    return words
-
-
-def summary(report: Report) -> str:
-    """The closing line."""
-    counts = tally(report)
-    ran = effort(report)
-    return f"{clean(report.target)}: {state(report)} ({f'{counts}; {ran}' if counts else ran})"
-
-
-_FATES = ("healthy", "unhealthy", "failed", "interrupted", "not judged")
-
-
-def verdicts(reports: Sequence[Report]) -> str:
-    """ "12 targets: 9 healthy, 1 unhealthy, 1 failed, 1 interrupted"."""
-    found = [_fate(report) for report in reports]
-    counts = [f"{found.count(word):,} {word}" for word in _FATES if word in found]
-    return f"{plural(len(found), 'target')}: {', '.join(counts)}" if found else "no target"
-
-
-def _fate(report: Report) -> str:
-    """The verdict; in words of its own where nothing bad was seen for want of looking."""
-    if report.verdict != "healthy":
-        return report.verdict
-    if report.trace.ending.kind == "interrupted":
-        return "interrupted"
-    return "healthy" if report.trace.steps else "not judged"
-
-
-def closing(whole: Summary) -> str:
-    """The last line of a check."""
-    everything = Report("", Trace(""), whole.all_findings)
-    counts = tally(everything)
-    return f"{verdicts(whole.reports)} ({counts})" if counts else verdicts(whole.reports)
-
-
-def outcome(report: Report) -> str:
-    """What became of one target among several, in a few words."""
-    if report.verdict == "failed":
-        return ending(report)
-    accepted = plural(report.accepted, "accepted finding") if report.accepted else ""
-    told = "; ".join(filter(None, (tally(report), accepted)))
-    return told or ("" if report.trace.steps else "no backward pass ran")
-
-
-def needs_words(report: Report) -> bool:
-    """Whether one line is not enough for a target among several."""
-    return bool(
-        report.findings or report.verdict == "failed" or unexplained(report) or ending(report)
-    )
 
 
 def _spot(event: Event) -> tuple[object, ...]:

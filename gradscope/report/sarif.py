@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from gradscope import __version__
 from gradscope.facts import Edit, Event, Finding, Fix, Location, Related, Report, Summary, Trace
-from gradscope.report import phrases
+from gradscope.report import phrases, verdicts
 from gradscope.report.options import Options, Sources
 from gradscope.report.text import sentence
 
@@ -232,11 +232,11 @@ def _region(span: Location | Edit) -> Value:
 
 
 def _invocation(report: Report) -> Value:
-    told = [("note", note) for note in phrases.notes(report)]
-    if words := phrases.ending(report):
+    told = [("note", note) for note in verdicts.notes(report)]
+    if words := verdicts.ending(report):
         told.append(("error" if report.verdict == "failed" else "note", words))
-    if symptoms := phrases.unexplained(report):
-        told.append(("warning", f"no finding explains {phrases.symptoms(symptoms)}"))
+    if words := verdicts.no_cause(report):
+        told.append(("warning", words))
     return {
         "executionSuccessful": report.verdict != "failed",
         "toolExecutionNotifications": [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from io import StringIO
 
 from rich.cells import cell_len
@@ -10,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gradscope.facts import Finding, Fix, Report, Summary
-from gradscope.report import phrases, tensors
+from gradscope.report import phrases, tensors, verdicts
 from gradscope.report.diffs import changes, folded, numbered
 from gradscope.report.frames import frame, gutter_of, header, marks
 from gradscope.report.options import NARROWEST, Options
@@ -40,21 +41,13 @@ STYLES = {
 
 
 def render(report: Report, options: Options) -> str:
-    width = max(options.width, NARROWEST)
-    options = Options(width, options.color, options.encoding, options.sources)
-    lines = list(_report(report, options))
-    if not options.color:
-        return "".join(f"{plain(line)}\n" for line in lines)
-    return _painted(lines, width)
+    options = replace(options, width=max(options.width, NARROWEST))
+    return _text(_report(report, options), options)
 
 
 def render_all(summary: Summary, options: Options) -> str:
-    width = max(options.width, NARROWEST)
-    options = Options(width, options.color, options.encoding, options.sources)
-    lines = list(_summary(summary, options))
-    if not options.color:
-        return "".join(f"{plain(line)}\n" for line in lines)
-    return _painted(lines, width)
+    options = replace(options, width=max(options.width, NARROWEST))
+    return _text(_summary(summary, options), options)
 
 
 def _summary(summary: Summary, options: Options) -> Iterator[Line]:
@@ -62,7 +55,7 @@ def _summary(summary: Summary, options: Options) -> Iterator[Line]:
         yield from _prose((), remark, options, 2)
     for report in summary.reports:
         yield from _report(report, options)
-        if phrases.needs_words(report):
+        if verdicts.needs_words(report):
             yield ()
     for finding in summary.findings:
         yield from _finding(finding, options)
@@ -70,17 +63,17 @@ def _summary(summary: Summary, options: Options) -> Iterator[Line]:
     role = {"healthy": "good", "unhealthy": "error", "failed": "error"}[summary.verdict]
     if len(summary.reports) != 1 or summary.findings:
         yield ()
-        yield from _prose((), phrases.closing(summary), options, 2, role)
+        yield from _prose((), verdicts.closing(summary), options, 2, role)
 
 
 def text_of_report(report: Report, options: Options) -> str:
     """One report without colour, for formats that hold it as a block of text."""
-    return "".join(f"{plain(line)}\n" for line in _report(report, options))
+    return _text(_report(report, options), options)
 
 
 def text_of_finding(finding: Finding, options: Options) -> str:
     """One finding without colour, for formats that hold it as a block of text."""
-    return "".join(f"{plain(line)}\n" for line in _finding(finding, options))
+    return _text(_finding(finding, options), options)
 
 
 def _report(report: Report, options: Options) -> Iterator[Line]:
@@ -92,9 +85,9 @@ def _report(report: Report, options: Options) -> Iterator[Line]:
         yield from _finding(finding, options)
         yield ()
     yield from _ending(report, options)
-    for note in phrases.notes(report):
+    for note in verdicts.notes(report):
         yield from _prose((Segment("note", "note"), Segment(": ")), note, options, 6)
-    if phrases.notes(report):
+    if verdicts.notes(report):
         yield ()
     yield from _closing(report, options)
 
@@ -205,7 +198,7 @@ def _verbatim(
 
 
 def _ending(report: Report, options: Options) -> Iterator[Line]:
-    words = phrases.ending(report)
+    words = verdicts.ending(report)
     if not words:
         return
     end = report.trace.ending
@@ -219,14 +212,19 @@ def _ending(report: Report, options: Options) -> Iterator[Line]:
 
 
 def _closing(report: Report, options: Options) -> Iterator[Line]:
-    unexplained = phrases.unexplained(report)
-    if unexplained and report.verdict == "unhealthy":
-        words = f"no finding explains {phrases.symptoms(unexplained)}"
+    words = verdicts.no_cause(report)
+    if words and report.verdict == "unhealthy":
         yield from _prose((Segment("note", "note"), Segment(": ")), words, options, 6)
     role = {"healthy": "good", "unhealthy": "error", "failed": "error"}[report.verdict]
-    if unexplained or not report.trace.steps:
+    if words or not report.trace.steps:
         role = "warning" if report.verdict == "healthy" else role
-    yield from _prose((), phrases.summary(report), options, 2, role)
+    yield from _prose((), verdicts.summary(report), options, 2, role)
+
+
+def _text(lines: Iterable[Line], options: Options) -> str:
+    if options.color:
+        return _painted(lines, options.width)
+    return "".join(f"{plain(line)}\n" for line in lines)
 
 
 def _painted(lines: Iterable[Line], width: int) -> str:

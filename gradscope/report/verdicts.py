@@ -1,0 +1,146 @@
+"""The words about a run as a whole and a check of several: the verdict, the closing line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradscope.facts import Report, Severity, Summary, Symptom, Trace, plural
+from gradscope.report.phrases import symptoms
+from gradscope.report.text import clean
+
+_ENDINGS = {
+    "raised": "the program raised",
+    "exited": "the program exited",
+    "interrupted": "the program was interrupted",
+    "died": "the program died",
+    "unusable": "the target could not be run",
+    "hung": "the program hung",
+    "fault": "gradscope itself failed",
+}
+
+
+def unexplained(report: Report) -> tuple[Symptom, ...]:
+    """Symptoms that no finding accounts for: they must not vanish from the report."""
+    known = {(one.kind, one.tensor) for finding in report.findings for one in finding.symptoms}
+    return tuple(one for one in report.trace.symptoms if (one.kind, one.tensor) not in known)
+
+
+def no_cause(report: Report) -> str:
+    """ "no finding explains x.grad is NaN at 1 of 5 (20 %)"; empty where all is explained."""
+    found = unexplained(report)
+    return f"no finding explains {symptoms(found)}" if found else ""
+
+
+def ending(report: Report) -> str:
+    """How the program ended, where that is worth a line."""
+    end = report.trace.ending
+    words = _ENDINGS.get(end.kind, "")
+    if end.kind == "exited":
+        words = f"{words} with code {end.code}" if end.code else ""
+    if words and end.detail:
+        words += f" {end.detail}" if end.kind == "raised" else f": {end.detail}"
+    return words
+
+
+def notes(report: Report) -> tuple[str, ...]:
+    """What could not be observed, where no finding (GS902) says so already."""
+    told = {finding.message for finding in report.findings}
+    return tuple(note for note in report.trace.notes if note.rstrip(".") not in told)
+
+
+def effort(report: Report) -> str:
+    """ "100 steps, 12,345 ops, 1.2 s"."""
+    trace = report.trace
+    seconds = sum(step.seconds for step in trace.steps)
+    spent = f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.2g}"
+    return f"{plural(len(trace.steps), 'step')}, {plural(trace.ops, 'op')}, {spent} s"
+
+
+def state(report: Report) -> str:
+    """The verdict in one sentence, without the target's name."""
+    if report.verdict == "unhealthy":
+        return "unhealthy"
+    if unexplained(report):
+        return f"not healthy, and no rule knows why: {symptoms(unexplained(report))}"
+    if report.trace.ending.kind in ("unusable", "hung", "fault"):
+        return f"failed: {ending(report)}"
+    if report.verdict == "failed":
+        return f"failed before an error was found in its gradients: {ending(report)}"
+    if not report.trace.steps:
+        return "not judged: no backward pass ran"
+    stopped = report.trace.ending.kind == "stopped"
+    if report.accepted:
+        words = f"healthy but for {plural(report.accepted, 'accepted finding')}"
+        return f"{words}, where the run stopped; keep-going goes further" if stopped else words
+    if stopped:
+        return (
+            "healthy so far: every loss and gradient was finite until the program was stopped;"
+            " --steps N goes further"
+        )
+    finite = "every loss and gradient was finite"
+    if report.trace.ending.kind == "interrupted":
+        return f"healthy so far: {finite} until the program was interrupted"
+    return f"healthy: {finite}"
+
+
+def tally(report: Report) -> str:
+    """ "2 errors, 1 warning, 1 note; 2 of 3 fixes verified"."""
+    severities = [finding.severity for finding in report.findings]
+    found = [plural(severities.count(one), one) for one in Severity if one in severities]
+    tried = [fix.verified for finding in report.findings for fix in finding.fixes]
+    words = ", ".join(found)
+    if tried:
+        words += f"; {tried.count(True)} of {plural(len(tried), 'fix', 'fixes')} verified"
+    return words
+
+
+def counts(report: Report) -> str:
+    """What was found, and what it took."""
+    return "; ".join(filter(None, (tally(report), effort(report))))
+
+
+def summary(report: Report) -> str:
+    """The closing line."""
+    return f"{clean(report.target)}: {state(report)} ({counts(report)})"
+
+
+_FATES = ("healthy", "unhealthy", "failed", "interrupted", "not judged")
+
+
+def verdicts(reports: Sequence[Report]) -> str:
+    """ "12 targets: 9 healthy, 1 unhealthy, 1 failed, 1 interrupted"."""
+    found = [_fate(report) for report in reports]
+    told = [f"{found.count(word):,} {word}" for word in _FATES if word in found]
+    return f"{plural(len(found), 'target')}: {', '.join(told)}" if found else "no target"
+
+
+def _fate(report: Report) -> str:
+    """The verdict; in words of its own where nothing bad was seen for want of looking."""
+    if report.verdict != "healthy":
+        return report.verdict
+    if report.trace.ending.kind == "interrupted":
+        return "interrupted"
+    return "healthy" if report.trace.steps else "not judged"
+
+
+def closing(whole: Summary) -> str:
+    """The last line of a check."""
+    everything = Report("", Trace(""), whole.all_findings)
+    found = tally(everything)
+    return f"{verdicts(whole.reports)} ({found})" if found else verdicts(whole.reports)
+
+
+def outcome(report: Report) -> str:
+    """What became of one target among several, in a few words."""
+    if report.verdict == "failed":
+        return ending(report)
+    accepted = plural(report.accepted, "accepted finding") if report.accepted else ""
+    told = "; ".join(filter(None, (tally(report), accepted)))
+    return told or ("" if report.trace.steps else "no backward pass ran")
+
+
+def needs_words(report: Report) -> bool:
+    """Whether one line is not enough for a target among several."""
+    return bool(
+        report.findings or report.verdict == "failed" or unexplained(report) or ending(report)
+    )
