@@ -183,6 +183,10 @@ STABLE = [
     ("torch.log(torch.cosh(z))", "torch.cosh(z)", "cosh", "torch.logaddexp(z, -z)"),
     ("torch.log((torch.exp(z) + torch.exp(-z)) / 2)", "torch.exp(z)", "exp",
      "torch.logaddexp(z, -z)"),
+    ("torch.log(torch.exp(z.abs()) - 1)", "torch.log(torch.exp(z.abs()) - 1)", "log",
+     "z.abs() + torch.log(-torch.expm1(-z.abs()))"),
+    ("torch.log(torch.special.i0(z) * 3)", "torch.special.i0(z)", "i0",
+     "torch.log(torch.special.i0e(z) * 3) + z.abs()"),
 ]  # fmt: skip
 
 
@@ -199,6 +203,29 @@ def test_the_stable_form_of_a_composite(written, culprit, op, stable):
     assert "stable-op" == first.kind
     assert stable in first.text
     assert torch.allclose(names[0]["loss"], names[1]["loss"], atol=1e-6)
+
+
+NORMS = [
+    ("(z ** 2).sum(-1).sqrt()", "sqrt", "torch.linalg.vector_norm(z, dim=-1)"),
+    ("torch.sqrt(torch.sum(z * z, dim=0, keepdim=True))", "sqrt",
+     "torch.linalg.vector_norm(z, dim=0, keepdim=True)"),
+    ("z.square().sum((0, 1)).pow(0.5)", "pow", "torch.linalg.vector_norm(z, dim=(0, 1))"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "op", "norm"), NORMS)
+def test_a_norm_by_hand_is_written_as_one_beside_the_guard(written, op, norm):
+    text = f"{HEAD}z = torch.tensor([[0.5, -1.0], [2.0, 0.1]])\nloss = {written}\n"
+    names: list[dict] = [{}, {}]
+
+    (way,) = ways(finding(text, written, op, "stable-op", {}), text)
+    guards = ways(finding(text, written, op, "epsilon", {"self": 0.0}), text)
+    exec(text, names[0])
+    exec(way.text, names[1])
+
+    assert norm in way.text
+    assert torch.allclose(names[0]["loss"], names[1]["loss"], atol=1e-6)
+    assert {guard.kind for guard in guards} == {"epsilon"}
 
 
 def test_a_stable_form_reads_through_names_that_still_hold():

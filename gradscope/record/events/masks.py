@@ -79,7 +79,8 @@ def find_mask(
         gradient = gradient_in(ops, made) if ops is not None and above.get(current) else None
         came = None if gradient is None else _came_as_zero(gradient, place, size)
         if came is not Came.ZERO and call is not None and _discards(call.op, current):
-            return call
+            if ops is None or not _only_scales(call.op, ops, place, size, made):
+                return call
         if came is Came.NONZERO:
             continue  # this node handed on 0 because a factor of it is 0
         if gradient is not None and tuple(gradient.shape) != size:
@@ -183,6 +184,22 @@ def _part(
 
 def _discards(op: str, node: Any) -> bool:
     return op in CHOOSE or (op in _MULTIPLY and _constant_factor(node))
+
+
+def _only_scales(
+    op: str, ops: NodeOps, index: tuple[int, ...], shape: tuple[int, ...], made: frozenset[int]
+) -> bool:
+    """Whether a product handed on what it received, times factors that are not 0 there: a zero
+    below it is the sum of branches that cancel."""
+    factors = [
+        factor
+        for info, args, kwargs in ops.ops
+        if info.name == "mul" and op == "mul"
+        for name, factor in info.named_arguments(args, kwargs)
+        if name in ("self", "other") and not is_gradient(factor, made - ops.made)
+    ]
+    at = [value_at(f, index, shape) if isinstance(f, torch.Tensor) else f for f in factors]
+    return bool(at) and all(isinstance(value, int | float) and value != 0 for value in at)
 
 
 def _constant_factor(node: Any) -> bool:

@@ -1,0 +1,81 @@
+"""Reading an expression through the names that stand for its parts.
+
+A part may stand on an earlier line (`p = softmax(z)`, then `log(p)`): a name is read as what its
+function gives it, as long as that still means the same where it is used.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from gradscope.repair.culprit import Culprit
+from gradscope.source.masks import definition, in_reach
+from gradscope.source.operands import Spelled, spelled
+from gradscope.source.spans import scope
+
+
+@dataclass
+class Reading:
+    """Reads one expression, through names, and remembers which nodes it has looked at."""
+
+    culprit: Culprit
+    place: ast.expr
+    seen: set[ast.AST] = field(default_factory=set)
+
+    def meaning(self, node: ast.expr) -> ast.expr:
+        """What a name stands for here; the node itself where that is not known."""
+        self.seen.add(node)
+        if not isinstance(node, ast.Name):
+            return node
+        given = definition(self.culprit.source, node)
+        if given is None or not in_reach(self.culprit.source, given, given):
+            return node
+        if not _lasts(self.culprit, given, self.place):
+            return node
+        return self.meaning(given)
+
+    def op(self, node: ast.expr, *names: str) -> Spelled | None:
+        """The op that a node writes, if it is one of these."""
+        found = spelled(self.culprit.source, self.meaning(node))
+        return found if found and found.name in names and found.positional else None
+
+    def argument(self, node: ast.expr, *names: str) -> ast.expr | None:
+        """The first operand of a node that writes one of these ops."""
+        found = self.op(node, *names)
+        return found.positional[0] if found else None
+
+    def number(self, node: ast.expr) -> float | None:
+        node = self.meaning(node)
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+            return float(node.value)
+        return None
+
+    def text(self, node: ast.expr) -> str:
+        return self.culprit.source.of(node)
+
+    def factor(self, node: ast.expr) -> str:
+        """A node's text as a factor of a product."""
+        return self.text(node) if isinstance(node, ast.Constant) else self.culprit.text(node)
+
+    def same(self, first: ast.expr, second: ast.expr) -> bool:
+        return ast.dump(self.meaning(first)) == ast.dump(self.meaning(second))
+
+    def dim(self, found: Spelled) -> str | None:
+        """The `dim` argument of a reduction as text."""
+        node = found.keywords.get("dim") or found.keywords.get("axis")
+        if node is None and len(found.positional) > 1:
+            node = found.positional[1]
+        return self.text(node) if node is not None else None
+
+
+def _lasts(culprit: Culprit, given: ast.expr, place: ast.expr) -> bool:
+    """Whether the names of an earlier expression still hold the same values at `place`."""
+    lines = range(given.lineno, place.lineno)
+    names = {part.id for part in ast.walk(given) if isinstance(part, ast.Name)}
+    stored = (
+        part
+        for part in ast.walk(scope(culprit.source, place))
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and part.id in names
+    )
+    return not any(part.lineno in lines for part in stored)
