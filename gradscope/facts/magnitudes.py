@@ -14,7 +14,7 @@ class Leaf:
     or at a later step that nobody measured.
 
     `kin`: parameter or leaf. `trained`: an optimizer that stepped holds it. `weight` is the norm
-    of the leaf's own values when it was last seen.
+    of the leaf's own values when it was last seen, `start` when it was first seen.
     """
 
     name: str
@@ -26,6 +26,7 @@ class Leaf:
     trained: bool
     weight: float
     norms: tuple[float | None, ...]
+    start: float = 0.0
 
     @property
     def known(self) -> tuple[float, ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 
 from gradscope.facts import (
     Finding,
     Fix,
-    Limits,
+    Leaf,
+    Location,
     Magnitudes,
     Phase,
     Related,
@@ -19,7 +21,7 @@ from gradscope.facts import (
     Update,
     text_of,
 )
-from gradscope.rules.rises import Rise, largest_stable_lr, rise_of, stable_lr
+from gradscope.rules.rises import Rise, climb_of, largest_stable_lr, rise_of, stable_lr
 from gradscope.rules.rule import Rule
 from gradscope.rules.step_size import rate_of, with_clearing, with_mean, with_rate
 
@@ -28,6 +30,8 @@ LEAP = 100.0
 # In a run that stays finite the evidence has to be stronger: a loss may rise for a good reason.
 FINITE_RISES = 5
 FINITE = 10.0
+# If training is the reason, the weights have changed by that much, all together.
+MOVED = 1.1
 FEWEST_STALE = 5  # updates in a row whose gradients had piled up; fewer may be meant
 # An overflow in one of these is the loop's own growth arriving there. One in `exp` or a division
 # is a cause of its own, whatever came before.
@@ -92,16 +96,16 @@ class DivergingTraining(Rule):
         magnitudes = trace.magnitudes
         if magnitudes is None or not magnitudes.updates:
             return
-        rise = rise_of(trace.steps)
-        update = magnitudes.updates[-1]
-        if rise is not None and _is_divergence(rise, roots, magnitudes.limits):
-            yield self._about(rise, update, magnitudes, roots)
-        elif not roots and trace.steps and _never_cleared(magnitudes):
-            yield self._not_learning(trace, update)
+        for rise in (rise_of(trace.steps), climb_of(trace.steps)):
+            if rise is not None and _is_divergence(rise, roots, magnitudes):
+                yield self._about(rise, magnitudes, roots)
+                return
+        if not roots and trace.steps:
+            for update in _never_cleared(magnitudes):
+                yield self._not_learning(trace, update)
 
-    def _about(
-        self, rise: Rise, update: Update, magnitudes: Magnitudes, roots: tuple[Root, ...]
-    ) -> Finding:
+    def _about(self, rise: Rise, magnitudes: Magnitudes, roots: tuple[Root, ...]) -> Finding:
+        update = magnitudes.updates[-1]
         last = rise.first + rise.rises
         consequences = tuple(symptom for root in roots for symptom in root.symptoms)
         stale = any(one.stale for one in magnitudes.updates)
@@ -115,8 +119,7 @@ class DivergingTraining(Rule):
             step=rise.first + 1,
             op=roots[0].event.op if roots else "step",
             location=update.location,
-            message=f"the loss grows x{text_of(rise.factor, 3)} per step from step {rise.first} to"
-            f" {last}: {text_of(rise.losses[0], 4)} to {text_of(rise.losses[-1], 4)}",
+            message=_headline(rise),
             label="adds the gradients of earlier steps too"
             if stale
             else f"steps {_at(lr)}".strip(),
@@ -147,7 +150,7 @@ class DivergingTraining(Rule):
         return Finding(
             rule=self.code,
             name=self.name,
-            severity=Severity.WARNING,
+            severity=Severity.ERROR,
             phase=Phase.OPTIMIZER,
             step=1,
             op="step",
@@ -163,19 +166,48 @@ class DivergingTraining(Rule):
         )
 
 
-def _never_cleared(magnitudes: Magnitudes) -> bool:
-    """Every update but the first used the gradients of the one before as well."""
-    stale = [update.stale for update in magnitudes.updates[1:]]
-    return len(stale) >= FEWEST_STALE and all(stale)
+def _headline(rise: Rise) -> str:
+    first, last = rise.first, rise.first + rise.rises
+    start, end = text_of(rise.losses[0], 4), text_of(rise.end, 4)
+    if rise.leaps:
+        return (
+            f"the loss leaps x{text_of(rise.leap, 3)} in one step, and at step {last} is still at"
+            f" {end}, x{text_of(rise.total, 3)} its start"
+        )
+    grows = f"the loss grows x{text_of(rise.factor, 3)} per step"
+    if rise.steady:
+        return f"{grows} from step {first} to {last}: {start} to {end}"
+    return f"{grows} on average from step {first} to {last}: {start} to above {end}"
 
 
-def _is_divergence(rise: Rise, roots: tuple[Root, ...], limits: Limits) -> bool:
-    limit = limits.loss_growth
+def _never_cleared(magnitudes: Magnitudes) -> Iterator[Update]:
+    """The last of the updates in one place that, but for the first, each used the gradients of
+    the one before as well."""
+    places: dict[Location | None, list[Update]] = {}
+    for update in magnitudes.updates:
+        places.setdefault(update.location, []).append(update)
+    for updates in places.values():
+        stale = [update.stale for update in updates[1:]]
+        if len(stale) >= FEWEST_STALE and all(stale):
+            yield updates[-1]
+
+
+def _is_divergence(rise: Rise, roots: tuple[Root, ...], magnitudes: Magnitudes) -> bool:
+    limit = magnitudes.limits.loss_growth
     if not roots:
-        return not rise.falls and rise.rises >= FINITE_RISES and rise.total >= FINITE * limit
+        large = rise.rises >= FINITE_RISES and rise.total >= FINITE * limit
+        return large and not rise.falls and _have_moved(magnitudes.leaves)
     if any(root.event.op not in _CARRIERS for root in roots):
         return False
     return rise.total >= (limit if rise.rises > 1 else LEAP * limit)
+
+
+def _have_moved(leaves: Sequence[Leaf]) -> bool:
+    """Whether training is what the loss grew by: of harder data the weights know nothing."""
+    trained = [leaf for leaf in leaves if leaf.trained]
+    start = math.hypot(*(leaf.start for leaf in trained))
+    now = math.hypot(*(leaf.weight for leaf in trained))
+    return not trained or not start / MOVED <= now <= start * MOVED
 
 
 def _at(lr: float | None) -> str:

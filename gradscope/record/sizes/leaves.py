@@ -33,6 +33,7 @@ class Watched:
     numel: int
     trained: bool = False
     weight: float = 0.0
+    start: float = 0.0
     norms: list[float | None] = field(default_factory=list)
 
 
@@ -156,6 +157,7 @@ class Leaves:
             dtype=str(leaf.dtype).removeprefix("torch."),
             device=str(leaf.device),
             numel=leaf.numel(),
+            start=norm_of(leaf),
         )
         self.watched[name] = watched
         return watched
@@ -215,6 +217,7 @@ def _frozen(watched: Watched, steps: int) -> Leaf:
         kin=watched.kin,
         trained=watched.trained,
         weight=watched.weight,
+        start=watched.start,
         norms=(*watched.norms, *[None] * (steps - len(watched.norms))),
     )
 

@@ -81,6 +81,7 @@ class MagnitudeWatch:
         self._written = 0  # the last step after which parameters were written by hand
         self._total_after_backward: float | None = None
         self._stale: set[int] = set()
+        self._left: dict[int, tuple[int, int]] = {}  # gradients as the last updates left them
         self._nested = 0
         self._stack = ExitStack()
         self.notes: list[str] = []
@@ -224,13 +225,18 @@ class MagnitudeWatch:
             if grad is not None:
                 held[id(leaf)] = (id(grad), grad._version)
         if self._stepped:
+            trained = self._updates.trained
             self._stale = {
                 key
-                for key in held
-                if key in self._updates.trained and _any(self._updates.trained[key].grad)
+                for key, version in held.items()
+                # Who changes them in between, to decay them, means them to be there.
+                if self._left.get(key, version) == version
+                and key in trained
+                and _any(trained[key].grad)
             }
         else:
             self._stale = set()
+        self._left = {}
         return held
 
     def _accumulated(
@@ -295,6 +301,8 @@ class MagnitudeWatch:
         self._clipping.end_update(optimizer)
         self._inspection.pause(False)
         self._stepped = True
+        if self.step <= _MEASURED_FIRST and not self._nested:
+            self._left |= _grad_versions(optimizer)
         if self.measure is not None and not self._nested:
             with self._ours():
                 self.measure.after_update(self.leaves.alive(), self.leaves.name_of)
@@ -358,6 +366,15 @@ class MagnitudeWatch:
     def steps(self) -> tuple[Step, ...]:
         """The steps, for a run that no recorder counted."""
         return tuple(Step(index, loss, 0.0, 0) for index, loss in enumerate(self.losses))
+
+
+def _grad_versions(optimizer: Any) -> dict[int, tuple[int, int]]:
+    return {
+        id(parameter): (id(parameter.grad), parameter.grad._version)
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        if parameter.grad is not None
+    }
 
 
 def _any(grad: torch.Tensor | None) -> bool:

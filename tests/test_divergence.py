@@ -1,0 +1,92 @@
+"""GS404 where losses go up and down, leap once, or grow for another reason than training."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from gradscope.facts import Leaf, Location, Magnitudes, Severity, Step, Trace, Update
+from gradscope.record.observation import FullObservation
+from gradscope.rules import RULES
+
+LEAF = Leaf("w", (4,), "float32", "cpu", 4, "parameter", True, 9.0, (1.0,), start=1.0)
+SEEN = Magnitudes((LEAF,), updates=(Update(0, "SGD", 0.1),))
+UP_AND_DOWN = (3.0, 4.0, 1.0, 2.0, 90.0, 20.0, 7e2, 3e2, 2e5, 4e4, 3e6, 8e5)
+LEAPS = (2.0, 9e7, 8e6, 7e5, 6e5, 5e5, 4e5, 3e5)
+
+
+def judged(losses: tuple[float, ...], seen: Magnitudes = SEEN):
+    steps = tuple(Step(index, loss, 0.0, 0) for index, loss in enumerate(losses))
+    return list(RULES["GS404"].check(Trace("t", steps=steps, magnitudes=seen), ()))
+
+
+def test_a_growth_that_goes_up_and_down_is_a_divergence() -> None:
+    (found,) = judged(UP_AND_DOWN)
+
+    assert "per step on average from step 0 to 11: 3 to above 4e+04" in found.message
+
+
+def test_one_leap_that_is_never_made_good_is_a_divergence() -> None:
+    (found,) = judged(LEAPS)
+
+    assert found.message.startswith("the loss leaps x4.5e+07 in one step")
+    assert "at step 7 is still at 3e+05" in found.message
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [
+        (2.0, 1.0, 0.5, 9e7, 0.6, 0.4, 0.3, 0.2),  # one bad batch
+        (2.0, 1.0, 0.0, 0.0, 1.0, 2.0, 1.0, 2.0),  # 0 for a while
+        (2.0, 1.0, 0.5, 0.2, 0.1, 0.2, 0.1, 9e7),  # the last batch alone
+    ],
+)
+def test_a_spike_is_no_divergence(losses: tuple[float, ...]) -> None:
+    assert judged(losses) == []
+
+
+def test_where_the_weights_stay_the_data_has_become_harder() -> None:
+    still = replace(SEEN, leaves=(replace(LEAF, weight=1.02),))
+
+    assert judged(tuple(10.0**n for n in range(8)), still) == []
+    assert judged(tuple(10.0**n for n in range(8))) != []
+
+
+def never_cleared(*, decay: float | None = None) -> list[Severity]:
+    """A loop without `zero_grad`, that may decay the gradients instead."""
+    torch.manual_seed(0)
+    model, x = nn.Linear(3, 1), torch.randn(16, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with FullObservation() as observed:
+        for _ in range(8):
+            model(x).square().mean().backward()
+            optimizer.step()
+            for parameter in model.parameters() if decay else ():
+                parameter.grad.mul_(decay)
+    trace = Trace(
+        "t",
+        steps=tuple(Step(i, 1.0, 0.0, 0) for i in range(8)),
+        magnitudes=observed.sizes.facts(),
+    )
+    return [found.severity for found in RULES["GS404"].check(trace, ())]
+
+
+def test_gradients_that_are_never_cleared_are_an_error() -> None:
+    assert never_cleared() == [Severity.ERROR]
+
+
+def test_gradients_that_the_program_decays_are_kept_on_purpose() -> None:
+    assert never_cleared(decay=0.9) == []
+
+
+def test_one_of_two_optimizers_is_enough() -> None:
+    place = Location("gan.py", 9, 4, 9, 16, "train")
+    clean = [Update(step, "SGD", 0.1) for step in range(0, 16, 2)]
+    stale = [Update(step, "SGD", 0.1, place, stale=step > 1) for step in range(1, 17, 2)]
+    updates = tuple(sorted([*clean, *stale], key=lambda update: update.step))
+
+    (found,) = judged((1.0,) * 16, replace(SEEN, updates=updates))
+    assert found.location == place
