@@ -63,6 +63,72 @@ def test_a_report_to_a_full_disk_is_told(gradscope: Callable[..., object]) -> No
 
     assert done.returncode == 2
     assert "--output /dev/full: No space left on device" in done.stderr
+    assert "help: the report went to stdout instead" in done.stderr
+    assert "error[GS101]" in done.stdout
+
+
+@needs_full
+def test_a_report_to_a_full_disk_does_not_cost_the_others(
+    gradscope: Callable[..., object], tmp_path: Path
+) -> None:
+    both = ("--report", f"sarif={FULL}", "--report", "junit=tests.xml")
+
+    done = gradscope("check", "--no-verify", "gamma_mask", *both)
+
+    assert done.returncode == 2
+    assert "error: --report /dev/full: No space left on device" in done.stderr
+    assert "error[GS101]" in done.stdout
+    assert "GS101" in (tmp_path / "tests.xml").read_text()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("trace", "loss.py", "--output", "report.txt"),
+        ("norms", "loss.py", "--output", "report.txt"),
+        ("norms", "loss.py", "--html", "page.html"),
+        ("check", "loss.py", "--report", "sarif=report.sarif"),
+        ("check", "loss.py", "--write-baseline", "--baseline", "known.json"),
+    ],
+    ids=" ".join,
+)
+def test_a_folder_that_is_read_only_is_told_before_the_program_runs(
+    words: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("loss.py").write_text("print('it ran', flush=True)\n")
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+
+    assert main(list(words)) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    option = words[-2] if words[-2] != "--write-baseline" else words[-1]
+    assert f"error: {option} " in err
+    assert "lies in a folder that is read-only" in err
+
+
+def test_a_patch_that_cannot_be_written_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = (
+        "import torch\nx = torch.tensor([0.0, 1.0], requires_grad=True)\n"
+        "torch.where(x > 0, x.sqrt(), x).sum().backward()\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    Path("loss.py").write_text(program)
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+
+    assert main(["fix", "loss.py", "--write"]) == 2
+    out, err = capsys.readouterr()
+    assert "+torch.where(x > 0, torch.where(x > 0, x, 1.0).sqrt(), x).sum().backward()" in out
+    assert err.endswith(
+        "gradscope: error: loss.py is read-only, and was left alone\n"
+        "help: the patch went to stdout instead\n"
+    )
+    assert Path("loss.py").read_text() == program
 
 
 @pytest.mark.parametrize(

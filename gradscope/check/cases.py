@@ -72,7 +72,8 @@ def _asked_for(name: str, listed: dict[str, Config], base: Config) -> Config:
         near = difflib.get_close_matches(name, [*listed, *EXAMPLES], n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         known = f"configured are {', '.join(listed)}" if listed else "none is configured"
-        raise GradscopeError(f"no target is called {name}", help=f"{hint}{known}")
+        missing = "there is no file" if name.endswith(".py") else "no target is called"
+        raise GradscopeError(f"{missing} {name}", help=f"{hint}{known}")
     # Relative to where the command was typed, and not to the configuration's folder.
     return replace(base, path=None, target=name, model=None, loss=None, batch=None, name=name)
 

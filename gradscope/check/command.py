@@ -48,16 +48,16 @@ def given(**options: Any) -> dict[str, Any]:
 
 def report_places(
     format: str, output: Path | None, more: Iterable[str]
-) -> tuple[tuple[str, Path | None], ...]:
-    """Each report that is wanted, as a format and a file (None: stdout)."""
-    places: list[tuple[str, Path | None]] = [(format, output)]
+) -> tuple[tuple[str, Path | None, str], ...]:
+    """Each report that is wanted: a format, a file (None: stdout), the option that named it."""
+    places: list[tuple[str, Path | None, str]] = [(format, output, "--output")]
     for text in more:
         name, equals, file = text.partition("=")
         if not (equals and file):
             raise GradscopeError(
                 f"--report {text} is not FORMAT=FILE", help="for example --report sarif=out.sarif"
             )
-        places.append((name, Path(file)))
+        places.append((name, Path(file), "--report"))
     return tuple(places)
 
 

@@ -14,6 +14,7 @@ from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import Report, Summary, Trace, plural
 from gradscope.pipeline import exit_code
 from gradscope.record.sites import shown_path
+from gradscope.report.files import check_writable
 from gradscope.rules import rule_filter
 from gradscope.target import Function, Parts, Script
 from gradscope.target.choose import choose
@@ -39,7 +40,9 @@ def check(
             "--write-baseline does not know where to",
             help="give --baseline FILE, or baseline: FILE",
         )
-    if baseline is not None and not write_baseline:
+    if baseline is not None and write_baseline:
+        check_writable(baseline, asked_by="--baseline")
+    elif baseline is not None:
         with told_at(config.origins.get("baseline")):
             accepted.read_baseline(baseline)  # before programs run for hours
     reports = run_all(cases, judge, jobs=config.jobs, on_progress=on_progress)

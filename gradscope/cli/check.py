@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from gradscope.cli.app import app
-from gradscope.cli.output import check_report_place, parse_input, write_report
+from gradscope.cli.output import check_report_place, parse_input, write_reports
 from gradscope.errors import ExitCode
 from gradscope.facts import Severity
 
@@ -105,6 +105,5 @@ def check(
         sys.stdout.write(command.shown(settings, asked))
         return ExitCode.OK
     summary, code = command.run(settings, asked, write_baseline=write_baseline)
-    for one in places:
-        write_report(summary, *one)
+    write_reports(summary, places)
     return code

@@ -10,7 +10,7 @@ import typer
 
 from gradscope.cli.app import app
 from gradscope.cli.output import parse_input, say
-from gradscope.errors import ExitCode
+from gradscope.errors import ExitCode, GradscopeError
 
 
 @app.command()
@@ -59,7 +59,13 @@ def fix(
     assert done.trace is not None
     require_backward(choice.target, done.trace)
     if write:
-        for name in apply.write(done):
+        try:
+            written = apply.write(done)
+        except GradscopeError:
+            sys.stdout.write(done.patch)  # what took hours to find is not lost
+            sys.stdout.flush()
+            raise
+        for name in written:
             say(f"wrote {name}")
     else:
         sys.stdout.write(done.patch)

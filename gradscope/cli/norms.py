@@ -74,7 +74,7 @@ def norms(
     from gradscope.target.progress import progress_line
 
     options = NormOptions(max_norm, norm_type)
-    command.check(format, sort, table, (output, html))
+    command.check(format, sort, table, output=output, html=html)
     choice = choose(
         load_config(config).overridden(
             steps=steps,

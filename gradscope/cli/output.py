@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,35 +28,53 @@ def parse_input(text: str) -> Input:
     return Input(name.strip(), expression.strip())
 
 
-def check_report_place(format: str, output: Path | None) -> None:
-    """Before the program runs: its hours should not be lost to a misspelt path."""
+def check_report_place(format: str, file: Path | None, asked_by: str = "--output") -> None:
+    """Before the program runs. `asked_by` is the option that named the file."""
     from gradscope.report import FORMATS
+    from gradscope.report.files import check_writable
 
     if format not in FORMATS:
         raise GradscopeError(f"no format is called {format}", help=f"one of: {', '.join(FORMATS)}")
-    if output is not None and (output.is_dir() or not output.absolute().parent.is_dir()):
-        reason = "is a directory" if output.is_dir() else "lies in a folder that does not exist"
-        raise GradscopeError(f"--output {output} {reason}", help="name a file to write")
+    if file is not None:
+        check_writable(file, asked_by=asked_by)
 
 
-def write_report(report: Report | Summary, format: str, output: Path | None) -> None:
+def write_report(
+    report: Report | Summary, format: str, file: Path | None, asked_by: str = "--output"
+) -> None:
     from gradscope.facts import Report
     from gradscope.report import FORMATS, Options
-    from gradscope.report.files import write_whole
+    from gradscope.report.files import write_or_print, write_whole
 
     def rendered(options: Options) -> str:
         if isinstance(report, Report):
             return FORMATS[format].render(report, options)
         return FORMATS[format].render_all(report, options)
 
-    if output is not None:
-        write_whole(output, rendered(Options(width=100)), asked_by="--output")
+    if file is not None:
+        text = rendered(Options(width=100))
+        if asked_by == "--output":
+            write_or_print(file, text, asked_by=asked_by)
+        else:  # one more format of what is told already
+            write_whole(file, text, asked_by=asked_by)
         return
     try:
         sys.stdout.write(rendered(Options.fitting(sys.stdout)))
         sys.stdout.flush()
     except BrokenPipeError:
         stdout_is_gone()
+
+
+def write_reports(summary: Summary, places: Iterable[tuple[str, Path | None, str]]) -> None:
+    """Each of several, also where one cannot be written; that is told at the end."""
+    failed: GradscopeError | None = None
+    for format, file, asked_by in places:
+        try:
+            write_report(summary, format, file, asked_by)
+        except GradscopeError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
 
 
 def say(line: str) -> None:

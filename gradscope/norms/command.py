@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 from gradscope.errors import GradscopeError
@@ -11,13 +10,15 @@ from gradscope.norms import document, page, terminal
 from gradscope.norms.facts import NormReport
 from gradscope.norms.rows import SORTS
 from gradscope.report import Options
-from gradscope.report.files import write_whole
+from gradscope.report.files import check_writable, write_or_print, write_whole
 
 EXAMPLE = "clip_norm"
 FORMATS = ("terminal", "json", "csv")
 
 
-def check(format: str, sort: str, table: str | None, files: Iterable[Path | None]) -> None:
+def check(
+    format: str, sort: str, table: str | None, *, output: Path | None, html: Path | None
+) -> None:
     """Before the program runs: its hours should not be lost to a misspelt word."""
     if format not in FORMATS:
         raise GradscopeError(f"no format is called {format}", help=f"one of: {', '.join(FORMATS)}")
@@ -31,10 +32,9 @@ def check(format: str, sort: str, table: str | None, files: Iterable[Path | None
         )
     if sort not in SORTS:
         raise GradscopeError(f"--sort {sort} is no order", help=f"one of: {', '.join(SORTS)}")
-    for file in files:
-        if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
-            reason = "is a directory" if file.is_dir() else "lies in a folder that does not exist"
-            raise GradscopeError(f"{file} {reason}", help="name a file to write")
+    for option, file in (("--output", output), ("--html", html)):
+        if file is not None:
+            check_writable(file, asked_by=option)
 
 
 def write(
@@ -47,8 +47,6 @@ def write(
     sort: str,
     table: str | None,
 ) -> None:
-    if html is not None:
-        write_whole(html, page.render(report))
     options = Options(width=100) if output is not None else Options.fitting(sys.stdout)
     match format:
         case "json":
@@ -58,7 +56,9 @@ def write(
         case _:
             text = terminal.render(report, options, depth=depth, sort=sort)
     if output is not None:
-        write_whole(output, text)
+        write_or_print(output, text, asked_by="--output")
     else:
         sys.stdout.write(text)
         sys.stdout.flush()
+    if html is not None:
+        write_whole(html, page.render(report), asked_by="--html")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from gradscope.diagnose import diagnose
 from gradscope.errors import GradscopeError
 from gradscope.facts import Edit, Finding, Fix, Severity, Trace
+from gradscope.record.sites import shown_path
 from gradscope.repair import repaired
 from gradscope.repair.culprit import EXAMPLES
 from gradscope.repair.splice import spliced, unified
@@ -200,16 +201,22 @@ def _prepared(path: str, source: Source, text: str) -> str:
     """The new content in a file beside the old one, with its mode."""
     if read(path).text != source.text:
         raise GradscopeError(
-            f"{source.file} changed since it was read, and was left alone",
+            f"{shown_path(source.file)} changed since it was read, and was left alone",
             help="run gradscope fix again",
         )
     if not os.access(path, os.W_OK):
-        raise GradscopeError(f"{source.file} is read-only, and was left alone")
+        raise GradscopeError(
+            f"{shown_path(source.file)} is read-only, and was left alone",
+            help="the patch went to stdout instead",
+        )
     try:
         handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".gradscope-")
         with os.fdopen(handle, "wb") as file:
             file.write(text.encode(source.encoding))
         os.chmod(temporary, os.stat(path).st_mode)
     except OSError as error:
-        raise GradscopeError(f"{source.file} cannot be written: {error.strerror}") from error
+        raise GradscopeError(
+            f"{shown_path(source.file)} cannot be written: {error.strerror}",
+            help="the patch went to stdout instead",
+        ) from error
     return temporary

@@ -3,11 +3,37 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 
 from gradscope.errors import GradscopeError
+
+
+def check_writable(path: Path, *, asked_by: str) -> None:
+    """Asked before the program runs, whose hours should not be lost to a path that takes no file.
+    Raises GradscopeError."""
+    folder = path.absolute().parent
+    if path.is_dir():
+        reason = "is a directory"
+    elif not folder.is_dir():
+        reason = "lies in a folder that does not exist"
+    elif not (os.access(folder, os.W_OK) or (path.exists() and os.access(path, os.W_OK))):
+        reason = "may not be written" if path.exists() else "lies in a folder that is read-only"
+    else:
+        return
+    raise GradscopeError(f"{asked_by} {path} {reason}", help="name a file to write")
+
+
+def write_or_print(path: Path, text: str, *, asked_by: str) -> None:
+    """`write_whole`; where that fails, what took hours to find goes to stdout."""
+    try:
+        write_whole(path, text, asked_by=asked_by)
+    except GradscopeError as error:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        raise GradscopeError(str(error), help="the report went to stdout instead") from error
 
 
 def write_whole(path: Path, text: str, *, asked_by: str = "") -> None:
