@@ -6,7 +6,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch.autograd.function import FunctionCtx
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.errors import GradscopeError
-from gradscope.facts import Location
+from gradscope.facts import FunctionCheck, Location
 from gradscope.record.sites import resolve
 from gradscope.source import Source, read
 from gradscope.source.spans import statement
@@ -120,23 +120,19 @@ def _writes_into(op: Op, gradient: Any) -> bool:
     return op.output.untyped_storage().data_ptr() == gradient.untyped_storage().data_ptr()
 
 
-@dataclass(frozen=True, slots=True)
-class Blame:
-    op: str  # "" where no op of backward made it
-    location: Location | None
-    forward: Location | None
-
-
-def blame(cls: Any, watcher: Watcher, gradient: Any, position: int) -> Blame:
-    """The returned expression, or the assignment, that computed a gradient."""
+def blamed(
+    check: FunctionCheck, cls: Any, watcher: Watcher, gradient: Any, position: int
+) -> FunctionCheck:
+    """The check with the returned expression, or the assignment, that computed the gradient of the
+    argument at `position`; its op is empty where no op of backward made it."""
     maker = watcher.maker(gradient) if isinstance(gradient, Tensor) else None
-    name = maker.name.removesuffix("_") if maker else ""
     place = resolve(maker.code, maker.lasti) if maker else None
-    formula = inspect.unwrap(cls.backward)
-    return Blame(
-        name,
-        (_widened(place, position) if place else None) or _returned(formula, position) or place,
-        _returned(inspect.unwrap(cls.forward), 0),
+    widened = _widened(place, position) if place else None
+    return replace(
+        check,
+        op=maker.name.removesuffix("_") if maker else "",
+        location=widened or _returned(inspect.unwrap(cls.backward), position) or place,
+        forward=_returned(inspect.unwrap(cls.forward), 0),
     )
 
 

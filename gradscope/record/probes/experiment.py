@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from gradscope.facts import FunctionCheck
+from gradscope.record.finite import unravel
 from gradscope.record.probes import flaws
-from gradscope.record.probes.blame import Watcher, blame
+from gradscope.record.probes.blame import Watcher, blamed
 from gradscope.record.probes.calls import Calls, Gradients, NoVerdict, TooFew
 from gradscope.record.probes.relations import Evidence, Relation, condition, relate
 from gradscope.record.probes.rewrite import template
@@ -56,22 +57,20 @@ def examined(
 
 def _too_few(calls: Calls, error: TooFew) -> FunctionCheck:
     cls = calls.cls
-    found = blame(cls, Watcher(calls.formula), None, error.got)
-    return FunctionCheck(
+    check = FunctionCheck(
         cls.__name__,
         "wrong",
         input=calls.names().get(error.got, f"argument {error.got}"),
         position=error.got,
         relations=("count",),
         detail=f"{error.got} of {error.expected}",
-        location=found.location,
-        forward=found.forward,
         node=f"{cls.__name__}Backward",
         bad=1,
         numel=1,
         dtype=str(calls.dtype).removeprefix("torch."),
         calls=calls.made,
     )
+    return blamed(check, cls, Watcher(calls.formula), None, error.got)
 
 
 def _checks(setting: Setting) -> Iterator[FunctionCheck]:
@@ -113,9 +112,9 @@ def _explained(
     again: Gradients,
 ) -> Iterator[FunctionCheck]:
     places = [place for place, one in enumerate(wrong) if bool(one.any())]
-    identity = flaws.is_identity(setting)
     # Without any slope the forward is a step function here, and the gradient somebody's choice.
     flat = [place for place in places if _is_flat(truth, place)]
+    identity = flaws.is_identity(setting)
     swapped = flaws.swapped(setting, places, got, truth)
     reason = str(getattr(setting.calls.cls, "gradscope_ok", "") or "")
     for place in range(len(setting.point)):
@@ -140,20 +139,18 @@ def _explained(
             relation = replace(relation, kinds=("identity", *relation.kinds))
         if relation.kinds[-1] == "some":
             relation = replace(relation, detail=condition(wrong[place], tensors))
-        found = blame(setting.calls.cls, watcher, again[place], setting.calls.positions[place])
-        yield replace(
+        check = replace(
             _measured(setting, place, evidence, wrong[place], truth),
             verdict="intended" if is_meant else "wrong",
+            reason=reason,
             relations=relation.kinds,
             factor=relation.factor,
             factor_name=setting.size(relation.factor, place),
             detail=relation.detail,
-            location=found.location,
-            forward=found.forward,
-            op=found.op,
-            reason=reason,
             rewrite=template(relation, watcher.scope, tuple(setting.point[place].shape)),
         )
+        position = setting.calls.positions[place]
+        yield blamed(check, setting.calls.cls, watcher, again[place], position)
 
 
 def _is_flat(truth: Truth, place: int) -> bool:
@@ -176,7 +173,7 @@ def _measured(
         "bad": setting.point[place].numel(),
     }
     if not truth.whole:
-        numbers["index"] = flaws.position_of(flat, got.shape)
+        numbers["index"] = unravel(flat, tuple(got.shape))
         numbers["at"] = float(setting.point[place].reshape(-1)[flat])
         numbers["bad"] = int(wrong.sum())
     return setting.fact(place, "wrong", truth=truth.words, **numbers)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from gradscope.facts import FunctionCheck
-from gradscope.record.probes.blame import blame, named
+from gradscope.record.finite import unravel
+from gradscope.record.probes.blame import blamed, named
 from gradscope.record.probes.calls import Gradients, NoVerdict
 from gradscope.record.probes.relations import Relation, wrong_at
 from gradscope.record.probes.rewrite import template
@@ -32,18 +33,16 @@ def misshapen(setting: Setting, raw: Gradients, places: list[int]) -> Iterator[F
         if isinstance(returned, Tensor) and right is not None:
             known = _reshaped(returned.double(), right[place])
         relation = known or Relation((), None, sizes)
-        found = blame(setting.calls.cls, watcher, again[place], setting.calls.positions[place])
-        yield setting.fact(
+        check = setting.fact(
             place,
             "wrong",
             relations=("shape", *relation.kinds),
             detail=relation.detail or sizes,
             bad=setting.point[place].numel(),
-            location=found.location,
-            forward=found.forward,
-            op=found.op,
             rewrite=template(relation, watcher.scope, shape) if known else None,
         )
+        position = setting.calls.positions[place]
+        yield blamed(check, setting.calls.cls, watcher, again[place], position)
 
 
 def not_finite(setting: Setting, raw: Gradients) -> FunctionCheck | None:
@@ -66,21 +65,19 @@ def not_finite(setting: Setting, raw: Gradients) -> FunctionCheck | None:
     if not bool(alone.smooth.all()):
         raise NoVerdict("the forward is not smooth where the gradient is not finite")
     watcher, again = setting.watched()
-    found = blame(setting.calls.cls, watcher, again[place], setting.calls.positions[place])
-    return setting.fact(
+    check = setting.fact(
         place,
         "wrong",
         relations=("non-finite",),
         bad=int(bad[place].sum()),
-        index=position_of(flat, setting.point[place].shape),
+        index=unravel(flat, tuple(setting.point[place].shape)),
         at=float(setting.point[place].reshape(-1)[flat]),
         got=float(setting.adapted(place, raw[place]).reshape(-1)[flat]),
         right=alone.along(setting.cotangents[0]) / size,
         truth=f"central difference with relative step {alone.step:g}",
-        location=found.location,
-        forward=found.forward,
-        op=found.op,
     )
+    position = setting.calls.positions[place]
+    return blamed(check, setting.calls.cls, watcher, again[place], position)
 
 
 def is_identity(setting: Setting) -> bool:
@@ -176,12 +173,3 @@ def _reshaped(returned: Tensor, right: Tensor) -> Relation | None:
         if torch.allclose(returned.T, right, rtol=1e-4, atol=1e-8):
             return Relation(("transposed",))
     return None
-
-
-def position_of(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """torch.unravel_index would import sympy, for a second."""
-    index: list[int] = []
-    for size in reversed(shape):
-        flat, rest = divmod(flat, size)
-        index.append(rest)
-    return tuple(reversed(index))
