@@ -185,6 +185,8 @@ STABLE = [
      "torch.logaddexp(z, -z)"),
     ("torch.log(torch.exp(z.abs()) - 1)", "torch.log(torch.exp(z.abs()) - 1)", "log",
      "z.abs() + torch.log(-torch.expm1(-z.abs()))"),
+    ("torch.logdet(z)", "torch.logdet(z)", "logdet", "torch.linalg.slogdet(z).logabsdet"),
+    ("z.logdet()", "z.logdet()", "logdet", "torch.linalg.slogdet(z).logabsdet"),
     ("torch.log(torch.special.i0(z) * 3)", "torch.special.i0(z)", "i0",
      "torch.log(torch.special.i0e(z) * 3) + z.abs()"),
 ]  # fmt: skip

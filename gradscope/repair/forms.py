@@ -200,6 +200,16 @@ def _log_bessel(read: Reading, node: ast.expr) -> str | None:
     return f"torch.log({product}) + {read.culprit.text(operand)}.abs()"
 
 
+def _log_determinant(read: Reading, node: ast.expr) -> str | None:
+    if not isinstance(node, ast.Call) or not read.text(node.func).endswith("logdet"):
+        return None
+    found = read.op(node, "det")
+    is_absolute = read.text(node.func).endswith("slogdet")
+    if not found or is_absolute:
+        return None
+    return f"torch.linalg.slogdet({read.text(found.positional[0])}).logabsdet"
+
+
 def _factors(read: Reading, node: ast.expr) -> list[ast.expr]:
     found = read.op(node, "mul")
     if not found or len(found.positional) != 2:
@@ -243,6 +253,7 @@ FORMS: tuple[Form, ...] = (
     _log_cosh,
     _log_expm1,
     _log_bessel,
+    _log_determinant,
     _softmax,
     _sigmoid,
     _cross_entropy_with_logits,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from gradscope import source
 from gradscope.facts import Event, Finding, Fix, Kind, Root, Trace
 from gradscope.ops import Edge
 from gradscope.rules import evidence, fixes, phrases
@@ -45,6 +48,8 @@ class DomainError(Rule):
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         event = root.event
+        if _is_logdet(event):
+            return self._negative_determinant(root, trace)
         if not evidence.breaks_in_use(root):
             return None
         edge = evidence.edge(event)
@@ -60,6 +65,34 @@ class DomainError(Rule):
             fixes=fixes.guards(edge, event) or (_inside(event),),
             confidence=0.8 if known else 0.3,
         )
+
+    def _negative_determinant(self, root: Root, trace: Trace) -> Finding:
+        """torch writes the NaN itself, by a `where` on the sign, so no op gave it."""
+        absolute = Fix(
+            "stable-op",
+            "take the logarithm of the determinant's absolute value",
+            "unsafe",
+            "torch.linalg.slogdet(x).logabsdet",
+        )
+        return self.finding(
+            root,
+            trace,
+            blame=replace(root.event.blame, op="logdet"),
+            message="`logdet` was taken of a matrix whose determinant is negative",
+            label="the logarithm of a negative determinant is nan",
+            why="`logdet` is not defined there and returns NaN instead of raising. A matrix that"
+            " should be positive definite gets there by rounding, the weight of a flow by a"
+            " reflection: an orthogonal matrix has determinant -1 as often as 1.",
+            fixes=(absolute,),
+            confidence=0.9,
+        )
+
+
+def _is_logdet(event: Event) -> bool:
+    place = event.blame.location
+    if event.kind is not Kind.MINTED or event.op != "scalar_tensor" or place is None:
+        return False
+    return "logdet(" in "".join(source.lines(place.file)[place.line - 1 : place.end_line])
 
 
 def _undefined(event: Event, edge: Edge | None) -> bool:

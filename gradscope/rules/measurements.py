@@ -108,7 +108,7 @@ def growth(root: Root, trace: Trace) -> str | None:
     step = root.event.step
     losses = [one.loss for one in trace.steps if one.index < step and one.loss is not None]
     last = [abs(loss) for loss in losses[-4:] if math.isfinite(loss)]
-    if len(last) < 2 or last[-1] < 10 * min(last[:-1]):
+    if len(last) < 2 or last[-1] < 10 * last[0] or last[-1] <= max(last[:-1]):
         return None
     return ", ".join(phrases.number(loss) for loss in last)
 
