@@ -47,14 +47,17 @@ def masked(culprit: Culprit) -> Iterator[Candidate]:
     names = [pair for pair in conditions if pair[0].isidentifier()]
     rest = [pair for pair in conditions if pair not in names]
     op = phrases.spelled(culprit.finding.op)
+    is_hidden = culprit.finding.name == "masked-branch"  # else the loss has met the result
     title = f"give `{op}` a harmless operand where its result is thrown away"
+    if not is_hidden:
+        title = f"give `{op}` the operand {harmless} in the place of those on its singularity"
     seen = set()
     for condition, kept in (*names, *own, *rest):
         text = _where(culprit, condition, kept, node, harmless)
         if text not in seen:
             seen.add(text)
             edit = culprit.replace(node, text)
-            yield Candidate("masked-branch", title, (edit,), same=True)
+            yield Candidate("masked-branch", title, (edit,), same=is_hidden)
     yield from restored
 
 
