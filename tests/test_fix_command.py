@@ -48,3 +48,19 @@ def test_a_built_in_example_is_not_written_to(gradscope):
 
     assert 2 == done.returncode
     assert "built-in example" in done.stderr
+
+
+def test_a_model_with_its_loss_and_a_batch(gradscope, tmp_path):
+    (tmp_path / "net.py").write_text(
+        "import torch\n"
+        "model = torch.nn.Linear(3, 1, bias=False)\n"
+        "batch = torch.zeros(4, 3), torch.zeros(4, 1)\n"
+        "def loss(out, y):\n"
+        "    return (out - y).square().sqrt().mean()\n"
+    )
+    names = {"--model": "net.py:model", "--loss": "net.py:loss", "--batch": "net.py:batch"}
+
+    done = gradscope("fix", *(word for pair in names.items() for word in pair))
+
+    assert 0 == done.returncode, done.stderr
+    assert "+    return (out - y).square().clamp_min(1e-12).sqrt().mean()" in done.stdout

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gradscope.cli.app import app
+from gradscope.cli.options import ConfigFile, FailOn, Inputs, NoVerify, Output, Steps
 from gradscope.cli.output import check_report_place, parse_input, write_reports
 from gradscope.errors import ExitCode
-from gradscope.facts import Severity
 
 
 @app.command()
@@ -24,9 +23,7 @@ def check(
             show_default=False,
         ),
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="A configuration other than the nearest gradscope.yaml.")
-    ] = None,
+    config: ConfigFile = None,
     show_config: Annotated[
         bool, typer.Option("--show-config", help="Print each setting and where it came from.")
     ] = False,
@@ -40,24 +37,17 @@ def check(
     dtype: Annotated[
         list[str] | None, typer.Option(help="float32, bfloat16, float16, autocast ...")
     ] = None,
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="Stop after so many backward passes [100].")
-    ] = None,
-    input: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=EXPR", help="An input of a function; torch is in scope."),
-    ] = None,
+    steps: Steps = None,
+    input: Inputs = None,
     select: Annotated[
         list[str] | None, typer.Option(help="Only these rules: a code, a name or GS1.")
     ] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="Not these rules.")] = None,
-    fail_on: Annotated[
-        Severity | None, typer.Option(help="Exit with 1 for findings from here on [error].")
-    ] = None,
+    fail_on: FailOn = None,
     format: Annotated[
         str, typer.Option(help="terminal, json, sarif, junit, github, markdown or html.")
     ] = "terminal",
-    output: Annotated[Path | None, typer.Option(help="Write the report to a file.")] = None,
+    output: Output = None,
     report: Annotated[
         list[str] | None,
         typer.Option(metavar="FORMAT=FILE", help="Write the report in one more format."),
@@ -74,7 +64,7 @@ def check(
     memory_limit: Annotated[
         str | None, typer.Option(help="Memory that each target may take, such as 2GiB (Linux).")
     ] = None,
-    no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not try the fixes.")] = False,
+    no_verify: NoVerify = False,
 ) -> int:
     """Preflight: run every configured target and fail where a gradient is unhealthy."""
     from gradscope.check import command

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gradscope.cli.app import app
+from gradscope.cli.options import Batch, ConfigFile, Inputs, Loss, Model, Steps, TimeLimit
 from gradscope.cli.output import parse_input, say
 from gradscope.errors import ExitCode, GradscopeError
 
 
-@app.command()
+@app.command(epilog="The program's own arguments follow after --, as in: fix train.py -- --lr 1")
 def fix(
     context: typer.Context,
-    target: Annotated[
-        str | None, typer.Argument(help="What trace takes.", show_default=False)
-    ] = None,
+    target: Annotated[str | None, typer.Argument(help="As for trace.", show_default=False)] = None,
     write: Annotated[bool, typer.Option("--write", help="Write the repaired files.")] = False,
     unsafe: Annotated[
         bool,
         typer.Option("--unsafe", help="Also write fixes that change values, or were not verified."),
     ] = False,
-    steps: Annotated[int | None, typer.Option(min=1, help="As in trace.")] = None,
-    input: Annotated[list[str] | None, typer.Option(metavar="NAME=EXPR")] = None,
-    config: Annotated[Path | None, typer.Option(help="As in trace.")] = None,
-    time_limit: Annotated[float | None, typer.Option(min=0.001, help="As in trace.")] = None,
+    steps: Steps = None,
+    input: Inputs = None,
+    model: Model = None,
+    loss: Loss = None,
+    batch: Batch = None,
+    config: ConfigFile = None,
+    time_limit: TimeLimit = None,
 ) -> int:
     """Print the patch that makes a program healthy, for `git apply`; or write it.
 
@@ -46,6 +47,7 @@ def fix(
         target,
         context.obj or (),
         inputs=tuple(map(parse_input, input or ())),
+        parts=(model, loss, batch),
     )
     for line in choice.said:
         say(line)

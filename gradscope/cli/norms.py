@@ -8,8 +8,19 @@ from typing import Annotated
 import typer
 
 from gradscope.cli.app import app
+from gradscope.cli.options import (
+    Batch,
+    ConfigFile,
+    FailOn,
+    Inputs,
+    Loss,
+    Model,
+    NoCustomBackward,
+    Output,
+    Steps,
+    TimeLimit,
+)
 from gradscope.cli.output import parse_input
-from gradscope.facts import Severity
 
 
 @app.command(epilog="The program's own arguments follow after --, as in: norms train.py -- --lr 1")
@@ -25,9 +36,7 @@ def norms(
         float | None, typer.Option(help="Show what clipping to this total norm would do.")
     ] = None,
     norm_type: Annotated[float, typer.Option(help="1, 2, inf or any p above 0.")] = 2.0,
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="Stop after so many backward passes [100].")
-    ] = None,
+    steps: Steps = None,
     depth: Annotated[
         int | None, typer.Option(min=0, help="Join parameters below so many dots in their names.")
     ] = None,
@@ -40,29 +49,18 @@ def norms(
             " [parameters]."
         ),
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="Write the report to a file.")] = None,
+    output: Output = None,
     html: Annotated[
         Path | None, typer.Option(help="Write a page with pictures (the extra `charts`).")
     ] = None,
-    input: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=EXPR", help="An input of a function; torch is in scope."),
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="A model, as for trace.")] = None,
-    loss: Annotated[str | None, typer.Option(help="Its loss.")] = None,
-    batch: Annotated[str | None, typer.Option(help="Its batch.")] = None,
-    fail_on: Annotated[
-        Severity | None, typer.Option(help="Exit with 1 for findings from here on [error].")
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="A configuration other than the nearest gradscope.yaml.")
-    ] = None,
-    time_limit: Annotated[
-        float | None, typer.Option(min=0.001, help="Stop the program after so many seconds.")
-    ] = None,
-    no_custom_backward: Annotated[
-        bool, typer.Option("--no-custom-backward", help="Do not check custom autograd.Functions.")
-    ] = False,
+    input: Inputs = None,
+    model: Model = None,
+    loss: Loss = None,
+    batch: Batch = None,
+    fail_on: FailOn = None,
+    config: ConfigFile = None,
+    time_limit: TimeLimit = None,
+    no_custom_backward: NoCustomBackward = False,
 ) -> int:
     """Measure each gradient, what clipping would do to it, and where gradients grow or die."""
     from gradscope import pipeline

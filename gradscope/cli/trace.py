@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gradscope.cli.app import app
+from gradscope.cli.options import (
+    Batch,
+    ConfigFile,
+    FailOn,
+    Inputs,
+    Loss,
+    Model,
+    NoCustomBackward,
+    NoVerify,
+    Output,
+    Steps,
+    TimeLimit,
+)
 from gradscope.cli.output import check_report_place, parse_input, write_report
-from gradscope.facts import Severity
 
 
 @app.command(epilog="The program's own arguments follow after --, as in: trace train.py -- --lr 1")
@@ -22,36 +33,21 @@ def trace(
             show_default=False,
         ),
     ] = None,
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="Stop after so many backward passes [100].")
-    ] = None,
+    steps: Steps = None,
     keep_going: Annotated[
         bool | None, typer.Option("--keep-going", help="Do not stop at the first error.")
     ] = None,
-    input: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=EXPR", help="An input of a function; torch is in scope."),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="A model: net.py:Net, or 'net.py:Net(3)'.")
-    ] = None,
-    loss: Annotated[str | None, typer.Option(help="Its loss: net.py:loss, or F.mse_loss.")] = None,
-    batch: Annotated[str | None, typer.Option(help="Its batch: net.py:batch, or a loader.")] = None,
-    fail_on: Annotated[
-        Severity | None, typer.Option(help="Exit with 1 for findings from here on [error].")
-    ] = None,
+    input: Inputs = None,
+    model: Model = None,
+    loss: Loss = None,
+    batch: Batch = None,
+    fail_on: FailOn = None,
     format: Annotated[str, typer.Option(help="terminal or json.")] = "terminal",
-    output: Annotated[Path | None, typer.Option(help="Write the report to a file.")] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="A configuration other than the nearest gradscope.yaml.")
-    ] = None,
-    no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not try the fixes.")] = False,
-    no_custom_backward: Annotated[
-        bool, typer.Option("--no-custom-backward", help="Do not check custom autograd.Functions.")
-    ] = False,
-    time_limit: Annotated[
-        float | None, typer.Option(min=0.001, help="Stop the program after so many seconds.")
-    ] = None,
+    output: Output = None,
+    config: ConfigFile = None,
+    no_verify: NoVerify = False,
+    no_custom_backward: NoCustomBackward = False,
+    time_limit: TimeLimit = None,
 ) -> int:
     """Run a program, name the op that broke its gradients, say why, and try the fix."""
     from gradscope import pipeline

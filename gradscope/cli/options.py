@@ -1,0 +1,40 @@
+"""The options that several commands have, each with its one text. None: not said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gradscope.facts import Severity
+
+Steps = Annotated[
+    int | None, typer.Option("--steps", min=1, help="Stop after so many backward passes [100].")
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option("--input", metavar="NAME=EXPR", help="An input of a function; torch is in scope."),
+]
+Model = Annotated[
+    str | None, typer.Option("--model", help="A model: net.py:Net, or 'net.py:Net(3)'.")
+]
+Loss = Annotated[str | None, typer.Option("--loss", help="Its loss: net.py:loss, or F.mse_loss.")]
+Batch = Annotated[str | None, typer.Option("--batch", help="Its batch: net.py:batch, or a loader.")]
+FailOn = Annotated[
+    Severity | None,
+    typer.Option("--fail-on", help="Exit with 1 for findings from here on [error]."),
+]
+Output = Annotated[Path | None, typer.Option("--output", help="Write the report to a file.")]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", help="A configuration other than the nearest gradscope.yaml."),
+]
+TimeLimit = Annotated[
+    float | None,
+    typer.Option("--time-limit", min=0.001, help="Stop the program after so many seconds."),
+]
+NoVerify = Annotated[bool, typer.Option("--no-verify", help="Do not try the fixes.")]
+NoCustomBackward = Annotated[
+    bool, typer.Option("--no-custom-backward", help="Do not check custom autograd.Functions.")
+]
