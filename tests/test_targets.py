@@ -11,6 +11,7 @@ from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
+import torch
 
 from gradscope.config import Input
 from gradscope.errors import GradscopeError
@@ -323,6 +324,25 @@ class TestEndings:
 
         with pytest.raises(KeyboardInterrupt):
             run(target, silent=True)
+
+
+@pytest.mark.slow
+def test_threads_that_use_autograd_first_do_not_crash():
+    """In torch's engine, which this process has used before it forks: one of 25 such programs."""
+    torch.ones(1, requires_grad=True).sum().backward()
+    program = script("""
+        import threading, torch
+        start = threading.Barrier(8)
+        net, x = torch.nn.Linear(4, 4), torch.ones(4, 4)
+        def train():
+            start.wait()
+            torch.autograd.grad(net(x).sum(), net.weight)
+        threads = [threading.Thread(target=train) for _ in range(8)]
+        for one in threads: one.start()
+        for one in threads: one.join()
+    """)
+
+    assert {run(program).ending.kind for _ in range(100)} == {"finished"}
 
 
 class TestPatches:

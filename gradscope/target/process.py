@@ -98,6 +98,7 @@ class _Forked:
         self.connection.close()
         _die_with(parent)
         random.setstate(_RANDOM)
+        _make_engine_anew()
         run_child(job, connection)
 
     def poll(self) -> int | None:
@@ -152,6 +153,13 @@ def import_wanted() -> None:
         importlib.import_module(name)
     if "numpy" in sys.modules:
         importlib.import_module("numpy.random")  # seeds itself once, here, for every child
+
+
+def _make_engine_anew() -> None:
+    """Torch does so itself when autograd is first used after a fork, and without a lock: threads
+    of the program that use it first, all at once, would crash (PythonEngine::get_python_engine)."""
+    engine: Any = torch.autograd.Variable._execution_engine
+    engine.is_checkpoint_valid()
 
 
 def _die_with(parent: int) -> None:

@@ -1,4 +1,3 @@
-# slow: seldom crashes natively in a process as large as that of all tests, never alone
 import threading
 
 import torch
