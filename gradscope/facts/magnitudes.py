@@ -131,6 +131,8 @@ class Update:
     """One `optimizer.step()`. `stale`: the gradients held those of the step before as well.
     `clipped` is the total norm it saw over the one that backward left, None where not measured.
 
+    `base_lr` is what a schedule multiplies, None without one.
+
     Parameters that the program writes by hand (`w -= lr * w.grad`) are an update without an
     `optimizer` (""), whose `lr` is not known.
     """
@@ -141,6 +143,9 @@ class Update:
     location: Location | None = None
     stale: bool = False
     clipped: float | None = None
+    base_lr: float | None = None
+    momentum: float = 0.0
+    weight_decay: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

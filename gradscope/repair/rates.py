@@ -14,6 +14,7 @@ from gradscope.facts import Finding, Fix, Trace
 from gradscope.target import RunOptions, Target, run
 
 COARSE, MOST_COARSE, FINE = 4.0, 4, 2  # quarter the rate until it holds, then halve the gap
+TOO_SMALL = 10.0  # times smaller than what holds: training would take that much longer
 SECONDS = 10.0  # for all runs together
 FEWEST_STEPS, MOST_STEPS = 20, 60
 
@@ -133,8 +134,10 @@ def _with(finding: Finding, border: Border) -> Finding:
 
 
 def _at_most(fix: Fix, lr: float, stable: float) -> Fix:
-    """The proposed learning rate, where the runs showed that one to be too large."""
-    if fix.kind != "lower-lr" or float(fix.code.removeprefix("lr=")) <= stable:
+    """The learning rate that was seen to hold, where the proposed one is far from it."""
+    if fix.kind != "lower-lr" or not fix.code.startswith("lr="):
+        return fix
+    if stable / TOO_SMALL <= float(fix.code.removeprefix("lr=")) <= stable:
         return fix
     new = f"{stable:.2g}"
     return replace(

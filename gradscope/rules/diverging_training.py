@@ -21,6 +21,7 @@ from gradscope.facts import (
     Update,
     text_of,
 )
+from gradscope.rules.overshoots import Overshoot, overshoot
 from gradscope.rules.rises import Rise, climb_of, largest_stable_lr, rise_of, stable_lr
 from gradscope.rules.rule import Rule
 from gradscope.rules.step_size import rate_of, with_clearing, with_mean, with_rate
@@ -37,7 +38,8 @@ FEWEST_STALE = 5  # updates in a row whose gradients had piled up; fewer may be 
 # is a cause of its own, whatever came before.
 _CARRIERS = frozenset(
     "mul mm addmm bmm baddbmm matmul linear convolution add sub sum mean pow square mse_loss mv dot"
-    " smooth_l1_loss huber_loss l1_loss addcmul addcdiv norm linalg_vector_norm abs neg".split()
+    " smooth_l1_loss huber_loss l1_loss addcmul addcdiv norm linalg_vector_norm abs neg nll_loss"
+    " nll_loss_forward nll_loss2d_forward binary_cross_entropy_with_logits cumsum".split()
 )
 
 # These divide by the size of the gradient: a loss that is N times larger takes the same steps.
@@ -110,7 +112,10 @@ class DivergingTraining(Rule):
         consequences = tuple(symptom for root in roots for symptom in root.symptoms)
         stale = any(one.stale for one in magnitudes.updates)
         lr = rate_of(update)
-        total = None if stale or lr is None else _blamed_sum(magnitudes.summed, rise, update, lr)
+        fault = None if stale else overshoot(magnitudes.updates, rise)
+        total = None
+        if not stale and fault is None and lr is not None:
+            total = _blamed_sum(magnitudes.summed, rise, update, lr)
         return Finding(
             rule=self.code,
             name=self.name,
@@ -123,7 +128,7 @@ class DivergingTraining(Rule):
             label="adds the gradients of earlier steps too"
             if stale
             else f"steps {_at(lr)}".strip(),
-            why=_why(stale, update, lr) + _why_sum(total, lr),
+            why=_why(stale, update, lr, fault) + _why_sum(total, lr),
             related=_adds_up(total),
             evidence={
                 "losses": list(rise.losses),
@@ -137,11 +142,12 @@ class DivergingTraining(Rule):
                 "loss by step: " + ", ".join(text_of(loss, 3) for loss in rise.losses[:8]),
                 *_norms(magnitudes.totals(), rise),
                 f"{update.optimizer or 'an update by hand'} {_at(lr)}".strip(),
+                *([fault.number] if fault is not None else ()),
                 *_terms(total, lr),
             ),
             symptoms=(Symptom("diverging-loss", last, "loss"), *consequences),
             chain=roots[0].chain if roots else (),
-            fixes=tuple(_fixes(rise, update, lr, stale, total)),
+            fixes=tuple(_fixes(rise, update, lr, stale, fault, total)),
             confidence=0.92,
         )
 
@@ -214,13 +220,15 @@ def _at(lr: float | None) -> str:
     return f"with lr {lr:g}" if lr is not None else ""
 
 
-def _why(stale: bool, update: Update, lr: float | None) -> str:
+def _why(stale: bool, update: Update, lr: float | None, fault: Overshoot | None = None) -> str:
     if stale:
         step = "`optimizer.step()`" if update.optimizer else "an update"
         return (
             f"The gradients were not cleared between {step} and the next backward, so"
             " each step goes along the sum of all gradients so far and overshoots more and more."
         )
+    if fault is not None:
+        return f"{fault.why} Every op is innocent; an overflow is only where the growth ends."
     step = f"step of {update.optimizer}" if update.optimizer else "update"
     return (
         f"Each {f'{step} {_at(lr)}'.strip()} lands farther from the minimum than"
@@ -264,10 +272,17 @@ def _norms(totals: tuple[float, ...], rise: Rise) -> Iterator[str]:
 
 
 def _fixes(
-    rise: Rise, update: Update, lr: float | None, stale: bool, total: Summed | None
+    rise: Rise,
+    update: Update,
+    lr: float | None,
+    stale: bool,
+    fault: Overshoot | None,
+    total: Summed | None,
 ) -> Iterator[Fix]:
     if stale:
         yield _clearing(update)
+    if fault is not None:
+        yield fault.fix
     if total is not None:
         yield Fix(
             "graph",

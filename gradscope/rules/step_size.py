@@ -30,6 +30,71 @@ def with_rate(update: Update, lr: float) -> tuple[Edit, ...]:
     return (text.edit(*text.extent(number), f"{lr:g}"),)
 
 
+def with_setting(update: Update, name: str, old: float, new: float) -> tuple[Edit, ...]:
+    """The edit of a keyword where the optimizer is made, if it is given as a number there."""
+    text = _read(update.location)
+    found = [
+        keyword.value
+        for call in _optimizers(text, update)
+        for keyword in call.keywords
+        if keyword.arg == name and _is_number(keyword.value, old)
+    ]
+    if text is None or len(found) != 1:
+        return ()
+    return (text.edit(*text.extent(found[0]), f"{new:g}"),)
+
+
+def with_factor(update: Update, bound: str) -> tuple[Edit, ...]:
+    """The edit that bounds what a `LambdaLR` multiplies the learning rate by: `min(1.0, {})`."""
+    text = _read(update.location)
+    if text is None:
+        return ()
+    bodies = [
+        part.body
+        for call in ast.walk(text.tree)
+        if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("LambdaLR")
+        for part in (*call.args, *(keyword.value for keyword in call.keywords))
+        if isinstance(part, ast.Lambda)
+    ]
+    if len(bodies) != 1:
+        return ()
+    start, end = text.extent(bodies[0])
+    return (text.edit(start, end, bound.format(text.of(bodies[0]))),)
+
+
+def with_descent(update: Update) -> tuple[Edit, ...]:
+    """The edit of an update that adds the gradient, by hand or in an optimizer of the program's
+    own, so that it subtracts it; none where no such update is written."""
+    text = _read(update.location)
+    if text is None:
+        return ()
+    within = [node for node in ast.walk(text.tree) if _updates(node, update)]
+    edits = (_subtracting(text, node) for around in within for node in ast.walk(around))
+    found = [edit for edit in edits if edit is not None]
+    return tuple(found) if len(found) == 1 else ()
+
+
+def _updates(node: ast.AST, update: Update) -> bool:
+    """Whether this is the optimizer's class, or the statement that updates by hand."""
+    if update.optimizer:
+        return isinstance(node, ast.ClassDef) and node.name == update.optimizer
+    is_update = isinstance(node, ast.AugAssign | ast.Expr)
+    return is_update and update.location is not None and node.lineno == update.location.line
+
+
+def _subtracting(text: Source, node: ast.AST) -> Edit | None:
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+        if "grad" in text.of(node.value) and not text.of(node.value).startswith("-"):
+            start, end = text.extent(node.target)[1], text.extent(node.value)[0]
+            return text.edit(start, end, " -= ")
+    if isinstance(node, ast.Call) and text.of(node.func).endswith(".add_") and node.args:
+        for keyword in node.keywords:
+            given = text.of(keyword.value)
+            if keyword.arg == "alpha" and "grad" in text.of(node.args[0]) and given[0] != "-":
+                return text.edit(*text.extent(keyword.value), f"-{given}")
+    return None
+
+
 def with_clearing(update: Update) -> tuple[Edit, ...]:
     """The edit that clears the gradients, on the line after `optimizer.step()`."""
     place, line = update.location, _line(update.location)
@@ -69,13 +134,23 @@ def _of_optimizer(update: Update) -> tuple[Source, ast.Constant] | None:
         return None
     found = [
         value
-        for node in ast.walk(text.tree)
-        if isinstance(node, ast.Call)
-        and ast.unparse(node.func).rpartition(".")[2] == update.optimizer
+        for node in _optimizers(text, update)
         for value in (*(k.value for k in node.keywords if k.arg == "lr"), *node.args[1:2])
         if isinstance(value, ast.Constant) and value.value == update.lr
     ]
     return (text, found[0]) if len(found) == 1 else None
+
+
+def _optimizers(text: Source | None, update: Update) -> Iterator[ast.Call]:
+    """The calls that may have made the optimizer."""
+    for node in ast.walk(text.tree) if text is not None else ():
+        if isinstance(node, ast.Call):
+            if ast.unparse(node.func).rpartition(".")[2] == update.optimizer:
+                yield node
+
+
+def _is_number(node: ast.expr, value: float) -> bool:
+    return isinstance(node, ast.Constant) and node.value == value
 
 
 def _by_hand(place: Location | None) -> tuple[Source, ast.Constant] | None:

@@ -35,13 +35,18 @@ class Updates:
         self._looked[id(optimizer)] = looked + 1
         if looked < _LOOKED_AT or clipped is not None:
             self._look(optimizer, frame)
+        settings = optimizer.param_groups[0]
+        base = settings.get("initial_lr")
         update = Update(
             step=step,
             optimizer=type(optimizer).__name__,
-            lr=float(optimizer.param_groups[0].get("lr", 0.0)),
+            lr=float(settings.get("lr", 0.0)),
             location=self._place(note_site(frame)[0]),
             stale=bool(stale) and not stale.isdisjoint(_ids(optimizer)),
             clipped=clipped,
+            base_lr=float(base) if base is not None else None,
+            momentum=float(settings.get("momentum") or 0.0),
+            weight_decay=float(settings.get("weight_decay") or 0.0),
         )
         _keep(self._updates, update)
 

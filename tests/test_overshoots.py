@@ -1,0 +1,107 @@
+"""GS404 tells which setting of the optimizer makes the steps overshoot, and mends that one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gradscope.facts import Fix, Location, Magnitudes, Step, Trace, Update
+from gradscope.repair.splice import spliced
+from gradscope.rules import RULES
+from gradscope.source import read
+
+STEP = "for _ in range(9):\n    optimizer.step()\n"
+LOSSES = tuple(3.0**n for n in range(9))
+
+
+def judged(folder: Path, text: str, *updates: Update):
+    """The finding on a program, of which the updates are known."""
+    file = folder / "train.py"
+    file.write_text(text)
+    line = text.count("\n")
+    place = Location(str(file), line, 4, line, 20, "<module>")
+
+    seen = Magnitudes(updates=tuple(replace(one, location=place) for one in updates))
+    steps = tuple(Step(index, loss, 0.0, 0) for index, loss in enumerate(LOSSES))
+    (found,) = RULES["GS404"].check(Trace("t", steps=steps, magnitudes=seen), ())
+    return found, file
+
+
+def repaired(file: Path, fix: Fix) -> str:
+    return spliced(read(str(file)), fix.edits)
+
+
+@pytest.mark.parametrize(
+    ("made", "update", "said", "mended"),
+    [
+        (
+            "optimizer = SGD(w, lr=0.1, momentum=1.1)\n",
+            Update(0, "SGD", 0.1, momentum=1.1),
+            "Momentum 1.1 multiplies the velocity by itself",
+            "SGD(w, lr=0.1, momentum=0.9)",
+        ),
+        (
+            "optimizer = SGD(w, lr=0.5, weight_decay=10)\n",
+            Update(0, "SGD", 0.5, weight_decay=10.0),
+            "which multiplies them by -4",
+            "SGD(w, lr=0.5, weight_decay=0.01)",
+        ),
+    ],
+)
+def test_a_setting_that_explains_the_growth_is_mended(
+    tmp_path: Path, made: str, update: Update, said: str, mended: str
+) -> None:
+    found, file = judged(tmp_path, made + STEP, update)
+
+    assert said in found.why
+    assert mended in repaired(file, found.fixes[0])
+
+
+@pytest.mark.parametrize(
+    ("last", "said", "mended"),
+    [
+        (-0.3, "below 0: each step goes up", "LambdaLR(optimizer, lambda s: max(0.0, f(s)))"),
+        (0.8, "raised the learning rate from 0.1 to 0.8", "lambda s: min(4, f(s))"),
+    ],
+)
+def test_a_schedule_is_bounded(tmp_path: Path, last: float, said: str, mended: str) -> None:
+    made = "optimizer = SGD(w, lr=0.1)\nschedule = LambdaLR(optimizer, lambda s: f(s))\n"
+    updates = [Update(-1, "SGD", 0.1, base_lr=0.1), Update(0, "SGD", last, base_lr=0.1)]
+    found, file = judged(tmp_path, made + STEP, *updates)
+
+    assert said in found.why
+    assert mended in repaired(file, found.fixes[0])
+
+
+OWN = """
+class Plain:
+    def step(self):
+        for p in self.params:
+            {update}
+"""
+
+
+@pytest.mark.parametrize(
+    ("update", "mended"),
+    [
+        ("p.data.add_(p.grad, alpha=self.lr)", "p.data.add_(p.grad, alpha=-self.lr)"),
+        ("p += self.lr * p.grad", "p -= self.lr * p.grad"),
+    ],
+)
+def test_an_optimizer_that_climbs_is_turned_around(
+    tmp_path: Path, update: str, mended: str
+) -> None:
+    text = OWN.format(update=update) + STEP
+    found, file = judged(tmp_path, text, Update(0, "Plain", 0.1))
+
+    assert "`Plain` adds the gradient to the parameters (line 5)" in found.why
+    assert mended in repaired(file, found.fixes[0])
+
+
+@pytest.mark.parametrize("update", ["p -= self.lr * p.grad", "p.data.add_(p.grad, alpha=-lr)"])
+def test_one_that_descends_is_not_accused(tmp_path: Path, update: str) -> None:
+    found, _ = judged(tmp_path, OWN.format(update=update) + STEP, Update(0, "Plain", 0.1))
+
+    assert "lands farther from the minimum" in found.why
