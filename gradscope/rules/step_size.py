@@ -78,8 +78,9 @@ def _updates(node: ast.AST, update: Update) -> bool:
     """Whether this is the optimizer's class, or the statement that updates by hand."""
     if update.optimizer:
         return isinstance(node, ast.ClassDef) and node.name == update.optimizer
-    is_update = isinstance(node, ast.AugAssign | ast.Expr)
-    return is_update and update.location is not None and node.lineno == update.location.line
+    if not isinstance(node, ast.AugAssign | ast.Expr) or update.location is None:
+        return False
+    return node.lineno == update.location.line
 
 
 def _subtracting(text: Source, node: ast.AST) -> Edit | None:
