@@ -426,7 +426,7 @@ def test_a_loss_that_grew_before_is_said_to_have():
     trace = Trace("loss.py", steps=tuple(Step(i, loss, 0.1, 9) for i, loss in enumerate(losses)))
     finding = explain(root(first), trace)[0]
 
-    assert "the loss grew before: 1, 40, 9e+05" in finding.numbers
+    assert "the loss grew before: 1, 40, 900000" in finding.numbers
     assert [fix.kind for fix in finding.fixes][-2:] == ["clip-norm", "lower-lr"]
 
 
@@ -444,7 +444,7 @@ def test_rows_of_a_masked_softmax_are_counted():
     )
     finding = explain(root(first))[0]
 
-    assert finding.message == "`softmax` over 2 rows that hold only -inf (2 of 4 rows)"
+    assert finding.message == "`softmax` runs over nothing but -inf in 2 of 4 rows"
     assert finding.fixes[0].kind == "guard-empty"
 
 

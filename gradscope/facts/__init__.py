@@ -30,6 +30,7 @@ from gradscope.facts.magnitudes import Limits as Limits
 from gradscope.facts.magnitudes import Magnitudes as Magnitudes
 from gradscope.facts.magnitudes import Summed as Summed
 from gradscope.facts.magnitudes import Update as Update
+from gradscope.facts.numbers import number as number
 from gradscope.facts.numbers import percent as percent
 from gradscope.facts.numbers import plural as plural
 from gradscope.facts.numbers import text_of as text_of

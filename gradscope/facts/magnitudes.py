@@ -150,12 +150,14 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class LateClip:
-    """A clipping at the wrong time. `order`: before-unscale (of gradients that a GradScaler has
-    yet to unscale, from `scale` times their size), after-step (the optimizer has used them).
+    """A clipping at the wrong time. `order`: before-backward (there are no gradients yet),
+    before-unscale (of gradients that a GradScaler has yet to unscale, from `scale` times their
+    size), after-step (the optimizer has used them).
 
     `function` of torch.nn.utils clips to `bound` what has the norm `total` (None for
-    `clip_grad_value_`, which takes no norm). `other` is the call that should have come later
-    (after-step) or earlier (before-unscale).
+    `clip_grad_value_`, which takes no norm; before-backward, that of the gradients that came).
+    `other` is the call that should have come later (after-step) or earlier (before-unscale), or
+    that used the gradients (before-backward).
     """
 
     step: int

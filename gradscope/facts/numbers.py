@@ -16,6 +16,18 @@ def text_of(value: object, digits: int = 6) -> str:
     return str(value)
 
 
+def number(value: float, digits: int = 4) -> str:
+    """A number as prose has it: "NaN", "0.0105", "65504", "3.403e+38". Digits that matter are
+    `digits`, of numbers from 10,000 to a million all before the point."""
+    if math.isnan(value):
+        return "NaN"
+    if 1e4 <= abs(value) < 1e6:
+        return f"{value:.0f}"
+    text = text_of(float(value) or 0.0, digits)  # -0 reads as 0
+    # 1.00003 is not to read as 1, the edge of a domain that it lies beyond.
+    return text_of(float(value), 9) if text in ("1", "-1") else text
+
+
 def plural(count: int, noun: str, many: str = "") -> str:
     """ "1 step", "12,345 ops", "3 fixes"."""
     return f"{count:,} {noun if count == 1 else many or noun + 's'}"

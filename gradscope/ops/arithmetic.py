@@ -18,14 +18,14 @@ def _cancels(sign: int) -> Edge:
         first, second = values["self"], sign * values.get("alpha", 1.0) * values["other"]
         return math.isinf(first) and math.isinf(second) and first == -second
 
-    return no_answer("self", holds, "inf - inf is nan")
+    return no_answer("self", holds, "inf - inf is NaN")
 
 
 def _zero_times_inf(zero: str, infinity: str) -> Edge:
     def holds(values: Values) -> bool:
         return values[zero] == 0 and math.isinf(values[infinity])
 
-    return no_answer(infinity, holds, "0 * inf is nan")
+    return no_answer(infinity, holds, "0 * inf is NaN")
 
 
 def _too_large(argument: str, holds: Holds, what: str) -> Edge:

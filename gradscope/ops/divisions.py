@@ -82,7 +82,7 @@ def _zero_over_zero(numerator: str, denominator: str) -> tuple[Edge, Edge]:
         denominator,
         Nature.POLE,
         both(equals(numerator, 0), equals(denominator, 0)),
-        "0 / 0 is nan",
+        "0 / 0 is NaN",
         "zero-division",
         "nan",
     )
@@ -122,7 +122,7 @@ DIV = OpFact(
         no_answer(
             "self",
             lambda values: math.isinf(values["self"]) and math.isinf(values["other"]),
-            "inf / inf is nan",
+            "inf / inf is NaN",
         ),
         *_zero_over_zero("self", "other"),
         *_over_zero("other"),
@@ -179,7 +179,7 @@ def _modulus(name: str, spelled: tuple[str, ...]) -> OpFact:
                 "other",
                 Nature.POLE,
                 equals("other", 0),
-                "the remainder of a division by 0 is nan",
+                "the remainder of a division by 0 is NaN",
                 "zero-division",
                 "-inf",
             ),

@@ -65,7 +65,7 @@ def _normalisation(name: str, argument: str, *spelled: str, running: bool = Fals
                 "running_var",
                 Nature.DOMAIN,
                 _variance_is_negative,
-                "the running variance plus eps is not positive, and its root is nan",
+                "the running variance plus eps is not positive, and its root is NaN",
                 "domain-error",
                 slope="nan",
                 cure=Cure(guard="{x}.clamp_min(0)"),
@@ -112,7 +112,7 @@ def _linear(name: str, argument: str, *spelled: str) -> OpFact:
             no_answer(
                 argument,
                 _meets_infinity(argument, argument),
-                "{x} is already inf: a weight of 0 times inf, or inf - inf, is nan",
+                "{x} is already inf: a weight of 0 times inf, or inf - inf, is NaN",
             ),
             slope_overflow(argument, what="a sum of products in the slope"),
         ),

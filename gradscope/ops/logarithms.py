@@ -11,9 +11,9 @@ from gradscope.ops.edges import Edge, Holds, Nature, OpFact
 from gradscope.ops.predicates import above, below, both, equals, overflows
 
 _OF_ZERO = "the logarithm of 0 is -inf"
-_OF_NEGATIVE = "the logarithm of a negative number is nan"
+_OF_NEGATIVE = "the logarithm of a negative number is NaN"
 _AT_MINUS_1 = "log(1 + {x}) is -inf where {x} is -1"
-_BELOW_MINUS_1 = "log(1 + {x}) is nan where {x} is below -1"
+_BELOW_MINUS_1 = "log(1 + {x}) is NaN where {x} is below -1"
 _ZERO_TIMES_LOG = "0 * log(0) is taken as 0, but PyTorch's formula for its slope is 0 / 0"
 
 
@@ -100,7 +100,7 @@ LOGIT = OpFact(
             "self",
             Nature.DOMAIN,
             lambda values: "eps" not in values and not 0 <= values["self"] <= 1,
-            "logit is nan outside of [0, 1]",
+            "logit is NaN outside of [0, 1]",
             "domain-error",
             slope="nan",
             cure=PROBABILITY,

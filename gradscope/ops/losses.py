@@ -49,7 +49,7 @@ def _distance(name: str, what: str, *spelled: str) -> OpFact:
             no_answer(
                 "self",
                 lambda values: has_infinity("self")(values) and has_infinity("target")(values),
-                "inf - inf is nan",
+                "inf - inf is NaN",
             ),
         ),
         spelled,
@@ -100,7 +100,7 @@ WITH_LOGITS = OpFact(
     (
         _empty("the mean over an empty batch is 0 / 0"),
         no_answer(
-            "self", infinite("self"), "{x} is already inf: (1 - target) * inf, or inf - inf, is nan"
+            "self", infinite("self"), "{x} is already inf: (1 - target) * inf, or inf - inf, is NaN"
         ),
         value_overflow("self", "target", what="product with the target"),
         slope_overflow(

@@ -40,7 +40,7 @@ _NEGATIVE_ROOT = Edge(
     "self",
     Nature.DOMAIN,
     below("self", 0),
-    "the root of a negative number is nan",
+    "the root of a negative number is NaN",
     "domain-error",
     slope="nan",
     cure=floor(Margin.ROOT),
@@ -132,7 +132,7 @@ POW = OpFact(
         infinite_input(
             "exponent",
             infinite("exponent"),
-            "the exponent is already inf: its product with the power 0 is nan",
+            "the exponent is already inf: its product with the power 0 is NaN",
             cure=replace(FINITE, harmless="1.0"),
         ),
         Edge(
@@ -157,7 +157,7 @@ POW = OpFact(
             "self",
             Nature.UNDEFINED_SLOPE,
             both(below("self", 0), _differentiates_exponent),
-            "the slope in the exponent is the power times log({x}), nan where {x} is negative",
+            "the slope in the exponent is the power times log({x}), NaN where {x} is negative",
             "singular-derivative",
             slope="nan",
             cure=floor(),

@@ -141,7 +141,7 @@ MEDIAN = OpFact(
             "self",
             Nature.EMPTY,
             _empty,
-            "the median of no elements is nan",
+            "the median of no elements is NaN",
             "empty-reduction",
             slope="nan",
         ),

@@ -19,7 +19,7 @@ _DISTANCE = "distance of {x} to the row's largest element"
 def _row_is_masked(result: str) -> Holds:
     """-inf at this element, and the row's result is nan: no element of the row is larger.
 
-    A row with +inf is nan too; that is arithmetic with inf, not a mask.
+    A row with +inf is NaN too; that is arithmetic with inf, not a mask.
     """
 
     def holds(values: Values) -> bool:
@@ -52,7 +52,7 @@ def _positive_infinity(result: str, nature: Nature) -> Edge:
         "self",
         nature,
         holds,
-        "the row's largest element is inf, and inf - inf is nan",
+        "the row's largest element is inf, and inf - inf is NaN",
         "inf-arithmetic",
         slope="nan",
         cure=Cure(condition="{x} < float('inf')", harmless="0.0"),
@@ -80,7 +80,7 @@ def _summed(name: str, *spelled: str) -> OpFact:
             _masked_row(
                 "grad_input",
                 Nature.INFINITE_INPUT,
-                "every element is -inf: the slope is exp(-inf - -inf), which is nan",
+                "every element is -inf: the slope is exp(-inf - -inf), which is NaN",
             ),
             _positive_infinity("grad_input", Nature.INFINITE_INPUT),
         ),
@@ -101,7 +101,7 @@ def _pairwise(name: str) -> OpFact:
                 "self",
                 Nature.INFINITE_INPUT,
                 _same_infinity,
-                "both sides are the same infinity: the slope is exp(inf - inf), which is nan",
+                "both sides are the same infinity: the slope is exp(inf - inf), which is NaN",
                 "all-masked-softmax",
                 slope="nan",
                 cure=FINITE,
@@ -115,7 +115,7 @@ def _attention(name: str) -> OpFact:
     inputs = ("query", "key", "value")
     infinite = [
         infinite_input(
-            argument, has_infinity(argument), "{x} is already inf: a weight of 0 times inf is nan"
+            argument, has_infinity(argument), "{x} is already inf: a weight of 0 times inf is NaN"
         )
         for argument in inputs
     ]

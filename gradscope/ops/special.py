@@ -82,7 +82,7 @@ DIGAMMA = OpFact(
         _edge(
             Nature.DOMAIN,
             is_negative_integer("self"),
-            "digamma is nan at the negative integers",
+            "digamma is NaN at the negative integers",
             "domain-error",
             "inf",
         ),
@@ -117,14 +117,14 @@ POLYGAMMA = OpFact(
         _edge(
             Nature.DOMAIN,
             both(_is_order(0), is_negative_integer("self")),
-            "digamma is nan at the negative integers",
+            "digamma is NaN at the negative integers",
             "domain-error",
             "inf",
         ),
         _edge(
             Nature.DOMAIN,
             lambda values: values["n"] >= 1 and values["self"] < 0 and math.isnan(values["output"]),
-            "PyTorch's polygamma is nan at negative operands",
+            "PyTorch's polygamma is NaN at negative operands",
             "domain-error",
             "nan",
         ),
@@ -138,7 +138,7 @@ POLYGAMMA = OpFact(
         infinite_input(
             "self",
             infinite("self"),
-            "the slope is the next polygamma, which PyTorch computes as nan at inf",
+            "the slope is the next polygamma, which PyTorch computes as NaN at inf",
             cure=replace(FINITE, harmless="1.0"),
         ),
         _edge(

@@ -1,4 +1,4 @@
-"""The words that every format shares: counts, places, symptoms, the chain, the ending."""
+"""The words about a finding that every format shares: places, symptoms, the chain, its fixes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from gradscope.facts import (
     percent,
     text_of,
 )
+from gradscope.ops.names import spelled
 from gradscope.report.text import clean
 
 LINKS = 6  # a longer chain is shown by its first and last links
@@ -115,7 +116,7 @@ def link(event: Event, before: Event | None = None, home: str | None = None) -> 
     Propagation is what the arrow says already; the phase is named where it changes, the file
     where it is not `home`.
     """
-    words = clean(event.op)
+    words = spelled(clean(event.op))
     if before is None or event.kind is not Kind.PROPAGATION:
         words = f"{event.kind} at {words}"
     location = event.blame.location

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from gradscope import __version__
 from gradscope.facts import Edit, Event, Finding, Fix, Location, Related, Report, Summary, Trace
+from gradscope.ops.names import spelled
 from gradscope.report import phrases, verdicts
 from gradscope.report.options import Options, Sources
 from gradscope.report.text import sentence
@@ -178,7 +179,7 @@ def _step(order: int, event: Event, words: str) -> Value:
 
 
 def _event_words(event: Event) -> str:
-    return f"{event.kind} at {event.op} ({event.phase})"
+    return f"{event.kind} at {spelled(event.op)} ({event.phase})"
 
 
 def _fix(fix: Fix) -> Value:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
 
-from gradscope.facts import Operand, text_of
+from gradscope.facts import Operand, number
 from gradscope.report.phrases import share
 from gradscope.report.text import Segment, clean
 
@@ -22,8 +22,8 @@ def rows(tensors: Sequence[Operand]) -> list[tuple[str, ...]]:
             clean(tensor.dtype.removeprefix("torch.")),
             clean(tensor.device),
             share(tensor.bad, tensor.numel),
-            "-" if tensor.min is None else text_of(tensor.min, 4),
-            "-" if tensor.max is None else text_of(tensor.max, 4),
+            "-" if tensor.min is None else number(tensor.min),
+            "-" if tensor.max is None else number(tensor.max),
         )
         for tensor in tensors
     ]

@@ -141,12 +141,8 @@ def _headline(event: Event) -> str:
             event.bad, event.numel
         )
     rows, total = _rows(event)
-    if not total:
-        return f"`{op}` over at least 1 row that holds only -inf"
-    return (
-        f"`{op}` over {plural(rows, 'row')} that {'holds' if rows == 1 else 'hold'} only"
-        f" -inf ({rows:,} of {plural(total, 'row')})"
-    )
+    count = f"{rows:,} of {plural(total, 'row')}" if total else "at least 1 row"
+    return f"`{op}` runs over nothing but -inf in {count}"
 
 
 def _mechanism(root: Root, event: Event) -> str:

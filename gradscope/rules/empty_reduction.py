@@ -113,7 +113,7 @@ def _mechanism(event: Event) -> str:
     op = phrases.spelled(event.op)
     operand = _operand(event)
     shape = list(operand.shape) if operand is not None else []
-    name = phrases.name(operand, "Its operand")
+    name = phrases.name(operand, "The operand")
     if event.op in SPREADS:
         return (
             f"{name} has shape {shape}, so each `{op}` is taken over"

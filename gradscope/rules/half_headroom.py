@@ -54,12 +54,12 @@ class HalfHeadroom(Rule):
         op, largest = phrases.spelled(one.call.op), phrases.number(one.largest)
         limit, count = phrases.number(one.limit), phrases.of_total(one.near, one.numel)
         if one.limit > 1:
-            room = one.limit / one.largest
+            room, end = one.limit / one.largest, "largest number"
             message = f"`{op}` gives {largest} in {one.dtype}, which ends at {limit} ({count})"
             why = f"A factor of {phrases.number(room)} is left. What lies beyond it is inf."
             label = f"a factor of {room:.2g} is left"
         else:
-            room = one.largest / one.limit
+            room, end = one.largest / one.limit, "smallest normal number"
             message = f"`{op}` gives at most {largest} in {one.dtype}: all is subnormal ({count})"
             why = f"Below {limit} {one.dtype} has fewer digits the smaller a number is, and then 0."
             label = f"{room:.2g} of the smallest normal number"
@@ -74,6 +74,7 @@ class HalfHeadroom(Rule):
             why=why,
             label=label,
             location=one.call.location,
+            numbers=(f"largest magnitude {largest}; {end} of {one.dtype} {limit}",),
             evidence={
                 "largest": one.largest,
                 "limit": one.limit,

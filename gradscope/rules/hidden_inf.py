@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gradscope.facts import Event, Finding, Related, Root, Severity, Trace
 from gradscope.rules import phrases
-from gradscope.rules.measurements import operand_values
+from gradscope.rules.measurements import operand_values, operands_told
 from gradscope.rules.rule import Rule, tensors
 
 
@@ -82,6 +82,7 @@ class HiddenInf(Rule):
                 "bad": event.bad,
                 "numel": event.numel,
             },
+            numbers=tuple(filter(None, (operands_told(event), f"{count} bad"))),
             tensors=tensors(event),
             confidence=0.5,
         )

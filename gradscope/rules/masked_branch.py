@@ -121,7 +121,7 @@ def _product(root: Root, event: Event, edge: Edge | None) -> str:
         if revival.kind is Kind.REVIVAL and revival.blame.seq != event.blame.seq:
             user, value = phrases.call(revival.blame, event.blame), phrases.outcome(event.output)
             return f"{user} multiplies gradient 0 by that {value} of `{op}`"
-    slope = edge.slope if edge and edge.slope else "inf"
+    slope = phrases.number(float(edge.slope or "inf")) if edge else "inf"
     return f"`{op}` computes gradient 0 times slope {slope} there"
 
 

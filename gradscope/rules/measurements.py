@@ -51,11 +51,8 @@ def operand_values(event: Event) -> dict[str, float]:
     }
 
 
-def numbers_of(root: Root, event: Event, trace: Trace) -> tuple[str, ...]:
-    """The measured numbers as phrases: operands, count, sample, incoming gradient, loss, term."""
-    found = []
-    if event.kind is Kind.UNINITIALIZED and event.output is not None:
-        found.append(f"{plural(event.numel, 'element')} of {event.output.dtype}")
+def operands_told(event: Event) -> str:
+    """ "at [0]: exponent = 0.5, `x` = 0"."""
     here = phrases.place(event.index)
     named = {one.role: f"`{one.name}`" for one in event.operands if one.name}
     came_in, scalars = event.kind in _OUTSIDE, dict(event.scalars)
@@ -64,8 +61,16 @@ def numbers_of(root: Root, event: Event, trace: Trace) -> tuple[str, ...]:
         for role, value in operand_values(event).items()
         if not (came_in and role in scalars)
     ]
-    if shown:
-        found.append((f"at {here}: " if here else "") + ", ".join(shown))
+    return (f"at {here}: " if here and shown else "") + ", ".join(shown)
+
+
+def numbers_of(root: Root, event: Event, trace: Trace) -> tuple[str, ...]:
+    """The measured numbers as phrases: operands, count, sample, incoming gradient, loss, term."""
+    found = []
+    if event.kind is Kind.UNINITIALIZED and event.output is not None:
+        found.append(f"{plural(event.numel, 'element')} of {event.output.dtype}")
+    if shown := operands_told(event):
+        found.append(shown)
     if (zeros := _zeros(event)) is not None:
         found.append(zeros)
     if event.bad:
@@ -148,7 +153,7 @@ def related_of(root: Root, event: Event, blame: Call) -> tuple[Related, ...]:
         message = "hides those elements going forward, sends them gradient 0 going back"
         found.append(Related("mask", mask.location, message))
     if blame.inner is not None:
-        words = f"`{phrases.spelled(blame.op)}` runs here, inside the library"
+        words = f"`{phrases.spelled(blame.op)}` runs here"
         found.append(Related("inner", blame.inner, words))
         if (made := _operand_at_edge(event)) is not None and made.location is not None:
             words = f"`{phrases.spelled(made.op)}` makes the operand"

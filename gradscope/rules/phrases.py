@@ -6,43 +6,15 @@ import math
 from collections.abc import Iterable, Sequence
 
 from gradscope.facts import Call, Operand, Symptom, plural, text_of
+from gradscope.facts import number as figures
+from gradscope.ops.names import spelled as spelled
 
 _NAMES_SHOWN = 3
 
-_SPELLED = {
-    "_to_copy": "to",
-    "_linalg_svd": "svd",
-    "_linalg_eigh": "eigh",
-    "linalg_cholesky_ex": "cholesky",
-    "linalg_inv_ex": "inv",
-    "linalg_lu_factor_ex": "lu_factor",
-    "_linalg_solve_ex": "solve",
-    "_linalg_slogdet": "slogdet",
-    "linalg_eig": "eig",
-    "nll_loss_forward": "nll_loss",
-    "nll_loss2d_forward": "nll_loss",
-    "linalg_vector_norm": "norm",
-    "index": "indexing",
-    "select": "indexing",
-    "slice": "slicing",
-    "copy": "a masked write",
-    "index_put": "index assignment",
-}
-
-
-def spelled(op: str) -> str:
-    """An aten op as users know it: `_softmax` -> `softmax`."""
-    return _SPELLED.get(op, op.lstrip("_"))
-
 
 def number(value: float | None) -> str:
-    """A measured number with four digits that matter: "0.0105", "inf", "0"."""
-    if value is None:
-        return "unknown"
-    value = float(value) or 0.0  # -0 reads as 0
-    text = text_of(value, 4)
-    # 1.00003 is not to read as 1, the edge of a domain that it lies beyond.
-    return text_of(value, 9) if text in ("1", "-1") else text
+    """A measured number, "unknown" where nobody measured it."""
+    return "unknown" if value is None else figures(float(value))
 
 
 def place(index: tuple[int, ...]) -> str:

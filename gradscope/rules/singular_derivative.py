@@ -104,7 +104,7 @@ def _headline(event: Event, edge: Edge | None) -> str:
         return f"the backward of `{op}` gives {phrases.outcome(event.output)} at {count}"
     at = phrases.number(event.values().get(edge.argument))
     if edge.argument not in event.values():
-        return f"`{op}` was differentiated where its slope is {edge.slope or 'inf'} ({count})"
+        return f"`{op}` was differentiated where its slope is {_slope(edge)} ({count})"
     return f"`{op}` was differentiated at exactly {at} ({count})"
 
 
@@ -117,7 +117,7 @@ def _mechanism(event: Event, edge: Edge | None, bound: Ancestor | None) -> str:
             f"The value of `{op}` is finite here and so is what came in; {times}, put through its"
             f" backward, gives {gives}. No more is known of the slope of this op."
         )
-    text = f"The value of `{op}` is finite here, its slope is {edge.slope or 'inf'}: {times}"
+    text = f"The value of `{op}` is finite here, its slope is {_slope(edge)}: {times}"
     gives = _product(came, edge) or gives
     text = f"{text} times that slope gives {gives}, and backward carries it on from here."
     if edge.nature is Nature.REMOVABLE:
@@ -140,7 +140,11 @@ def _product(came: float | None, edge: Edge) -> str | None:
     """Gradient times slope, where both are known; the event may be a part of the formula only."""
     if came is None or edge.slope not in ("inf", "-inf"):
         return None
-    return phrases.number(came * float(edge.slope)).replace("nan", "NaN")
+    return phrases.number(came * float(edge.slope))
+
+
+def _slope(edge: Edge) -> str:
+    return phrases.number(float(edge.slope or "inf"))
 
 
 def _bound(event: Event, edge: Edge) -> Ancestor | None:
