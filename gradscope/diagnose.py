@@ -21,7 +21,8 @@ def diagnose(trace: Trace) -> tuple[Finding, ...]:
     roots = find_roots(trace)
     found = [finding for rule in rules.RULES.values() for finding in _ask(rule, trace, roots)]
     joined = _without_consequences(tuple(_join(found, roots)))
-    return tuple(sorted(joined, key=lambda f: (f.severity.rank, _order(f, roots))))
+    ranked = sorted(joined, key=lambda f: (f.severity.rank, _order(f, roots)))
+    return _with_clipping_first(tuple(ranked))
 
 
 def _ask(rule: rules.Rule, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
@@ -187,6 +188,18 @@ def _without_consequences(found: tuple[Finding, ...]) -> Iterator[Finding]:
             yield finding
         elif finding not in later:
             yield finding
+
+
+def _with_clipping_first(ranked: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Steps that were to be bounded, and were not, are why they overshoot."""
+    misplaced = [
+        finding
+        for finding in ranked
+        if finding.name == "misplaced-clipping" and finding.severity is Severity.ERROR
+    ]
+    if not misplaced or ranked[0].name not in ("diverging-training", "exploding-gradient"):
+        return ranked
+    return (*misplaced, *(finding for finding in ranked if finding not in misplaced))
 
 
 def _root_of(finding: Finding, roots: tuple[Root, ...]) -> int | None:

@@ -53,6 +53,8 @@ UNSCALE = "scaler.unscale_(optimizer)\n"
     ("body", "order"),
     [
         (PLAIN + STEP + CLIP, "after-step"),
+        (CLIP + PLAIN + STEP, "before-backward"),
+        (CLIP + SCALED + SCALER_STEP, "before-backward"),
         (SCALED + CLIP + SCALER_STEP, "before-unscale"),
         (SCALED + CLIP + UNSCALE + SCALER_STEP, "before-unscale"),
         (SCALED + UNSCALE + SCALER_STEP + CLIP, "after-step"),
@@ -66,7 +68,7 @@ def test_a_wrong_order_is_found_once(body: str, order: str) -> None:
 
     assert (found.order, found.bound) == (order, 0.5)
     assert found.scale == (1024 if order == "before-unscale" else 1)
-    assert finding.severity is Severity.WARNING and finding.op == found.function
+    assert finding.severity is Severity.ERROR and finding.op == found.function
 
 
 def test_clipping_that_changes_nothing_is_a_note() -> None:
@@ -84,6 +86,7 @@ def test_clipping_that_changes_nothing_is_a_note() -> None:
         SCALED + UNSCALE + CLIP_VALUE + SCALER_STEP,
         SCALED + UNSCALE + CLIP + SCALER_STEP,
         PLAIN + CLIP + STEP + "optimizer.step()",
+        CLIP + PLAIN + CLIP + STEP,
         PLAIN + STEP + CLIP + STEP,  # clipped for a second update with the same gradients
     ],
 )
@@ -140,6 +143,7 @@ NORM = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
     ("body", "repaired"),
     [
         (PLAIN + STEP + NORM, PLAIN + NORM + STEP),
+        (NORM + PLAIN + STEP, PLAIN + NORM + STEP),
         (SCALED + NORM + SCALER_STEP, SCALED + UNSCALE + NORM + SCALER_STEP),
         (SCALED + NORM + UNSCALE + SCALER_STEP, SCALED + UNSCALE + NORM + SCALER_STEP),
         (SCALED + SCALER_STEP + NORM, SCALED + UNSCALE + NORM + SCALER_STEP),
@@ -155,7 +159,22 @@ def test_the_patch_puts_it_in_time(
     fix = finding["fixes"][0]
     subprocess.run(["git", "apply"], input=fix["patch"], cwd=tmp_path, text=True, check=True)
 
-    assert done.returncode == 0 and finding["rule"] == "GS405"
+    assert done.returncode == 1 and finding["rule"] == "GS405"
     assert fix["verified"] is True
     found = [line.strip() for line in file.read_text().removeprefix(SCRIPT).splitlines()]
     assert found == repaired.splitlines()
+
+
+def test_the_clipping_that_came_too_early_leads_over_the_divergence(
+    gradscope: Callable, tmp_path: Path
+) -> None:
+    body = (NORM + PLAIN + STEP).splitlines()
+    script = SCRIPT.replace("lr=1e-2", "lr=0.9").replace("range(3)", "range(30)")
+    (tmp_path / "loop.py").write_text(script + "".join(f"    {line}\n" for line in body))
+    done = gradscope("trace", "loop.py", "--format", "json")
+
+    found = json.loads(done.stdout)["findings"]
+    assert [finding["rule"] for finding in found] == ["GS405", "GS404"]
+    patches = [finding["fixes"][0]["patch"] for finding in found]
+    assert patches[0] == patches[1]
+    assert all(finding["fixes"][0]["verified"] for finding in found)

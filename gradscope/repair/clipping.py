@@ -24,7 +24,7 @@ def in_time(culprit: Culprit) -> Iterator[Candidate]:
     if not _are_siblings(source, clip, call):
         return
     title = culprit.finding.fixes[0].title
-    if culprit.finding.evidence["order"] == "after-step":
+    if culprit.finding.evidence["order"] in ("before-backward", "after-step"):
         edits = (*_unscaled(source, other, call), *_moved(source, clip, call))
     elif _method(other) == "unscale_":
         edits = tuple(_moved(source, call, clip))

@@ -12,13 +12,14 @@ from gradscope.rules.rule import Rule
 class MisplacedClipping(Rule):
     """
     ## What it does
-    Finds gradients that are clipped at the wrong time: after the optimizer has used them, or while
-    they still carry the loss scale of a `GradScaler`.
+    Finds gradients that are clipped at the wrong time: before backward has made them, after the
+    optimizer has used them, or while they still carry the loss scale of a `GradScaler`.
 
     ## Why is this bad?
-    After the step nothing is bounded, and the spike that the clipping was written for goes through.
-    Before `unscale_` the bound is compared with gradients that are thousands of times too large:
-    all of them are cut down, and once they are unscaled next to nothing is left to train with.
+    Before backward, and after the step, nothing is bounded, and the spike that the clipping was
+    written for goes through. Before `unscale_` the bound is compared with gradients that are
+    thousands of times too large: all of them are cut down, and once they are unscaled next to
+    nothing is left to train with.
 
     ## Example
     ```python
@@ -55,18 +56,17 @@ class MisplacedClipping(Rule):
 
     code = "GS405"
     name = "misplaced-clipping"
-    severity = Severity.WARNING
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         for clip in trace.magnitudes.clips if trace.magnitudes is not None else ():
             yield self._about(clip)
 
     def _about(self, clip: LateClip) -> Finding:
-        words = _after_step(clip) if clip.order == "after-step" else _before_unscale(clip)
+        words = _WORDS[clip.order](clip)
         return Finding(
             rule=self.code,
             name=self.name,
-            severity=self.severity if clip.acts else Severity.NOTE,
+            severity=Severity.ERROR if clip.acts else Severity.NOTE,
             phase=Phase.OPTIMIZER,
             step=clip.step,
             op=clip.function,
@@ -127,6 +127,26 @@ def _before_unscale(clip: LateClip) -> _Words:
         title="unscale the gradients before they are clipped",
         code=f"scaler.unscale_(optimizer)\n{_call(clip)}",
     )
+
+
+def _before_backward(clip: LateClip) -> _Words:
+    idle = "" if clip.acts else " In this run they were within the bound anyway."
+    return _Words(
+        when="before backward has made them",
+        label="there are no gradients here yet",
+        why="The gradients were cleared, and backward has yet to run: there is nothing to clip, and"
+        f" no error is raised. The step then uses what backward makes, unbounded.{idle}",
+        other="uses the gradients as backward left them",
+        title="clip between backward and the step",
+        code=f"{_call(clip)}\noptimizer.step()",
+    )
+
+
+_WORDS = {
+    "before-backward": _before_backward,
+    "before-unscale": _before_unscale,
+    "after-step": _after_step,
+}
 
 
 def _gradients(clip: LateClip) -> str:

@@ -30,7 +30,8 @@ class _Clip:
 
 class Clipping:
     """Notes calls of `clip_grad_norm_` and `clip_grad_value_` that come before the gradients are
-    unscaled, or after the optimizer has used them. `step` tells the step that runs."""
+    there, before they are unscaled, or after the optimizer has used them. `step` tells the step
+    that runs."""
 
     def __init__(self, step: Callable[[], int]) -> None:
         self._step = step
@@ -39,6 +40,8 @@ class Clipping:
         self._used: set[int] = set()
         self._waiting: list[tuple[set[int], _Clip, Site]] = []  # with the step that came too early
         self._last_update: Site = ()
+        # Parameters without gradients that were clipped, by place: backward may come afterwards.
+        self._early: dict[Site, tuple[set[int], _Clip]] = {}
         self._found: dict[object, LateClip] = {}
 
     def install(self, stack: ExitStack, thread: int) -> None:
@@ -60,6 +63,7 @@ class Clipping:
                 site = note_site(sys._getframe(1))[0]
                 found = _Clip("clip_grad_norm_", float(max_norm), total, site)
                 self._clips(_grads(parameters), found)
+                self._clips_early(parameters, found)
             by_norm(parameters, max_norm, total, *args, **kwargs)
 
         def group(tensors: Any, *args: Any, **kwargs: Any) -> Any:
@@ -93,6 +97,8 @@ class Clipping:
         updated = set(map(id, _grads_of(optimizer)))
         self._used |= updated
         self._last_update = note_site(sys._getframe(1))[0]
+        if self._early and updated:
+            self._settle_early(optimizer, updated)
         self._waiting = [one for one in self._waiting if not one[0] & updated]
 
     def facts(self) -> tuple[LateClip, ...]:
@@ -109,6 +115,22 @@ class Clipping:
         if clipped and clipped <= self._used:
             self._waiting.append((clipped, clip, self._last_update))
         self._clipped |= dict.fromkeys(clipped, clip)
+
+    def _clips_early(self, parameters: list[torch.Tensor], clip: _Clip) -> None:
+        self._early.pop(clip.site, None)
+        if parameters and not _grads(parameters):
+            self._early[clip.site] = (set(map(id, parameters)), clip)
+
+    def _settle_early(self, optimizer: Any, updated: set[int]) -> None:
+        """What was clipped before backward was updated as backward left it."""
+        held = {id(one) for group in optimizer.param_groups for one in group["params"]}
+        for site, (parameters, clip) in list(self._early.items()):
+            if parameters & held:
+                del self._early[site]
+                if not updated & self._clipped.keys():
+                    norms = [grad.norm() for grad in _grads_of(optimizer)]
+                    seen = replace(clip, total=torch.stack(norms).norm())
+                    self._note("before-backward", seen, self._last_update, 1.0)
 
     def _unscales(self, optimizer: Any, scaler: Any, site: Site) -> None:
         for grad in _grads_of(optimizer):
