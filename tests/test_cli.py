@@ -81,7 +81,7 @@ def test_json_has_stdout_to_itself(gradscope, tmp_path):
 def test_a_report_in_a_file_leaves_stdout_to_the_program(gradscope, tmp_path):
     (tmp_path / "loss.py").write_text(MASKED)
 
-    done = gradscope("trace", "loss.py", "--format", "json", "--output", "report.json")
+    done = gradscope("trace", "loss.py", "--format", "json", "-o", "report.json")
 
     assert (done.returncode, done.stdout) == (1, "the program's own words []\n")
     assert json.loads((tmp_path / "report.json").read_text())["target"] == "loss.py"

@@ -131,6 +131,29 @@ def test_a_patch_that_cannot_be_written_is_printed(
     assert Path("loss.py").read_text() == program
 
 
+@needs_full
+@pytest.mark.parametrize(
+    ("command", "code"), [("trace", 1), ("check", 1), ("norms", 0), ("fix", 0)]
+)
+def test_a_run_needs_no_room_on_any_disk(command: str, code: int, tmp_path: Path) -> None:
+    no_file_grows = (
+        "import resource, runpy, sys\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+        "runpy.run_module('gradscope', run_name='__main__')\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", no_file_grows, command, "gamma_mask"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)},
+        cwd=tmp_path,
+    )
+
+    assert done.returncode == code
+    assert "gradscope: error" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "streams", "code"),
     [

@@ -25,7 +25,7 @@ FailOn = Annotated[
     Severity | None,
     typer.Option("--fail-on", help="Exit with 1 for findings from here on [error]."),
 ]
-Output = Annotated[Path | None, typer.Option("--output", help="Write the report to a file.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the report to a file.")]
 ConfigFile = Annotated[
     Path | None,
     typer.Option("--config", help="A configuration other than the nearest gradscope.yaml."),

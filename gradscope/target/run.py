@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -59,7 +61,7 @@ def run(
     from gradscope.target.child import Job
     from gradscope.target.process import start
 
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as deaths:
+    with _notebook() as deaths:
         job = Job(
             target=target,
             options=options,
@@ -79,6 +81,14 @@ def run(
     if trace.magnitudes is not None:
         trace = replace(trace, magnitudes=replace(trace.magnitudes, limits=options.limits))
     return trace
+
+
+def _notebook() -> IO[str]:
+    """For faulthandler, which wants a file: in memory where there is such a thing, for the disk may
+    be full."""
+    if sys.platform == "linux":
+        return open(os.memfd_create("deaths"), "w+", encoding="utf-8", errors="replace")
+    return tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
 
 
 class _Wait:
