@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gradscope.diagnose import is_wrong_gradient
-from gradscope.facts import Finding, Gradient, Severity, Symptom, Trace, plural, text_of
+from gradscope.facts import Finding, Gradient, Severity, Symptom, Trace, number, plural, text_of
 
 BOUNDS = frozenset(("epsilon", "clamp-domain"))
 HOLD_OFF = BOUNDS | {"masked-branch"}
@@ -211,7 +211,7 @@ def _gains(finding: Finding, before: Trace, after: Trace, kind: str) -> Iterator
 def _losses(before: Trace, after: Trace, step: int) -> Iterator[str]:
     first, second = _loss(before, step), _loss(after, step)
     if first is not None and second is not None:
-        yield f"loss {text_of(first)} -> {text_of(second)}"
+        yield f"loss {number(first, 6)} -> {number(second, 6)}"
     if after.gradients and all(not gradient.bad for gradient in after.gradients):
         yield f"gradient norm {text_of(_norm(after.gradients), 4)}"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gradscope.report.options import Options
-from gradscope.report.text import Line, Segment, clean, expanded, wrap
+from gradscope.report.text import TAB, Line, Segment, clean, expanded, wrap
 
 CONTEXT = 1  # unchanged lines shown on either side of a change
 
@@ -74,16 +74,16 @@ def numbered(patch: str, gutter: int, options: Options) -> Iterator[Line]:
         last = change
         text = "".join(expanded(change.text, options.encoding))
         role = _ROLES[change.sign]
-        number = f"{change.number:>{gutter}} | "
+        number, sign = f"{change.number:>{gutter}} | ", change.sign
         for part in folded(text, options.width - gutter - 5):
-            yield Segment(number, "gutter"), Segment(f"{change.sign} {part}", role)
-            number = bar
+            yield Segment(number, "gutter"), Segment(f"{sign} {part}", role)
+            number, sign = bar, " "  # the rest of a line is no line of the patch
     yield (Segment(bar.rstrip(), "gutter"),)
 
 
 def folded(text: str, room: int) -> list[str]:
-    """A line of code in pieces that fit, its indentation kept."""
+    """A line of code in pieces that fit: the first keeps its indentation, the rest goes deeper."""
     indent = len(text) - len(text.lstrip(" "))
     indent = indent if indent < room // 2 else 0
-    pieces = wrap(text[indent:], room - indent)
-    return [" " * indent + piece for piece in pieces]
+    first, *rest = wrap(text[indent:], room - indent - TAB, used=-TAB)
+    return [" " * indent + first, *(" " * (indent + TAB) + piece for piece in rest)]

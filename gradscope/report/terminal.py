@@ -62,7 +62,8 @@ def _summary(summary: Summary, options: Options) -> Iterator[Line]:
         yield ()
     role = {"healthy": "good", "unhealthy": "error", "failed": "error"}[summary.verdict]
     if len(summary.reports) != 1 or summary.findings:
-        yield ()
+        if not summary.findings and not any(map(verdicts.needs_words, summary.reports[-1:])):
+            yield ()  # else the last one has left a line
         yield from _prose((), verdicts.closing(summary), options, 2, role)
 
 

@@ -21,6 +21,7 @@ from gradscope.facts import (
     Severity,
     Symptom,
     Trace,
+    number,
     plural,
 )
 from gradscope.rules import phrases
@@ -231,7 +232,7 @@ def _numbers(group: Sequence[Absence], magnitudes: Magnitudes) -> Iterator[str]:
     yield f"over {plural(passes, 'backward pass', 'backward passes')}"
     grad_output = group[0].grad_output
     if grad_output is not None:
-        yield f"a gradient of norm {grad_output:.2e} comes in, exactly 0 goes out"
+        yield f"a gradient of norm {number(grad_output, 3)} comes in, exactly 0 goes out"
 
 
 def _fixes(absence: Absence) -> tuple[Fix, ...]:

@@ -17,6 +17,7 @@ from gradscope.facts import (
     Severity,
     Symptom,
     Trace,
+    number,
     plural,
     text_of,
 )
@@ -126,13 +127,13 @@ def _headline(growth: Growth) -> str:
     if growth.axis == "fused":
         op = phrases.spelled(growth.call.op)
         return (
-            f"the gradient grows to {growth.total:.2e} times its size inside `{op}`, over all its"
-            " time steps"
+            f"the gradient grows to {number(growth.total, 3)} times its size inside `{op}`,"
+            " over all its time steps"
         )
     return (
         f"the gradient grows x{growth.factor:.2f} per {growth.unit} over"
         f" {plural(len(growth.norms), growth.unit)},"
-        f" to {growth.total:.2e} times its size at the loss"
+        f" to {number(growth.total, 3)} times its size at the loss"
     )
 
 
@@ -161,19 +162,20 @@ def is_steady(growth: Growth) -> bool:
 def profile(growth: Growth) -> Iterator[str]:
     """The norms at five places along the way, loss first."""
     if growth.axis == "fused":
-        yield f"a gradient of norm {growth.norms[0]:.2e} comes in, {growth.norms[-1]:.2e} goes out"
+        came, goes = number(growth.norms[0], 3), number(growth.norms[-1], 3)
+        yield f"a gradient of norm {came} comes in, {goes} goes out"
         return
     last = len(growth.norms) - 1
     places = sorted({round(last * part / 4) for part in range(5)})
-    shown = ", ".join(f"{growth.norms[place]:.2e} ({place + 1})" for place in places)
+    shown = ", ".join(f"{number(growth.norms[place], 3)} ({place + 1})" for place in places)
     yield f"norm of the gradient by {growth.unit}, the loss first: {shown}"
     extent = f"from x{growth.low:.3g} to x{growth.high:.3g}"
     yield f"fitted x{growth.factor:.4g} per {growth.unit}, {extent}"
     if growth.activation_factor:
         first, final = growth.activations[-1], growth.activations[0]
         yield (
-            f"norm of the activations there, on the way forward: {first:.2e} to {final:.2e},"
-            f" x{1 / growth.activation_factor:.3g} per {growth.unit}"
+            f"norm of the activations there, on the way forward: {number(first, 3)} to"
+            f" {number(final, 3)}, x{1 / growth.activation_factor:.3g} per {growth.unit}"
         )
 
 
@@ -235,8 +237,8 @@ def _largest_leaf(magnitudes: Magnitudes, step: int) -> str | None:
 
 def _totals(totals: tuple[float, ...], step: int) -> Iterator[str]:
     if step < len(totals):
-        before = f", {totals[step - 1]:.2e} the step before" if step else ""
-        yield f"total gradient norm {totals[step]:.2e} at step {step}{before}"
+        before = f", {number(totals[step - 1], 3)} the step before" if step else ""
+        yield f"total gradient norm {number(totals[step], 3)} at step {step}{before}"
 
 
 def _optimizer(magnitudes: Magnitudes) -> tuple[Related, ...]:

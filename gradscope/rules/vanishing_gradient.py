@@ -17,6 +17,7 @@ from gradscope.facts import (
     Severity,
     Symptom,
     Trace,
+    number,
     plural,
 )
 from gradscope.facts.magnitudes import DEFAULT_LIMITS
@@ -110,8 +111,9 @@ class VanishingGradient(Rule):
             },
             numbers=(
                 *profile(growth),
-                f"gradient of `{smallest.name}` has norm {norm:.2e},"
-                f" {_rms(smallest, growth.step):.1e} an element; Adam's eps is {ADAM_EPS:.0e}",
+                f"gradient of `{smallest.name}` has norm {number(norm, 3)},"
+                f" {number(_rms(smallest, growth.step), 2)} an element; Adam's eps is"
+                f" {number(ADAM_EPS)}",
             ),
             symptoms=(Symptom("zero-grad", growth.step, smallest.name, 0, smallest.numel),),
             fixes=_fixes(growth),
