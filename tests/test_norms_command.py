@@ -119,6 +119,14 @@ def test_csv_has_a_line_a_parameter_and_steps_are_limited(
     assert all(row["norm"] == row["max_abs"] for row in rows)
 
 
+def test_what_a_max_norm_clips_over_the_run_is_said(gradscope: Callable, tmp_path: Path) -> None:
+    (tmp_path / "loop.py").write_text(LOOP)
+
+    done = gradscope("norms", "loop.py", "--max-norm", "1e-6")
+
+    assert "over the run max_norm 1e-06 clips 12 of 12 steps (100 %)" in done.stdout, done.stderr
+
+
 @pytest.mark.parametrize("width", ["60", "80", "120"])
 def test_the_table_fits(gradscope: Callable, tmp_path: Path, width: str) -> None:
     (tmp_path / "loop.py").write_text(LOOP)

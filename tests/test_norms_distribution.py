@@ -44,6 +44,12 @@ def test_the_steps_that_a_bound_would_clip_are_counted() -> None:
     assert autoclip.steps == len(CALM)
 
 
+def test_a_bound_that_is_given_comes_last_with_the_steps_that_it_clips():
+    *_, given = bounds([1.0, 2.0, 3.0, math.inf], 1.5)
+
+    assert (given.method, given.value, given.clips, given.steps) == ("given", 1.5, 3, 4)
+
+
 @pytest.mark.parametrize("max_norm", [0.0, -1.0, math.nan, math.inf])
 def test_a_max_norm_that_bounds_nothing_is_refused(max_norm: float) -> None:
     with pytest.raises(GradscopeError, match="max-norm"):

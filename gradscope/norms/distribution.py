@@ -18,6 +18,7 @@ AUTOCLIP_PERCENTILE = 10.0
 ZCLIP_ALPHA = 0.97
 ZCLIP_Z = 2.5
 FEW_STEPS = 10
+GIVEN = "given"  # the method of a bound that is the user's own
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
@@ -77,13 +78,14 @@ def zclip(finite: Sequence[float]) -> float:
     return mean + ZCLIP_Z * math.sqrt(square)
 
 
-def bounds(totals: Sequence[float]) -> tuple[Bound, ...]:
-    """The recommended max_norm first, then what two published methods would give."""
+def bounds(totals: Sequence[float], given: float | None = None) -> tuple[Bound, ...]:
+    """The recommended max_norm first, then what two published methods would give, then the one that
+    was given."""
     finite = [total for total in totals if math.isfinite(total) and total > 0]
     if not finite:
         return ()
     few = f"; from {plural(len(finite), 'step')} only" if len(finite) < FEW_STEPS else ""
-    candidates = (
+    candidates = [
         (
             "robust",
             _rounded_up(robust_bound(finite)),
@@ -91,7 +93,9 @@ def bounds(totals: Sequence[float]) -> tuple[Bound, ...]:
         ),
         ("AutoClip", autoclip(finite), f"percentile {AUTOCLIP_PERCENTILE:g} of the norms{few}"),
         ("ZClip", zclip(finite), f"moving mean + {ZCLIP_Z:g} deviations{few}"),
-    )
+    ]
+    if given is not None:
+        candidates.append((GIVEN, given, "as asked for"))
     return tuple(
         Bound(method, value, sum(total > value for total in totals), len(totals), reason)
         for method, value, reason in candidates

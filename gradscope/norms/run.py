@@ -54,7 +54,7 @@ def conclude(
         total if math.isfinite(total) or _bad_at(seen, step) else exact
         for step, total, exact in zip(measured.steps, measured.totals, measured.exact, strict=True)
     ]
-    bounds = distribution.bounds(totals)
+    bounds = distribution.bounds(totals, options.max_norm)
     max_norm = options.max_norm
     if max_norm is None and bounds:
         max_norm = bounds[0].value

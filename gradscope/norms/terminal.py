@@ -13,6 +13,7 @@ from rich.text import Text
 
 from gradscope.facts import Finding, text_of
 from gradscope.norms import bars, tables
+from gradscope.norms.distribution import GIVEN
 from gradscope.norms.facts import Measured, NormReport
 from gradscope.norms.rows import arrange, clipping
 from gradscope.report.frames import header
@@ -114,6 +115,9 @@ def _clipping(report: NormReport) -> Iterator[str]:
         )
     else:
         yield f"{bound}: nothing is clipped at this step"
+    given = next((one for one in report.bounds if one.method == GIVEN and one.steps > 1), None)
+    if given is not None:
+        yield f"over the run {bound} clips {clipping(given)}"
 
 
 def readable(value: float) -> str:
@@ -155,7 +159,8 @@ def _steps(report: NormReport, width: int, plain: bool) -> Iterator[str]:
             more = len(found.spikes) - _SPIKES_SHOWN
             yield f"spikes: {shown}" + (f" and {more} more" if more > 0 else "")
     yield ""
-    for position, bound in enumerate(report.bounds):
+    proposed = [bound for bound in report.bounds if bound.method != GIVEN]
+    for position, bound in enumerate(proposed):
         lead = "recommended max_norm" if position == 0 else f"{bound.method} would give"
         yield f"{lead} {text_of(bound.value)}: {bound.reason}; clips {clipping(bound)}"
 
