@@ -268,3 +268,21 @@ def test_a_bias_that_no_derivative_depends_on_is_a_note(tmp_path: Path) -> None:
 
     assert found.severity == "note"
     assert found.evidence["parameters"] == ["net.bias"]
+
+
+def test_ranks_end_the_graph_where_they_are_taken(tmp_path: Path) -> None:
+    cut = "s = side(x).sum(1); loss = loss + (s.argsort().argsort().float() - 2).abs().mean()"
+
+    finding = first_finding(tmp_path, PROGRAM.format(definition="", cut=cut))
+
+    assert (finding.op, finding.evidence["reason"]) == ("sort", "integer")
+    assert finding.location is not None
+    assert finding.location.line == 12
+
+
+def test_the_values_of_a_maximum_keep_their_graph(tmp_path: Path) -> None:
+    cut = "best, where = side(x).max(1); loss = loss + (best * where).mean()"
+    script = tmp_path / "train.py"
+    script.write_text(PROGRAM.format(definition="", cut=cut), encoding="utf-8")
+
+    assert diagnosed_file(script).findings == ()

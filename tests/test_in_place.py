@@ -95,7 +95,7 @@ def test_a_node_of_an_inspected_pass_leads_to_its_in_place_op() -> None:
 
     assert divided is not None and h.grad_fn is not None
     assert flow.calls[divided._sequence_nr()].info.name == "div"
-    assert flow.calls[h.grad_fn._sequence_nr()].op == "log"
+    assert flow.calls[h.grad_fn._sequence_nr()].info.name == "log"
 
 
 UNARY = """

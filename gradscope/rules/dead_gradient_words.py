@@ -15,7 +15,7 @@ WHY = {
     "nearest": "`nearest` picks the closest pixel, which a small move of the grid does not change:"
     " its derivative in the grid is 0 everywhere.",
     "integer": "Integers and booleans carry no gradient: what is cast to them, or found by"
-    " `argmax` or a comparison, is cut off from what came before.",
+    " `argmax`, `argsort` or a comparison, is cut off from what came before.",
     "number": "A Python number carries no graph: what `item()`, `float()` or `tolist()` read out"
     " comes back as a constant.",
     "rewrapped": "`nn.Parameter(...)` around a computed value makes a new leaf of it, and the graph"
@@ -65,7 +65,8 @@ CURES = {
     "sampled": "draw with `rsample()`, or as `mean + std * torch.randn_like(mean)`; a discrete draw"
     " needs a straight-through or a score-function estimator",
     "nearest": "interpolate with `bilinear`",
-    "integer": "use a differentiable form: `softmax` for `argmax`, a float for the cast",
+    "integer": "use a differentiable form: `softmax` for `argmax`, a sum of sigmoids for a"
+    " rank, a float for the cast",
     "number": "keep the tensor: leave out `.item()` and `.tolist()` until it is printed",
     "rewrapped": "use the computed value as it is, without `nn.Parameter(...)` around it",
     "unused": "call the layer in `forward`, or delete it",

@@ -40,6 +40,10 @@ _FROM_RESULT: dict[str, Callable[[float], float]] = {
 }
 
 
+# Ops whose derivative divides by the operand, or by what is 0 with it.
+_DIVIDE_BY_OPERAND = frozenset(("sqrt", "log", "log2", "log10"))
+
+
 def operand(
     role: str,
     tensor: torch.Tensor,
@@ -162,6 +166,8 @@ def _describe_saved(raw: Raw, shape: tuple[int, ...], recorder: Recorder, runnin
         elif isinstance(value, list | tuple) and all(isinstance(item, int) for item in value):
             scalars.append((role, tuple(value)))
     raw.saved = (*found, *_operand_from_result(raw.blame.info.name, found))
+    if not raw.saved:
+        raw.saved = tuple(_operand_from_formula(raw))
     raw.scalars = tuple(scalars)
 
 
@@ -204,6 +210,15 @@ def _operand_from_result(op: str, saved: list[Operand]) -> tuple[Operand, ...]:
             numel=result.numel, at=inverse(result.at),
         ),
     )  # fmt: skip
+
+
+def _operand_from_formula(raw: Raw) -> Iterator[Operand]:
+    """A write into a view hides its node, and what that saved, inside of CopySlices: an operand
+    of 0 shows in the division that its formula makes."""
+    divisor = next((one for one in raw.inputs if one.role == "other" and one.at == 0), None)
+    op = raw.blame.info.name.removesuffix("_") if raw.blame is not None else ""
+    if divisor is not None and raw.note.info.name == "div" and op in _DIVIDE_BY_OPERAND:
+        yield replace(divisor, role="self", name=None, min=None, max=None)
 
 
 def describe_grad_output(raw: Raw, ops: NodeOps) -> None:

@@ -112,6 +112,10 @@ class Flow(TorchDispatchMode):
             cuts |= 1 << len(self.cuts)
             self.cuts.append(Cut(reason, Note(info, *at, None), live))
             live = 0
+        elif live and isinstance(out, list | tuple) and any(map(_is_whole, out)):
+            # `sort` and `max` give values with a graph, and positions without.
+            at = site or note_site(sys._getframe(2))
+            self._note_positions(Cut("integer", Note(info, *at, None), live), out, cuts)
         self._pass_on(info, args, out, (live, cuts), read)
 
     def bit_of(self, leaf: torch.Tensor) -> int:
@@ -186,9 +190,17 @@ class Flow(TorchDispatchMode):
             return "detach"
         results = out if isinstance(out, list | tuple) else (out,)
         tensors = [one for one in results if isinstance(one, torch.Tensor)]
-        if tensors and not any(one.is_floating_point() or one.is_complex() for one in tensors):
+        if tensors and all(map(_is_whole, tensors)):
             return "integer"
         return "" if torch.is_grad_enabled() else "no_grad"
+
+    def _note_positions(self, cut: Cut, results: Sequence[Any], cuts: int) -> None:
+        cuts |= 1 << len(self.cuts)
+        self.cuts.append(cut)
+        for tensor in filter(_is_whole, results):
+            key = storage_key(tensor)
+            if key is not None:
+                self._state[key] = (0, cuts)
 
     def _pass_on(
         self, info: OpInfo, args: tuple[Any, ...], out: Any, state: tuple[int, int], read: set[int]
@@ -202,7 +214,7 @@ class Flow(TorchDispatchMode):
             if not isinstance(tensor, torch.Tensor) or id(tensor) in self._bits:
                 continue
             key = storage_key(tensor)
-            if key is None:
+            if key is None or (len(results) > 1 and _is_whole(tensor)):
                 continue
             before = self._state.get(key)
             if key in read and before is not None:
@@ -210,6 +222,11 @@ class Flow(TorchDispatchMode):
                 self._state[key] = (before[0] | state[0], before[1] | state[1])
             elif before is not None or state != (0, 0):
                 self._state[key] = state
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether it is a tensor of integers or booleans, which carry no gradient."""
+    return isinstance(value, torch.Tensor) and not (value.is_floating_point() or value.is_complex())
 
 
 def _is_leaf(tensor: torch.Tensor) -> bool:
