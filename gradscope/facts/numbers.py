@@ -17,11 +17,11 @@ def text_of(value: object, digits: int = 6) -> str:
 
 
 def number(value: float, digits: int = 4) -> str:
-    """A number as prose has it: "NaN", "0.0105", "65504", "3.403e+38". Digits that matter are
-    `digits`, of numbers from 10,000 to a million all before the point."""
+    """A number as prose has it: "NaN", "0.0105", "65504", "3.403e+38". So many digits matter, of
+    a number below a million all before the point."""
     if math.isnan(value):
         return "NaN"
-    if 1e4 <= abs(value) < 1e6:
+    if 10**digits <= abs(value) < 1e6:
         return f"{value:.0f}"
     text = text_of(float(value) or 0.0, digits)  # -0 reads as 0
     # 1.00003 is not to read as 1, the edge of a domain that it lies beyond.

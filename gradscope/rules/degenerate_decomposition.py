@@ -95,6 +95,8 @@ def _mechanism(event: Event) -> str:
     if values is not None and values.min is not None:
         low, high = phrases.number(values.min), phrases.number(values.max)
         measured = f" The values lie between {low} and {high}."
+        if low == high:
+            measured = f" All values are {low}."
     if _stem(event) in PAIRWISE:
         return (
             f"The derivative of `{op}` divides by the differences of singular values or"

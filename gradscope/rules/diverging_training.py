@@ -21,6 +21,7 @@ from gradscope.facts import (
     Update,
     text_of,
 )
+from gradscope.rules import phrases
 from gradscope.rules.overshoots import Overshoot, overshoot
 from gradscope.rules.rises import Rise, climb_of, largest_stable_lr, rise_of, stable_lr
 from gradscope.rules.rule import Rule
@@ -139,7 +140,7 @@ class DivergingTraining(Rule):
                 "summed_terms": total.terms if total is not None else None,
             },
             numbers=(
-                "loss by step: " + ", ".join(text_of(loss, 3) for loss in rise.losses[:8]),
+                f"loss by step: {phrases.series(rise.losses)}",
                 *_norms(magnitudes.totals(), rise),
                 f"{update.optimizer or 'an update by hand'} {_at(lr)}".strip(),
                 *([fault.number] if fault is not None else ()),
@@ -166,7 +167,7 @@ class DivergingTraining(Rule):
             label="adds the gradients of earlier steps too",
             why=_why(True, update, rate_of(update)),
             evidence={"losses": losses[:64], "lr": rate_of(update), "stale_gradients": True},
-            numbers=("loss by step: " + ", ".join(text_of(loss, 3) for loss in losses[:8]),),
+            numbers=(f"loss by step: {phrases.series(losses)}",),
             fixes=(_clearing(update),),
             confidence=0.6,
         )
@@ -268,7 +269,7 @@ def _terms(total: Summed | None, lr: float | None) -> Iterator[str]:
 def _norms(totals: tuple[float, ...], rise: Rise) -> Iterator[str]:
     shown = [norm for norm in totals[rise.first : rise.first + rise.rises + 1] if norm]
     if shown:
-        yield "gradient norm by step: " + ", ".join(text_of(norm, 3) for norm in shown[:8])
+        yield f"gradient norm by step: {phrases.series(shown)}"
 
 
 def _fixes(

@@ -10,11 +10,22 @@ from gradscope.facts import number as figures
 from gradscope.ops.names import spelled as spelled
 
 _NAMES_SHOWN = 3
+_VALUES_SHOWN = 8
 
 
 def number(value: float | None) -> str:
     """A measured number, "unknown" where nobody measured it."""
     return "unknown" if value is None else figures(float(value))
+
+
+def series(values: Sequence[float]) -> str:
+    """Numbers in a row; a long one by its first and last, with how many there are."""
+    told = [figures(value, 3) for value in values]
+    if len(told) > _VALUES_SHOWN:
+        half = _VALUES_SHOWN // 2
+        told = [*told[:half], "...", *told[-half:]]
+        return f"{', '.join(told)} ({len(values):,} in all)"
+    return ", ".join(told)
 
 
 def place(index: tuple[int, ...]) -> str:
