@@ -130,6 +130,8 @@ class Absence:
 class Update:
     """One `optimizer.step()`. `stale`: the gradients held those of the step before as well.
     `clipped` is the total norm it saw over the one that backward left, None where not measured.
+    `cleared`: nothing was left of what backward had given the parameters that it holds; None
+    where not measured.
 
     `base_lr` is what a schedule multiplies, None without one.
 
@@ -143,6 +145,7 @@ class Update:
     location: Location | None = None
     stale: bool = False
     clipped: float | None = None
+    cleared: bool | None = None
     base_lr: float | None = None
     momentum: float = 0.0
     weight_decay: float = 0.0

@@ -25,6 +25,7 @@ from gradscope.facts import (
     plural,
 )
 from gradscope.rules import phrases
+from gradscope.rules.cleared import cleared
 from gradscope.rules.dead_gradient_words import CURES, LABELS, WHY
 from gradscope.rules.rule import Rule
 from gradscope.rules.vanishing_gradient import fades
@@ -91,6 +92,7 @@ class DeadGradient(Rule):
                 groups[key].append(absence)
         for group in groups.values():
             yield self._about(group, magnitudes)
+        yield from cleared(magnitudes)
 
     def _about(self, group: Sequence[Absence], magnitudes: Magnitudes) -> Finding:
         first = group[0]

@@ -109,6 +109,40 @@ def with_clearing(update: Update) -> tuple[Edit, ...]:
     return (Edit(place.file, place.line, place.end_col, place.line, place.end_col, text),)
 
 
+def with_step_first(update: Update) -> tuple[Edit, ...]:
+    """The edits that put the update before the `zero_grad()` which stands between it and backward
+    in the same block."""
+    text = _read(update.location)
+    if text is None or update.location is None:
+        return ()
+    line = update.location.line
+    for block in _blocks(text.tree):
+        steps = [at for at, one in enumerate(block) if one.lineno <= line <= (one.end_lineno or 0)]
+        clears = [at for at, one in enumerate(block) if _calls(text, one, "zero_grad")]
+        if steps and (between := [at for at in clears if at < steps[0]]):
+            clear, step = block[between[-1]], block[steps[0]]
+            backward = (_calls(text, one, "backward") for one in block[: between[-1]])
+            if any(backward) and _calls(text, step, "step"):
+                return (
+                    text.edit(*text.extent(clear), text.of(step)),
+                    text.edit(*text.extent(step), text.of(clear)),
+                )
+    return ()
+
+
+def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            yield body
+
+
+def _calls(text: Source, statement: ast.stmt, method: str) -> bool:
+    """Whether a statement is a call of a method and nothing else."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and text.of(call.func).endswith(f".{method}")
+
+
 def with_mean(total: Summed) -> tuple[Edit, ...]:
     """The edit that makes `mean()` of the `sum()` at the end of an expression."""
     place, line = total.location, _line(total.location)

@@ -31,6 +31,7 @@ class Absences:
         self._missing: dict[int, Absence] = {}
         self._zero: dict[int, Absence] = {}
         self._looked = False
+        self._settled: set[int] = set()  # of which the pass was looked at that they are trained by
 
     def look(
         self,
@@ -48,13 +49,19 @@ class Absences:
         for _, upstream in reached:
             cuts |= upstream
         for leaf in (*self.layers.parameters.values(), *trained.values()):
-            if leaf.requires_grad and leaf.grad is None:
+            if leaf.requires_grad and leaf.grad is None and id(leaf) not in self._settled:
                 self._missing[id(leaf)] = self._why_missing(step, leaf, flow, cuts)
         if crossings is None:
             return
         for position, leaf in enumerate(crossings.variables):
             if id(leaf) in zero:
                 self._zero[id(leaf)] = self._why_zero(step, position, crossings, flow)
+
+    def settle(self, step: int, held: set[int]) -> None:
+        """An optimizer that holds these follows the pass of a step. What that pass says of them
+        counts, and not what the loss of another optimizer leaves out on purpose."""
+        told = (key for key in held & self._missing.keys() if self._missing[key].step == step)
+        self._settled.update(told)
 
     def _why_missing(self, step: int, leaf: torch.Tensor, flow: Flow, reached: int) -> Absence:
         bit = flow.bit_of(leaf)

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -173,6 +174,8 @@ class Leaves:
                         return name
                     if (key := _key_in(value, leaf)) is not None:
                         return f"{name}[{key!r}]"
+                    if (attribute := _attribute_in(value, leaf)) is not None:
+                        return f"{name}.{attribute}"
         for name, value in self.given.items():
             if value is leaf:
                 return name
@@ -205,6 +208,16 @@ def _key_in(value: Any, leaf: torch.Tensor) -> Any:
     elif isinstance(value, list | tuple) and 0 < len(value) < _MANY:
         pairs = enumerate(value)
     return next((key for key, one in pairs if one is leaf), None)
+
+
+def _attribute_in(value: Any, leaf: torch.Tensor) -> str | None:
+    """Where a module, or another object of the program's, holds a leaf."""
+    if isinstance(value, torch.nn.Module):
+        return next((name for name, one in value.named_parameters() if one is leaf), None)
+    if isinstance(value, type | ModuleType | torch.Tensor):
+        return None
+    attributes = getattr(value, "__dict__", None)
+    return _key_in(attributes, leaf) if isinstance(attributes, dict) else None
 
 
 def _frozen(watched: Watched, steps: int) -> Leaf:

@@ -34,7 +34,7 @@ from gradscope.record.sizes.layers import Layers
 from gradscope.record.sizes.leaves import Leaves, norms_of
 from gradscope.record.sizes.passes import BackwardPass, Graded, Measure
 from gradscope.record.sizes.reduction import summed
-from gradscope.record.sizes.updates import Updates
+from gradscope.record.sizes.updates import Updates, held_by
 
 _MEASURED_FIRST = 8  # steps
 _LEAP = 2.0  # times the loss of the step before
@@ -81,6 +81,8 @@ class MagnitudeWatch:
         self._written = 0  # the last step after which parameters were written by hand
         self._total_after_backward: float | None = None
         self._stale: set[int] = set()
+        self._graded: set[int] | None = None  # what the last backward gave a gradient, if measured
+        self._updated_at = 0  # the step when the last update began
         self._left: dict[int, tuple[int, int]] = {}  # gradients as the last updates left them
         self._nested = 0
         self._stack = ExitStack()
@@ -183,6 +185,7 @@ class MagnitudeWatch:
             crossings = self._inspection.hook_backward(self.step, asked.roots, flow, frame)
             if crossings is not None or self._is_measured(loss):
                 before = self._versions()
+        self._graded = None
         self._nested += 1
         try:
             result = engine(outputs, *args, **kwargs)
@@ -266,6 +269,8 @@ class MagnitudeWatch:
         for leaf in asked.asked:
             self.leaves.meet(leaf, frame)
         sizes = norms_of([grad for _, grad in graded])
+        # A gradient of 0 is no other after it was cleared.
+        self._graded = {id(leaf) for (leaf, _), size in zip(graded, sizes, strict=True) if size}
         norms = {id(leaf): norm for (leaf, _), norm in zip(graded, sizes, strict=True)}
         self.leaves.note(self.step, norms, weigh=crossings is not None)
         if asked.accumulates:
@@ -293,12 +298,15 @@ class MagnitudeWatch:
 
     def _begin_update(self, optimizer: Any) -> None:
         self._inspection.pause(True)
+        self._updated_at = self.step
         if not self._nested and self.step:
             with self._ours():
                 self._before_update(optimizer)
 
     def _end_update(self, optimizer: Any) -> None:
         self._clipping.end_update(optimizer)
+        if self.step > self._updated_at:
+            self._updates.forgive()
         self._inspection.pause(False)
         self._stepped = True
         if self.step <= _MEASURED_FIRST and not self._nested:
@@ -312,8 +320,9 @@ class MagnitudeWatch:
         if self._total_after_backward:
             clipped = self._total() / self._total_after_backward
             self._total_after_backward = None
+        self.absences.settle(self.step - 1, held_by(optimizer))
         frame = sys._getframe(3)
-        self._updates.note(self.step - 1, optimizer, self._stale, clipped, frame)
+        self._updates.note(self.step - 1, optimizer, self._stale, clipped, self._graded, frame)
 
     def note_write(self, tensor: Any, frame: Any) -> None:
         """A tensor is about to be written, by no optimizer and outside of backward: the first

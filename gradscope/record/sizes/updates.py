@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -29,8 +30,16 @@ class Updates:
         self._looked: dict[int, int] = {}  # by id of the optimizer
 
     def note(
-        self, step: int, optimizer: Any, stale: set[int], clipped: float | None, frame: Any
+        self,
+        step: int,
+        optimizer: Any,
+        stale: set[int],
+        clipped: float | None,
+        graded: set[int] | None,
+        frame: Any,
     ) -> None:
+        """`stale` and `graded`, by id: what holds gradients of an earlier step, and what the last
+        backward gave one other than 0 (None where that was not measured)."""
         looked = self._looked.get(id(optimizer), 0)
         self._looked[id(optimizer)] = looked + 1
         if looked < _LOOKED_AT or clipped is not None:
@@ -42,7 +51,8 @@ class Updates:
             optimizer=type(optimizer).__name__,
             lr=float(settings.get("lr", 0.0)),
             location=self._place(note_site(frame)[0]),
-            stale=bool(stale) and not stale.isdisjoint(_ids(optimizer)),
+            stale=bool(stale) and not stale.isdisjoint(held_by(optimizer)),
+            cleared=None if graded is None else _is_cleared(optimizer, graded),
             clipped=clipped,
             base_lr=float(base) if base is not None else None,
             momentum=float(settings.get("momentum") or 0.0),
@@ -62,6 +72,11 @@ class Updates:
         if watched is not None:
             watched.trained = True
             _keep(self._by_hand, Update(step, "", None, self._place(found.user)))
+
+    def forgive(self) -> None:
+        """The last update ran a backward of its own: what was cleared before it is not missed."""
+        if self._updates and self._updates[-1].cleared:
+            self._updates[-1] = replace(self._updates[-1], cleared=False)
 
     def facts(self) -> tuple[Update, ...]:
         """Those of the optimizers. Beside them, what else writes parameters is no update: it
@@ -96,5 +111,18 @@ def _keep(updates: list[Update], update: Update) -> None:
     updates.append(update)
 
 
-def _ids(optimizer: Any) -> set[int]:
+def held_by(optimizer: Any) -> set[int]:
     return {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+
+
+def _is_cleared(optimizer: Any, graded: set[int]) -> bool:
+    """Whether nothing is left of the gradients that the last backward gave what it holds."""
+    held = [
+        parameter
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        if id(parameter) in graded
+    ]
+    return bool(held) and not any(
+        parameter.grad is not None and bool(parameter.grad.any()) for parameter in held
+    )
