@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from html import escape
 
-from gradscope.facts import Depth, Finding, Growth, percent, text_of
+from gradscope.facts import Depth, Growth, percent, text_of
 from gradscope.norms import charts
 from gradscope.norms.facts import NormReport, Row
 from gradscope.norms.rows import clipping, fitting
 from gradscope.norms.terminal import at_step, norm_name, readable
-from gradscope.report.html_page import HEAD, STYLE
-from gradscope.report.text import clean
+from gradscope.report.html_parts import opening, prose, section, table, text_row
+from gradscope.report.options import Options
+from gradscope.report.text import sentence
 
 _LAYERS_SHOWN = 60  # rows of the picture; the numbers below it are of all
 
@@ -21,27 +22,28 @@ def render(report: NormReport) -> str:
 
 
 def _page(report: NormReport) -> Iterator[str]:
-    title = _prose(f"gradscope norms: {report.target}")
-    yield f"{HEAD}<title>{title}</title>\n<style>\n{STYLE}{charts.STYLE}</style>\n</head>\n<body>"
+    title = escape(sentence(f"gradscope norms: {report.target}"))
+    yield opening(title, charts.STYLE)
     yield f"<header>\n<h1>{title}</h1>"
-    yield from (f'<p class="dim">{_prose(line)}</p>' for line in report.said)
-    yield from (f"<p>note: {_prose(line)}</p>" for line in report.notes)
+    yield from (f'<p class="dim">{prose(line)}</p>' for line in report.said)
+    yield from (f"<p>note: {prose(line)}</p>" for line in report.notes)
     yield from _summary(report)
     yield "</header>"
-    yield from map(_finding, report.findings)
+    for number, finding in enumerate(report.findings, 1):
+        yield from section(number, finding, Options().for_page())
     reason = charts.missing()
     if reason is not None:
         yield f'<p class="dim">{_without_pictures(reason)}</p>'
     yield from _measured(report, pictures=reason is None)
     kind = norm_name(report.options.norm_type)
     yield f"<h2>{kind} by parameter, at step {report.measured.step}</h2>"
-    yield _scrolling("".join(_parameters(report)))
+    yield from _parameters(report)
     yield "</body>\n</html>"
 
 
 def _without_pictures(reason: str) -> str:
     return (
-        f"No pictures here: matplotlib cannot be imported ({_prose(reason)}). "
+        f"No pictures here: matplotlib cannot be imported ({prose(reason)}). "
         "<code>pip install 'gradscope[charts]'</code> brings it."
     )
 
@@ -79,7 +81,7 @@ def _summary(report: NormReport) -> Iterator[str]:
             if report.coefficient < 1
             else "nothing is clipped at this step."
         )
-    yield f"<p>{_prose(said)}</p>"
+    yield f"<p>{prose(said)}</p>"
     found = report.distribution
     if found is not None and found.steps > 1:
         spread = f"median {text_of(found.median, 4)}, p90 {text_of(found.p90, 4)}"
@@ -93,20 +95,7 @@ def _summary(report: NormReport) -> Iterator[str]:
              clipping(bound), bound.reason)
             for at, bound in enumerate(report.bounds)
         )  # fmt: skip
-        yield _scrolling("".join(_table(heads, rows)))
-
-
-def _finding(finding: Finding) -> str:
-    place = finding.location
-    where = f' <span class="dim">{_prose(f"{place.file}:{place.line}")}</span>' if place else ""
-    lines = [f"<p>{_prose(finding.message)}</p>", f"<p>{_prose(finding.why)}</p>"]
-    lines += [f'<p class="dim">{_prose(line)}</p>' for line in finding.numbers]
-    lines += [f"<p>help: {_prose(fix.title)}</p>" for fix in finding.fixes[:1]]
-    severity = str(finding.severity)
-    return (
-        f'<section class="{severity}"><h2><span class="tag {severity}">{severity}[{finding.rule}]'
-        f"</span> {finding.name}{where}</h2>{''.join(lines)}</section>"
-    )
+        yield from table(heads, map(text_row, rows))
 
 
 def _by_layer(depth: Depth, pictures: bool) -> Iterator[str]:
@@ -129,7 +118,8 @@ def _by_layer(depth: Depth, pictures: bool) -> Iterator[str]:
         )
         for layer in depth.layers
     )
-    yield _scrolling("".join(_table(heads, rows))) + "</details>"
+    yield from table(heads, map(text_row, rows))
+    yield "</details>"
 
 
 def _growth(growth: Growth, pictures: bool) -> Iterator[str]:
@@ -151,9 +141,10 @@ def _growth(growth: Growth, pictures: bool) -> Iterator[str]:
 def _parameters(report: NormReport) -> Iterator[str]:
     heads = ("parameter", "shape", "dtype", "norm", "share", "max |g|", "zeros", "not finite",
              "update / weight", "clipped")  # fmt: skip
-    rows = [_cells(report, row) for row in report.measured.rows]
-    filled = [at for at in range(len(heads)) if any(row[at] for row in rows)]
-    return _table([heads[at] for at in filled], ([row[at] for at in filled] for row in rows))
+    rows = [_cells(report, one) for one in report.measured.rows]
+    filled = [at for at in range(len(heads)) if any(one[at] for one in rows)]
+    shown = (text_row(one[at] for at in filled) for one in rows)
+    return table([heads[at] for at in filled], shown)
 
 
 def _cells(report: NormReport, row: Row) -> tuple[str, ...]:
@@ -172,17 +163,6 @@ def _cells(report: NormReport, row: Row) -> tuple[str, ...]:
     )
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield "<table><tr>" + "".join(f"<th>{head}</th>" for head in heads) + "</tr>"
-    for row in rows:
-        yield "<tr>" + "".join(f"<td>{_prose(cell)}</td>" for cell in row) + "</tr>"
-    yield "</table>"
-
-
 def _scrolling(inner: str) -> str:
     """What is wider than a small screen scrolls on its own."""
     return f'<div class="scroll">{inner}</div>'
-
-
-def _prose(text: str) -> str:
-    return escape(clean(text))

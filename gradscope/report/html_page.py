@@ -5,72 +5,19 @@ Not called html.py, which would hide the standard library's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from html import escape
 from itertools import count
 
 from gradscope import __version__
-from gradscope.facts import Finding, Fix, Operand, Report, Summary
-from gradscope.report import phrases, tensors, verdicts
-from gradscope.report.diffs import numbered
-from gradscope.report.frames import frame, gutter_of, marks
+from gradscope.facts import Report, Summary
+from gradscope.report import phrases, verdicts
+from gradscope.report.html_parts import listed, opening, prose, section, table, verbatim
 from gradscope.report.options import Options
-from gradscope.report.text import Line, clean, expanded, sentence
+from gradscope.report.text import clean, sentence
 
 NAME = "html"
 SUFFIX = ".html"
-
-STYLE = """\
-:root { color-scheme: light dark; --page: #fff; --text: #1d2127; --dim: #59626e; --line: #d5dae1;
-  --code: #f5f7f9; --error: #b3151d; --warning: #8a5a00; --note: #0b6570; --good: #17692b;
-  --mark: #2f5fc4; --added: #e2f5e5; --removed: #fbe6e6; }
-@media (prefers-color-scheme: dark) { :root { --page: #15181c; --text: #e3e6ea; --dim: #9aa4b0;
-  --line: #343b44; --code: #1d2127; --error: #ff7b78; --warning: #e6b450; --note: #5fc9d6;
-  --good: #6fce82; --mark: #8fb2ff; --added: #17331d; --removed: #3b1c1e; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 68rem; padding: 1.5rem 1rem 3rem; background: var(--page);
-  color: var(--text); font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
-h1 { font-size: 1.4rem; margin: 0; } h2 { font-size: 1.1rem; margin: 0 0 .25rem; }
-body > h2 { margin-top: 2rem; }
-h3 { font-size: 1rem; margin: 1.25rem 0 .25rem; }
-p { margin: .4rem 0; max-width: 50rem; } a { color: inherit; }
-code, pre { font: .875rem/1.5 ui-monospace, "SF Mono", Menlo, Consolas, monospace; }
-code { background: var(--code); padding: 0 .2em; border-radius: 3px; }
-pre { background: var(--code); border: 1px solid var(--line); border-radius: 6px; margin: .6rem 0;
-  padding: .6rem .8rem; overflow-x: auto; overflow-wrap: normal; }
-section { border: 1px solid var(--line); border-left: 4px solid var(--dim); border-radius: 6px;
-  margin: 1.25rem 0; padding: 1rem 1.1rem; }
-section.error { border-left-color: var(--error); } section.note { border-left-color: var(--note); }
-section.warning { border-left-color: var(--warning); }
-.scroll { overflow-x: auto; } .dim, .gutter { color: var(--dim); }
-table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-th, td { border-bottom: 1px solid var(--line); padding: .25rem .9rem .25rem 0; text-align: left;
-  vertical-align: baseline; overflow-wrap: normal; }
-th { color: var(--dim); font-weight: normal; } td.what { overflow-wrap: anywhere; }
-ul, ol { margin: .4rem 0; padding-left: 1.3rem; }
-.error { color: var(--error); } .warning { color: var(--warning); } .note { color: var(--note); }
-section.error, section.warning, section.note { color: inherit; }
-.good { color: var(--good); } .bad { color: var(--error); } .related { color: var(--mark); }
-.tag { font-weight: 600; }
-.added { background: var(--added); } .removed { background: var(--removed); }
-.bar { display: inline-block; width: 5rem; height: .6rem; border: 1px solid var(--line);
-  background: linear-gradient(var(--error), var(--error)) no-repeat; margin-right: .5rem; }
-footer { color: var(--dim); font-size: .875rem; }
-@media print { body { max-width: none; padding: 0; font-size: 10pt; }
-  pre { font-size: 7.5pt; white-space: pre-wrap; overflow-wrap: anywhere; }
-  h2, h3 { break-after: avoid; } pre, tr { break-inside: avoid; }
-  .bar, .added, .removed { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
-"""
-
-HEAD = """\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="referrer" content="no-referrer">
-"""
 
 
 def render(report: Report, options: Options) -> str:
@@ -79,18 +26,18 @@ def render(report: Report, options: Options) -> str:
 
 def _page(report: Report, options: Options) -> Iterator[str]:
     target = escape(sentence(report.target))
-    yield f"{HEAD}<title>gradscope: {target}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>"
+    yield opening(f"gradscope: {target}")
     yield f"<header>\n<h1>gradscope: {target}</h1>"
-    yield from (f'<p class="dim">{_prose(remark)}</p>' for remark in report.said)
+    yield from (f'<p class="dim">{prose(remark)}</p>' for remark in report.said)
     healthy = report.verdict == "healthy" and report.trace.steps
     role = "good" if healthy and not verdicts.unexplained(report) else "error"
-    yield f'<p class="tag {role}">{_prose(verdicts.state(report))}</p>'
-    yield f"<p>{_prose(verdicts.counts(report))}</p>"
+    yield f'<p class="tag {role}">{prose(verdicts.state(report))}</p>'
+    yield f"<p>{prose(verdicts.counts(report))}</p>"
     yield "</header>"
     yield from _contents(report)
     for number, finding in enumerate(report.findings, 1):
-        yield from _finding(number, finding, options)
-    yield from _afterwards(report, options)
+        yield from section(number, finding, options)
+    yield from _afterwards(report)
     env = report.trace.environment
     known = [("torch", env.torch), ("Python", env.python), ("device", env.device)]
     listed = ", ".join(f"{name} {sentence(value)}" for name, value in known if value)
@@ -102,11 +49,11 @@ def render_all(summary: Summary, options: Options) -> str:
 
 
 def _pages(summary: Summary, options: Options) -> Iterator[str]:
-    yield f"{HEAD}<title>gradscope check</title>\n<style>\n{STYLE}</style>\n</head>\n<body>"
+    yield opening("gradscope check")
     yield "<header>\n<h1>gradscope check</h1>"
-    yield from (f'<p class="dim">{_prose(remark)}</p>' for remark in summary.said)
+    yield from (f'<p class="dim">{prose(remark)}</p>' for remark in summary.said)
     role = "good" if summary.verdict == "healthy" else "error"
-    yield f'<p class="tag {role}">{_prose(verdicts.closing(summary))}</p>\n</header>'
+    yield f'<p class="tag {role}">{prose(verdicts.closing(summary))}</p>\n</header>'
     numbers = count(1)
     parts: list[str] = []
     rows = []
@@ -114,20 +61,20 @@ def _pages(summary: Summary, options: Options) -> Iterator[str]:
         name = escape(clean(report.target))
         if verdicts.needs_words(report):
             parts.append(f'<h2 id="target-{place}">{name}</h2>')
-            parts += [f'<p class="dim">{_prose(remark)}</p>' for remark in report.said]
+            parts += [f'<p class="dim">{prose(remark)}</p>' for remark in report.said]
             for finding in report.findings:
-                parts += _finding(next(numbers), finding, options)
-            parts += _afterwards(report, options)
+                parts += section(next(numbers), finding, options)
+            parts += _afterwards(report)
             name = f'<a href="#target-{place}">{name}</a>'
         role = "good" if report.verdict == "healthy" else "error"
         rows.append(
             f'<tr><td class="what">{name}</td><td><span class="tag {role}">{report.verdict}</span>'
-            f'</td><td class="what">{_prose(verdicts.outcome(report))}</td></tr>'
+            f'</td><td class="what">{prose(verdicts.outcome(report))}</td></tr>'
         )
-    yield from _table(("target", "verdict", ""), rows)
+    yield from table(("target", "verdict", ""), rows)
     yield from parts
     for finding in summary.findings:
-        yield from _finding(next(numbers), finding, options)
+        yield from section(next(numbers), finding, options)
     yield f"<footer>gradscope {__version__}</footer>\n</body>\n</html>"
 
 
@@ -141,120 +88,19 @@ def _contents(report: Report) -> Iterator[str]:
         rows.append(
             f'<tr><td><span class="tag {one.severity}">{one.severity}</span></td>'
             f'<td><a href="#finding-{number}">{escape(one.rule)} {escape(one.name)}</a></td>'
-            f'<td>{where}</td><td class="what">{_prose(one.message)}</td></tr>'
+            f'<td>{where}</td><td class="what">{prose(one.message)}</td></tr>'
         )
-    yield from _table(("", "rule", "where", "what"), rows)
+    yield from table(("", "rule", "where", "what"), rows)
 
 
-def _finding(number: int, finding: Finding, options: Options) -> Iterator[str]:
-    severity = finding.severity.value
-    yield f'<section class="{severity}" id="finding-{number}">'
-    yield (
-        f'<h2><span class="{severity}">{severity}[{escape(finding.rule)}] '
-        f"{escape(finding.name)}</span>: {_prose(finding.message)}</h2>"
-    )
-    if found := marks(finding):
-        yield _pre(frame(found, gutter_of(found), options))
-    yield f"<p>{_prose(finding.why)}</p>"
-    yield from (f'<p class="dim">inside {_prose(words)}</p>' for words in phrases.inside(finding))
-    if measured := phrases.measured(finding):
-        yield "<h3>Numbers</h3>"
-        yield from _list("ul", (_number(phrase) for phrase in measured))
-    if finding.tensors:
-        yield "<h3>Tensors there</h3>"
-        yield from _table(tensors.HEADINGS, dict.fromkeys(map(_tensor, finding.tensors)))
-    if finding.symptoms:
-        yield f"<h3>Symptoms</h3>\n<p>{_prose(phrases.symptoms(finding.symptoms, 10))}</p>"
-    if len(phrases.links(finding.chain)) > 1:
-        yield "<h3>From birth to symptom</h3>"
-        yield from _list("ol", map(_prose, phrases.chain(finding)))
-    for fix in phrases.offered(finding.fixes):
-        yield from _fix(fix, options)
-    yield f'<p class="dim">More: <code>gradscope explain {escape(finding.rule)}</code></p>'
-    yield "</section>"
-
-
-def _number(phrase: str) -> str:
-    title, _, block = phrase.partition("\n")  # a small table of a rule's own, a test
-    return f"{_prose(title)}<pre>{_lines(block.rstrip())}</pre>" if block else _prose(title)
-
-
-def _tensor(tensor: Operand) -> str:
-    """A row of the table, the share of bad elements drawn as a bar."""
-    (row,) = tensors.rows([tensor])
-    cells = [escape(cell) for cell in row]
-    if tensor.bad and tensor.numel:
-        percent = max(100 * tensor.bad / tensor.numel, 2)
-        index = tensors.HEADINGS.index("bad")
-        bar = f'<span class="bar" style="background-size: {percent:.0f}% 100%"></span>'
-        cells[index] = f'{bar}<span class="bad">{cells[index]}</span>'
-    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
-
-
-def _fix(fix: Fix, options: Options) -> Iterator[str]:
-    """A fix that was refuted is one line, without the patch that nobody should apply."""
-    verdict = _prose(phrases.verdict(fix))
-    if fix.verified is False:
-        yield f"<h3>Tried</h3>\n<p>{_prose(fix.title)}: {verdict}</p>"
-        return
-    yield f"<h3>Fix: {_prose(fix.title)}</h3>"
-    if fix.patch:
-        yield _pre(numbered(fix.patch, 4, options))
-    elif fix.code:
-        yield f"<pre>{_lines(fix.code)}</pre>"
-    role = "good" if fix.verified else "warning"
-    safety = phrases.SAFETY.get(fix.safety, "")
-    yield f'<p><span class="tag {role}">{verdict}</span></p>'
-    yield f'<p class="dim">fix is {escape(fix.safety)}: {safety}</p>'
-
-
-def _afterwards(report: Report, options: Options) -> Iterator[str]:
+def _afterwards(report: Report) -> Iterator[str]:
     end = report.trace.ending
     if words := verdicts.ending(report):
-        yield f"<h3>How it ended</h3>\n<p>{_prose(words)}</p>"
+        yield f"<h3>How it ended</h3>\n<p>{prose(words)}</p>"
         if end.traceback:
-            yield f"<pre>{_lines(end.traceback.rstrip())}</pre>"
+            yield f"<pre>{verbatim(end.traceback.rstrip())}</pre>"
     if report.verdict == "unhealthy" and (words := verdicts.no_cause(report)):
-        yield f"<p>{_prose(words)}</p>"
+        yield f"<p>{prose(words)}</p>"
     if verdicts.notes(report):
         yield "<h3>What could not be observed</h3>"
-        yield from _list("ul", map(_prose, verdicts.notes(report)))
-
-
-def _table(headings: Iterable[str], rows: Iterable[str]) -> Iterator[str]:
-    yield '<div class="scroll"><table>'
-    yield f"<tr>{''.join(f'<th>{heading}</th>' for heading in headings)}</tr>"
-    yield from rows
-    yield "</table></div>"
-
-
-def _list(tag: str, items: Iterable[str]) -> Iterator[str]:
-    yield f"<{tag}>"
-    yield from (f"<li>{item}</li>" for item in items)
-    yield f"</{tag}>"
-
-
-def _pre(lines: Iterable[Line]) -> str:
-    return f"<pre>{chr(10).join(_line(line) for line in lines)}</pre>"
-
-
-def _line(line: Line) -> str:
-    return "".join(
-        f'<span class="{part.role}">{escape(part.text)}</span>' if part.role else escape(part.text)
-        for part in line
-    )
-
-
-def _lines(text: str) -> str:
-    """Text whose line breaks count, as in a traceback or a small table."""
-    return "\n".join(escape("".join(expanded(line))) for line in text.split("\n"))
-
-
-def _prose(text: str) -> str:
-    """Text with the `code` that it names set as code."""
-    pieces = escape(sentence(text)).split("`")
-    if len(pieces) % 2 == 0:  # a backtick of somebody's name
-        return clean("`".join(pieces))
-    return "".join(
-        f"<code>{piece}</code>" if number % 2 else piece for number, piece in enumerate(pieces)
-    )
+        yield from listed("ul", map(prose, verdicts.notes(report)))
