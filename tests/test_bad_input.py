@@ -90,7 +90,7 @@ def test_the_command_line(refused, words, message, help):
 def test_an_unknown_example_names_the_nearest(refused):
     first, help = refused("gama_mask")
 
-    assert first == "gama_mask is neither a file nor a built-in example"
+    assert first == "gama_mask is no file, module or built-in example"
     assert help.startswith("help: did you mean gamma_mask")
 
 

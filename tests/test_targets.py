@@ -53,7 +53,60 @@ def told(capfd) -> list[str]:
     return capfd.readouterr().out.splitlines()
 
 
+@pytest.fixture
+def package(folder) -> Path:
+    """A package whose modules import each other relatively, as `python -m` allows."""
+    root = folder / "kit"
+    root.mkdir()
+    (root / "__init__.py").write_text("")
+    (root / "roots.py").write_text("def root(x):\n    return x.sqrt()\n")
+    (root / "train.py").write_text(
+        "import sys, torch\n"
+        "from .roots import root\n"
+        "if __name__ == '__main__':\n"
+        "    print(__spec__.name, __package__, sys.argv[1:])\n"
+        "    root(torch.zeros(3, requires_grad=True)).sum().backward()\n"
+    )
+    return root
+
+
+def test_a_module_runs_as_python_m_runs_it(package, capfd):
+    trace = run(parse_target("kit.train", ["--lr", "1"]))
+
+    assert told(capfd) == ["kit.train kit ['--lr', '1']"]
+    assert trace.events[0].blame.location is not None
+    assert trace.events[0].blame.location.file == "kit/roots.py"
+
+
+@pytest.mark.filterwarnings("ignore::ImportWarning")
+def test_a_file_of_a_package_is_told_how_it_is_named(package):
+    with pytest.raises(GradscopeError) as error:
+        run(parse_target("kit/train.py"))
+
+    assert "as for python -m: gradscope trace package.module" in error.value.help
+
+
 class TestParsing:
+    def test_a_dotted_name_is_a_module_to_run(self, package):
+        found = parse_target("kit.train", ["--lr", "1"])
+
+        assert isinstance(found, Script)
+        assert (found.path, found.module) == (package / "train.py", "kit.train")
+        assert (found.name, found.arguments) == ("kit.train", ("--lr", "1"))
+
+    def test_a_package_with_a_main_is_a_module_to_run(self, package):
+        (package / "__main__.py").write_text(STEP)
+
+        found = parse_target("kit")
+
+        assert isinstance(found, Script)
+        assert found.path == package / "__main__.py"
+
+    @pytest.mark.parametrize("name", ["kit", "kit.trian", "json", "antigravity", "a-b.c", "."])
+    def test_what_is_no_module_to_run_is_refused(self, package, name):
+        with pytest.raises(GradscopeError):
+            parse_target(name)
+
     def test_a_file_is_a_script(self):
         script(STEP, "a.py")
 

@@ -65,10 +65,11 @@ def _single(base: Config) -> tuple[Config, ...]:
 def _asked_for(name: str, listed: dict[str, Config], base: Config) -> Config:
     if name in listed:
         return listed[name]
-    place = name.partition(":")[0]
     from gradscope.examples import EXAMPLES
+    from gradscope.target.parse import find_module
 
-    if name not in EXAMPLES and not Path(place).exists() and ":" not in name:
+    is_known = name in EXAMPLES or ":" in name or Path(name).exists()
+    if not is_known and find_module(name) is None:
         near = difflib.get_close_matches(name, [*listed, *EXAMPLES], n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         known = f"configured are {', '.join(listed)}" if listed else "none is configured"

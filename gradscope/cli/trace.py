@@ -29,7 +29,8 @@ def trace(
     target: Annotated[
         str | None,
         typer.Argument(
-            help="FILE.py, FILE.py:FUNCTION, package.module:FUNCTION or a built-in example.",
+            help="FILE.py or package.module to run, either with :FUNCTION to call one that returns "
+            "the loss, or a built-in example.",
             show_default=False,
         ),
     ] = None,

@@ -224,9 +224,14 @@ def _not_importable(target: Target, error: ImportError | SyntaxError) -> Unusabl
     if isinstance(error, SyntaxError):
         place = f"{shown_path(error.filename or '?')}:{error.lineno}:{error.offset or 1}"
         return Unusable(f"{place}: {error.msg}", "it is no valid Python", trimmed(error))
+    help = (
+        "gradscope runs in the Python of its own environment: install the program's packages there"
+    )
+    if "no known parent package" in str(error):
+        help = "a file of a package is named as for python -m: gradscope trace package.module"
     return Unusable(
         f"{target.name} could not be imported: {error}",
-        "gradscope runs in the Python of its own environment: install the program's packages there",
+        help,
         trimmed(error) if has_users_frames(error) else "",
     )
 

@@ -20,17 +20,39 @@ from gradscope.target.targets import Reference, Script
 
 
 def run_script(script: Script, patches: Mapping[str, str]) -> None:
-    """Run a file as `__main__`, as `python FILE ARGUMENTS` would."""
+    """Run a file as `__main__`, as `python FILE ARGUMENTS` or `python -m MODULE` would."""
     path = os.path.abspath(script.path)
-    _look_first_in(os.path.dirname(os.path.realpath(path)))
+    _look_first_in(_root(script, path))
     sys.argv = [script.name if Path(script.name).is_file() else path, *script.arguments]
     main = ModuleType("__main__")
     main.__dict__.update(__file__=path, __builtins__=builtins, __cached__=None)
+    if script.module:
+        _put_into_package(main, script.module, path)
     # pickle looks up the program's classes there, under both names
     sys.modules["__main__"] = sys.modules["__mp_main__"] = main
     text = patched(patches, path)
     code = compiled(_content(script) if text is None else text, path)
     exec(code, main.__dict__)
+
+
+def _root(script: Script, path: str) -> str:
+    """The folder in which the program's imports begin: of a module, the one that holds its whole
+    package, unless that is installed."""
+    if not script.module:
+        return os.path.dirname(os.path.realpath(path))
+    depth = script.module.count(".") + (os.path.basename(path) == "__main__.py")
+    root = str(Path(path).parents[depth])
+    return os.getcwd() if root in sys.path else root
+
+
+def _put_into_package(main: ModuleType, module: str, path: str) -> None:
+    """What relative imports go by, and the workers that multiprocessing spawns."""
+    is_package = os.path.basename(path) == "__main__.py" and not module.endswith("__main__")
+    name = f"{module}.__main__" if is_package else module
+    main.__spec__ = importlib.util.spec_from_file_location(name, path)
+    main.__package__ = name.rpartition(".")[0]
+    if main.__package__:
+        importlib.import_module(main.__package__)
 
 
 def _content(script: Script) -> bytes:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from gradscope.config import Input
@@ -34,6 +36,10 @@ def parse_target(
         _refuse("arguments of its own", arguments, text)
         _refuse("inputs", inputs, text)
         return Script(EXAMPLES[text].path, shown=text)
+    module = find_module(text, folder)
+    if module is not None:
+        _refuse("inputs", inputs, text)
+        return Script(module, arguments, shown=text, module=text)
     if path.is_dir():
         raise GradscopeError(
             f"{text} is a directory", help="name the script in it, or FILE.py:FUNCTION"
@@ -73,6 +79,27 @@ def parse_reference(text: str, folder: Path = Path(), where: str | None = None) 
     if found is None or found["where"] == "lambda":
         return Reference(_place(where, folder) if where else None, text)
     return Reference(_place(found["where"], folder), found["expression"])
+
+
+def find_module(name: str, folder: Path = Path()) -> Path | None:
+    """The file that `python -m NAME` runs, found without importing anything: a package is
+    executed by the import. None where there is no such module."""
+    if not all(part.isidentifier() for part in name.split(".")):
+        return None
+    # A single word is one of the folder's: else a misspelt example might be a module of Python's.
+    installed = sys.path if "." in name else []
+    places: Sequence[str] | None = [str(folder.absolute()), *installed]
+    so_far = ""
+    for part in name.split("."):
+        so_far = f"{so_far}.{part}" if so_far else part
+        spec = PathFinder.find_spec(so_far, places) if places is not None else None
+        if spec is None:
+            return None
+        places = spec.submodule_search_locations
+    if places is not None:  # a package: its __main__
+        spec = PathFinder.find_spec(f"{name}.__main__", places)
+    is_source = spec is not None and spec.origin is not None and spec.origin.endswith(".py")
+    return Path(str(spec.origin)) if spec is not None and is_source else None
 
 
 def _place(where: str, folder: Path) -> str:
@@ -126,7 +153,7 @@ def _unknown_name(text: str) -> GradscopeError:
     near = nearest(text, [*EXAMPLES, *(path.name for path in Path().glob("*.py"))])
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     return GradscopeError(
-        f"{text} is neither a file nor a built-in example",
+        f"{text} is no file, module or built-in example",
         help=f"{hint}a function is named as FILE.py:FUNCTION or package.module:FUNCTION, "
         "and `gradscope examples` lists the examples",
     )

@@ -10,11 +10,13 @@ from gradscope.config import Input
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A program run as `__main__`. `shown` is the path as the user wrote it, or a name."""
+    """A program run as `__main__`. `shown` is the path as the user wrote it, or a name; `module` is
+    the dotted name of one that is run as by `python -m`."""
 
     path: Path
     arguments: tuple[str, ...] = ()
     shown: str = ""
+    module: str = ""
 
     @property
     def name(self) -> str:
