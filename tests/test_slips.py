@@ -74,6 +74,13 @@ SLIPS = {
         "g * (x.cos() - 3 * x**2)",
         "g * (x.cos() + (3 * x**2))",
     ),
+    "a bound forgotten": (
+        "x",
+        "ctx.save_for_backward(x); return (3 * x).clamp(0, 2)",
+        "x,",
+        "3 * g * (x > 0)",
+        "3 * g * (x > 0) * (x <=",
+    ),
     "the input saved for the output": (
         "x",
         "y = x.exp(); ctx.save_for_backward(x); return y",
@@ -85,9 +92,7 @@ SLIPS = {
 
 
 def traced(folder: Path, text: str) -> Finding:
-    file = folder / "program.py"
-    file.write_text(text)
-    return pipeline.trace(parse_target(str(file)), Config(), silent=True).findings[0]
+    return diagnosed_text(text, folder, verify=True).findings[0]
 
 
 @pytest.mark.parametrize("slip", SLIPS)
@@ -138,3 +143,16 @@ def test_a_size_that_forward_left_on_the_ctx_is_used(tmp_path):
     (fix,) = traced(tmp_path, text).fixes
     assert fix.verified
     assert "g.expand(4, 4) / ctx.size[0]" in (fix.patch or "")
+
+
+def test_a_fraction_that_forward_left_on_the_ctx_is_used(tmp_path):
+    text = PROGRAM.format(
+        arguments="x, m, p",
+        given="x, m, 0.3",
+        forward="ctx.save_for_backward(m); ctx.p = p; return x * m / (1 - p)",
+        unpacked="m,",
+        returned="g * m, None, None",
+    )
+    (fix,) = traced(tmp_path, text).fixes
+    assert fix.verified
+    assert "g * m / (1 - ctx.p), None, None" in (fix.patch or "")

@@ -9,6 +9,7 @@ it has been run: most of them are wrong.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from itertools import chain, islice
 
@@ -18,6 +19,7 @@ from gradscope.source.spans import scope
 
 MOST = 40  # edits of one formula that are worth a run each
 
+_OPPOSITE = {">": "<=", "<": ">=", ">=": "<", "<=": ">"}
 _REDUCTIONS = ("softmax", "log_softmax", "sum", "mean", "cumsum", "cumprod", "flip", "roll")
 _PRODUCTS = ("mm", "matmul", "bmm", "mv", "dot")
 _TRANSPOSES = ("t", "transpose", "mT", "T", "conj")
@@ -46,6 +48,7 @@ def slips(culprit: Culprit, formula: ast.expr) -> Iterator[Candidate]:
     """One edit of a formula each, the likelier first."""
     names = list(_names(culprit, formula))
     edits = chain(
+        _bounded(culprit, formula),
         _exchanged(culprit, formula),
         _dimensions(culprit, formula),
         _transposed(culprit, formula),
@@ -64,6 +67,16 @@ def slips(culprit: Culprit, formula: ast.expr) -> Iterator[Candidate]:
 
 # A place in the text, and what to put there.
 _Change = tuple[tuple[int, int], str]
+
+
+def _bounded(culprit: Culprit, formula: ast.expr) -> Iterator[_Change]:
+    """`g * (x <= 6)` where the gradient is wrong for x > 6: `evidence["detail"]` tells."""
+    detail = str(culprit.finding.evidence.get("detail"))
+    condition = re.fullmatch(r"([^\W\d]\w*) (>=|<=|>|<) (\S+)", detail)
+    if condition is not None:
+        name, sign, bound = condition.groups()
+        inside = f"({name} {_OPPOSITE[sign]} {bound})"
+        yield culprit.source.extent(formula), f"{_as_factor(culprit, formula)} * {inside}"
 
 
 def _exchanged(culprit: Culprit, formula: ast.expr) -> Iterator[_Change]:
@@ -120,9 +133,7 @@ def _with_factor(culprit: Culprit, formula: ast.expr, names: list[str]) -> Itera
     used = {node.id for node in ast.walk(formula) if isinstance(node, ast.Name)}
     for name in sorted(names, key=lambda name: name in used):
         for node in _tensors(culprit, formula):
-            text = culprit.source.of(node)
-            is_product = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
-            product = f"{text if is_product else culprit.text(node)} * {name}"
+            product = f"{_as_factor(culprit, node)} * {name}"
             parent = culprit.source.parents.get(node)
             holds = isinstance(parent, ast.Attribute) or (
                 isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div | ast.Pow)
@@ -143,6 +154,11 @@ def _signs(culprit: Culprit, formula: ast.expr) -> Iterator[_Change]:
             sign = "-" if isinstance(node.op, ast.Add) else "+"
             left, right = culprit.source.of(node.left), culprit.text(node.right)
             yield culprit.source.extent(node), f"{left} {sign} {right}"
+
+
+def _as_factor(culprit: Culprit, node: ast.expr) -> str:
+    is_product = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div)
+    return culprit.source.of(node) if is_product else culprit.text(node)
 
 
 def _tensors(culprit: Culprit, formula: ast.expr) -> Iterator[ast.expr]:

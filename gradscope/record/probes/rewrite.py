@@ -61,9 +61,19 @@ def template(relation: Relation, scope: Scope, shape: tuple[int, ...]) -> str | 
 def divided(factor: float, scope: Scope, shape: tuple[int, ...]) -> str | None:
     """ "/ n" for a gradient that is too large by a factor, "* n" for one that is too small."""
     for number, sign in ((factor, "/"), (1 / factor, "*")):
-        written = _spelled(number, scope, shape)
+        written = _spelled(number, scope, shape) or _held(number, scope)
         if written is not None:
             return f"{sign} {written}"
+    return None
+
+
+def _held(number: float, scope: Scope) -> str | None:
+    """A fraction as code, where backward holds it or its complement: `ctx.p`, `(1 - ctx.p)`."""
+    for name, value in scope.numbers.items():
+        forms = {name: value, f"(1 - {name})": 1 - value, f"(1 + {name})": 1 + value}
+        for text, form in forms.items():
+            if value not in (0, 1) and math.isclose(form, number, rel_tol=1e-6):
+                return text
     return None
 
 
