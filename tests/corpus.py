@@ -11,8 +11,9 @@ import re
 import warnings
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from scoring.cases import MARKER, without_markers
 
@@ -48,13 +49,21 @@ def diagnosed(program: Program, folder: Path, *, verify: bool = False) -> Report
     return diagnosed_file(path, verify=verify)
 
 
-def diagnosed_file(path: Path, *, verify: bool = False) -> Report:
+def diagnosed_text(text: str, folder: Path, **options: Any) -> Report:
+    """The same of a program that a test has written out."""
+    path = folder / "program.py"
+    path.write_text(text, encoding="utf-8")
+    return diagnosed_file(path, **options)
+
+
+def diagnosed_file(path: Path, *, verify: bool = False, **options: Any) -> Report:
+    """`options` are fields of the configuration."""
     import torch._dynamo  # noqa: F401  # else every child imports it for its first optimizer
 
     with warnings.catch_warnings():
         # The child inherits the filters, and a program's own warnings are not ours to judge.
         warnings.simplefilter("ignore")
-        return trace(parse_target(str(path)), replace(Config(), verify=verify))
+        return trace(parse_target(str(path)), Config(verify=verify, **options))
 
 
 def _read(path: Path) -> Program:

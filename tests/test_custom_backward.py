@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import random
-from pathlib import Path
 from typing import Any
 
 import numpy
@@ -12,13 +11,14 @@ import pytest
 import right_functions
 import torch
 import wrong_functions
+from corpus import diagnosed_text
 from right_functions import INTENDED, RIGHT
 from wrong_functions import CALLS
 
 from gradscope import pipeline
 from gradscope.config import Config
 from gradscope.diagnose import diagnose
-from gradscope.facts import Ending, FunctionCheck, Report, Severity, Trace
+from gradscope.facts import Ending, FunctionCheck, Severity, Trace
 from gradscope.record import Recorder
 from gradscope.record.probes.calls import MOST_CALLS
 from gradscope.target import parse_target
@@ -191,12 +191,6 @@ def test_a_forward_that_dies_costs_only_its_verdict(tmp_path):
 # As a user sees it
 
 
-def traced(tmp_path: Path, text: str, **options: Any) -> Report:
-    path = tmp_path / "program.py"
-    path.write_text(text)
-    return pipeline.trace(parse_target(str(path)), Config(**options), silent=True)
-
-
 def program(name: str) -> str:
     """A script with one wrong Function between two layers, four steps long."""
     cls, args, _ = CALLS[name]
@@ -233,7 +227,7 @@ REPAIRED = {
 
 @pytest.mark.parametrize("name", REPAIRED)
 def test_a_relation_that_allows_it_is_repaired_and_verified(name, tmp_path):
-    report = traced(tmp_path, program(name))
+    report = diagnosed_text(program(name), tmp_path, verify=True)
     finding = report.findings[0]
     assert finding.rule == "GS301"
     assert finding.step == 0
@@ -283,7 +277,7 @@ def test_an_assignment_is_blamed_where_the_gradient_is_computed(tmp_path):
         "return grad_output * 2 * (x - target), None",
         "n = x.numel()\n        grad = grad_output * 2 * (x - target)\n        return grad, None",
     )
-    (finding,) = traced(tmp_path, text).findings
+    (finding,) = diagnosed_text(text, tmp_path, verify=True).findings
     assert finding.location is not None
     line = text.splitlines()[finding.location.line - 1]
     assert line.strip() == "grad = grad_output * 2 * (x - target)"
@@ -340,7 +334,7 @@ def test_a_backward_that_is_random_is_not_called_wrong():
 
 def test_nan_inside_a_smooth_function_leads_and_its_op_keeps_its_fix(tmp_path):
     text = program("NaN").replace("a0 = torch.randn((2, 3))", "a0 = torch.eye(2, 3)")
-    report = traced(tmp_path, text)
+    report = diagnosed_text(text, tmp_path, verify=True)
     assert [finding.rule for finding in report.findings][:1] == ["GS301"]
-    assert "gives nan" in report.findings[0].label
+    assert "gives NaN" in report.findings[0].label
     assert any(fix.verified for finding in report.findings[1:] for fix in finding.fixes)

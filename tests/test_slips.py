@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from corpus import diagnosed_text
 
-from gradscope import pipeline
-from gradscope.config import Config
 from gradscope.facts import Finding
-from gradscope.target import parse_target
 
 PROGRAM = """\
 import torch
@@ -122,13 +120,11 @@ def test_where_no_edit_mends_it_none_is_shown(tmp_path):
 
 def test_a_guess_that_was_not_run_is_not_offered(tmp_path):
     given, forward, unpacked, returned, _ = SLIPS["branches exchanged"]
-    file = tmp_path / "program.py"
-    file.write_text(
-        PROGRAM.format(
-            arguments=given, given=given, forward=forward, unpacked=unpacked, returned=returned
-        )
+    text = PROGRAM.format(
+        arguments=given, given=given, forward=forward, unpacked=unpacked, returned=returned
     )
-    report = pipeline.trace(parse_target(str(file)), Config(verify=False), silent=True)
+    report = diagnosed_text(text, tmp_path)
+
     assert [fix.patch for fix in report.findings[0].fixes] == [None]
 
 

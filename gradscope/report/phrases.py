@@ -79,6 +79,8 @@ def tensor(found: Symptom) -> str:
 
 
 def condition(found: Symptom) -> str:
+    if found.kind == "zero-grad" and found.numel and not found.bad:
+        return "is next to 0"
     return _SYMPTOMS.get(found.kind, clean(found.kind))
 
 
