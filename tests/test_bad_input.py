@@ -68,8 +68,12 @@ def write(name: str, text: str) -> None:
         (["no/train.py"], "no/train.py: there is no folder no", "check the path"),
         (["lossses.py:loss"], "there is no file lossses.py", "did you mean losses.py?"),
         (["."], ". is a directory", "name the script in it, or FILE.py:FUNCTION"),
-        (["train.py", "--steps", "0"], "Invalid value for '--steps'", ""),
-        (["train.py", "--lr", "3"], "No such option: --lr", ""),
+        (["train.py", "--steps", "0"], "Invalid value for '--steps'",
+         "gradscope trace --help shows its options"),
+        (["train.py", "--lr", "3"], "No such option: --lr",
+         "the program's own arguments follow after --: gradscope trace FILE.py -- --lr 1"),
+        (["train.py", "3"], "Got unexpected extra argument",
+         "the program's own arguments follow after --: gradscope trace FILE.py -- --lr 1"),
         (["train.py", "--format", "xml"], "no format is called xml", ""),
         (["train.py", "--output", "."], "--output . is a directory", ""),
         (["train.py", "--output", "no/r.json"], "--output no/r.json lies in a folder that", ""),
@@ -79,7 +83,7 @@ def write(name: str, text: str) -> None:
         (["losses.py:loss", "--", "3"], "losses.py:loss takes no arguments of its own", ""),
         (["--model", "losses.py:loss"], "a model, a loss and a batch belong together", ""),
     ],
-)
+)  # fmt: skip
 def test_the_command_line(refused, words, message, help):
     first, *rest = refused(*words)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 import typer
 
@@ -23,8 +24,10 @@ from gradscope.errors import CTRL_C, ExitCode, GradscopeError
 __all__ = ["app", "main"]
 
 # Importing a command's file adds it, in the order in which the help lists them.
-for command in ("trace", "fix", "norms", "check", "explain"):
-    import_module(f"gradscope.cli.{command}")
+COMMANDS = ("trace", "fix", "norms", "check", "explain")
+RUNNING = COMMANDS[:3]  # those whose program takes arguments of its own
+for name in COMMANDS:
+    import_module(f"gradscope.cli.{name}")
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -46,7 +49,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except GradscopeError as error:
         complain(str(error), error.help, error.detail)
     except ClickException as error:
-        complain(error.format_message(), "gradscope --help shows the commands and their options")
+        complain(error.format_message(), help_for(error))
     except (KeyboardInterrupt, typer.Abort):
         complain("interrupted")
         return CTRL_C
@@ -66,3 +69,15 @@ def main(words: Sequence[str] | None = None) -> int:
         report_fault(error)
         return ExitCode.INTERNAL
     return ExitCode.UNUSABLE
+
+
+def help_for(error: Any) -> str:
+    """What to do about a command line that cannot be read."""
+    command = error.ctx.info_name if getattr(error, "ctx", None) is not None else ""
+    message = error.format_message()
+    if command in RUNNING and message.startswith(("No such option", "Got unexpected extra")):
+        return f"the program's own arguments follow after --: gradscope {command} FILE.py -- --lr 1"
+    shown = (
+        f"{command} --help shows its" if command in COMMANDS else "--help shows the commands and"
+    )
+    return f"gradscope {shown} options"
