@@ -77,7 +77,6 @@ def help_for(error: Any) -> str:
     message = error.format_message()
     if command in RUNNING and message.startswith(("No such option", "Got unexpected extra")):
         return f"the program's own arguments follow after --: gradscope {command} FILE.py -- --lr 1"
-    shown = (
-        f"{command} --help shows its" if command in COMMANDS else "--help shows the commands and"
-    )
-    return f"gradscope {shown} options"
+    if command in COMMANDS:
+        return f"gradscope {command} --help shows its options"
+    return "gradscope --help shows the commands and their options"
