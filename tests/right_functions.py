@@ -482,6 +482,58 @@ RIGHT = {
     "bfloat16": (Power, (positive(4, 3).detach().bfloat16().requires_grad_(), 2)),
 }
 
+
+class ComplexProduct(Function):
+    @staticmethod
+    def forward(ctx, z, w):
+        ctx.save_for_backward(z, w)
+        return z * w
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        z, w = ctx.saved_tensors
+        return grad_output * w.conj(), grad_output * z.conj()
+
+
+class Intensity(Function):
+    """Complex in, real out."""
+
+    @staticmethod
+    def forward(ctx, z):
+        ctx.save_for_backward(z)
+        return z.abs().square()
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (z,) = ctx.saved_tensors
+        return 2 * grad_output * z
+
+
+class Phasor(Function):
+    """Real in, complex out."""
+
+    @staticmethod
+    def forward(ctx, phase):
+        ctx.save_for_backward(phase)
+        return torch.polar(torch.ones_like(phase), phase)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (phase,) = ctx.saved_tensors
+        return grad_output.imag * phase.cos() - grad_output.real * phase.sin()
+
+
+def field(*shape):
+    return torch.view_as_complex(torch.randn(*shape, 2)).requires_grad_()
+
+
+RIGHT |= {
+    "complex": (ComplexProduct, (field(4, 3), field(4, 3))),
+    "complex to real": (Intensity, (field(4, 3),)),
+    "real to complex": (Phasor, (matrix(4, 3),)),
+    "complex, lazily conjugated": (Intensity, (field(4).detach().conj().requires_grad_(),)),
+}
+
 INTENDED = {
     "round": (RoundSTE, (matrix(4, 3),)),
     "spike": (Spike, (matrix(4, 3),)),

@@ -152,3 +152,16 @@ def test_a_fraction_that_forward_left_on_the_ctx_is_used(tmp_path):
     (fix,) = traced(tmp_path, text).fixes
     assert fix.verified
     assert "g * m / (1 - ctx.p), None, None" in (fix.patch or "")
+
+
+def test_a_conjugate_that_was_forgotten_is_put_in(tmp_path):
+    text = PROGRAM.format(
+        arguments="x, t",
+        given="torch.complex(x, w), torch.complex(w, x)",
+        forward="ctx.save_for_backward(x, t); return x * t",
+        unpacked="x, t",
+        returned="g * t.conj(), g * x",
+    )
+    (fix,) = traced(tmp_path, text.replace(".square()", ".abs().square()")).fixes
+    assert fix.verified
+    assert "g * t.conj(), g * x.conj()" in (fix.patch or "")

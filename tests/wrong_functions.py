@@ -302,6 +302,23 @@ class NumpyProduct(Function):
         return grad_output @ b.T, -(a.T @ grad_output)
 
 
+class Unconjugated(Function):
+    @staticmethod
+    def forward(ctx, z, w):
+        ctx.save_for_backward(w)
+        return z * w
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (w,) = ctx.saved_tensors
+        return grad_output * w, None
+
+
+def field(*shape: int) -> torch.Tensor:
+    pairs = torch.randn(*shape, 2, generator=torch.Generator().manual_seed(7))
+    return torch.view_as_complex(pairs)
+
+
 def matrix(*shape: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(7)
     return torch.randn(*shape, generator=generator).requires_grad_()
@@ -349,6 +366,11 @@ CALLS = {
     "zero": (AllZero, (matrix(4, 3),), ("zero",)),
     "the first row only": (FirstRowOnly, (matrix(4, 3),), ("some",)),
     "nothing fits": (Unrelated, (matrix(4, 3),), ("unknown",)),
+    "a conjugate forgotten": (
+        Unconjugated,
+        (field(4, 3).requires_grad_(), 1j * field(4, 3)),
+        ("unknown",),
+    ),
     "numpy": (NumpyForward, (matrix(4, 3),), ("sign",)),
     "numpy, the second input": (NumpyProduct, (matrix(4, 3), matrix(3, 2)), ("sign",)),
     "numpy, a loss": (NumpyLoss, (matrix(4, 3),), ("factor",)),

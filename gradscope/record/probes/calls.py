@@ -14,7 +14,9 @@ from gradscope.record.probes.isolate import Randomness
 
 MOST_CALLS = 10  # of forward and backward together, for one signature
 
-Point = list[Tensor]  # the inputs that need a gradient, in the order of the arguments
+# The inputs that need a gradient, in the order of the arguments. Complex ones are pairs of real
+# numbers (`view_as_real`): autograd's gradient of a complex input is that of its two parts.
+Point = list[Tensor]
 Cotangent = Tensor  # one flat vector over all differentiable outputs
 Gradients = list[Tensor | None]  # as returned, one for each input of a point
 
@@ -77,7 +79,8 @@ class Calls:
 
     def start(self) -> Point:
         """The point where the program called the Function."""
-        return [self.args[position].detach().to(self.dtype).clone() for position in self.positions]
+        inputs = (self.args[position].detach() for position in self.positions)
+        return [as_real(value).to(self.dtype).clone() for value in inputs]
 
     def forward(self, point: Point) -> Made:
         self._spend()
@@ -96,7 +99,8 @@ class Calls:
         node = outputs[live[0]].grad_fn
         if not hasattr(node, "needs_input_grad"):
             raise NoVerdict("the outputs are not made by the Function's own node")
-        values = torch.cat([outputs[i].detach().reshape(-1).to(self.dtype) for i in live])
+        parts = [as_real(outputs[i].detach()) for i in live]
+        values = torch.cat([part.reshape(-1).to(self.dtype) for part in parts])
         return Made(outputs, live, values, node)
 
     def backward(self, made: Made, cotangent: Cotangent, ctx: Any = None) -> Gradients:
@@ -107,9 +111,9 @@ class Calls:
         start = 0
         for place, output in enumerate(made.outputs):
             if place in made.live:
-                piece = cotangent[start : start + output.numel()]
-                gradients.append(piece.view(output.shape).to(output.dtype).clone())
-                start += output.numel()
+                piece = cotangent[start : start + _size(output)]
+                gradients.append(_shaped(piece, output))
+                start += _size(output)
             elif isinstance(output, Tensor):
                 gradients.append(torch.zeros_like(output))
             else:
@@ -143,20 +147,17 @@ class Calls:
             return None
         given = result if isinstance(result, tuple | list) else (result,)
         outputs = [given[i] for i in made.live if i < len(given)]
-        sizes = [made.outputs[i].numel() for i in made.live]
-        if [out.numel() if isinstance(out, Tensor) else None for out in outputs] != sizes:
+        sizes = [_size(made.outputs[i]) for i in made.live]
+        if [_size(out) if isinstance(out, Tensor) else None for out in outputs] != sizes:
             return None
 
         def gradient(cotangent: Cotangent) -> list[Tensor]:
             pieces = zip(outputs, cotangent.split(sizes), strict=True)
-            held = [
-                (out, piece.view(out.shape).to(out.dtype))
-                for out, piece in pieces
-                if out.requires_grad
-            ]
-            if not held:
-                return [torch.zeros_like(leaf) for leaf in leaves]
             with torch.enable_grad():
+                parts = [(as_real(out), piece) for out, piece in pieces if out.requires_grad]
+                held = [(part, piece.view(part.shape).to(part.dtype)) for part, piece in parts]
+                if not held:
+                    return [torch.zeros_like(leaf) for leaf in leaves]
                 # As one number: given grad_outputs, torch.autograd imports sympy for a second.
                 total = torch.stack([(out * piece).sum() for out, piece in held]).sum()
             found = torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True)
@@ -168,13 +169,16 @@ class Calls:
     def _arguments(self, inputs: Sequence[Tensor]) -> list[Any]:
         arguments = [self._converted(arg) for arg in self.args]
         for position, tensor in zip(self.positions, inputs, strict=True):
-            arguments[position] = tensor
+            is_complex = self.args[position].is_complex()
+            arguments[position] = torch.view_as_complex(tensor) if is_complex else tensor
         return arguments
 
     def _converted(self, arg: Any) -> Any:
         if not isinstance(arg, Tensor):
             return arg
         arg = arg.detach().clone()
+        if arg.is_complex():
+            return arg.to(self.dtype.to_complex())
         return arg.to(self.dtype) if arg.is_floating_point() else arg
 
     def _spend(self) -> None:
@@ -211,8 +215,25 @@ class _Scratch:
 
 
 def needs_grad(arg: Any) -> bool:
-    return isinstance(arg, Tensor) and arg.requires_grad and arg.is_floating_point()
+    return isinstance(arg, Tensor) and arg.requires_grad
+
+
+def as_real(tensor: Tensor) -> Tensor:
+    """Complex numbers as pairs, with one dimension more; others as they are."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
+def _size(tensor: Tensor) -> int:
+    return tensor.numel() * (2 if tensor.is_complex() else 1)
+
+
+def _shaped(piece: Tensor, like: Tensor) -> Tensor:
+    """A part of a flat vector of real numbers as a tensor of the shape and dtype of another."""
+    if like.is_complex():
+        pairs = piece.reshape(*like.shape, 2)
+        return torch.view_as_complex(pairs.contiguous()).to(like.dtype).clone()
+    return piece.view(like.shape).to(like.dtype).clone()
 
 
 def _is_live(output: Any) -> bool:
-    return isinstance(output, Tensor) and output.requires_grad and output.is_floating_point()
+    return isinstance(output, Tensor) and output.requires_grad

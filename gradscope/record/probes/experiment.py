@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from gradscope.facts import FunctionCheck
-from gradscope.record.finite import unravel
 from gradscope.record.probes import flaws
 from gradscope.record.probes.blame import Watcher, blamed
 from gradscope.record.probes.calls import Calls, Gradients, NoVerdict, TooFew
@@ -170,10 +169,9 @@ def _measured(
     numbers: dict[str, Any] = {
         "got": float(got.reshape(-1)[flat]),
         "right": float(right.reshape(-1)[flat]),
-        "bad": setting.point[place].numel(),
+        "bad": setting.numel(place),
     }
     if not truth.whole:
-        numbers["index"] = unravel(flat, tuple(got.shape))
-        numbers["at"] = float(setting.point[place].reshape(-1)[flat])
-        numbers["bad"] = int(wrong.sum())
+        numbers |= setting.whereabouts(place, flat)
+        numbers["bad"] = setting.count(place, wrong)
     return setting.fact(place, "wrong", truth=truth.words, **numbers)

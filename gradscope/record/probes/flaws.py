@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from gradscope.facts import FunctionCheck
-from gradscope.record.finite import unravel
 from gradscope.record.probes.blame import blamed, named
 from gradscope.record.probes.calls import Gradients, NoVerdict
 from gradscope.record.probes.relations import Relation, wrong_at
@@ -38,7 +37,7 @@ def misshapen(setting: Setting, raw: Gradients, places: list[int]) -> Iterator[F
             "wrong",
             relations=("shape", *relation.kinds),
             detail=relation.detail or sizes,
-            bad=setting.point[place].numel(),
+            bad=setting.numel(place),
             rewrite=template(relation, watcher.scope, shape) if known else None,
         )
         position = setting.calls.positions[place]
@@ -69,9 +68,8 @@ def not_finite(setting: Setting, raw: Gradients) -> FunctionCheck | None:
         place,
         "wrong",
         relations=("non-finite",),
-        bad=int(bad[place].sum()),
-        index=unravel(flat, tuple(setting.point[place].shape)),
-        at=float(setting.point[place].reshape(-1)[flat]),
+        bad=setting.count(place, bad[place]),
+        **setting.whereabouts(place, flat),
         got=float(setting.adapted(place, raw[place]).reshape(-1)[flat]),
         right=alone.along(setting.cotangents[0]) / size,
         truth=f"central difference with relative step {alone.step:g}",

@@ -131,9 +131,7 @@ def _is_checked(cls: Any, args: tuple[Any, ...]) -> bool:
         for t in tensors
     ):
         return False
-    if not any(needs_grad(t) and t.numel() for t in tensors) or any(
-        t.is_complex() for t in tensors
-    ):
+    if not any(needs_grad(t) and t.numel() for t in tensors):
         return False
     if sum(t.numel() for t in tensors) > MOST_ELEMENTS:
         return False

@@ -8,8 +8,17 @@ import torch
 from torch import Tensor
 
 from gradscope.facts import FunctionCheck
+from gradscope.record.finite import unravel
 from gradscope.record.probes.blame import Watcher
-from gradscope.record.probes.calls import Calls, Cotangent, Gradients, Made, NoVerdict, Point
+from gradscope.record.probes.calls import (
+    Calls,
+    Cotangent,
+    Gradients,
+    Made,
+    NoVerdict,
+    Point,
+    as_real,
+)
 from gradscope.record.probes.slopes import Slope, direction, nudged, signs, slope
 
 # Gradients that two formulas compute in the same precision, where the numbers agree otherwise.
@@ -57,15 +66,41 @@ class Setting:
     def fits(self, place: int, raw: Any) -> bool:
         """Whether autograd takes it: of the input's shape, or of one that is summed down to it."""
         shape = self.point[place].shape
-        return raw is None or (isinstance(raw, Tensor) and _sums_to(raw.shape, shape))
+        return raw is None or (
+            isinstance(raw, Tensor) and _sums_to(self._in_parts(place, raw).shape, shape)
+        )
 
     def adapted(self, place: int, raw: Any) -> Tensor:
         """As autograd would hand it on, in float64."""
         like = self.point[place]
         if raw is None:
             return torch.zeros_like(like, dtype=torch.float64)
-        dense = raw.to_dense() if raw.is_sparse else raw
+        dense = self._in_parts(place, raw.to_dense() if raw.is_sparse else raw)
         return self.inside(place, dense.detach().to(torch.float64).sum_to_size(like.shape))
+
+    def is_complex(self, place: int) -> bool:
+        return bool(self.calls.args[self.calls.positions[place]].is_complex())
+
+    def numel(self, place: int) -> int:
+        return int(self.calls.args[self.calls.positions[place]].numel())
+
+    def count(self, place: int, marked: Tensor) -> int:
+        """How many of an input's elements are marked: of complex ones, in either part."""
+        return int((marked.any(-1) if self.is_complex(place) else marked).sum())
+
+    def whereabouts(self, place: int, flat: int) -> dict[str, Any]:
+        """An element by its position in the flattened point: its index, and its value there."""
+        index = unravel(flat, tuple(self.point[place].shape))
+        if self.is_complex(place):
+            return {"index": index[:-1]}
+        return {"index": index, "at": float(self.point[place].reshape(-1)[flat])}
+
+    def _in_parts(self, place: int, raw: Tensor) -> Tensor:
+        """As the point has it: autograd drops the imaginary part for a real input, and takes a
+        real gradient of a complex one for one without an imaginary part."""
+        if self.is_complex(place):
+            return as_real(raw if raw.is_complex() else raw.to(raw.dtype.to_complex()))
+        return raw.real if raw.is_complex() else raw
 
     def inside(self, place: int, gradient: Tensor) -> Tensor:
         """Without the elements at the edge of the forward's domain: there is no right gradient."""
@@ -96,13 +131,15 @@ class Setting:
         """The Function's inputs and its outputs at the point, by name."""
         found = {}
         for position, arg in enumerate(self.calls.args):
-            if isinstance(arg, Tensor) and arg.is_floating_point():
+            if isinstance(arg, Tensor) and arg.is_floating_point():  # a factor that is no pair
                 inside = position in self.calls.positions
                 value = self.point[self.calls.positions.index(position)] if inside else arg.detach()
                 found[self.names.get(position, f"argument {position}")] = value.to(torch.float64)
         for place in self.base.live:
             name = "the output" if len(self.base.live) == 1 else f"output {place}"
-            found[name] = self.base.outputs[place].detach().to(torch.float64)
+            output = self.base.outputs[place].detach()
+            if not output.is_complex():
+                found[name] = output.to(torch.float64)
         return found
 
     def named(self, place: int) -> dict[str, Tensor]:
@@ -141,8 +178,8 @@ class Setting:
             "input": self.name(place),
             "position": calls.positions[place],
             "node": f"{cls.__name__}Backward",
-            "shape": tuple(self.point[place].shape),
-            "numel": self.point[place].numel(),
+            "shape": tuple(calls.args[calls.positions[place]].shape),
+            "numel": self.numel(place),
             "dtype": str(calls.dtype).removeprefix("torch."),
             "epsilon": self.slope.step,
             "tolerance": ELEMENTWISE[self.precision],
