@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from gradscope.check import cases_of, check
-from gradscope.check.command import Asked, given, shown
+from gradscope.check.command import Asked, given
+from gradscope.check.settings import shown
 from gradscope.config import Config, load_config
 from gradscope.config.inputs import COMPLEX, FLOATING, TENSOR_KEYS, WHOLE
 from gradscope.config.values import READERS, TARGET_READERS, Thresholds, size

@@ -92,6 +92,5 @@ def _by_precision(config: Config, inputs: tuple[Input, ...]) -> list[Case]:
         config,
         inputs=(*config.inputs, *inputs),
         time_limit=config.time_limit or TIME_LIMIT,
-        keep_going=config.keep_going,
     )
     return [Case(name, config, precision, said) for precision in config.dtypes or (None,)]

@@ -4,77 +4,83 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from gradscope.config import Thresholds
-from gradscope.facts import Finding, Phase, Severity, Trace
+from gradscope.facts import Finding, Phase, Severity, Trace, number, plural
+from gradscope.rules import RULES
 
 
-def crossed(trace: Trace, limits: Thresholds) -> Iterator[Finding]:
-    """One finding a threshold: at the step that is furthest beyond it, with how many are.
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """One key of `thresholds:`, the rule that a step beyond it goes by, and what every step showed:
+    (step, value)."""
 
-    Steps whose norm is not finite are the business of the other rules.
-    """
-    norms = [
-        (step, norm)
-        for step, norm in enumerate(trace.magnitudes.totals() if trace.magnitudes else ())
-        if math.isfinite(norm)
-    ]
+    key: str
+    rule: str
+    what: str
+    limit: float
+    seen: Sequence[tuple[int, float]]
+
+    @property
+    def is_floor(self) -> bool:
+        return self.key.startswith("min")
+
+    def beyond(self) -> list[tuple[int, float]]:
+        """The steps that cross it, the furthest first."""
+        sign = -1 if self.is_floor else 1
+        crossing = [(step, value) for step, value in self.seen if sign * (value - self.limit) > 0]
+        return sorted(crossing, key=lambda pair: -sign * pair[1])
+
+
+def crossed(trace: Trace, thresholds: Thresholds) -> Iterator[Finding]:
+    """One finding a threshold: at the step that is furthest beyond it, with how many are."""
+    for limit in _limits(trace, thresholds):
+        if beyond := limit.beyond():
+            yield _finding(limit, beyond, trace)
+
+
+def _limits(trace: Trace, given: Thresholds) -> Iterator[_Limit]:
+    """Those that are set. What is not finite is the business of the other rules."""
+    totals = enumerate(trace.magnitudes.totals() if trace.magnitudes else ())
+    norms = [(step, norm) for step, norm in totals if math.isfinite(norm)]
     losses = [
         (step.index, step.loss)
         for step in trace.steps
         if step.loss is not None and math.isfinite(step.loss)
     ]
-    if limits.max_grad_norm is not None:
-        bad = [(step, norm) for step, norm in norms if norm > limits.max_grad_norm]
-        yield from _finding(
-            "GS401", "max-grad-norm", limits.max_grad_norm, "total gradient norm", bad, norms, trace
-        )
-    if limits.min_grad_norm is not None:
-        bad = [(step, norm) for step, norm in norms if norm < limits.min_grad_norm]
-        yield from _finding(
-            "GS402", "min-grad-norm", limits.min_grad_norm, "total gradient norm", bad, norms, trace
-        )
-    if limits.max_loss is not None:
-        bad = [(step, loss) for step, loss in losses if loss > limits.max_loss]
-        yield from _finding("GS404", "max-loss", limits.max_loss, "loss", bad, losses, trace)
+    norm = "total gradient norm"
+    if given.max_grad_norm is not None:
+        yield _Limit("max-grad-norm", "GS401", norm, given.max_grad_norm, norms)
+    if given.min_grad_norm is not None:
+        yield _Limit("min-grad-norm", "GS402", norm, given.min_grad_norm, norms)
+    if given.max_loss is not None:
+        yield _Limit("max-loss", "GS404", "loss", given.max_loss, losses)
 
 
-NAMES = {
-    "GS401": "exploding-gradient",
-    "GS402": "vanishing-gradient",
-    "GS404": "diverging-training",
-}
-
-
-def _finding(
-    rule: str,
-    key: str,
-    limit: float,
-    what: str,
-    bad: Sequence[tuple[int, float]],
-    seen: Sequence[tuple[int, float]],
-    trace: Trace,
-) -> Iterator[Finding]:
-    if not bad:
-        return
-    furthest = min if key.startswith("min") else max
-    step, value = furthest(bad, key=lambda pair: pair[1])
-    side = "below" if key.startswith("min") else "above"
-    place = next((one.backward_at for one in trace.steps if one.index == step), None)
-    yield Finding(
-        rule=rule,
-        name=NAMES[rule],
+def _finding(one: _Limit, beyond: Sequence[tuple[int, float]], trace: Trace) -> Finding:
+    step, value = beyond[0]
+    side = "below" if one.is_floor else "above"
+    values = [value for _, value in one.seen]
+    return Finding(
+        rule=one.rule,
+        name=RULES[one.rule].name,
         severity=Severity.ERROR,
         phase=Phase.BACKWARD,
         step=step,
         op="",
-        message=f"the {what} is {value:.4g} at step {step}, {side} {key} {limit:g}",
-        why=f"The configuration sets {key} to {limit:g}. {len(bad):,} of {len(seen):,} steps are"
-        f" {side} it; the {what} was between {min(v for _, v in seen):.4g} and"
-        f" {max(v for _, v in seen):.4g}.",
+        message=f"the {one.what} is {number(value)} at step {step}, {side} {one.key} {one.limit:g}",
+        why=f"The configuration sets {one.key} to {one.limit:g}. {len(beyond):,} of"
+        f" {plural(len(values), 'step')} {'lies' if len(beyond) == 1 else 'lie'} {side} it; the"
+        f" {one.what} was between {number(min(values))} and {number(max(values))}.",
         label="backward of that step",
-        location=place,
-        evidence={"threshold": key, "limit": limit, "value": value, "steps": len(bad)},
-        numbers=(f"{what} {value:.4g} at step {step}; {key} {limit:g}",),
+        location=next((seen.backward_at for seen in trace.steps if seen.index == step), None),
+        evidence={
+            "threshold": one.key,
+            "limit": one.limit,
+            "value": value,
+            "steps": len(beyond),
+        },
+        numbers=(f"{one.what} {number(value)} at step {step}; {one.key} {one.limit:g}",),
         confidence=1.0,
     )

@@ -67,7 +67,7 @@ def check(
     no_verify: NoVerify = False,
 ) -> int:
     """Preflight: run every configured target and fail where a gradient is unhealthy."""
-    from gradscope.check import command
+    from gradscope.check import command, settings
     from gradscope.config import load_config
 
     places = command.report_places(format, output, report or ())
@@ -90,10 +90,10 @@ def check(
             verify=False if no_verify else None,
         ),
     )
-    settings = load_config(config)
+    configured = load_config(config)
     if show_config:
-        sys.stdout.write(command.shown(settings, asked))
+        sys.stdout.write(settings.shown(configured, asked))
         return ExitCode.OK
-    summary, code = command.run(settings, asked, write_baseline=write_baseline)
+    summary, code = command.run(configured, asked, write_baseline=write_baseline)
     write_reports(summary, places)
     return code
