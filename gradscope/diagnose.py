@@ -15,6 +15,9 @@ from gradscope import rules
 from gradscope.facts import Event, Finding, Kind, Location, Phase, Root, Severity, Symptom, Trace
 from gradscope.rules.rule_fault import RuleFault
 
+# What values that have become too large do next.
+_OF_SIZE = ("overflow", "inf-arithmetic", "diverging-training", "exploding-gradient")
+
 
 def diagnose(trace: Trace) -> tuple[Finding, ...]:
     """What is wrong, errors first, the likeliest root first."""
@@ -68,7 +71,7 @@ def _ways_back(symptom: Symptom, events: dict[int, Event]) -> Iterator[tuple[Eve
     while waiting:
         event = events[waiting.popleft()]
         sources = [id for id in event.sources if id in events]
-        if _is_root(event, [events[id] for id in sources]):
+        if _is_root(event, [events[id] for id in sources], events):
             chain = [event]
             while (after := towards[chain[-1].id]) is not None:
                 chain.append(events[after])
@@ -86,12 +89,21 @@ def _explaining(symptom: Symptom, ways: list[tuple[Event, ...]]) -> list[tuple[E
     return born if born and symptom.kind.startswith("nan-") else ways
 
 
-def _is_root(event: Event, sources: list[Event]) -> bool:
+def _is_root(event: Event, sources: list[Event], events: dict[int, Event]) -> bool:
     if event.kind in (Kind.BIRTH, Kind.SOURCE, Kind.UNINITIALIZED) or not sources:
         return True
     # An inf that was meant cannot be to blame for what happened when a saved copy of it met a
     # gradient: the op that saved it is.
-    return event.kind is Kind.REVIVAL and all(source.kind is Kind.MINTED for source in sources)
+    return event.kind is Kind.REVIVAL and all(_is_meant(source, events) for source in sources)
+
+
+def _is_meant(event: Event, events: dict[int, Event]) -> bool:
+    """An inf that was written on purpose, or a copy of one: a NaN made of it would be a birth."""
+    if event.kind is Kind.MINTED:
+        return True
+    sources = [events[id] for id in event.sources if id in events]
+    is_copy = event.kind is Kind.PROPAGATION and event.phase is Phase.FORWARD and bool(sources)
+    return is_copy and all(_is_meant(source, events) for source in sources)
 
 
 def _with_kills(chain: tuple[Event, ...], trace: Trace) -> tuple[Event, ...]:
@@ -162,27 +174,38 @@ def is_wrong_gradient(finding: Finding) -> bool:
 
 
 def consequence(cause: Finding, finding: Finding) -> Finding:
-    """A wrong gradient, with what came of the steps taken along it."""
+    """A wrong gradient, or one that explodes, with what came of the steps taken along it."""
     said = f"{finding.name} follows at step {finding.step}: {finding.message}"
     new = tuple(symptom for symptom in finding.symptoms if symptom not in cause.symptoms)
     return replace(cause, symptoms=cause.symptoms + new, numbers=(*cause.numbers, said))
 
 
-def _without_consequences(found: tuple[Finding, ...]) -> Iterator[Finding]:
-    """After a step along a wrong gradient every later failure is put down to it."""
-    wrong = min(filter(is_wrong_gradient, found), key=lambda finding: finding.step, default=None)
-    if wrong is None:
-        yield from found
-        return
+def _without_consequences(found: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """After a step along a wrong gradient every later failure is put down to it; after one along a
+    gradient that explodes, those in which values have become too large."""
+    for is_cause in (is_wrong_gradient, _explodes):
+        cause = min(filter(is_cause, found), key=lambda finding: finding.step, default=None)
+        if cause is not None:
+            found = tuple(_put_down_to(cause, found))
+    return found
+
+
+def _explodes(finding: Finding) -> bool:
+    is_error = finding.severity is Severity.ERROR
+    return is_error and finding.name == "exploding-gradient" and finding.phase is Phase.BACKWARD
+
+
+def _put_down_to(cause: Finding, found: tuple[Finding, ...]) -> Iterator[Finding]:
     later = [
         finding
         for finding in found
-        if finding.step > wrong.step
+        if finding.step > cause.step
         and finding.severity is not Severity.NOTE
         and not is_wrong_gradient(finding)
+        and (is_wrong_gradient(cause) or finding.name in _OF_SIZE)
     ]
     for finding in found:
-        if finding is wrong:
+        if finding is cause:
             for one in sorted(later, key=lambda other: other.step)[:1]:
                 finding = consequence(finding, one)
             yield finding

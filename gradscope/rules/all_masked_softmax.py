@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gradscope.facts import Call, Event, Finding, Fix, Kind, Operand, Related, Root, Trace, plural
 from gradscope.rules import evidence, phrases
+from gradscope.rules.attention import scores_too_large
 from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
 
@@ -89,7 +90,8 @@ def _is_empty_row(event: Event, root: Root) -> bool:
         both = [event.values().get(role) for role in ("self", "other")]
         return both == [float("-inf")] * 2 and _subtracts_its_maximum(event)
     one = _masked(event)
-    return event.op in FAMILY and one is not None and not (one.nan or one.posinf)
+    masked = event.op in FAMILY and one is not None and not (one.nan or one.posinf)
+    return masked and scores_too_large(event) is None
 
 
 def _subtracts_its_maximum(event: Event) -> bool:

@@ -21,6 +21,7 @@ from gradscope.facts import (
     Update,
     text_of,
 )
+from gradscope.ops.names import spelled
 from gradscope.rules import phrases
 from gradscope.rules.overshoots import Overshoot, overshoot
 from gradscope.rules.rises import Rise, climb_of, largest_stable_lr, rise_of, stable_lr
@@ -40,7 +41,8 @@ FEWEST_STALE = 5  # updates in a row whose gradients had piled up; fewer may be 
 _CARRIERS = frozenset(
     "mul mm addmm bmm baddbmm matmul linear convolution add sub sum mean pow square mse_loss mv dot"
     " smooth_l1_loss huber_loss l1_loss addcmul addcdiv norm linalg_vector_norm abs neg nll_loss"
-    " nll_loss_forward nll_loss2d_forward binary_cross_entropy_with_logits cumsum".split()
+    " nll_loss_forward nll_loss2d_forward binary_cross_entropy_with_logits cumsum"
+    " scaled_dot_product_attention".split()
 )
 
 # These divide by the size of the gradient: a loss that is N times larger takes the same steps.
@@ -204,7 +206,7 @@ def _is_divergence(rise: Rise, roots: tuple[Root, ...], magnitudes: Magnitudes) 
     if not roots:
         large = rise.rises >= FINITE_RISES and rise.total >= FINITE * limit
         return large and not rise.falls and _have_moved(magnitudes.leaves)
-    if any(root.event.op not in _CARRIERS for root in roots):
+    if any(not {root.event.op, spelled(root.event.op)} & _CARRIERS for root in roots):
         return False
     return rise.total >= (limit if rise.rises > 1 else LEAP * limit)
 

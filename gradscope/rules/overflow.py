@@ -7,7 +7,7 @@ import math
 from gradscope.facts import Event, Finding, Fix, Kind, Phase, Root, Trace
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import finfo
-from gradscope.rules import evidence, fixes, measurements, phrases
+from gradscope.rules import attention, evidence, fixes, measurements, phrases
 from gradscope.rules.rule import Rule
 
 
@@ -49,20 +49,21 @@ class Overflow(Rule):
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         event = root.event
-        if not evidence.breaks_in_use(root):
+        scores = attention.scores_too_large(event)
+        if scores is None and not evidence.breaks_in_use(root):
             return None
         if event.summed and evidence.gives_nan(event):
             return None  # branches of both signs
         edge = evidence.edge(event)
         known = edge is not None and edge.cause == self.name
-        if not known and not _left_the_range(event, edge):
+        if not known and scores is None and not _left_the_range(event, edge):
             return None
         return self.finding(
             root,
             trace,
             message=_headline(event),
-            label=_label(event, edge),
-            why=_mechanism(event),
+            label="its scores are too large" if scores else _label(event, edge),
+            why=attention.mechanism(scores) if scores else _mechanism(event),
             fixes=(*_repairs(edge, event, root, trace), *_slower(root, trace)),
             facts={"max": finfo(evidence.dtype(event)).max},
             confidence=0.8 if known else 0.5,
