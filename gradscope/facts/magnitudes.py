@@ -231,6 +231,9 @@ class Magnitudes:
     limits: Limits = DEFAULT_LIMITS
     clips: tuple[LateClip, ...] = ()
     summed: Summed | None = None  # of the first step whose loss is a sum
+    # Of the first step at which results grew along repeats until they were no longer finite: their
+    # own norms, in the order of the forward pass, and no gradient's.
+    swelling: Growth | None = None
     depth: Depth | None = None  # of the last step whose forward pass was watched
 
     def totals(self) -> tuple[float, ...]:

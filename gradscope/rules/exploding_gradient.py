@@ -24,6 +24,7 @@ from gradscope.facts import (
 from gradscope.facts.magnitudes import DEFAULT_LIMITS
 from gradscope.rules import phrases
 from gradscope.rules.rule import Rule
+from gradscope.rules.swelling import swelling
 
 # Fewer repeats than this, or one repeat that makes half of the change, is an op and no growth.
 FEWEST_REPEATS = 5
@@ -82,8 +83,9 @@ class ExplodingGradient(Rule):
         if magnitudes is None:
             return
         growing = [one for one in magnitudes.growths if explodes(one, magnitudes.limits)]
+        yield from swelling(magnitudes, roots)
         if growing:
-            yield self._about(max(growing, key=lambda growth: growth.total), magnitudes, roots)
+            yield self._about(growing[0], magnitudes, roots)  # the first step: later ones follow
 
     def _about(self, growth: Growth, magnitudes: Magnitudes, roots: tuple[Root, ...]) -> Finding:
         totals = magnitudes.totals()
@@ -144,7 +146,7 @@ def _label(growth: Growth) -> str:
 
 
 def explodes(growth: Growth, limits: Limits = DEFAULT_LIMITS) -> bool:
-    if growth.total < limits.gradient_growth:
+    if not growth.total >= limits.gradient_growth:  # nor where one of them is NaN
         return False
     return growth.axis == "fused" or (is_steady(growth) and growth.factor > 1)
 
@@ -202,20 +204,20 @@ def _why(growth: Growth) -> str:
 def _fixes(totals: tuple[float, ...], growth: Growth) -> tuple[Fix, ...]:
     bound = clip_bound(totals[: growth.step])
     init = "kaiming_normal_" if growth.axis == "depth" else "orthogonal_"
-    return (
-        Fix(
-            "clip-norm",
-            f"clip the total norm to {text_of(bound, 3)} before `optimizer.step()`",
-            "unsafe",
-            f"torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm={text_of(bound, 3)})",
-        ),
-        Fix(
-            "init",
-            "start from weights that keep the norm of what passes through them",
-            "unsafe",
-            f"torch.nn.init.{init}(weight)",
-        ),
+    clip = Fix(
+        "clip-norm",
+        f"clip the total norm to {text_of(bound, 3)} before `optimizer.step()`",
+        "unsafe",
+        f"torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm={text_of(bound, 3)})",
     )
+    weights = Fix(
+        "init",
+        "start from weights that keep the norm of what passes through them",
+        "unsafe",
+        f"torch.nn.init.{init}(weight)",
+    )
+    # Clipping bounds the step and leaves the reason where it is.
+    return (weights, clip)
 
 
 def clip_bound(earlier: tuple[float, ...]) -> float:

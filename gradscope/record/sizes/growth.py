@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 _FEWEST = 4  # repeats below which a fitted factor says nothing
 _SMALL = 1e-300
+_SWOLLEN = 1e15  # a square of which is beyond float32, or near its end
 
 
 @dataclass(slots=True)
@@ -99,6 +100,31 @@ def fit(crossings: Sequence[Crossing]) -> Fit | None:
         high=_exp(max(steps)),
         culprit=_culprit(crossings, chain, anchors[0], anchors[alive - 1], rising=slope > 0),
         anchors=tuple(anchors),
+    )
+
+
+def fit_values(crossings: Sequence[Crossing], sizes: Mapping[int, float]) -> Fit | None:
+    """How results grew along a repeated computation, going forward, until they were not finite or
+    too large to be squared; None where they stayed below. `sizes` are their norms by sequence
+    number."""
+    chain = [place for place in longest_chain(crossings) if crossings[place].seq in sizes]
+    anchors = _repeats(crossings, chain)[::-1]
+    norms = [sizes[crossings[place].seq] for place in anchors]
+    alive = _leading_nonzero(norms)
+    if alive < _FEWEST or (alive == len(norms) and norms[-1] < _SWOLLEN):
+        return None
+    steps = [math.log(after / before) for before, after in pairwise(norms[:alive])]
+    places = {crossings[place].place for place in anchors}
+    modules = _modules(crossings, anchors)
+    return Fit(
+        modules=modules,
+        axis="time" if len(places) == 1 and len(modules) < 2 else "depth",
+        norms=tuple(norms[:alive]),
+        factor=_exp(_slope([math.log(norm) for norm in norms[:alive]])),
+        low=_exp(min(steps)),
+        high=_exp(max(steps)),
+        culprit=anchors[min(alive, len(anchors) - 1)],
+        anchors=tuple(anchors[:alive]),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from gradscope.facts import Activation, Growth
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.flow import Flow
-from gradscope.record.sizes.growth import fit, fitted_factor, fused_gain
+from gradscope.record.sizes.growth import fit, fit_values, fitted_factor, fused_gain
 from gradscope.record.sizes.reasons import call_of
 
 
@@ -16,6 +16,7 @@ class Growths:
 
     def __init__(self) -> None:
         self._seen: list[Growth] = []
+        self.swelling: Growth | None = None
 
     def note(
         self,
@@ -25,6 +26,8 @@ class Growths:
         activations: Mapping[int, Activation],
     ) -> None:
         """`activations` are the results of the calls, by sequence number."""
+        if self.swelling is None:
+            self._note_swelling(step, crossings, flow, activations)
         found = fit(crossings.found)
         if found is None:
             self._note_fused(step, crossings, flow)
@@ -54,6 +57,22 @@ class Growths:
         gain = fused_gain(layer)
         norms = (layer.out or 0.0, gain * (layer.out or 0.0))
         self._seen.append(Growth(step, "fused", call_of(layer, flow), norms, gain, gain, gain))
+
+    def _note_swelling(
+        self,
+        step: int,
+        crossings: Crossings,
+        flow: Flow | None,
+        activations: Mapping[int, Activation],
+    ) -> None:
+        """Results that grow until they are not finite: there may be no gradient to measure."""
+        sizes = {seq: activation.norm for seq, activation in activations.items()}
+        found = fit_values(crossings.found, sizes)
+        if found is not None:
+            call = call_of(crossings.found[found.culprit], flow)
+            self.swelling = Growth(
+                step, found.axis, call, found.norms, found.factor, found.low, found.high
+            )
 
     def strongest(self) -> tuple[Growth, ...]:
         """The first, the last and the most extreme ones, in the order of the steps."""

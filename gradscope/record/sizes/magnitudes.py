@@ -81,6 +81,7 @@ class MagnitudeWatch:
         self._written = 0  # the last step after which parameters were written by hand
         self._total_after_backward: float | None = None
         self._stale: set[int] = set()
+        self._running: tuple[Crossings, Flow | None] | None = None  # the backward that runs
         self._graded: set[int] | None = None  # what the last backward gave a gradient, if measured
         self._updated_at = 0  # the step when the last update began
         self._left: dict[int, tuple[int, int]] = {}  # gradients as the last updates left them
@@ -186,13 +187,13 @@ class MagnitudeWatch:
             if crossings is not None or self._is_measured(loss):
                 before = self._versions()
         self._graded = None
+        self._running = (crossings, flow) if crossings is not None else None
         self._nested += 1
         try:
             result = engine(outputs, *args, **kwargs)
+            self._running = None
         except BaseException:
-            with self._ours():
-                if crossings is not None:  # stopped at a bad gradient: how it grew is still wanted
-                    self._note_graph(crossings, flow)
+            self._note_running()
             raise
         finally:
             self._nested -= 1
@@ -211,6 +212,13 @@ class MagnitudeWatch:
         self._passes += 1
         self._inspection.watch_forward(self._passes)
         return result
+
+    def _note_running(self) -> None:
+        """Backward is stopped at a bad gradient: how it grew until there is still wanted."""
+        if self._running is not None:
+            with self._ours():
+                self._note_graph(*self._running)
+            self._running = None
 
     def _is_measured(self, loss: float | None) -> bool:
         """Whether to take the norms of this step: of each for a command that asks for them, else
@@ -358,6 +366,7 @@ class MagnitudeWatch:
 
     def facts(self) -> Magnitudes:
         """What was measured so far."""
+        self._note_running()
         leaves = self.leaves.facts(self.step)
         known = dict(self.leaves.names)
         return Magnitudes(
@@ -369,6 +378,7 @@ class MagnitudeWatch:
             measured=self.measure.facts() if self.measure is not None else None,
             clips=self._clipping.facts(),
             summed=self._summed,
+            swelling=self._growths.swelling,
             depth=self._depth,
         )
 
