@@ -11,8 +11,7 @@ patches that were not tried, since a test cannot be run again from here.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ import pytest
 
 if TYPE_CHECKING:
     from gradscope.config import Config
-    from gradscope.facts import Finding, Report
+    from gradscope.integrations.watch import Watch
 
 _OPTIONS = ("select", "ignore", "fail_on", "enabled")
 _WATCH = pytest.StashKey["Watch"]()
@@ -44,72 +43,15 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-class Watch:
-    """What the `gradscope` fixture gives: the findings so far, and what to accept.
+@pytest.fixture
+def gradscope(request: pytest.FixtureRequest) -> Watch:
+    """Fails the test where its backward is unhealthy; ask it for findings, or accept some:
 
     def test_known(gradscope):
         loss(x).backward()
         assert [f.rule for f in gradscope.findings()] == ["GS102"]
         gradscope.accept("GS102")
     """
-
-    def __init__(self, name: str, config: Config) -> None:
-        from gradscope.record.observation import FullObservation
-
-        self._name = name
-        self._config = config
-        self._accepted: tuple[str, ...] = ()
-        self._observation = FullObservation()
-
-    def __enter__(self) -> Watch:
-        self._observation.__enter__()
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self._observation.__exit__(*failure)
-
-    def accept(self, *rules: str) -> None:
-        """Let findings of these rules pass: codes, names, or families such as GS1."""
-        self._accepted += rules
-
-    def findings(self) -> tuple[Finding, ...]:
-        """What is wrong with the backward passes so far, but for what is accepted."""
-        return self.report().findings
-
-    def report(self) -> Report:
-        """The report so far."""
-        from gradscope.diagnose import diagnose
-        from gradscope.facts import Ending, Report
-        from gradscope.rules import rule_filter
-
-        trace = self._observation.trace(self._name, Ending("finished"))
-        wanted = rule_filter(replace(self._config, ignore=(*self._config.ignore, *self._accepted)))
-        found = tuple(finding for finding in diagnose(trace) if wanted(finding))
-        return Report(self._name, trace, found)
-
-    def verdict(self) -> str:
-        """The report as text where it fails the test, else nothing."""
-        from gradscope.check.accepted import accepted_by
-        from gradscope.repair import repaired
-        from gradscope.report import render
-
-        report = self.report()
-        if not report.findings:
-            return ""
-        report = accepted_by(report, self._config)
-        if not report.has(self._config.fail_on):
-            return ""
-        findings = repaired(report.trace, report.findings, _no_rerun, verify=False)
-        return render("terminal", replace(report, findings=findings), width=100)
-
-
-def _no_rerun(*_: object) -> Any:
-    raise NotImplementedError("a test is run once")
-
-
-@pytest.fixture
-def gradscope(request: pytest.FixtureRequest) -> Watch:
-    """Fails the test where its backward is unhealthy; ask it for findings, or accept some."""
     watch: Watch = request.node.stash.setdefault(_WATCH, _watch(request.node))
     return watch
 
@@ -123,12 +65,19 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         with watch:
             result = yield
     except (Exception, pytest.fail.Exception):
-        if text := watch.verdict():
+        if text := _verdict(watch):
             item.add_report_section("call", "gradscope", text)
         raise
-    if text := watch.verdict():
+    if text := _verdict(watch):
         pytest.fail(f"a gradient is unhealthy\n\n{text}", pytrace=False)
     return result
+
+
+def _verdict(watch: Watch) -> str:
+    """The report as text where it fails the test, else nothing."""
+    from gradscope.report import Options
+
+    return watch.text(options=Options(width=100)) if watch.fails else ""
 
 
 def _is_wanted(item: pytest.Item) -> bool:
@@ -139,6 +88,8 @@ def _is_wanted(item: pytest.Item) -> bool:
 
 
 def _watch(item: pytest.Item) -> Watch:
+    from gradscope.integrations.watch import Watch
+
     marker = item.get_closest_marker("gradscope")
     given = marker.kwargs if marker else {}
     if unknown := sorted(set(given) - set(_OPTIONS)):
@@ -150,16 +101,15 @@ def _watch(item: pytest.Item) -> Watch:
 def _settings(item: pytest.Item, given: Mapping[str, Any]) -> Config:
     from gradscope.errors import GradscopeError
     from gradscope.facts import Severity
+    from gradscope.integrations.watch import words
     from gradscope.rules import rule_filter
 
     try:
-        config = _configured(item.config)
-        if "select" in given:
-            config = replace(config, select=_words(given["select"]))
-        if "ignore" in given:
-            config = replace(config, ignore=_words(given["ignore"]))
-        if "fail_on" in given:
-            config = replace(config, fail_on=Severity(given["fail_on"]))
+        config = _configured(item.config).overridden(
+            select=words(given.get("select")),
+            ignore=words(given.get("ignore")),
+            fail_on=Severity(given["fail_on"]) if "fail_on" in given else None,
+        )
         rule_filter(config)
     except (GradscopeError, ValueError) as error:
         pytest.fail(f"gradscope: {error}", pytrace=False)
@@ -173,7 +123,3 @@ def _configured(config: pytest.Config) -> Config:
         path = find_config(Path(config.rootpath))
         config.stash[_CONFIG] = load_config(path) if path else Config()
     return config.stash[_CONFIG]
-
-
-def _words(value: str | Iterable[str]) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)

@@ -67,7 +67,7 @@ def repair(
 def repaired(
     trace: Trace,
     findings: tuple[Finding, ...],
-    rerun: Rerun,
+    rerun: Rerun | None,
     *,
     rerun_with: RerunWith | None = None,
     verify: bool = True,
@@ -75,24 +75,30 @@ def repaired(
     diagnosis: Callable[[Trace], tuple[Finding, ...]] = diagnose,
     overlay: Mapping[str, Source] | None = None,
 ) -> tuple[Finding, ...]:
-    """`repair` with the way to run the program again given as a function.
+    """`repair` with the way to run the program again given as a function; None where there is none.
 
     `rerun_with` runs it with a change at run time, which is tried where no patch can be written.
     `overlay` holds texts that stand in for files, by their real path: patches of earlier rounds.
     """
     # Diagnosed anew: the findings given may be those that the user's configuration lets through.
     before = Seen(trace, diagnosis(trace))
-    bench = Bench(before, rerun, diagnosis, seconds, rerun_with) if verify else None
+    bench = None
+    if rerun is not None and verify:
+        bench = Bench(before, rerun, diagnosis, seconds, rerun_with)
+    untried = "verification is off" if rerun is not None else "this run cannot be made again"
     return tuple(
-        replace(finding, fixes=_ordered(_fixes(finding, bench, overlay or {})))
+        replace(finding, fixes=_ordered(_fixes(finding, bench, untried, overlay or {})))
         if finding.fixes and finding.severity is not Severity.NOTE
         else finding
         for finding in findings
     )
 
 
-def _fixes(finding: Finding, bench: Bench | None, overlay: Mapping[str, Source]) -> Iterator[Fix]:
-    """Every fix that the rule proposes, tried until one holds; the later ones only written.
+def _fixes(
+    finding: Finding, bench: Bench | None, untried: str, overlay: Mapping[str, Source]
+) -> Iterator[Fix]:
+    """Every fix that the rule proposes, tried until one holds; the later ones only written, and all
+    of them without a bench: `untried` says why.
 
     Those that cannot be written are tried at run time, if no patch holds."""
     try:
@@ -115,8 +121,8 @@ def _fixes(finding: Finding, bench: Bench | None, overlay: Mapping[str, Source])
             if known is None:
                 advice.append(fix)
                 continue
-            why = "not tried: an earlier fix holds" if holds else "not tried: verification is off"
-            yield known.as_fix(Outcome(None, why))
+            why = "an earlier fix holds" if holds else untried
+            yield known.as_fix(Outcome(None, f"not tried: {why}"))
             continue
         tried = list(_until_one_holds(finding, written, bench))
         if not tried:

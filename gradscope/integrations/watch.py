@@ -1,0 +1,111 @@
+"""The recorder around a part of a program that is not ours to run: a loop, a cell of a notebook.
+
+with gradscope.watch() as seen:
+    train(model, loader)
+print(seen)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from types import TracebackType
+
+from gradscope.check.accepted import accepted_by
+from gradscope.config import Config, load_config
+from gradscope.diagnose import diagnose
+from gradscope.facts import Ending, Finding, Report
+from gradscope.record import StopTrace
+from gradscope.record.observation import FullObservation
+from gradscope.repair import repaired
+from gradscope.report import FORMATS, Options
+from gradscope.rules import rule_filter
+
+
+def watch(
+    *,
+    stop: bool = False,
+    steps: int | None = None,
+    select: str | Iterable[str] | None = None,
+    ignore: str | Iterable[str] | None = None,
+    name: str = "the watched block",
+) -> Watch:
+    """Record the ops of a `with` block, in the thread that runs it, and judge its gradients.
+
+    With `stop` the block is left at its first error, where `steps` are given after so many
+    backward passes; what comes after it goes on. `select` and `ignore` are codes, names or families
+    of rules. The other settings are those of the nearest gradscope.yaml or [tool.gradscope].
+    Losses, gradients and random streams are as without it.
+
+    Raises GradscopeError for a configuration that cannot be read, or an unknown rule.
+    """
+    config = load_config().overridden(select=words(select), ignore=words(ignore))
+    return Watch(name, config, stop=stop, steps=steps)
+
+
+def words(given: str | Iterable[str] | None) -> tuple[str, ...] | None:
+    """One word stands for a list of one."""
+    return (given,) if isinstance(given, str) else None if given is None else tuple(given)
+
+
+class Watch:
+    """What a block did so far: ask it while the block runs, or afterwards.
+
+    Fixes are patches that were not tried, since the block cannot be run again from here.
+    """
+
+    def __init__(
+        self, name: str, config: Config, *, stop: bool = False, steps: int | None = None
+    ) -> None:
+        rule_filter(config)  # an unknown rule is told before anything runs
+        self._name = name
+        self._config = config
+        self._ending = Ending("finished")
+        self._observation = FullObservation(steps=steps, keep_going=not stop)
+
+    def __enter__(self) -> Watch:
+        self._observation.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        self._observation.__exit__(kind, error, traceback)
+        if isinstance(error, StopTrace):
+            self._ending = Ending("stopped")
+        return isinstance(error, StopTrace)
+
+    def accept(self, *rules: str) -> None:
+        """Let findings of these rules pass: codes, names, or families such as GS1."""
+        self._config = replace(self._config, ignore=(*self._config.ignore, *rules))
+
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong with the backward passes so far, but for what is accepted."""
+        return self.report().findings
+
+    @property
+    def fails(self) -> bool:
+        """Whether there is a finding at or above `fail-on` of the configuration (error)."""
+        return self.report().has(self._config.fail_on)
+
+    def report(self) -> Report:
+        """The report so far."""
+        trace = self._observation.trace(self._name, self._ending)
+        if trace.magnitudes is not None:
+            limits = self._config.thresholds.limits
+            trace = replace(trace, magnitudes=replace(trace.magnitudes, limits=limits))
+        wanted = rule_filter(self._config)
+        found = tuple(finding for finding in diagnose(trace) if wanted(finding))
+        found = repaired(trace, found, None)
+        return accepted_by(Report(self._name, trace, found), self._config)
+
+    def text(self, format: str = "terminal", options: Options | None = None) -> str:
+        """The report in one of the formats of `gradscope check`."""
+        return FORMATS[format].render(self.report(), options or Options.fitting(sys.stdout))
+
+    def __str__(self) -> str:
+        return self.text()
