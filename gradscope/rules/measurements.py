@@ -130,18 +130,17 @@ def _operand_at_edge(event: Event) -> Call | None:
 
 def term(event: Event) -> str | None:
     """Which summand of the loss the culprit feeds, where the loss is a sum of single numbers."""
-    calls = (event.blame, *event.path)
-    for inner, total in pairwise(calls):
+    for inner, total in pairwise((event.blame, *event.path)):
         if total.op in ("add", "sub", "rsub") and None not in (inner.value, total.value):
             whole, part = total.value or 0.0, inner.value or 0.0
             at = phrases.line(inner, event.blame)
             if not math.isfinite(part):
-                return f"of the terms of the loss, the one{at} is not finite"
-            words = f"it feeds the term{at} of the loss that is"
-            words = f"{words} {phrases.number(part)}, in a sum of {phrases.number(whole)}"
-            if math.isfinite(whole) and math.isfinite(part) and whole:
-                words = f"{words} ({percent(part, whole)})"
-            return words
+                return f"the term{at} of the loss that it feeds is not finite"
+            words = f"it feeds the term{at} of the loss that is {phrases.number(part)}"
+            words = f"{words}, in a sum of {phrases.number(whole)}"
+            # Of terms of both signs none is a share of the sum.
+            is_share = whole != 0 and math.isfinite(whole) and 0 <= part / whole <= 1
+            return f"{words} ({percent(part, whole)})" if is_share else words
     return None
 
 
