@@ -26,6 +26,14 @@ loss = y[0].sum()
 loss.backward()
 """
 
+MODULE = """
+import torch
+x = torch.tensor([[1.0, 2.0]], requires_grad=True)
+spread = torch.tensor([[0.0, 1.0]], requires_grad=True)
+loss = torch.nn.GaussianNLLLoss(eps=0.0)(x, torch.zeros(1, 2), spread)
+loss.backward()
+"""
+
 GENERATED = """
 import torch
 names = {"torch": torch}
@@ -86,7 +94,7 @@ def first(findings: tuple[Finding, ...]) -> Fix:
     return findings[0].fixes[0]
 
 
-@pytest.mark.parametrize("text", [LIBRARY, FUNCTIONAL, GENERATED])
+@pytest.mark.parametrize("text", [LIBRARY, FUNCTIONAL, MODULE, GENERATED])
 def test_a_call_that_no_patch_reaches_is_guarded_as_it_runs(traced, text):
     fix = first(traced(text))
     assert fix.verified is True

@@ -85,6 +85,11 @@ def calls_modules(code: CodeType) -> None:
     _module_calls.add(id(code))
 
 
+def is_module_call(code: CodeType) -> bool:
+    """Whether `calls_modules` was told of it: it stands between a module and who called that."""
+    return id(code) in _module_calls
+
+
 def note_site(frame: FrameType | None, module: ModuleFrame | None = None) -> tuple[Site, Site]:
     """The user's frames and the library frames inside them, as instructions.
 

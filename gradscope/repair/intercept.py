@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from gradscope.record.sites import OURS, USER, kind_of
+from gradscope.record.sites import OURS, USER, is_module_call, kind_of
 from gradscope.repair.runtime import WhatIf
 from gradscope.source.operands import ARGUMENTS, KEYWORDS, METHODS, canonical
 
@@ -99,7 +99,7 @@ def _is_at(frame: FrameType | None, change: WhatIf) -> bool:
     recorder, or a call that was changed already)."""
     while frame is not None:
         kind = kind_of(frame.f_code)
-        if kind == OURS:
+        if kind == OURS and not is_module_call(frame.f_code):
             return False
         if kind == USER:
             return frame.f_lineno == change.line and _file(frame.f_code) == change.file
