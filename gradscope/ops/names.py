@@ -1,4 +1,4 @@
-"""What users call an op."""
+"""What users call an op and what it reads."""
 
 from __future__ import annotations
 
@@ -36,6 +36,13 @@ _SPELLED = {
     "copy": "a masked write",
     "index_put": "index assignment",
 }
+
+_ROLES = {"self": "operand", "other": "second operand"}
+
+
+def role_name(argument: str) -> str:
+    """The name of an argument in the aten schema, as a sentence has it."""
+    return _ROLES.get(argument, argument)
 
 
 def spelled(op: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len
 
 from gradscope.facts import Operand, number
+from gradscope.ops.names import role_name
 from gradscope.report.phrases import share
 from gradscope.report.text import Segment, clean
 
@@ -17,7 +18,7 @@ def rows(tensors: Sequence[Operand]) -> list[tuple[str, ...]]:
     """One row a tensor under HEADINGS. min and max are over the finite elements."""
     found = [
         (
-            clean(tensor.name or ("operand" if tensor.role == "self" else tensor.role)),
+            clean(tensor.name or role_name(tensor.role)),
             str(list(tensor.shape)),
             clean(tensor.dtype.removeprefix("torch.")),
             clean(tensor.device),

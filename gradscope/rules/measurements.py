@@ -6,6 +6,7 @@ import math
 from itertools import pairwise
 
 from gradscope.facts import Call, Event, Kind, Related, Root, Trace, percent, plural
+from gradscope.ops.names import role_name
 from gradscope.rules import evidence, phrases
 from gradscope.rules.evidence import Situation
 
@@ -36,7 +37,6 @@ def facts_of(root: Root, event: Event) -> dict[str, object]:
 
 
 _OUTSIDE = (Kind.SOURCE, Kind.UNINITIALIZED, Kind.MINTED)
-_ROLE = {"self": "operand", "other": "second operand"}
 _SILENT = frozenset("result alpha dim keepdim correction reduction unbiased ignore_index".split())
 
 
@@ -57,9 +57,9 @@ def operands_told(event: Event) -> str:
     named = {one.role: f"`{one.name}`" for one in event.operands if one.name}
     came_in, scalars = event.kind in _OUTSIDE, dict(event.scalars)
     shown = [
-        f"{named.get(role, _ROLE.get(role, role))} = {phrases.number(value)}"
-        for role, value in operand_values(event).items()
-        if not (came_in and role in scalars)
+        f"{named.get(argument, role_name(argument))} = {phrases.number(value)}"
+        for argument, value in operand_values(event).items()
+        if not (came_in and argument in scalars)
     ]
     return (f"at {here}: " if here and shown else "") + ", ".join(shown)
 
