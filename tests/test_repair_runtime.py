@@ -1,5 +1,7 @@
 """What-ifs: calls that no patch can reach are changed while the program runs."""
 
+import errno
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -154,3 +156,12 @@ loss.backward()
 def test_nothing_is_tried_without_verification(traced):
     fix = first(traced(LIBRARY, verify=False))
     assert fix.verified is None and not fix.title.startswith("what if")
+
+
+def test_a_full_disk_costs_the_what_if_alone(traced, monkeypatch):
+    def full(*_: object) -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+
+    assert first(traced(LIBRARY)).verdict == "not tried: No usable temporary directory found"

@@ -120,11 +120,14 @@ def _tried(
 ) -> tuple[Fix, Finding | None]:
     """The fix with its verdict, and the next culprit if that is what speaks against it."""
     same = all(change.same for change in changes)
-    with tempfile.TemporaryDirectory() as folder:
-        mark = Path(folder) / "changed"
-        setup = Installed(tuple(replace(change, mark=str(mark)) for change in changes))
-        outcome = bench.attempt_with(finding, setup, same=same, kind=fix.kind)
-        reached = mark.exists()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            mark = Path(folder) / "changed"
+            setup = Installed(tuple(replace(change, mark=str(mark)) for change in changes))
+            outcome = bench.attempt_with(finding, setup, same=same, kind=fix.kind)
+            reached = mark.exists()
+    except OSError as error:  # a full disk must not cost the report
+        return replace(fix, verified=None, verdict=f"not tried: {error.strerror}"), None
     if outcome.verified is None:
         return replace(fix, verified=None, verdict=outcome.verdict), None
     if not reached:
