@@ -388,6 +388,35 @@ def test_an_epsilon_behind_the_root_is_said_to_come_too_late():
     assert "too late" not in explain(root(replace(first, path=meant)))[0].why
 
 
+@pytest.mark.parametrize(
+    ("op", "constant", "dtype", "lost"),
+    [
+        ("log", 1e-50, "float32", True),
+        ("log", 1e-12, "float32", False),
+        ("log", 1e-8, "float16", True),
+        ("sqrt", 1e-46, "float32", True),
+        ("div", 1e-8, "float16", True),
+        ("div", 1e-7, "float16", False),
+        ("div", 1.0, "float32", False),
+    ],
+)
+def test_an_epsilon_below_the_dtype_is_said_to_be_0(op, constant, dtype, lost):
+    above = Ancestor("AddBackward0", call("add", 3, constant=constant))
+    role = "other" if op == "div" else "self"
+    zero = tensor(role, 0.0, dtype=dtype)
+    ancestry = (None, above) if op == "div" else (above,)
+    first = (
+        backward(op, zero, gives=INF, ancestry=ancestry)
+        if op == "sqrt"
+        else forward(op, *([tensor("self", 1.0, dtype=dtype)] if op == "div" else []), zero,
+                     gives=INF, ancestry=ancestry)
+    )  # fmt: skip
+
+    says = f"{constant:g} that it adds is 0 in {dtype}" in explain(root(first))[0].why
+
+    assert says is lost
+
+
 def test_a_clamp_that_lets_the_edge_through_protects_only_the_value():
     above = Ancestor("ClampBackward1", call("clamp", 3))
     first = backward("acos", tensor("self", 1.0), gives=-INF, ancestry=(above,))

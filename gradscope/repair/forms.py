@@ -201,7 +201,10 @@ def _log_bessel(read: Reading, node: ast.expr) -> str | None:
 
 
 def _log_determinant(read: Reading, node: ast.expr) -> str | None:
+    """logdet(z) where the determinant is negative; where it is 0, both forms are infinite."""
     if not isinstance(node, ast.Call) or not read.text(node.func).endswith("logdet"):
+        return None
+    if read.culprit.finding.name == "degenerate-decomposition":
         return None
     found = read.op(node, "det")
     is_absolute = read.text(node.func).endswith("slogdet")

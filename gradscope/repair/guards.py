@@ -92,12 +92,20 @@ def _upstream(culprit: Culprit) -> Iterator[Candidate]:
 
 
 def _unclamped(culprit: Culprit, edge: Edge, node: ast.expr) -> ast.expr:
-    """What an existing `x.clamp(low, high)` clamps, where the guard's own clamp takes its place."""
+    """What an existing `x.clamp(low, high)` or `x.clamp(min=0)` clamps, where the guard's own clamp
+    takes its place."""
     found = spelled(culprit.source, node)
-    is_clamp = (
-        found is not None and found.name == "clamp" and edge.cure.guard.startswith("{x}.clamp(")
-    )
-    return found.positional[0] if found and is_clamp and found.positional else node
+    if found is None or found.name != "clamp" or not found.positional:
+        return node
+    if edge.cure.guard.startswith("{x}.clamp("):
+        return found.positional[0]
+    bounds = [*found.positional[1:], *found.keywords.values()]
+    only = bounds[0] if len(bounds) == 1 else None
+    is_zero = isinstance(only, ast.Constant) and only.value == 0
+    written = culprit.source.of(node)
+    is_ceiling = "clamp_max(" in written or "max" in found.keywords
+    replaces = edge.cure.guard.startswith("{x}.clamp_min(") and is_zero and not is_ceiling
+    return found.positional[0] if replaces else node
 
 
 def _apart(culprit: Culprit) -> Iterator[Candidate]:

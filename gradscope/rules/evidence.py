@@ -21,6 +21,7 @@ from gradscope.facts import (
     Trace,
 )
 from gradscope.ops import Edge, lookup
+from gradscope.ops.dtypes import finfo
 from gradscope.ops.forms import SOFTMAX_BY_HAND, Pattern
 from gradscope.ops.operands import operands as op_values
 from gradscope.ops.patterns import EPSILON, recognize
@@ -200,6 +201,16 @@ def made_by(event: Event, role: str) -> Call | None:
     while one is not None and (one.call is None or one.call.op in VIEWS):
         one = next((more for more in one.inputs if more is not None), None)
     return one.call if one is not None else None
+
+
+def lost_epsilon(event: Event, role: str) -> str:
+    """A sentence for a guard that is too small for its dtype: `x + 1e-50` in float32."""
+    made = made_by(event, role)
+    added = abs(made.constant or 0.0) if made is not None and made.op in ("add", "sub") else 0.0
+    limits = finfo(dtype(event))
+    if not 0 < added <= limits.tiny * limits.eps / 2:
+        return ""
+    return f" The {added:g} that it adds is 0 in {dtype(event)}."
 
 
 def late_epsilon(event: Event) -> Call | None:

@@ -79,6 +79,7 @@ def _mechanism(event: Event, edge: Edge) -> str:
     if made is not None:
         by = phrases.call(made, event.blame)
         text = f"{text} The operand comes from {by}{_REACHED.get(made.op, '')}."
+        text += evidence.lost_epsilon(event, edge.argument)
     guard = evidence.late_epsilon(event)
     if guard is not None:
         text = (

@@ -131,6 +131,8 @@ def _mechanism(event: Event, edge: Edge | None, bound: Ancestor | None) -> str:
             f"{text} {guard} protects the value and not the slope: it"
             " lets the edge of the range itself through, and there the slope is infinite."
         )
+    if lost := evidence.lost_epsilon(event, edge.argument):
+        text = f"{text} An addition guards it in vain.{lost}"
     if (late := evidence.late_epsilon(event)) is not None:
         text = f"{text} What is added after `{op}`{phrases.line(late, event.blame)} comes too late."
     return text

@@ -77,7 +77,8 @@ def _mechanism(event: Event, edge: Edge) -> str:
     text = f"{text} What is computed from it is not finite either."
     if made is not None:
         by = phrases.call(made, event.blame)
-        text = f"The denominator comes from {by} and is exactly 0. {text}"
+        lost = evidence.lost_epsilon(event, edge.argument)
+        text = f"The denominator comes from {by} and is exactly 0.{lost} {text}"
     zeros = event.operand(edge.argument)
     if zeros is not None and zeros.numel > 1:
         text = f"{text} The denominator is 0 at {phrases.of_total(zeros.zeros, zeros.numel)}."
