@@ -1,16 +1,44 @@
-"""Clipping moved to where it bounds the step: after `unscale_`, before the update."""
+"""Clipping before each step, written or moved to where it bounds the step."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from gradscope.facts import Edit
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.splice import before
+from gradscope.repair.training import optimizers, steps_of
 from gradscope.source import Source, expression
+from gradscope.source.masks import in_reach
 from gradscope.source.spans import scope, statement
+
+
+def clipped(culprit: Culprit) -> Iterator[Candidate]:
+    """Clip the total norm before every step of the optimizer."""
+    clip = culprit.torch("torch.nn.utils.clip_grad_norm_")
+    for call in optimizers(culprit):
+        if clip is None or not call.args:
+            continue
+        parameters = call.args[0]
+        for step in steps_of(culprit, call):
+            in_one_scope = scope(culprit.source, call) is scope(culprit.source, step)
+            if in_one_scope and in_reach(culprit.source, parameters, parameters):
+                bound = _bound(culprit)
+                line = f"{clip}({culprit.source.of(parameters)}, {bound})"
+                edit = before(culprit.source, statement(culprit.source, step), line)
+                if edit is not None:
+                    title = f"clip the total gradient norm to {bound} before each step"
+                    yield Candidate("clip-norm", title, (edit,))
+
+
+def _bound(culprit: Culprit) -> str:
+    """The largest norm that the rule found healthy, from the code that it proposes."""
+    codes = (fix.code for fix in culprit.finding.fixes if fix.kind == "clip-norm")
+    found = (re.search(r"max_norm=([\d.e+-]+)", code) for code in codes)
+    return next((match[1] for match in found if match), "1.0")
 
 
 def in_time(culprit: Culprit) -> Iterator[Candidate]:

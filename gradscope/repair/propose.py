@@ -16,6 +16,7 @@ from gradscope.repair import (
     masked,
     stable,
     training,
+    wider,
 )
 from gradscope.repair.backward import corrected
 from gradscope.repair.candidate import Candidate
@@ -40,7 +41,7 @@ def _masked(culprit: Culprit) -> Iterator[Candidate]:
 
 def _clipped(culprit: Culprit) -> Iterator[Candidate]:
     in_time = culprit.finding.name == "misplaced-clipping"
-    yield from clipping.in_time(culprit) if in_time else training.clipped(culprit)
+    yield from clipping.in_time(culprit) if in_time else clipping.clipped(culprit)
 
 
 def _initialised(culprit: Culprit) -> Iterator[Candidate]:
@@ -59,7 +60,7 @@ MAKERS: Mapping[str, Maker] = {
     "epsilon": _epsilon,
     "clamp-domain": guards.guarded,
     "stable-op": stable.rewritten,
-    "dtype": training.widened,
+    "dtype": wider.widened,
     "guard-empty": empty.filled,
     "init": _initialised,
     "lower-lr": training.lower_rate,

@@ -1,0 +1,91 @@
+"""A wider dtype where a number does not fit into its own."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gradscope.facts import Edit
+from gradscope.repair.candidate import Candidate
+from gradscope.repair.culprit import Culprit
+from gradscope.repair.splice import before
+from gradscope.rules import phrases
+from gradscope.source.masks import definition
+from gradscope.source.operands import spelled
+from gradscope.source.spans import expression, scope
+
+TENSORS = frozenset(
+    "self other mat1 mat2 tensor1 tensor2 x1 x2 target weight query key value".split()
+)
+
+
+def widened(culprit: Culprit) -> Iterator[Candidate]:
+    """A wider dtype for all that the culprit's function is given, else for its operands alone:
+    where one sum over half numbers overflows, the next one is close."""
+    wide, method = ("float64", "double()") if culprit.dtype == "float32" else ("float32", "float()")
+    tensors = [
+        node
+        for role, node in culprit.operands.items()
+        if role in TENSORS and not isinstance(node, ast.Constant)
+    ]
+    read = {part.id for node in tensors for part in ast.walk(node) if isinstance(part, ast.Name)}
+    edit = _rebound(culprit, read, method)
+    if edit is not None:
+        yield Candidate("dtype", f"compute what follows in {wide}", (edit,))
+    for node in tensors[:1]:
+        meaning = definition(culprit.source, node) if isinstance(node, ast.Name) else None
+        if meaning is not None and scope(culprit.source, meaning) is not culprit.source.tree:
+            text = f"{culprit.text(meaning)}.{method}"
+            edit = culprit.replace(meaning, text)
+            yield Candidate("dtype", f"compute what follows in {wide}", (edit,))
+    for chosen in (tensors[:1], tensors):
+        if chosen:
+            edits = (culprit.replace(node, f"{culprit.text(node)}.{method}") for node in chosen)
+            title = f"compute `{phrases.spelled(culprit.finding.op)}` in {wide}"
+            yield Candidate("dtype", title, tuple(edits))
+    yield from _widened_before(culprit, wide, method)
+    if culprit.dtype == "float16":
+        yield from _bfloat16(culprit)
+
+
+def _widened_before(culprit: Culprit, wide: str, method: str) -> Iterator[Candidate]:
+    """A wider dtype where the operand was flushed to 0, which is before the culprit reads it."""
+    for related in culprit.finding.related:
+        if related.role != "birth" or related.location.file != culprit.source.file:
+            continue
+        node = expression(culprit.source, related.location)
+        found = spelled(culprit.source, node) if node is not None else None
+        if found is not None and found.positional:
+            first = found.positional[0]
+            edit = culprit.replace(first, f"{culprit.text(first)}.{method}")
+            yield Candidate("dtype", f"compute `{found.name}` in {wide}", (edit,))
+
+
+def _bfloat16(culprit: Culprit) -> Iterator[Candidate]:
+    """bfloat16 wherever the file says float16: as small, with the range of float32."""
+    edits = []
+    for node in ast.walk(culprit.source.tree):
+        if not isinstance(node, ast.Attribute):
+            continue
+        end = culprit.source.extent(node)[1]
+        if culprit.names.dotted(node) in ("torch.float16", "torch.half"):
+            edits.append(culprit.source.edit(end - len(node.attr), end, "bfloat16"))
+        elif node.attr == "half" and isinstance(culprit.source.parents.get(node), ast.Call):
+            edits.append(culprit.source.edit(end - len("half"), end, "bfloat16"))
+    if edits:
+        yield Candidate("dtype", "use bfloat16, which has the range of float32", tuple(edits))
+
+
+def _rebound(culprit: Culprit, read: set[str], method: str) -> Edit | None:
+    """A line at the top of the function that widens the parameters which the culprit reads."""
+    if culprit.node is None:
+        return None
+    where = scope(culprit.source, culprit.node)
+    if not isinstance(where, ast.FunctionDef):
+        return None
+    names = [one.arg for one in where.args.args if one.arg in read and one.arg != "self"]
+    first = where.body[ast.get_docstring(where) is not None :][:1]
+    if not names or not first:
+        return None
+    values = ", ".join(f"{name}.{method}" for name in names)
+    return before(culprit.source, first[0], f"{', '.join(names)} = {values}")
