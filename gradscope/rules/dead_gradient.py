@@ -28,6 +28,7 @@ from gradscope.rules import phrases
 from gradscope.rules.cleared import cleared
 from gradscope.rules.dead_gradient_words import CURES, LABELS, WHY
 from gradscope.rules.rule import Rule
+from gradscope.rules.silenced import silenced_leaves
 from gradscope.rules.vanishing_gradient import fades
 from gradscope.source.spans import scope
 
@@ -82,9 +83,12 @@ class DeadGradient(Rule):
             return
         groups: dict[object, list[Absence]] = defaultdict(list)
         told = [check.name for check in trace.functions if check.relations == ("none",)]
+        overflown = () if roots else silenced_leaves(trace)
         for absence in map(_refined, magnitudes.absences):
             if _is_told(absence, told):
                 continue  # GS301 names the Function that returns None
+            if absence in overflown:
+                continue  # GS204 names the overflow
             if is_dead(absence, magnitudes) and absence.reason != "underflow":
                 # A class that is used twice is cut at one place.
                 place = absence.location and replace(absence.location, module=None)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import replace
 
-from gradscope.facts import Event, Finding, Fix, Kind, Phase, Root, Trace
+from gradscope.facts import Event, Finding, Fix, Kind, Phase, Related, Root, Trace, plural
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import finfo
 from gradscope.rules import attention, evidence, fixes, measurements, phrases
 from gradscope.rules.rule import Rule
+from gradscope.rules.silenced import silenced
+
+
+_SPREADS = "Every difference, ratio or product with 0 that this inf meets is NaN."
 
 
 class Overflow(Rule):
@@ -47,6 +53,32 @@ class Overflow(Rule):
     code = "GS204"
     name = "overflow"
 
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        yield from super().check(trace, roots)
+        root = silenced(trace)
+        if root is not None and not roots:
+            yield self._silenced(root, trace)
+
+    def _silenced(self, root: Root, trace: Trace) -> Finding:
+        """The inf becomes a factor of 0: nothing is NaN, and nothing is learnt."""
+        event, zeros = root.event, plural(len(root.symptoms), "parameter")
+        hider = next(one.hidden_by for one in trace.hidden if one.id == event.id)
+        made = phrases.spelled(hider.op) if hider is not None else "a later op"
+        found = self.finding(
+            root,
+            trace,
+            message=f"{_headline(event)}, and {zeros} get a gradient of exactly 0 for it",
+            label=_label(event, evidence.edge(event)),
+            why=f"{_mechanism(event)} Here `{made}` makes 0 of it: the loss stays finite, and what"
+            " is multiplied by that 0 is lost, going forward and back.",
+            fixes=(fixes.wider(event),),
+            facts={"max": finfo(evidence.dtype(event)).max},
+            confidence=0.85,
+        )
+        if hider is None or hider.location is None:
+            return found
+        return replace(found, related=(Related("mask", hider.location, "makes 0 of the inf"),))
+
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         event = root.event
         scores = attention.scores_too_large(event)
@@ -63,7 +95,7 @@ class Overflow(Rule):
             trace,
             message=_headline(event),
             label="its scores are too large" if scores else _label(event, edge),
-            why=attention.mechanism(scores) if scores else _mechanism(event),
+            why=attention.mechanism(scores) if scores else f"{_mechanism(event)} {_SPREADS}",
             fixes=(*_repairs(edge, event, root, trace), *_slower(root, trace)),
             facts={"max": finfo(evidence.dtype(event)).max},
             confidence=0.8 if known else 0.5,
@@ -112,7 +144,7 @@ def _mechanism(event: Event) -> str:
         low, high = phrases.number(widest.min), phrases.number(widest.max)
         text = f"{text} {phrases.name(widest, 'Its operand')} holds {widest.numel:,} finite"
         text = f"{text} values from {low} to {high}."
-    return f"{text} Every difference, ratio or product with 0 that this inf meets is NaN."
+    return text
 
 
 def _reach(operand: object) -> float:

@@ -34,7 +34,7 @@ from gradscope.record.sizes.layers import Layers
 from gradscope.record.sizes.leaves import Leaves, norms_of
 from gradscope.record.sizes.passes import BackwardPass, Graded, Measure
 from gradscope.record.sizes.reduction import summed
-from gradscope.record.sizes.updates import Updates, held_by
+from gradscope.record.sizes.updates import Updates, grad_versions, held_by
 
 _MEASURED_FIRST = 8  # steps
 _LEAP = 2.0  # times the loss of the step before
@@ -318,7 +318,7 @@ class MagnitudeWatch:
         self._inspection.pause(False)
         self._stepped = True
         if self.step <= _MEASURED_FIRST and not self._nested:
-            self._left |= _grad_versions(optimizer)
+            self._left |= grad_versions(optimizer)
         if self.measure is not None and not self._nested:
             with self._ours():
                 self.measure.after_update(self.leaves.alive(), self.leaves.name_of)
@@ -385,15 +385,6 @@ class MagnitudeWatch:
     def steps(self) -> tuple[Step, ...]:
         """The steps, for a run that no recorder counted."""
         return tuple(Step(index, loss, 0.0, 0) for index, loss in enumerate(self.losses))
-
-
-def _grad_versions(optimizer: Any) -> dict[int, tuple[int, int]]:
-    return {
-        id(parameter): (id(parameter.grad), parameter.grad._version)
-        for group in optimizer.param_groups
-        for parameter in group["params"]
-        if parameter.grad is not None
-    }
 
 
 def _any(grad: torch.Tensor | None) -> bool:

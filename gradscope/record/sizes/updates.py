@@ -115,6 +115,16 @@ def held_by(optimizer: Any) -> set[int]:
     return {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
 
 
+def grad_versions(optimizer: Any) -> dict[int, tuple[int, int]]:
+    """What tells whether anybody changes a gradient afterwards, by the id of its parameter."""
+    return {
+        id(parameter): (id(parameter.grad), parameter.grad._version)
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        if parameter.grad is not None
+    }
+
+
 def _is_cleared(optimizer: Any, graded: set[int]) -> bool:
     """Whether nothing is left of the gradients that the last backward gave what it holds."""
     held = [

@@ -1,0 +1,56 @@
+"""An inf in half precision that becomes a factor of 0: no NaN, and no gradient."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gradscope.config import Config
+from gradscope.facts import Finding
+from gradscope.pipeline import trace
+from gradscope.target import parse_target
+
+SCRIPT = """import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+
+class Norm(nn.Module):
+    def forward(self, x):
+        {}
+
+
+model = nn.Sequential(nn.Linear(8, 8), Norm(), nn.Linear(8, 1)).{}()
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+x = (torch.randn(4, 8) * {}).{}()
+for _ in range(4):
+    optimizer.zero_grad()
+    loss = model(x).float().square().mean()
+    loss.backward()
+    optimizer.step()
+"""
+RSQRT = "return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)"
+DIVIDED = "return x / (x * x).mean(-1, keepdim=True).sqrt()"
+
+
+def told(folder: Path, body: str, size: float, dtype: str = "half") -> tuple[Finding, ...]:
+    (folder / "norm.py").write_text(SCRIPT.format(body, dtype, size, dtype))
+    return trace(parse_target(str(folder / "norm.py")), Config(), silent=True).findings
+
+
+@pytest.mark.parametrize("body", [RSQRT, DIVIDED])
+def test_the_overflow_is_told_and_not_the_zero(tmp_path: Path, body: str) -> None:
+    (found,) = told(tmp_path, body, 3000.0)
+
+    assert (found.rule, found.op) in (("GS204", "pow"), ("GS204", "mul"))
+    assert "get a gradient of exactly 0 for it" in found.message
+    assert found.fixes[0].kind == "dtype" and found.fixes[0].verified
+
+
+@pytest.mark.parametrize(("size", "dtype"), [(1.0, "half"), (3000.0, "float")])
+def test_where_nothing_overflows_there_is_nothing_to_tell(
+    tmp_path: Path, size: float, dtype: str
+) -> None:
+    assert told(tmp_path, RSQRT, size, dtype) == ()
