@@ -13,7 +13,6 @@ from gradscope.rules import attention, evidence, fixes, measurements, phrases
 from gradscope.rules.rule import Rule
 from gradscope.rules.silenced import silenced
 
-
 _SPREADS = "Every difference, ratio or product with 0 that this inf meets is NaN."
 
 
