@@ -8,7 +8,15 @@ from typing import Annotated
 import typer
 
 from gradscope.cli.app import app
-from gradscope.cli.options import ConfigFile, FailOn, Inputs, NoVerify, Output, Steps
+from gradscope.cli.options import (
+    ConfigFile,
+    FailOn,
+    Inputs,
+    NoVerify,
+    Output,
+    ReportFormat,
+    Steps,
+)
 from gradscope.cli.output import check_report_place, parse_input, write_reports
 from gradscope.errors import ExitCode
 
@@ -44,9 +52,7 @@ def check(
     ] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="Not these rules.")] = None,
     fail_on: FailOn = None,
-    format: Annotated[
-        str, typer.Option(help="terminal, json, sarif, junit, github, markdown or html.")
-    ] = "terminal",
+    format: ReportFormat = "terminal",
     output: Output = None,
     report: Annotated[
         list[str] | None,

@@ -25,6 +25,10 @@ FailOn = Annotated[
     Severity | None,
     typer.Option("--fail-on", help="Exit with 1 for findings from here on [error]."),
 ]
+ReportFormat = Annotated[
+    str,
+    typer.Option("--format", help="terminal, json, sarif, junit, github, markdown or html."),
+]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the report to a file.")]
 ConfigFile = Annotated[
     Path | None,

@@ -17,6 +17,7 @@ from gradscope.cli.options import (
     NoCustomBackward,
     NoVerify,
     Output,
+    ReportFormat,
     Steps,
     TimeLimit,
 )
@@ -43,7 +44,7 @@ def trace(
     loss: Loss = None,
     batch: Batch = None,
     fail_on: FailOn = None,
-    format: Annotated[str, typer.Option(help="terminal or json.")] = "terminal",
+    format: ReportFormat = "terminal",
     output: Output = None,
     config: ConfigFile = None,
     no_verify: NoVerify = False,
