@@ -50,7 +50,6 @@ class LeftTurn(Rule):
 '''
 FORMAT = """
 NAME = "shout"
-SUFFIX = ".txt"
 
 
 def render(report, options):

@@ -27,7 +27,6 @@ class Window:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self.synchronisations = 0
         self._ops: list[OpRun] = []
         self._sums: list[torch.Tensor] = []
         self._storages: set[int | None] = set()
@@ -70,7 +69,6 @@ class Window:
         if not ops:
             return
         self._ops, self._sums, self._storages, self._bytes = [], [], set(), 0
-        self.synchronisations += 1
         with torch._C._DisableTorchDispatch(), torch.no_grad():
             self._judge(ops, sums)
 

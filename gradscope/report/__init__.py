@@ -1,6 +1,6 @@
 """The report in every format: one file each, found by walking this package.
 
-A format is a module with `NAME`, `SUFFIX`, `render(report, options) -> str` for one target and
+A format is a module with `NAME`, `render(report, options) -> str` for one target and
 `render_all(summary, options) -> str` for a check of several. Renderers are pure
 functions over facts: they never import torch and never read anything but the user's sources.
 """
@@ -23,7 +23,6 @@ class Format(Protocol):
     """What a module of this package has when it is a format."""
 
     NAME: str
-    SUFFIX: str  # of a file that holds such a report, with the dot
 
     def render(self, report: Report, options: Options) -> str: ...
 

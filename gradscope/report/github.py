@@ -8,7 +8,6 @@ from gradscope.report.options import Options
 from gradscope.report.text import clean, sentence
 
 NAME = "github"
-SUFFIX = ".txt"
 
 
 def render(report: Report, options: Options) -> str:

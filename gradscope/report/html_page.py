@@ -17,7 +17,6 @@ from gradscope.report.options import Options
 from gradscope.report.text import clean, sentence
 
 NAME = "html"
-SUFFIX = ".html"
 
 
 def render(report: Report, options: Options) -> str:

@@ -29,7 +29,6 @@ from gradscope.report import phrases
 from gradscope.report.options import Options
 
 NAME = "json"
-SUFFIX = ".json"
 
 SCHEMA = "gradscope/1"
 

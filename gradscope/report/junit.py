@@ -11,7 +11,6 @@ from gradscope.report.terminal import text_of_finding, text_of_report
 from gradscope.report.text import clean, sentence
 
 NAME = "junit"
-SUFFIX = ".xml"
 
 
 def render(report: Report, options: Options) -> str:

@@ -12,7 +12,6 @@ from gradscope.report.options import Options
 from gradscope.report.text import clean, plain, sentence
 
 NAME = "markdown"
-SUFFIX = ".md"
 
 _SPECIAL = re.compile(r"([\\`*\[\]#|<~$]|(?<!\w)_|_(?!\w))")
 _OPENING = re.compile(r"^(\d*)([-+>=.)])")  # what begins a list, a quote or a heading

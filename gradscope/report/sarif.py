@@ -22,7 +22,6 @@ from gradscope.report.options import Options, Sources
 from gradscope.report.text import sentence
 
 NAME = "sarif"
-SUFFIX = ".sarif"
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

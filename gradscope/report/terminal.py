@@ -18,7 +18,6 @@ from gradscope.report.options import NARROWEST, Options
 from gradscope.report.text import Line, Segment, clean, expanded, paragraph, plain, sentence
 
 NAME = "terminal"
-SUFFIX = ".txt"
 
 PROSE = 100  # cells: longer lines of prose are hard to read on any screen
 
