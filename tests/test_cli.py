@@ -16,6 +16,7 @@ from gradscope.cli import main
 from gradscope.examples import EXAMPLES
 from gradscope.facts import Ending, Finding, Phase, Report, Severity, Trace
 from gradscope.pipeline import exit_code
+from gradscope.report import FORMATS
 from gradscope.rules import RULES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -219,6 +220,14 @@ def environment() -> dict[str, str]:
 def test_version(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"gradscope {__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["trace", "check"])
+def test_the_help_names_every_format(capsys, command):
+    assert main([command, "--help"]) == 0
+    out = capsys.readouterr().out
+
+    assert [name for name in FORMATS if name not in out] == []
 
 
 def test_every_example_is_listed(capsys):
