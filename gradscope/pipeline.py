@@ -8,7 +8,7 @@ from dataclasses import replace
 from gradscope.config import Config
 from gradscope.diagnose import diagnose
 from gradscope.errors import ExitCode, GradscopeError
-from gradscope.facts import Finding, Report, Severity, Trace
+from gradscope.facts import Finding, Report, Severity, Trace, plural
 from gradscope.repair import repair
 from gradscope.repair.aftermath import with_aftermath
 from gradscope.repair.rates import with_stable_rate
@@ -77,6 +77,15 @@ def require_backward(target: Target, seen: Trace) -> None:
             "and only the main thread is observed",
             help="call the training function directly, or name the function that returns the "
             "loss: FILE.py:FUNCTION",
+        )
+    if seen.processes:
+        names = ", ".join(seen.processes[:3])
+        started = plural(len(seen.processes), "process", "processes")
+        raise GradscopeError(
+            f"no backward ran in {target.name} itself: it started {started} ({names}), and what "
+            "runs in them is not observed",
+            help="call the training function directly, as the one process of its group, or name "
+            "the function that returns the loss: FILE.py:FUNCTION",
         )
     raise GradscopeError(
         f"no backward ever ran in {target.name}, so there is no gradient to look at",

@@ -61,6 +61,25 @@ def write(name: str, text: str) -> None:
     Path(name).write_text(textwrap.dedent(text))
 
 
+def test_a_program_that_trains_in_processes_of_its_own(refused):
+    write(
+        "spawned.py",
+        "import multiprocessing, torch\n"
+        "def train():\n"
+        "    torch.ones(3, requires_grad=True).sum().backward()\n"
+        "context = multiprocessing.get_context('fork')\n"
+        "for rank in range(2):\n"
+        "    worker = context.Process(target=train, name=f'rank-{rank}')\n"
+        "    worker.start()\n"
+        "    worker.join()\n",
+    )
+
+    assert refused("spawned.py")[0] == (
+        "no backward ran in spawned.py itself: it started 2 processes (rank-0, rank-1), "
+        "and what runs in them is not observed"
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "message", "help"),
     [

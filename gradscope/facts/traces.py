@@ -89,6 +89,7 @@ class Trace:
     approaches: tuple[Approach, ...] = ()  # of operands to singular points, nearest first
     headroom: tuple[Headroom, ...] = ()  # half precision near its ends, worst first
     elsewhere: tuple[str, ...] = ()  # names of other threads that ran backward: not observed
+    processes: tuple[str, ...] = ()  # names of those that the program started: not observed
 
     def event(self, id: int) -> Event | None:
         return next((event for event in self.events if event.id == id), None)

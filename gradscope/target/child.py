@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn, TextIO
 
@@ -29,6 +29,7 @@ from gradscope.target.loss import Run, prepare_function, prepare_parts
 from gradscope.target.messages import Fault, Final, Message, Progress, Snapshot, Unusable
 from gradscope.target.options import RunOptions
 from gradscope.target.patches import install
+from gradscope.target.processes import watch_processes
 from gradscope.target.targets import Function, Parts, Script, Target
 
 PROGRESS_EVERY = 0.1  # seconds
@@ -99,6 +100,7 @@ class Messenger:
         self._started = time.monotonic()
         self._told = 0.0
         self._next_snapshot = 0.0
+        self._processes = watch_processes()
 
     def _observation(self, job: Job) -> Observation:
         options = job.options
@@ -140,7 +142,8 @@ class Messenger:
             self._channel.close(Final(self._trace(ending), _slow_imports()))
 
     def _trace(self, ending: Ending) -> Trace:
-        return self.observation.trace(self._target, ending)
+        trace = self.observation.trace(self._target, ending)
+        return replace(trace, processes=tuple(self._processes))
 
 
 def run_child(job: Job, connection: Connection) -> NoReturn:
