@@ -34,6 +34,7 @@ from gradscope.facts.numbers import number as number
 from gradscope.facts.numbers import percent as percent
 from gradscope.facts.numbers import plural as plural
 from gradscope.facts.numbers import text_of as text_of
+from gradscope.facts.overwrites import Overwrite as Overwrite
 from gradscope.facts.places import Call as Call
 from gradscope.facts.places import Location as Location
 from gradscope.facts.reports import Report as Report

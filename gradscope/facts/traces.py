@@ -8,6 +8,7 @@ from gradscope.facts.events import Event
 from gradscope.facts.functions import FunctionCheck
 from gradscope.facts.hazards import Approach, Headroom
 from gradscope.facts.magnitudes import Magnitudes
+from gradscope.facts.overwrites import Overwrite
 from gradscope.facts.places import Location
 from gradscope.facts.symptoms import Symptom
 
@@ -85,6 +86,7 @@ class Trace:
     gradients: tuple[Gradient, ...] = ()  # of the last step, in the order of the leaves' first use
     magnitudes: Magnitudes | None = None  # None where nobody measured them
     functions: tuple[FunctionCheck, ...] = ()  # every custom Function that was looked at
+    overwrites: tuple[Overwrite, ...] = ()  # of saved values, where autograd did not see it
     hidden: tuple[Event, ...] = ()  # births on the way to a loss that a mask hid, and no symptom
     approaches: tuple[Approach, ...] = ()  # of operands to singular points, nearest first
     headroom: tuple[Headroom, ...] = ()  # half precision near its ends, worst first

@@ -108,6 +108,8 @@ class RecordingMode(TorchDispatchMode):
         if info.skip:
             return out
         if node is not None:
+            if recorder.overwrites:
+                recorder.check_overwrites(running, args)
             running.ops.append((info, args, kwargs))
             if type(out) is torch.Tensor:
                 running.made.add(out._cdata)
@@ -218,9 +220,8 @@ class RecordingMode(TorchDispatchMode):
         if self.window.is_open:
             self.window.before_write(info.written_tensors(args, kwargs))
         recorder = self.recorder
-        if recorder.on_write is not None and recorder.in_optimizer is None and args:
-            if self.running.node is None:
-                recorder.on_write(args[0], sys._getframe(2))
+        if args and recorder.in_optimizer is None and self.running.node is None:
+            recorder.note_write(info, args[0], sys._getframe(2))
         if info.name not in _KEEP_OPERAND or not args or not isinstance(args[0], torch.Tensor):
             return None
         if info.name == "div" and len(args) > 1 and type(args[1]) in (int, float) and args[1]:

@@ -24,6 +24,7 @@ from gradscope.record.journal import Journal, ModuleFrame, Note, Raw
 from gradscope.record.mode import RecordingMode
 from gradscope.record.names import Names
 from gradscope.record.oprun import OpRun
+from gradscope.record.overwrites import Overwrites
 from gradscope.record.patches import install
 from gradscope.record.probes.functions import FunctionChecks
 from gradscope.record.schema import OpInfo
@@ -73,6 +74,7 @@ class Recorder:
         self.margins = Margins(self) if hazards else None
         self.examiner = Examiner(self)
         self.functions = FunctionChecks(lambda: self.step) if check_functions else None
+        self.overwrites = Overwrites(self.journal)
         self.mode = RecordingMode(self)
         self.module: ModuleFrame | None = None
         # Told of a tensor that an op outside of backward and of optimizers is about to write.
@@ -113,6 +115,15 @@ class Recorder:
     def measure_margins(self, op: OpRun) -> None:
         if self.margins is not None:
             self._shielded(op.info.name, self.margins.measure, op)
+
+    def note_write(self, info: OpInfo, tensor: Any, frame: Any) -> None:
+        """An op outside of backward and of optimizers is about to write a tensor."""
+        if self.on_write is not None:
+            self.on_write(tensor, frame)
+        self._shielded(info.name, self.overwrites.note, info, tensor, frame)
+
+    def check_overwrites(self, running: NodeOps, args: tuple[Any, ...]) -> None:
+        self._shielded("backward", self.overwrites.check, running, args, self.step)
 
     def touches_stain(self, info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether an argument lies in memory that holds bad values."""
@@ -193,6 +204,7 @@ class Recorder:
             self.depth -= 1
             if self.depth == 0:
                 self.mode.leave()
+                self.overwrites.forget()
         if is_step:
             with unobserved():
                 self._end_backward(
@@ -312,6 +324,7 @@ class Recorder:
             notes=tuple(self.notes),
             gradients=self.gradients,
             functions=tuple(self.functions.found) if self.functions else (),
+            overwrites=tuple(self.overwrites.found),
             hidden=self.hidden.events(wanted),
             approaches=self.margins.approaches() if self.margins is not None else (),
             headroom=self.margins.headroom() if self.margins is not None else (),

@@ -18,6 +18,8 @@ VARIABLE = "torch.autograd.Variable"  # of 2017; it makes a leaf of what it is g
 
 def reconnected(culprit: Culprit) -> Iterator[Candidate]:
     """By the reason that the finding gives."""
+    if culprit.finding.name == "overwritten-value":
+        yield from _copied(culprit)
     match culprit.finding.evidence.get("reason"):
         case "detach":
             yield from _attached(culprit)
@@ -70,6 +72,22 @@ def _straight_through(culprit: Culprit) -> Iterator[Candidate]:
     rounded = f"({culprit.source.of(node)} - {culprit.text(x)}).detach()"
     edit = culprit.replace(node, f"{culprit.source.of(x)} + {rounded}")
     yield Candidate("graph", "pass the gradient straight through", (edit,))
+
+
+def _copied(culprit: Culprit) -> Iterator[Candidate]:
+    """`h = h.clone()` before `h.data[mask] = 0.0`, and that without the `.data`."""
+    source, place = culprit.source, culprit.finding.location
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.Attribute) or node.attr != "data":
+            continue
+        written = statement(source, node)
+        is_here = place is not None and written.lineno <= place.line <= (written.end_lineno or 0)
+        if is_here and isinstance(node.value, ast.Name):
+            name, start = node.value.id, source.extent(written)[0]
+            again = f"{name} = {name}.clone(){source.newline}{source.indent(written.lineno)}"
+            edits = (source.edit(start, start, again), source.edit(*source.extent(node), name))
+            yield Candidate("graph", f"write into a copy of `{name}`", edits)
+            return
 
 
 def _reparametrised(culprit: Culprit) -> Iterator[Candidate]:

@@ -1,0 +1,106 @@
+"""Writes that autograd does not see, into what it has saved.
+
+An in-place write raises a tensor's version, and backward refuses a saved tensor whose version has
+risen. `.data` hands out the same memory under a version of its own: a write through it goes
+unnoticed, and backward computes with values that the forward pass never had.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from gradscope.facts import Overwrite
+from gradscope.record.events.measure import saved_by
+from gradscope.record.events.provenance import storage_key
+from gradscope.record.graph import node_name
+from gradscope.record.journal import Journal, to_call
+from gradscope.record.schema import OpInfo
+from gradscope.record.sites import Site, note_site, resolve
+from gradscope.record.spot import NodeOps
+
+_sequence_nr = torch._C._autograd._get_sequence_nr
+_MOST = 256  # memories that are watched at a time
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    storage: StorageWeakRef  # keeps the address from being given to another
+    op: str
+    site: Site
+    seq: int  # nodes with a lower number were there before
+    span: range  # of the storage, in elements
+
+
+class Overwrites:
+    """The writes since the last backward pass, by memory. Empty in most programs, so that asking
+    costs nothing."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.found: list[Overwrite] = []
+        self._journal = journal
+        self._writes: dict[int, _Write] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._writes)
+
+    def note(self, info: OpInfo, tensor: Any, frame: Any) -> None:
+        """A write outside of backward, by an op that the user's own code calls. What requires grad
+        is written under autograd's eyes."""
+        if type(tensor) is not torch.Tensor or tensor.requires_grad or not _is_floating(tensor):
+            return
+        user, inner = note_site(frame)
+        key = storage_key(tensor)
+        if inner or not user or key is None or len(self._writes) >= _MOST:
+            return
+        reference = StorageWeakRef(tensor.untyped_storage())
+        self._writes[key] = _Write(reference, info.name, user, _sequence_nr(), _span(tensor))
+
+    def check(self, running: NodeOps, args: tuple[Any, ...], step: int) -> None:
+        """An op of a backward node reads `args`."""
+        for tensor in args:
+            if type(tensor) is not torch.Tensor:
+                continue
+            key = storage_key(tensor)
+            write = self._writes.get(key) if key is not None else None
+            if write is None or running.node._sequence_nr() >= write.seq:
+                continue
+            if _meet(write.span, _span(tensor)) and _has_saved(running, key):
+                del self._writes[key]  # type: ignore[arg-type]
+                self._report(running.node, write, step)
+
+    def forget(self) -> None:
+        """The backward pass is over."""
+        self._writes.clear()
+
+    def _report(self, node: Any, write: _Write, step: int) -> None:
+        seq = node._sequence_nr()
+        note = self._journal.call_of(seq)
+        if note is not None and note.custom is None:
+            name, place = node_name(node), resolve(*write.site[0])
+            self.found.append(Overwrite(step, to_call(note, seq, name), name, write.op, place))
+
+
+def _is_floating(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.layout is torch.strided and not tensor.is_meta
+
+
+def _span(tensor: torch.Tensor) -> range:
+    if not tensor.numel():
+        return range(0)
+    start = int(tensor.storage_offset())
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    return range(start, start + sum((size - 1) * stride for size, stride in pairs) + 1)
+
+
+def _meet(one: range, other: range) -> bool:
+    return max(one.start, other.start) < min(one.stop, other.stop)
+
+
+def _has_saved(running: NodeOps, key: int | None) -> bool:
+    """Whether it is the node's own saved tensor, and not the gradient that came in."""
+    saved = (value for _, value in saved_by(running.node, running))
+    return any(isinstance(value, torch.Tensor) and storage_key(value) == key for value in saved)
