@@ -46,6 +46,7 @@ def test_the_overflow_is_told_and_not_the_zero(tmp_path: Path, body: str) -> Non
 
     assert (found.rule, found.op) in (("GS204", "pow"), ("GS204", "mul"))
     assert "get a gradient of exactly 0 for it" in found.message
+    assert found.fixes[0].title == "compute `forward` in float32, and give back float16"
     assert found.fixes[0].kind == "dtype" and found.fixes[0].verified
 
 

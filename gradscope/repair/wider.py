@@ -31,6 +31,7 @@ def widened(culprit: Culprit) -> Iterator[Candidate]:
     read = {part.id for node in tensors for part in ast.walk(node) if isinstance(part, ast.Name)}
     edit = _rebound(culprit, read, method)
     if edit is not None:
+        yield from _within(culprit, edit, wide)
         yield Candidate("dtype", f"compute what follows in {wide}", (edit,))
     for node in tensors[:1]:
         meaning = definition(culprit.source, node) if isinstance(node, ast.Name) else None
@@ -46,6 +47,21 @@ def widened(culprit: Culprit) -> Iterator[Candidate]:
     yield from _widened_before(culprit, wide, method)
     if culprit.dtype == "float16":
         yield from _bfloat16(culprit)
+
+
+def _within(culprit: Culprit, widening: Edit, wide: str) -> Iterator[Candidate]:
+    """The wider dtype inside of the function alone, whose caller gets the dtype that it had."""
+    back = {"float16": "half()", "bfloat16": "bfloat16()"}.get(culprit.dtype or "")
+    where = scope(culprit.source, culprit.node) if culprit.node is not None else None
+    if back is None or where is None:
+        return
+    returns = [node for node in ast.walk(where) if isinstance(node, ast.Return)]
+    if len(returns) == 1 and returns[0].value is not None:
+        value = returns[0].value
+        narrowed = culprit.replace(value, f"({culprit.source.of(value)}).{back}")
+        function = getattr(where, "name", "this")
+        title = f"compute `{function}` in {wide}, and give back {culprit.dtype}"
+        yield Candidate("dtype", title, (widening, narrowed))
 
 
 def _widened_before(culprit: Culprit, wide: str, method: str) -> Iterator[Candidate]:

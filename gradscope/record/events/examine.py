@@ -13,7 +13,7 @@ import torch
 
 from gradscope.facts import Kind, Phase
 from gradscope.record.events import measure
-from gradscope.record.events.origins import Origins
+from gradscope.record.events.origins import LITERAL, Origins
 from gradscope.record.events.provenance import covers_storage
 from gradscope.record.finite import has_nan, holds_bad, plain
 from gradscope.record.graph import node_name
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _DETAILED = 200  # events measured in full a run: the first ones are those that people ask about
 _FILL_LIMIT = 1_000_000  # elements of uninitialised memory that are worth filling
 _OPTIMIZER_FILES = ("torch/optim/", "torch\\optim\\")
-_LITERAL = "lift_fresh"  # `torch.tensor([...])` arrives as this
 _FROM_OUTSIDE = ("set", "from_file", "_pin_memory")  # `torch.load` lays tensors over read memory
 _OVERWRITE = ("copy", "fill", "zero")
 
@@ -97,6 +96,7 @@ class Examiner:
         raw = self._raw(Kind.PROPAGATION, op)
         raw.in_graph = output.requires_grad or op.seq is not None
         raw.sources = self._sources(op, raw, written, stained)
+        self.origins.accuse_data(op, raw)
         raw.kind = self._kind(op, raw, stained, output, values)
         filled = self.origins.filled_parameter(raw, written)
         if filled is not None:
@@ -120,7 +120,7 @@ class Examiner:
         anew = op.info.name in _OVERWRITE and bool(written) and covers_storage(written[0])
         known = [one for one in stained if not (anew and among(one.tensor, written))]
         sources = list(dict.fromkeys(one.stain.event for one in known))
-        if op.info.name != _LITERAL:
+        if op.info.name != LITERAL:
             sources += self.origins.of_unknown(op, raw, written)
         return tuple(self.origins.through_parameters(raw, sources, stained))
 
@@ -152,7 +152,7 @@ class Examiner:
         if not raw.sources:
             if op.info.name in _FROM_OUTSIDE:
                 return Kind.SOURCE
-            if op.info.name == _LITERAL:
+            if op.info.name == LITERAL:
                 return Kind.SOURCE if nan else Kind.MINTED
             meant = any(not math.isfinite(number) for number in op.numbers())
             return Kind.MINTED if meant and (op.info.fills or not nan) else Kind.BIRTH

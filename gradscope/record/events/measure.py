@@ -251,6 +251,8 @@ def describe_briefly(raw: Raw, output: torch.Tensor, values: torch.Tensor) -> No
         dtype=str(output.dtype).removeprefix("torch."),
         device=str(output.device),
         numel=output.numel(),
+        posinf=int(torch.isposinf(values).sum()) if not values.is_complex() else 0,
+        neginf=int(torch.isneginf(values).sum()) if not values.is_complex() else 0,
     )
 
 

@@ -16,6 +16,8 @@ from gradscope.record.oprun import OpRun, StainedInput, among
 if TYPE_CHECKING:
     from gradscope.record.recorder import Recorder
 
+LITERAL = "lift_fresh"  # `torch.tensor([...])` arrives as this, and so does an array of numpy's
+_WEIGHTED = frozenset("addmm mm linear convolution bmm baddbmm".split())
 # Ops that lay values down somewhere else as they are.
 _CARRY = frozenset("copy fill masked_fill index_put clone _to_copy set".split())
 
@@ -80,6 +82,20 @@ class Origins:
         by_library = filled.kind is Kind.SOURCE and filled.note.info.written and filled.note.inner
         return bool(by_library) or self._is_from_outside([event])
 
+    def accuse_data(self, op: OpRun, reader: Raw) -> None:
+        """An inf in an array may be meant as long as it is compared, added or masked. One that is
+        multiplied with weights is bad data."""
+        kin = self.recorder.names.kin
+        if op.info.name not in _WEIGHTED or not any(kin(x) == "parameter" for _, x in op.inputs()):
+            return
+        past = [raw for id in reader.sources for raw in self.recorder.journal.ancestors(id)]
+        arrays = [raw for raw in past if raw.kind is Kind.MINTED and _is_array(raw)]
+        if arrays and all(raw.kind in (Kind.MINTED, Kind.PROPAGATION) for raw in past):
+            for raw in past:
+                raw.innocent = False
+            for raw in arrays:
+                raw.kind, raw.phase = Kind.SOURCE, Phase.DATA
+
     def filled_parameter(self, raw: Raw, written: list[torch.Tensor]) -> torch.Tensor | None:
         """The parameter or buffer into which an op put values that were bad before any training:
         a NaN literal, a checkpoint."""
@@ -104,6 +120,10 @@ class Origins:
             )
             for raw in past
         )
+
+
+def _is_array(raw: Raw) -> bool:
+    return raw.note.info.name == LITERAL and raw.numel > 1
 
 
 def _source(reader: Raw, *sources: int) -> Raw:

@@ -1,0 +1,61 @@
+"""An inf in an array: meant as a mask or a distance, bad data once weights multiply it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gradscope.config import Config
+from gradscope.facts import Finding
+from gradscope.pipeline import trace
+from gradscope.target import parse_target
+
+SCRIPT = """import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+torch.manual_seed(0)
+
+
+class Counts(Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        counts = np.arange(i, i + 4).astype(np.float32)
+        with np.errstate(divide="ignore"):
+            return {}
+
+
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+for x in DataLoader(Counts(), batch_size=4):
+    loss = model({}).square().mean()
+    loss.backward()
+"""
+
+
+def told(folder: Path, item: str, used: str = "x") -> tuple[Finding, ...]:
+    (folder / "train.py").write_text(SCRIPT.format(item, used))
+    return trace(parse_target(str(folder / "train.py")), Config(), silent=True).findings
+
+
+def test_the_data_is_named_and_not_the_layer_in_which_nan_is_born(tmp_path: Path) -> None:
+    (found,) = told(tmp_path, "np.log(counts)")
+
+    assert found.rule == "GS501" and "inf at 1 of 4 elements" in found.message
+    assert found.tensors[0].neginf == 1
+
+
+@pytest.mark.parametrize(
+    ("item", "used"),
+    [
+        ("np.log1p(counts)", "x"),
+        ("np.log(counts)", "torch.where(x.isinf(), 0.0, x)"),
+        ("np.log(counts)", "torch.softmax(x, -1)"),
+        ("np.log(counts)", "x.exp()"),
+    ],
+)
+def test_an_inf_that_is_masked_before_is_meant(tmp_path: Path, item: str, used: str) -> None:
+    assert told(tmp_path, item, used) == ()
