@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
 import pytest
 import torch
 
 from gradscope.diagnose import diagnose
 from gradscope.facts import Ending
-from gradscope.record import Recorder, StopTrace
+from gradscope.record import Recorder, StopTrace, sites
 from gradscope.record.sites import assigned_name
 
 
@@ -48,6 +49,45 @@ class TestNames:
         inside = [here(), here()]
 
         assert inside == [None, None]
+
+
+class TestBatches:
+    def test_a_loop_is_pointed_at_without_its_body(self):
+        def loader():
+            for value in (1.0, float("nan")):
+                yield torch.from_numpy(np.full(3, value, dtype=np.float32))
+
+        def program():
+            weight = torch.ones(3, requires_grad=True)
+            for batch in loader():
+                loss = (weight * batch).sum()
+                loss.backward()
+
+        finding = first_finding(program)
+
+        assert finding.rule == "GS501"
+        for place in (finding.location, *(one.location for one in finding.related)):
+            assert place.end_line == place.line
+
+    def test_so_is_a_block(self):
+        class Scope:
+            def __enter__(self):
+                self.place = sites.resolve(*here_in(1))
+                return self
+
+            def __exit__(self, *_):
+                pass
+
+        with Scope() as scope:
+            pass
+
+        assert scope.place.end_line == scope.place.line
+        assert scope.place.end_col - scope.place.col == len("with Scope() as scope:")
+
+
+def here_in(depth):
+    frame = sys._getframe(depth + 1)
+    return frame.f_code, frame.f_lasti
 
 
 class TestData:

@@ -7,7 +7,9 @@ into exact columns only when a report needs it.
 from __future__ import annotations
 
 import dis
+import linecache
 import os
+import re
 import site
 import sys
 import sysconfig
@@ -46,6 +48,7 @@ def _library_roots() -> tuple[str, ...]:
     return tuple(os.path.realpath(root) + os.sep for root in roots)
 
 
+_BLOCK = re.compile(r"(async\s+)?(for|with|class)\b")
 _LIBRARY_ROOTS = (*_library_roots(), _TORCH)
 # By identity: equal code objects may come from different files, and hashing one is slow. The
 # code is kept, so that its identity is never another's.
@@ -148,6 +151,8 @@ def resolve(code: CodeType, lasti: int, module: str | None = None) -> Location:
         islice(code.co_positions(), lasti // 2, None), (None, None, None, None)
     )
     line = line or code.co_firstlineno
+    if end_line and end_line > line and (head := _head(code.co_filename, line, col or 0)):
+        end_line, end_col = line, head
     return Location(
         file=shown_path(code.co_filename),
         line=line,
@@ -157,6 +162,13 @@ def resolve(code: CodeType, lasti: int, module: str | None = None) -> Location:
         function=code.co_qualname,
         module=module,
     )
+
+
+def _head(file: str, line: int, col: int) -> int | None:
+    """The column at which the first line of a block ends: taking the next batch of a `for` counts
+    as the whole statement, with all that it repeats. None where no block begins there."""
+    text = linecache.getline(file, line).rstrip()
+    return len(text) if _BLOCK.match(text, col) else None
 
 
 def assigned_name(user: Site) -> str | None:
