@@ -105,3 +105,24 @@ def test_one_that_descends_is_not_accused(tmp_path: Path, update: str) -> None:
     found, _ = judged(tmp_path, OWN.format(update=update) + STEP, Update(0, "Plain", 0.1))
 
     assert "lands farther from the minimum" in found.why
+
+
+ACCUMULATES = (
+    "optimizer = SGD(w, lr=0.5)\nfor i in range(9):\n    loss = f(i){}\n    loss.backward()\n"
+)
+
+
+@pytest.mark.parametrize(("scaled", "mended"), [("", True), (" / 4", False)])
+def test_many_passes_for_one_step_are_averaged(tmp_path: Path, scaled: str, mended: bool) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(ACCUMULATES.format(scaled) + "    if i % 4 == 3:\n        optimizer.step()\n")
+    step = Location(str(file), 6, 8, 6, 24, "<module>")
+    backward = Location(str(file), 4, 4, 4, 19, "<module>")
+    updates = tuple(Update(at, "SGD", 0.5, step) for at in (3, 7, 11))
+    steps = tuple(Step(at, 3.0**at, 0.0, 0, backward) for at in range(12))
+    (found,) = RULES["GS404"].check(
+        Trace("t", steps=steps, magnitudes=Magnitudes(updates=updates)), ()
+    )
+
+    assert ("gradients of 4 backward passes" in found.why) is mended
+    assert ("(loss / 4).backward()" in repaired(file, found.fixes[0])) is mended

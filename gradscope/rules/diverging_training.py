@@ -15,15 +15,16 @@ from gradscope.facts import (
     Related,
     Root,
     Severity,
+    Step,
     Summed,
     Symptom,
     Trace,
     Update,
-    text_of,
+    number,
 )
 from gradscope.ops.names import spelled
 from gradscope.rules import phrases
-from gradscope.rules.overshoots import Overshoot, overshoot
+from gradscope.rules.overshoots import BLIND_TO_SCALE, Overshoot, overshoot
 from gradscope.rules.rises import Rise, climb_of, largest_stable_lr, rise_of, stable_lr
 from gradscope.rules.rule import Rule
 from gradscope.rules.step_size import rate_of, with_clearing, with_mean, with_rate
@@ -43,11 +44,6 @@ _CARRIERS = frozenset(
     " smooth_l1_loss huber_loss l1_loss addcmul addcdiv norm linalg_vector_norm abs neg nll_loss"
     " nll_loss_forward nll_loss2d_forward binary_cross_entropy_with_logits cumsum"
     " scaled_dot_product_attention".split()
-)
-
-# These divide by the size of the gradient: a loss that is N times larger takes the same steps.
-_BLIND_TO_SCALE = frozenset(
-    "Adadelta Adafactor Adagrad Adam AdamW Adamax Muon NAdam RAdam RMSprop Rprop SparseAdam".split()
 )
 
 
@@ -103,19 +99,21 @@ class DivergingTraining(Rule):
             return
         for rise in (rise_of(trace.steps), climb_of(trace.steps)):
             if rise is not None and _is_divergence(rise, roots, magnitudes):
-                yield self._about(rise, magnitudes, roots)
+                yield self._about(rise, trace.steps, magnitudes, roots)
                 return
         if not roots and trace.steps:
             for update in _never_cleared(magnitudes):
                 yield self._not_learning(trace, update)
 
-    def _about(self, rise: Rise, magnitudes: Magnitudes, roots: tuple[Root, ...]) -> Finding:
+    def _about(
+        self, rise: Rise, steps: Sequence[Step], magnitudes: Magnitudes, roots: tuple[Root, ...]
+    ) -> Finding:
         update = magnitudes.updates[-1]
         last = rise.first + rise.rises
         consequences = tuple(symptom for root in roots for symptom in root.symptoms)
         stale = any(one.stale for one in magnitudes.updates)
         lr = rate_of(update)
-        fault = None if stale else overshoot(magnitudes.updates, rise)
+        fault = None if stale else overshoot(magnitudes.updates, rise, steps)
         total = None
         if not stale and fault is None and lr is not None:
             total = _blamed_sum(magnitudes.summed, rise, update, lr)
@@ -165,7 +163,7 @@ class DivergingTraining(Rule):
             op="step",
             location=update.location,
             message=f"the gradients are never cleared, and over {len(losses)} steps the loss goes"
-            f" from {text_of(losses[0], 4)} to {text_of(losses[-1], 4)}",
+            f" from {number(losses[0])} to {number(losses[-1])}",
             label="adds the gradients of earlier steps too",
             why=_why(True, update, rate_of(update)),
             evidence={"losses": losses[:64], "lr": rate_of(update), "stale_gradients": True},
@@ -177,13 +175,13 @@ class DivergingTraining(Rule):
 
 def _headline(rise: Rise) -> str:
     first, last = rise.first, rise.first + rise.rises
-    start, end = text_of(rise.losses[0], 4), text_of(rise.end, 4)
+    start, end = number(rise.losses[0]), number(rise.end)
     if rise.leaps:
         return (
-            f"the loss leaps x{text_of(rise.leap, 3)} in one step, and at step {last} is still at"
-            f" {end}, x{text_of(rise.total, 3)} its start"
+            f"the loss leaps x{number(rise.leap, 3)} in one step, and at step {last} is still at"
+            f" {end}, x{number(rise.total, 3)} its start"
         )
-    grows = f"the loss grows x{text_of(rise.factor, 3)} per step"
+    grows = f"the loss grows x{number(rise.factor, 3)} per step"
     if rise.steady:
         return f"{grows} from step {first} to {last}: {start} to {end}"
     return f"{grows} on average from step {first} to {last}: {start} to above {end}"
@@ -242,7 +240,7 @@ def _why(stale: bool, update: Update, lr: float | None, fault: Overshoot | None 
 
 def _blamed_sum(total: Summed | None, rise: Rise, update: Update, lr: float) -> Summed | None:
     """The sum that the loss is, where the mean would have kept the steps short enough."""
-    if total is None or update.optimizer in _BLIND_TO_SCALE:
+    if total is None or update.optimizer in BLIND_TO_SCALE:
         return None
     return total if lr / total.terms < largest_stable_lr(rise, lr) else None
 

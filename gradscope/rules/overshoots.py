@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from gradscope.facts import Fix, Update, text_of
+from gradscope.facts import Fix, Step, Update, text_of
 from gradscope.rules.rises import Rise
-from gradscope.rules.step_size import with_descent, with_factor, with_setting
+from gradscope.rules.step_size import with_descent, with_division, with_factor, with_setting
 
 # Both are the most that training recipes use: of a velocity, and of what one step takes away.
 USUAL_MOMENTUM = 0.9
 USUAL_DECAY = 0.01
 # `w - lr * decay * w` is `w` with the other sign and larger from here on.
 TURNS_OVER = 2.0
+PASSES = 4  # of backward an update, at least: a loss of two or three terms is no mean
+# These divide by the size of the gradient: a loss that is N times larger takes the same steps.
+BLIND_TO_SCALE = frozenset(
+    "Adadelta Adafactor Adagrad Adam AdamW Adamax Muon NAdam RAdam RMSprop Rprop SparseAdam".split()
+)
 RAISED = 2.0  # times the first learning rate: a schedule has done that, and not by rounding
 
 
@@ -26,7 +32,7 @@ class Overshoot:
     fix: Fix
 
 
-def overshoot(updates: Sequence[Update], rise: Rise) -> Overshoot | None:
+def overshoot(updates: Sequence[Update], rise: Rise, steps: Sequence[Step]) -> Overshoot | None:
     """The setting that explains the growth by itself; None where it takes the loss to tell."""
     at_rise = next((one for one in updates if one.step >= rise.first), updates[-1])
     last = updates[-1]
@@ -36,6 +42,7 @@ def overshoot(updates: Sequence[Update], rise: Rise) -> Overshoot | None:
         or _below_zero(updates[0], last)
         or _raised(updates[0], at_rise)
         or _ascent(last)
+        or _accumulated(updates, steps)
     )
 
 
@@ -123,4 +130,24 @@ def _ascent(update: Update) -> Overshoot | None:
         " step goes up the slope of the loss.",
         f"the gradient is added in line {line}",
         Fix("graph", "subtract the gradient", "unsafe", edits=edits),
+    )
+
+
+def _accumulated(updates: Sequence[Update], steps: Sequence[Step]) -> Overshoot | None:
+    """Gradients of many passes, whose sum is used as if it were their mean."""
+    last, lr = updates[-1], updates[-1].lr
+    if lr is None or last.optimizer in BLIND_TO_SCALE:
+        return None
+    own = [update.step for update in updates if update.location == last.location]
+    gaps = {after - before for before, after in pairwise(own)}
+    passes = gaps.pop() if len(gaps) == 1 else 0
+    place = next((step.backward_at for step in steps if step.index == last.step), None)
+    edits = with_division(place, passes) if passes >= PASSES else ()
+    if not edits:
+        return None
+    return Overshoot(
+        f"Each step of {last.optimizer} uses the sum of the gradients of {passes} backward passes,"
+        f" where their mean was meant: lr {lr:g} acts like {lr * passes:g}.",
+        f"{passes} backward passes for each step",
+        Fix("graph", f"divide the loss by the {passes} passes", "unsafe", edits=edits),
     )

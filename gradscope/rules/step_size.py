@@ -143,6 +143,19 @@ def _calls(text: Source, statement: ast.stmt, method: str) -> bool:
     return isinstance(call, ast.Call) and text.of(call.func).endswith(f".{method}")
 
 
+def with_division(backward: Location | None, passes: int) -> tuple[Edit, ...]:
+    """The edit that divides a loss where its backward is called; none where it is a quotient."""
+    text = _read(backward)
+    call = source.expression(text, backward) if text is not None and backward is not None else None
+    if text is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return ()
+    loss = call.func.value
+    given = definition(text, loss) or _global(text, loss.id) if isinstance(loss, ast.Name) else loss
+    if given is None or any(isinstance(node, ast.Div) for node in ast.walk(given)):
+        return ()
+    return (text.edit(*text.extent(loss), f"({text.of(loss)} / {passes})"),)
+
+
 def with_mean(total: Summed) -> tuple[Edit, ...]:
     """The edit that makes `mean()` of the `sum()` at the end of an expression."""
     place, line = total.location, _line(total.location)
