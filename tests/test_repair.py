@@ -241,6 +241,15 @@ def test_a_stable_form_reads_through_names_that_still_hold():
     assert "log_softmax" not in other.text
 
 
+def test_a_stable_form_takes_nothing_out_of_a_block():
+    """Outside of its no_grad the teacher would get a gradient."""
+    text = f"{HEAD}with torch.no_grad():\n    p = torch.softmax(x, 0)\nloss = torch.log(p).sum()\n"
+
+    first = ways(finding(text, "torch.log(p)", "log", "epsilon", {"self": 0.0}), text)[0]
+
+    assert "loss = torch.log(p.clamp_min(1e-12)).sum()" in first.text
+
+
 @pytest.mark.parametrize(
     ("written", "op", "kind", "values", "expected"),
     [
@@ -424,24 +433,24 @@ def test_what_a_maximum_goes_by_keeps_its_value(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("made", "divisor", "fixed"),
+    ("made", "used", "fixed"),
     [
-        (
-            "n = torch.sqrt((x * x).sum(-1))",
-            "n",
-            "n = torch.sqrt((x * x).sum(-1).clamp_min(1e-12))",
-        ),
-        ("n = x.square().sum(-1)", "n.sqrt()", "loss = (x[:, 0] / n.clamp_min(1e-12).sqrt())"),
+        ("torch.sqrt((x * x).sum(-1))", "x[:, 0] / n",
+         "n = torch.sqrt((x * x).sum(-1).clamp_min(1e-12))"),
+        ("x.square().sum(-1)", "x[:, 0] / n.sqrt()",
+         "loss = (x[:, 0] / n.clamp_min(1e-12).sqrt()).sum()"),
+        ("torch.sqrt((x * x).sum(-1))", "n.log()",
+         "n = torch.sqrt((x * x).sum(-1).clamp_min(1e-12))"),
     ],
-)
-def test_a_divisor_that_is_a_root_is_guarded_under_the_root(tmp_path, made, divisor, fixed):
-    """Beside it, at the division, the slope of the root would stay infinite."""
+)  # fmt: skip
+def test_a_root_is_guarded_under_the_root(tmp_path, made, used, fixed):
+    """Beside it, at the division or the logarithm, the slope of the root would stay infinite."""
     program = tmp_path / "unit.py"
     program.write_text(
         "import torch\n"
         "x = torch.tensor([[0.0, 0.0], [3.0, 4.0]], requires_grad=True)\n"
-        f"{made}\n"
-        f"loss = (x[:, 0] / {divisor}).sum()\n"
+        f"n = {made}\n"
+        f"loss = ({used}).sum()\n"
         "loss.backward()\n"
     )
 

@@ -36,11 +36,11 @@ def guarded(culprit: Culprit) -> Iterator[Candidate]:
 
 
 def _under_root(culprit: Culprit) -> Iterator[Candidate]:
-    """A divisor that is a square root is guarded under the root, in this line or where it is made:
-    a guard beside it would leave the root's own slope infinite there."""
+    """A square root that is divided by, or whose logarithm is taken, is guarded under the root, here
+    or where it is made: a guard beside it would leave the root's own slope infinite."""
     floor = OPS["sqrt"].edges[0]
     for edge in culprit.edges():
-        if edge.cure.margin is not Margin.DENOMINATOR:
+        if edge.cure.margin not in (Margin.DENOMINATOR, Margin.LOG):
             continue
         for node in (operand_of(culprit, edge), _made(culprit, edge)):
             root = spelled(culprit.source, node) if node is not None else None

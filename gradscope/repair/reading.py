@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from gradscope.repair.culprit import Culprit
 from gradscope.source.masks import definition, in_reach
 from gradscope.source.operands import Spelled, spelled
-from gradscope.source.spans import scope
+from gradscope.source.spans import ancestors, scope
 
 
 @dataclass
@@ -32,6 +32,9 @@ class Reading:
         if given is None or not in_reach(self.culprit.source, given, given):
             return node
         if not _lasts(self.culprit, given, self.place):
+            return node
+        # Computed under no_grad or autocast, it would mean something else outside of that.
+        if _blocks(self.culprit, given) - _blocks(self.culprit, self.place):
             return node
         return self.meaning(given)
 
@@ -67,6 +70,12 @@ class Reading:
         if node is None and len(found.positional) > 1:
             node = found.positional[1]
         return self.text(node) if node is not None else None
+
+
+def _blocks(culprit: Culprit, node: ast.expr) -> set[ast.AST]:
+    """The `with` statements around a node."""
+    around = ancestors(culprit.source, node)
+    return {one for one in around if isinstance(one, ast.With | ast.AsyncWith)}
 
 
 def _lasts(culprit: Culprit, given: ast.expr, place: ast.expr) -> bool:
