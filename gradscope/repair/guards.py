@@ -36,8 +36,8 @@ def guarded(culprit: Culprit) -> Iterator[Candidate]:
 
 
 def _under_root(culprit: Culprit) -> Iterator[Candidate]:
-    """A square root that is divided by, or whose logarithm is taken, is guarded under the root, here
-    or where it is made: a guard beside it would leave the root's own slope infinite."""
+    """A square root that is divided by, or whose logarithm is taken, is guarded under the root, at
+    the culprit or where it is made: beside it, the root's own slope would stay infinite."""
     floor = OPS["sqrt"].edges[0]
     for edge in culprit.edges():
         if edge.cure.margin not in (Margin.DENOMINATOR, Margin.LOG):
