@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from gradscope.facts import Finding, Headroom, Phase, Root, Severity, Trace
+from gradscope.facts import Finding, Headroom, Root, Severity, Trace
 from gradscope.rules import evidence, phrases
 from gradscope.rules.rule import Rule
 
@@ -63,25 +63,11 @@ class HalfHeadroom(Rule):
             message = f"`{op}` gives at most {largest} in {one.dtype}: all is subnormal ({count})"
             why = f"Below {limit} {one.dtype} has fewer digits the smaller a number is, and then 0."
             label = f"{room:.2g} of the smallest normal number"
-        return Finding(
-            rule=self.code,
-            name=self.name,
-            severity=self.severity,
-            phase=Phase.FORWARD,
-            step=one.step,
-            op=one.call.op,
+        return self.hazard(
+            one,
             message=message,
             why=why,
             label=label,
-            location=one.call.location,
-            numbers=(f"largest magnitude {largest}; {end} of {one.dtype} {limit}",),
-            evidence={
-                "largest": one.largest,
-                "limit": one.limit,
-                "margin": room,
-                "near": one.near,
-                "numel": one.numel,
-                "dtype": one.dtype,
-            },
-            confidence=0.5,
+            number=f"largest magnitude {largest}; {end} of {one.dtype} {limit}",
+            facts={"largest": one.largest, "limit": one.limit, "margin": room},
         )

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gradscope.facts import Finding, Fix, LateClip, Phase, Related, Root, Severity, Trace, text_of
+from gradscope.facts import (
+    Finding,
+    Fix,
+    LateClip,
+    Phase,
+    Related,
+    Root,
+    Severity,
+    Trace,
+    number,
+    text_of,
+)
 from gradscope.rules.rule import Rule
 
 
@@ -71,7 +82,7 @@ class MisplacedClipping(Rule):
             step=clip.step,
             op=clip.function,
             location=clip.location,
-            message=f"`{clip.function}` bounds {_gradients(clip)} to {text_of(clip.bound)}"
+            message=f"`{clip.function}` bounds {_gradients(clip)} to {number(clip.bound, 6)}"
             f" {words.when}",
             label=words.label,
             why=words.why,
@@ -117,11 +128,11 @@ def _after_step(clip: LateClip) -> _Words:
 
 def _before_unscale(clip: LateClip) -> _Words:
     return _Words(
-        when=f"while they are {text_of(clip.scale)} times too large",
+        when=f"while they are {number(clip.scale)} times too large",
         label="the loss scale is still in there",
         why="A GradScaler multiplies the loss, and so every gradient, by its scale, and divides"
         " them again in `unscale_`, which comes later here. The bound"
-        f" {text_of(clip.bound)} becomes {text_of(clip.bound / clip.scale, 3)} for the gradients"
+        f" {number(clip.bound, 6)} becomes {number(clip.bound / clip.scale, 3)} for the gradients"
         " that the optimizer gets.",
         other="divides by the loss scale",
         title="unscale the gradients before they are clipped",
@@ -150,7 +161,7 @@ _WORDS = {
 
 
 def _gradients(clip: LateClip) -> str:
-    return "gradients" if clip.total is None else f"gradients of norm {text_of(clip.total, 4)}"
+    return "gradients" if clip.total is None else f"gradients of norm {number(clip.total)}"
 
 
 def _call(clip: LateClip) -> str:
@@ -158,7 +169,7 @@ def _call(clip: LateClip) -> str:
 
 
 def _numbers(clip: LateClip) -> Iterator[str]:
-    bound = f"bound {text_of(clip.bound)}"
-    yield bound if clip.total is None else f"{bound}, norm there {text_of(clip.total, 4)}"
+    bound = f"bound {number(clip.bound, 6)}"
+    yield bound if clip.total is None else f"{bound}, norm there {number(clip.total)}"
     if clip.scale != 1:
-        yield f"loss scale {text_of(clip.scale)}"
+        yield f"loss scale {number(clip.scale)}"

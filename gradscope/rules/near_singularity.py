@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from gradscope.facts import Approach, Finding, Measured, Phase, Root, Severity, Trace, plural
+from gradscope.facts import Approach, Finding, Measured, Root, Severity, Trace, plural
 from gradscope.rules import evidence, phrases
 from gradscope.rules.rule import Rule
 
@@ -55,33 +55,21 @@ class NearSingularity(Rule):
 
     def _about(self, one: Approach) -> Finding:
         message, why, label = _words(one)
-        return Finding(
-            rule=self.code,
-            name=self.name,
-            severity=self.severity,
-            phase=Phase.FORWARD,
-            step=one.step,
-            op=one.call.op,
+        margin, reach = phrases.number(one.distance), phrases.number(one.reach)
+        return self.hazard(
+            one,
             message=message,
             why=why,
             label=label,
-            location=one.call.location,
-            numbers=(
-                f"margin {phrases.number(one.distance)}",
-                f"too near in {one.dtype}: below {phrases.number(one.reach)}",
-            ),
-            evidence={
+            number=f"margin {margin}; too near in {one.dtype}: below {reach}",
+            facts={
                 "operand": one.role,
                 "value": one.value,
                 "point": one.point,
                 "margin": one.distance,
                 "reach": one.reach,
-                "near": one.near,
-                "numel": one.numel,
-                "dtype": one.dtype,
                 "measured": one.measured,
             },
-            confidence=0.5,
         )
 
 

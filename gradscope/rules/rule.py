@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from gradscope.facts import (
+    Approach,
     Call,
     Event,
     Finding,
     Fix,
+    Headroom,
     Location,
     Operand,
     Phase,
@@ -98,6 +100,33 @@ class Rule:
             symptoms=root.symptoms,
             fixes=fixes,
             confidence=confidence,
+        )
+
+    def hazard(
+        self,
+        near: Approach | Headroom,
+        *,
+        message: str,
+        why: str,
+        label: str,
+        number: str,
+        facts: dict[str, object],
+    ) -> Finding:
+        """The warning about a call that came near to breaking, in a run that is still healthy."""
+        return Finding(
+            rule=self.code,
+            name=self.name,
+            severity=self.severity,
+            phase=Phase.FORWARD,
+            step=near.step,
+            op=near.call.op,
+            message=message,
+            why=why,
+            label=label,
+            location=near.call.location,
+            numbers=(number,),
+            evidence={**facts, "near": near.near, "numel": near.numel, "dtype": near.dtype},
+            confidence=0.5,
         )
 
     def remark(
