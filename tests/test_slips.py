@@ -72,6 +72,13 @@ SLIPS = {
         "g * (x.cos() - 3 * x**2)",
         "g * (x.cos() + (3 * x**2))",
     ),
+    "a square's factor forgotten in one term": (
+        "x",
+        "ctx.save_for_backward(x); return x.sin() + x * x",
+        "x,",
+        "g * (x.cos() + x)",
+        "g * (x.cos() + 2 * x)",
+    ),
     "a bound forgotten": (
         "x",
         "ctx.save_for_backward(x); return (3 * x).clamp(0, 2)",

@@ -52,6 +52,7 @@ def slips(culprit: Culprit, formula: ast.expr) -> Iterator[Candidate]:
         _exchanged(culprit, formula),
         _dimensions(culprit, formula),
         _transposed(culprit, formula),
+        _doubled(culprit, formula),
         _other_names(culprit, formula, names),
         _with_factor(culprit, formula, names),
         _conjugated(culprit, formula),
@@ -111,6 +112,15 @@ def _transposed(culprit: Culprit, formula: ast.expr) -> Iterator[_Change]:
             bare = _untransposed(factor)
             text = culprit.source.of(bare) if bare is not None else f"{culprit.text(factor)}.mT"
             yield culprit.source.extent(factor), text
+
+
+def _doubled(culprit: Culprit, formula: ast.expr) -> Iterator[_Change]:
+    """One term of a sum times 2, which is what becomes of a square."""
+    for node in ast.walk(formula):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+            for term in (node.left, node.right):
+                if not isinstance(term, ast.Constant):
+                    yield culprit.source.extent(term), f"2 * {_as_factor(culprit, term)}"
 
 
 def _untransposed(node: ast.expr) -> ast.expr | None:
