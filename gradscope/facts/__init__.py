@@ -17,8 +17,8 @@ from gradscope.facts.findings import Root as Root
 from gradscope.facts.findings import Severity as Severity
 from gradscope.facts.functions import FunctionCheck as FunctionCheck
 from gradscope.facts.hazards import Approach as Approach
+from gradscope.facts.hazards import DistanceOf as DistanceOf
 from gradscope.facts.hazards import Headroom as Headroom
-from gradscope.facts.hazards import Measured as Measured
 from gradscope.facts.magnitudes import Absence as Absence
 from gradscope.facts.magnitudes import Activation as Activation
 from gradscope.facts.magnitudes import Depth as Depth

@@ -8,7 +8,7 @@ from enum import StrEnum
 from gradscope.facts.places import Call
 
 
-class Measured(StrEnum):
+class DistanceOf(StrEnum):
     """What the distance to a singular point is that of."""
 
     ELEMENT = "element"  # one number
@@ -36,7 +36,7 @@ class Approach:
     reach: float
     near: int
     numel: int
-    measured: Measured = Measured.ELEMENT
+    measured: DistanceOf = DistanceOf.ELEMENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from gradscope.facts import Approach, Finding, Measured, Root, Severity, Trace, plural
+from gradscope.facts import Approach, DistanceOf, Finding, Root, Severity, Trace, plural
 from gradscope.rules import evidence, phrases
 from gradscope.rules.rule import Rule
 
@@ -76,13 +76,13 @@ class NearSingularity(Rule):
 def _words(one: Approach) -> tuple[str, str, str]:
     """The message, why it matters, and the label."""
     match one.measured:
-        case Measured.MATRIX:
+        case DistanceOf.MATRIX:
             return _of_matrix(one)
-        case Measured.VALUES:
+        case DistanceOf.VALUES:
             return _of_values(one)
-        case Measured.PAIR:
+        case DistanceOf.PAIR:
             return _of_pair(one)
-        case Measured.ELEMENT:
+        case DistanceOf.ELEMENT:
             return _of_element(one)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gradscope.facts import Approach, Call, Headroom, Measured
+from gradscope.facts import Approach, Call, DistanceOf, Headroom
 from gradscope.ops.dtypes import finfo
 from gradscope.ops.reach import decomposition, reach, singularity
 from gradscope.record.finite import plain
@@ -101,7 +101,7 @@ class Margins:
                 reach=within,
                 near=int((distances < within).sum()),
                 numel=distances.numel(),
-                measured=Measured.PAIR if point.beside else Measured.ELEMENT,
+                measured=DistanceOf.PAIR if point.beside else DistanceOf.ELEMENT,
             )
         return None if found is None else _Seen(found, tuple(operands))
 
@@ -156,9 +156,9 @@ class Margins:
             self._kept[key] = replace(fact, call=to_call(note, node._sequence_nr()))
 
     def _is_guarded(self, operand: Any, fact: Approach) -> bool:
-        if fact.measured is Measured.VALUES:
+        if fact.measured is DistanceOf.VALUES:
             return False  # a multiple of the identity moves all eigenvalues alike
-        if fact.measured is Measured.MATRIX and has_constant_added(operand, self._recorder):
+        if fact.measured is DistanceOf.MATRIX and has_constant_added(operand, self._recorder):
             return True
         return is_guarded(operand, fact.distance, self._recorder)
 

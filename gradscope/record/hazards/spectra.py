@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from gradscope.facts import Approach, Call, Measured
+from gradscope.facts import Approach, Call, DistanceOf
 from gradscope.ops.reach import decomposition, reach_of_matrix
 from gradscope.record.finite import plain
 from gradscope.record.oprun import OpRun, flatten
@@ -25,9 +25,9 @@ def of_matrix(op: OpRun, step: int) -> Approach | None:
     if order < 2 or order > _LARGEST or matrices > _MOST:
         return None
     if wanted.values is None:
-        measured, distances = Measured.MATRIX, _from_singular(tensor)
+        measured, distances = DistanceOf.MATRIX, _from_singular(tensor)
     else:
-        measured, distances = Measured.VALUES, _gaps(flatten(op.out)[wanted.values])
+        measured, distances = DistanceOf.VALUES, _gaps(flatten(op.out)[wanted.values])
     dtype = str(tensor.dtype).removeprefix("torch.")
     within = reach_of_matrix(dtype, order)
     # At 0 it has broken, or is hidden: there are other rules for both.
