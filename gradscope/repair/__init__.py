@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["repair", "repaired"]
 
 SECONDS = 60.0  # for trying fixes, all findings together
-GUESSING = 6.0  # of them, for guesses at one finding
+GUESSING = 10.0  # of them, for guesses at one finding
 MOST_REFUTED = 3  # that are listed with a finding
 
 _RANK = {True: 0, None: 2, False: 4}

@@ -19,6 +19,7 @@ from gradscope.source.spans import scope
 
 MOST = 40  # edits of one formula that are worth a run each
 
+_OF_COMPLEX = ("complex", "cfloat", "fft", "polar", "1j")
 _OPPOSITE = {">": "<=", "<": ">=", ">=": "<", "<=": ">"}
 _REDUCTIONS = ("softmax", "log_softmax", "sum", "mean", "cumsum", "cumprod", "flip", "roll")
 _PRODUCTS = ("mm", "matmul", "bmm", "mv", "dot")
@@ -50,13 +51,13 @@ def slips(culprit: Culprit, formula: ast.expr) -> Iterator[Candidate]:
     edits = chain(
         _bounded(culprit, formula),
         _exchanged(culprit, formula),
+        _conjugated(culprit, formula),
+        _signs(culprit, formula),
         _dimensions(culprit, formula),
         _transposed(culprit, formula),
         _doubled(culprit, formula),
         _other_names(culprit, formula, names),
         _with_factor(culprit, formula, names),
-        _conjugated(culprit, formula),
-        _signs(culprit, formula),
     )
     start, end = culprit.source.extent(formula)
     text = culprit.source.text
@@ -152,6 +153,8 @@ def _with_factor(culprit: Culprit, formula: ast.expr, names: list[str]) -> Itera
 
 
 def _conjugated(culprit: Culprit, formula: ast.expr) -> Iterator[_Change]:
+    if not any(word in culprit.source.text for word in _OF_COMPLEX):
+        return
     for node in _tensors(culprit, formula):
         if isinstance(node, ast.Name):
             yield culprit.source.extent(node), f"{node.id}.conj()"
