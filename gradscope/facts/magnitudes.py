@@ -128,7 +128,8 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """One `optimizer.step()`. `stale`: the gradients held those of the step before as well.
+    """One `optimizer.step()`. `stale`: the gradients held those of the step before as well; None
+    where not measured.
     `clipped` is the total norm it saw over the one that backward left, None where not measured.
     `cleared`: nothing was left of what backward had given the parameters that it holds; None
     where not measured.
@@ -143,7 +144,7 @@ class Update:
     optimizer: str
     lr: float | None
     location: Location | None = None
-    stale: bool = False
+    stale: bool | None = False
     clipped: float | None = None
     cleared: bool | None = None
     base_lr: float | None = None

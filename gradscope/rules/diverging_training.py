@@ -103,7 +103,7 @@ class DivergingTraining(Rule):
                 return
         if not roots and trace.steps:
             for update in _never_cleared(magnitudes):
-                yield self._not_learning(trace, update)
+                yield self._not_learning(trace, magnitudes, update)
 
     def _about(
         self, rise: Rise, steps: Sequence[Step], magnitudes: Magnitudes, roots: tuple[Root, ...]
@@ -152,8 +152,9 @@ class DivergingTraining(Rule):
             confidence=0.92,
         )
 
-    def _not_learning(self, trace: Trace, update: Update) -> Finding:
-        losses = [step.loss or 0.0 for step in trace.steps]
+    def _not_learning(self, trace: Trace, magnitudes: Magnitudes, update: Update) -> Finding:
+        own = {one.step for one in magnitudes.updates if one.location == update.location}
+        losses = [step.loss or 0.0 for step in trace.steps if step.index in own]
         return Finding(
             rule=self.code,
             name=self.name,
@@ -165,7 +166,9 @@ class DivergingTraining(Rule):
             message=f"the gradients are never cleared, and over {len(losses)} steps the loss goes"
             f" from {number(losses[0])} to {number(losses[-1])}",
             label="adds the gradients of earlier steps too",
-            why=_why(True, update, rate_of(update)),
+            why="The gradients were not cleared between one step and the next backward, so each step"
+            " goes along the sum of all gradients so far. That is a momentum of 1, which never"
+            " forgets: training swings around its minimum, or away from it.",
             evidence={"losses": losses[:64], "lr": rate_of(update), "stale_gradients": True},
             numbers=(f"loss by step: {phrases.series(losses)}",),
             fixes=(_clearing(update),),
@@ -194,7 +197,7 @@ def _never_cleared(magnitudes: Magnitudes) -> Iterator[Update]:
     for update in magnitudes.updates:
         places.setdefault(update.location, []).append(update)
     for updates in places.values():
-        stale = [update.stale for update in updates[1:]]
+        stale = [update.stale for update in updates[1:] if update.stale is not None]
         if len(stale) >= FEWEST_STALE and all(stale):
             yield updates[-1]
 

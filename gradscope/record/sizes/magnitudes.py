@@ -36,7 +36,7 @@ from gradscope.record.sizes.passes import BackwardPass, Graded, Measure
 from gradscope.record.sizes.reduction import summed
 from gradscope.record.sizes.updates import Updates, grad_versions, held_by
 
-_MEASURED_FIRST = 8  # steps
+_MEASURED_FIRST = 12  # steps
 _LEAP = 2.0  # times the loss of the step before
 
 
@@ -80,7 +80,7 @@ class MagnitudeWatch:
         self._stepped = False  # parameters were updated since the last backward
         self._written = 0  # the last step after which parameters were written by hand
         self._total_after_backward: float | None = None
-        self._stale: set[int] = set()
+        self._stale: set[int] | None = set()  # gradients of earlier steps; None: not measured
         self._running: tuple[Crossings, Flow | None] | None = None  # the backward that runs
         self._graded: set[int] | None = None  # what the last backward gave a gradient, if measured
         self._updated_at = 0  # the step when the last update began
@@ -187,6 +187,7 @@ class MagnitudeWatch:
             if crossings is not None or self._is_measured(loss):
                 before = self._versions()
         self._graded = None
+        self._stale = self._stale if before is not None else None
         self._running = (crossings, flow) if crossings is not None else None
         self._nested += 1
         try:
@@ -263,7 +264,8 @@ class MagnitudeWatch:
             for leaf in self.leaves.alive()
             if leaf.grad is not None and before.get(id(leaf)) != (id(leaf.grad), leaf.grad._version)
         ]
-        self._stale &= {id(leaf) for leaf, _ in graded}
+        if self._stale:
+            self._stale &= {id(leaf) for leaf, _ in graded}
         return graded
 
     def _after_backward(

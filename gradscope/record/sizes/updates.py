@@ -33,13 +33,13 @@ class Updates:
         self,
         step: int,
         optimizer: Any,
-        stale: set[int],
+        stale: set[int] | None,
         clipped: float | None,
         graded: set[int] | None,
         frame: Any,
     ) -> None:
         """`stale` and `graded`, by id: what holds gradients of an earlier step, and what the last
-        backward gave one other than 0 (None where that was not measured)."""
+        backward gave one other than 0. None where that was not measured."""
         looked = self._looked.get(id(optimizer), 0)
         self._looked[id(optimizer)] = looked + 1
         if looked < _LOOKED_AT or clipped is not None:
@@ -51,7 +51,7 @@ class Updates:
             optimizer=type(optimizer).__name__,
             lr=float(settings.get("lr", 0.0)),
             location=self._place(note_site(frame)[0]),
-            stale=bool(stale) and not stale.isdisjoint(held_by(optimizer)),
+            stale=None if stale is None else not stale.isdisjoint(held_by(optimizer)),
             cleared=None if graded is None else _is_cleared(optimizer, graded),
             clipped=clipped,
             base_lr=float(base) if base is not None else None,
@@ -60,11 +60,14 @@ class Updates:
         )
         _keep(self._updates, update)
 
-    def note_by_hand(self, step: int, leaf: torch.Tensor, stale: set[int], frame: Any) -> None:
+    def note_by_hand(
+        self, step: int, leaf: torch.Tensor, stale: set[int] | None, frame: Any
+    ) -> None:
         """A leaf is written without an optimizer."""
         self._train(leaf, frame)
         user, _ = note_site(frame)
-        _keep(self._by_hand, Update(step, "", None, self._place(user), stale=id(leaf) in stale))
+        known = None if stale is None else id(leaf) in stale
+        _keep(self._by_hand, Update(step, "", None, self._place(user), stale=known))
 
     def note_replaced(self, step: int, leaf: torch.Tensor, found: Replacement) -> None:
         """A leaf has new values, or is a new tensor, that was computed from the old one."""
