@@ -16,7 +16,15 @@ from gradscope.facts import Severity
 
 REAL = Path(__file__).parent / "programs" / "real"
 BUG = re.compile(r"  # bug: (.+) => (.+)$", re.MULTILINE)
-PACKAGES = ("accelerate", "lightning", "torch_geometric", "torchmetrics", "transformers")
+PACKAGES = (
+    "accelerate",
+    "diffusers",
+    "lightning",
+    "peft",
+    "torch_geometric",
+    "torchmetrics",
+    "transformers",
+)
 
 pytestmark = pytest.mark.slow
 scripts = pytest.mark.parametrize("script", sorted(REAL.glob("*.py")), ids=lambda path: path.stem)
