@@ -59,7 +59,7 @@ class LogZero(Rule):
             trace,
             message=_headline(event, edge),
             label=fixes.says(edge, event),
-            why=_mechanism(event, edge),
+            why=_mechanism(event, edge, root),
             fixes=_repairs(edge, event, root, trace),
             confidence=0.8,
         )
@@ -71,10 +71,12 @@ def _headline(event: Event, edge: Edge) -> str:
     return f"`{phrases.spelled(event.op)}` was taken of exactly {at} at {count}"
 
 
-def _mechanism(event: Event, edge: Edge) -> str:
+def _mechanism(event: Event, edge: Edge, root: Root) -> str:
     op, at = phrases.spelled(event.op), event.values().get(edge.argument, 0.0)
     text = f"`{op}` of {phrases.number(at)} is {phrases.outcome(event.output)}, and its slope there"
-    text = f"{text} is not finite either, so the gradient breaks with the value."
+    text = f"{text} is not finite either"
+    hurt = any(symptom.kind.endswith("-grad") for symptom in root.symptoms)
+    text += ", so the gradient breaks with the value." if hurt else "."
     made = evidence.made_by(event, edge.argument)
     if made is not None:
         by = phrases.call(made, event.blame)
