@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from corpus import diagnosed_file
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import (
@@ -20,6 +21,7 @@ from gradscope.facts import (
 )
 from gradscope.repair import repaired
 from gradscope.repair.apply import fix_all, policy, summary, write
+from gradscope.repair.compare import HUGE
 
 TEXT = "import torch\ny = torch.where(x > 0, x ** 0.5, x)\n"
 NAN, INF = float("nan"), float("inf")
@@ -224,6 +226,23 @@ def test_two_culprits_are_repaired_by_one_patch(file):
 
     assert [True, True] == [one.fixes[0].verified for one in found]
     assert "clamp_min" in found[0].fixes[0].patch
+
+
+@pytest.mark.parametrize(("scale", "lead"), [(1.0, "masked-branch"), (1e-9, "epsilon")])
+def test_a_bound_that_leaves_a_huge_loss_does_not_lead(scale, lead, tmp_path):
+    """What is divided by 1e-8 is as bad as what is divided by 0, but where it was tiny before."""
+    script = tmp_path / "mape.py"
+    script.write_text(
+        "import torch\n"
+        "p = torch.tensor([1.5, 2.0], requires_grad=True)\n"
+        f"demand, scale = torch.tensor([0.0, 3.0]), {scale}\n"
+        "loss = ((demand - p) * scale / demand).abs().mean()\n"
+        "loss.backward()\n"
+    )
+    first, second, *_ = diagnosed_file(script, verify=True).findings[0].fixes
+
+    assert (first.kind, first.verified) == (lead, True)
+    assert (HUGE in second.verdict) is (lead == "masked-branch")
 
 
 def test_nothing_is_tried_where_the_source_cannot_be_read(file):

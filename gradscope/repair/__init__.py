@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from gradscope.diagnose import diagnose
 from gradscope.facts import Finding, Fix, Severity, Trace
 from gradscope.repair.attempt import Bench, Patched, Rerun, RerunWith, Setup, patched
-from gradscope.repair.compare import IDLE, Outcome, Seen
+from gradscope.repair.compare import Outcome, Seen, falls_short
 from gradscope.repair.culprit import Unpatchable, locate
 from gradscope.repair.propose import candidates, fixes_of
 from gradscope.repair.runtime import UNREACHED, at_run_time
@@ -127,7 +127,7 @@ def _fixes(
         tried = list(_until_one_holds(finding, written, bench))
         if not tried:
             advice.append(fix)
-        holds = any(one.verified and IDLE not in one.verdict for one in tried)
+        holds = any(one.verified and not falls_short(one.verdict) for one in tried)
         verified |= any(one.verified for one in tried)
         yield from tried
     why = "advice, the source does not tell what to edit"
@@ -171,7 +171,7 @@ def _ordered(fixes: Iterator[Fix]) -> tuple[Fix, ...]:
 
 
 def _rank(fix: Fix) -> int:
-    if fix.verified and IDLE in fix.verdict:
+    if fix.verified and falls_short(fix.verdict):
         return 1
     return 3 if fix.verified is None and fix.patch is None else _RANK[fix.verified]
 

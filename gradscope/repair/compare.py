@@ -11,7 +11,10 @@ from gradscope.facts import Finding, Gradient, Severity, Symptom, Trace, number,
 
 BOUNDS = frozenset(("epsilon", "clamp-domain"))
 HOLD_OFF = BOUNDS | {"masked-branch"}
-IDLE = "every gradient is exactly 0 then"  # of those: it holds, and something better is sought
+# Of bounds: they hold, and something better is sought.
+IDLE = "every gradient is exactly 0 then"
+HUGE = "which is huge for this loss"
+_LEAP = 1e6  # times the losses before, or 1: what is left of a division by an eps
 ROUNDING = 2.0**-20  # of the largest element: a sum of a few float32 terms in another order
 BETWEEN = 5e-324  # gradients that differ, but not at the elements that were sampled
 
@@ -90,11 +93,27 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
     ]
     if kind in HOLD_OFF and _learns(before.trace) and not _learns(after.trace):
         parts.append(IDLE)
+    if kind in HOLD_OFF and _leaps(before.trace, after.trace, step):
+        parts.insert(1, HUGE)
     if others:
         parts.append(f"what remains is {_said(others[0])}")
     # A finite loss that is bit-identical vouches for the second run having been the same run.
     vouched = not moved and _has_finite_loss(before.trace, step)
     return Outcome(True, ", ".join(parts), doubtful=not vouched)
+
+
+def falls_short(verdict: str) -> bool:
+    """Whether a verified fix leaves something to be desired."""
+    return IDLE in verdict or HUGE in verdict
+
+
+def _leaps(before: Trace, after: Trace, step: int) -> bool:
+    """Whether a loss that was not finite comes back far beyond those of the steps before."""
+    loss = _loss(after, step)
+    if loss is None or _has_finite_loss(before, step):
+        return False
+    usual = [abs(one.loss) for one in before.steps if one.index < step and one.loss is not None]
+    return abs(loss) > _LEAP * max(1.0, *usual, 0.0)
 
 
 def _failure(before: Trace, after: Trace, step: int) -> Outcome | None:
