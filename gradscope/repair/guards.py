@@ -28,7 +28,7 @@ def guarded(culprit: Culprit) -> Iterator[Candidate]:
         yield from _number(culprit, edge, node)
         text = filled(culprit, edge, edge.cure.guard, _unclamped(culprit, edge, node))
         if text is not None:
-            kind = "epsilon" if edge.cure.margin in FLOORS else "clamp-domain"
+            kind = _kind(edge)
             yield Candidate(kind, _title(kind, culprit, node), (culprit.replace(node, text),))
     yield from _apart(culprit)
     yield from _added(culprit)
@@ -86,7 +86,7 @@ def _upstream(culprit: Culprit) -> Iterator[Candidate]:
         if isinstance(node, ast.expr):
             text = filled(culprit, edges[0], edges[0].cure.guard, node)
             if text is not None:
-                kind = "epsilon" if edges[0].cure.margin in FLOORS else "clamp-domain"
+                kind = _kind(edges[0])
                 edit = culprit.replace(node, text)
                 yield Candidate(kind, _title(kind, culprit, node), (edit,))
 
@@ -137,6 +137,11 @@ def _added(culprit: Culprit) -> Iterator[Candidate]:
                 "epsilon", _title("epsilon", culprit, node), (culprit.replace(node, text),)
             )
             return
+
+
+def _kind(edge: Edge) -> str:
+    """In words; which of the two a fix counts as is for the rule to say, which saw the values."""
+    return "epsilon" if edge.cure.margin in FLOORS else "clamp-domain"
 
 
 def _title(kind: str, culprit: Culprit, node: ast.expr) -> str:
