@@ -415,6 +415,21 @@ def test_there_are_thirty_spellings():
     assert all(re.search(r"\{\}", line) for *_, line in MASKED)
 
 
+def test_a_count_that_is_divided_by_is_at_least_one(tmp_path):
+    program = tmp_path / "masked_mean.py"
+    program.write_text(
+        "import torch\n"
+        "x = torch.tensor([1.0, 2.0], requires_grad=True)\n"
+        "kept = x.detach() > 5\n"
+        "loss = (x * kept).sum() / kept.sum()\n"
+        "loss.backward()\n"
+    )
+
+    fix = diagnosed_file(program).findings[0].fixes[0]
+
+    assert fix.code == "loss = (x * kept).sum() / kept.sum().clamp_min(1)"
+
+
 def test_what_a_maximum_goes_by_keeps_its_value(tmp_path):
     """A distance of 1 in place of 0 would be the largest one in another batch."""
     program = tmp_path / "triplet.py"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from gradscope.ops import Edge
+from gradscope.ops.dtypes import Margin
 from gradscope.repair.culprit import Culprit
 
 LONGEST_TWICE = 60  # characters of an operand that a condition may repeat
@@ -41,12 +42,20 @@ def _is_pure(culprit: Culprit, call: ast.Call) -> bool:
     return is_torch and not name.endswith("_") and not any(word in name for word in impure)
 
 
+def _is_count(culprit: Culprit, edge: Edge) -> bool:
+    """Whether what is divided by is a whole number that the program counted."""
+    if edge.cure.margin is not Margin.DENOMINATOR:
+        return False
+    given = (one for one in culprit.finding.tensors if one.role == edge.argument)
+    return any(one.dtype.startswith(("int", "uint")) and (one.min or 0) >= 0 for one in given)
+
+
 def filled(culprit: Culprit, edge: Edge, template: str, node: ast.expr) -> str | None:
     """A template of the op table with the operands' source in it; None where one is not written."""
     if template.count("{x}") > 1 and not can_repeat(culprit, node):
         return None
     texts = {role: culprit.text(part) for role, part in culprit.operands.items()}
-    eps = edge.cure.eps(culprit.dtype)
+    eps = "1" if _is_count(culprit, edge) else edge.cure.eps(culprit.dtype)
     spelled = culprit.torch(template)
     try:
         return spelled and spelled.format(**{**texts, "x": culprit.text(node), "eps": eps})
