@@ -27,6 +27,8 @@ from gradscope.facts import (
     Symptom,
     Trace,
 )
+from gradscope.report import Options, Sources, by_name
+from gradscope.source import lines
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
@@ -351,6 +353,18 @@ def hostile() -> Report:
 
 def hostile_sources(file: str) -> list[str]:
     return [HOSTILE.replace("\r\n", "\r\x0c")]
+
+
+def render(
+    name: str,
+    report: Report,
+    *,
+    width: int = 80,
+    color: bool = False,
+    encoding: str = "utf-8",
+    sources: Sources = lines,
+) -> str:
+    return by_name(name).render(report, Options(width, color, encoding, sources))
 
 
 def assert_snapshot(name: str, text: str) -> None:

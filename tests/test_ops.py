@@ -251,7 +251,8 @@ class TestEdges:
             pytest.skip("an edge without a guard: advice only")
         texts = {name: name for name in sample.fixed}
 
-        guarded = edge.cure.guarded(edge.argument, sample.dtype, **texts)
+        eps = edge.cure.eps(sample.dtype)
+        guarded = edge.cure.guard.format(x=edge.argument, eps=eps, **texts)
         value, leaves = run(sample.source, sample, **{edge.argument: guarded})
 
         assert all_finite([value, *gradients(leaves)])

@@ -8,7 +8,6 @@ import pytest
 import report_cases as cases
 
 from gradscope import __version__
-from gradscope.report import render
 
 REPORTS = ["full", "healthy", "failed", "hostile"]
 VOID = {"meta"}
@@ -41,11 +40,11 @@ class Page(HTMLParser):
 
 
 def page(name: str) -> Page:
-    return Page(render("html", getattr(cases, name)(), sources=cases.sources))
+    return Page(cases.render("html", getattr(cases, name)(), sources=cases.sources))
 
 
 def test_page_is_the_reviewed_one() -> None:
-    text = render("html", cases.full(), sources=cases.sources)
+    text = cases.render("html", cases.full(), sources=cases.sources)
 
     cases.assert_snapshot("full.html", text.replace(__version__, "VERSION"))
 

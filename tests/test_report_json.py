@@ -11,7 +11,6 @@ import pytest
 import report_cases as cases
 
 from gradscope.facts import Report
-from gradscope.report import render
 from gradscope.report.json_document import document, schema
 
 VALIDATOR = jsonschema.Draft202012Validator(schema())
@@ -21,7 +20,7 @@ def loaded(report: Report) -> dict[str, Any]:
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is not JSON")
 
-    result: dict[str, Any] = json.loads(render("json", report), parse_constant=refuse)
+    result: dict[str, Any] = json.loads(cases.render("json", report), parse_constant=refuse)
     return result
 
 
@@ -29,7 +28,7 @@ def test_document_is_the_reviewed_one() -> None:
     full = cases.full()
     few = replace(full, trace=replace(full.trace, symptoms=full.trace.symptoms[:2]))
 
-    cases.assert_snapshot("full.json", render("json", few))
+    cases.assert_snapshot("full.json", cases.render("json", few))
 
 
 def test_the_schema_is_a_schema() -> None:
@@ -118,7 +117,7 @@ def test_a_name_that_is_not_unicode_survives() -> None:
 
 
 def test_the_text_is_ascii_and_holds_no_control_characters() -> None:
-    text = render("json", cases.hostile())
+    text = cases.render("json", cases.hostile())
 
     assert text.isascii()
     assert {character for character in text if not character.isprintable()} == {"\n"}

@@ -8,7 +8,6 @@ import pytest
 import report_cases as cases
 
 from gradscope.facts import Report
-from gradscope.report import render
 
 REPORTS = ["full", "healthy", "failed", "hostile"]
 
@@ -24,11 +23,11 @@ KNOWN = {
 
 
 def parsed(report: Report) -> xml.Element:
-    return xml.fromstring(render("junit", report, sources=cases.sources).encode())
+    return xml.fromstring(cases.render("junit", report, sources=cases.sources).encode())
 
 
 def test_file_is_the_reviewed_one() -> None:
-    cases.assert_snapshot("full.xml", render("junit", cases.full(), sources=cases.sources))
+    cases.assert_snapshot("full.xml", cases.render("junit", cases.full(), sources=cases.sources))
 
 
 @pytest.mark.parametrize("name", REPORTS)

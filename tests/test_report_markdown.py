@@ -7,21 +7,19 @@ import report_cases as cases
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from gradscope.report import render
-
 REPORTS = ["full", "healthy", "failed", "hostile"]
 
 
 def tokens(name: str) -> list[Token]:
     """As GitHub reads it: CommonMark with tables, HTML and bare links."""
-    text = render("markdown", getattr(cases, name)(), sources=cases.sources)
+    text = cases.render("markdown", getattr(cases, name)(), sources=cases.sources)
     blocks = MarkdownIt("commonmark", {"html": True}).enable("table").parse(text)
     return [token for block in blocks for token in (block, *(block.children or ()))]
 
 
 @pytest.mark.parametrize("name", ["full", "healthy", "failed"])
 def test_page_is_the_reviewed_one(name: str) -> None:
-    text = render("markdown", getattr(cases, name)(), sources=cases.sources)
+    text = cases.render("markdown", getattr(cases, name)(), sources=cases.sources)
 
     cases.assert_snapshot(f"{name}.md", text)
 

@@ -13,13 +13,12 @@ import report_cases as cases
 
 from gradscope import __version__
 from gradscope.facts import Edit, Finding, Location, Report
-from gradscope.report import render
 
 REPORTS = ["full", "healthy", "failed", "hostile"]
 
 
 def loaded(report: Report, sources: Any = cases.sources) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads(render("sarif", report, sources=sources))
+    result: dict[str, Any] = json.loads(cases.render("sarif", report, sources=sources))
     return result
 
 
@@ -46,7 +45,7 @@ def parts(value: object, key: str) -> Iterator[Any]:
 
 
 def test_log_is_the_reviewed_one() -> None:
-    text = render("sarif", cases.full(), sources=cases.sources)
+    text = cases.render("sarif", cases.full(), sources=cases.sources)
 
     cases.assert_snapshot("full.sarif", text.replace(__version__, "VERSION"))
 

@@ -11,7 +11,7 @@ import report_cases as cases
 from rich.cells import cell_len
 
 from gradscope.facts import Finding, Location, Operand, Related, Report
-from gradscope.report import Options, render
+from gradscope.report import Options
 from gradscope.report.diffs import changes, numbered
 from gradscope.report.frames import frame, gutter_of, marks
 from gradscope.report.text import clean, plain, wrap
@@ -21,7 +21,7 @@ REPORTS = {"full": cases.full(), "healthy": cases.healthy(), "failed": cases.fai
 
 
 def shown(report: Report, width: int = 80, **options: object) -> str:
-    return render("terminal", report, width=width, **{"sources": cases.sources, **options})
+    return cases.render("terminal", report, width=width, **{"sources": cases.sources, **options})
 
 
 def framed(source: str, finding: Finding, width: int = 80, encoding: str = "utf-8") -> list[str]:

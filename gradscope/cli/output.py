@@ -30,11 +30,10 @@ def parse_input(text: str) -> Input:
 
 def check_report_place(format: str, file: Path | None, asked_by: str = "--output") -> None:
     """Before the program runs. `asked_by` is the option that named the file."""
-    from gradscope.report import FORMATS
+    from gradscope.report import by_name
     from gradscope.report.files import check_writable
 
-    if format not in FORMATS:
-        raise GradscopeError(f"no format is called {format}", help=f"one of: {', '.join(FORMATS)}")
+    by_name(format)
     if file is not None:
         check_writable(file, asked_by=asked_by)
 
@@ -43,13 +42,13 @@ def write_report(
     report: Report | Summary, format: str, file: Path | None, asked_by: str = "--output"
 ) -> None:
     from gradscope.facts import Report
-    from gradscope.report import FORMATS, Options
+    from gradscope.report import Options, by_name
     from gradscope.report.files import write_or_print, write_whole
 
     def rendered(options: Options) -> str:
         if isinstance(report, Report):
-            return FORMATS[format].render(report, options)
-        return FORMATS[format].render_all(report, options)
+            return by_name(format).render(report, options)
+        return by_name(format).render_all(report, options)
 
     if file is not None:
         text = rendered(Options(width=100))

@@ -21,10 +21,6 @@ class Cure:
     harmless: str = ""
     margin: Margin = Margin.DENOMINATOR
 
-    def guarded(self, x: str, dtype: str, **operands: str) -> str:
-        """The guard around the source text `x`; empty where there is none."""
-        return self.guard.format(x=x, eps=self.eps(dtype), **operands)
-
     def eps(self, dtype: str) -> str:
         """The source text of `{eps}`."""
         return f"{eps_for(dtype, self.margin):g}"

@@ -14,9 +14,8 @@ from typing import Protocol, cast
 from gradscope.errors import GradscopeError
 from gradscope.facts import Report, Summary
 from gradscope.report.options import Options, Sources
-from gradscope.source import lines
 
-__all__ = ["FORMATS", "Format", "Options", "Sources", "render"]
+__all__ = ["FORMATS", "Format", "Options", "Sources", "by_name"]
 
 
 class Format(Protocol):
@@ -40,20 +39,8 @@ def _walk() -> dict[str, Format]:
 FORMATS: dict[str, Format] = _walk()
 
 
-def render(
-    name: str,
-    report: Report,
-    *,
-    width: int = 80,
-    color: bool = False,
-    encoding: str = "utf-8",
-    sources: Sources = lines,
-) -> str:
-    """The report as text, ending in a newline. `width` and `color` concern the terminal alone.
-
-    For a stream, `FORMATS[name].render(report, Options.fitting(stream))` finds out the width,
-    the colour and the encoding. Raises GradscopeError where `name` is no format.
-    """
+def by_name(name: str) -> Format:
+    """The format of that name. Raises GradscopeError with the known ones where there is none."""
     if name not in FORMATS:
-        raise GradscopeError(f"no format is called `{name}`", help=f"one of: {', '.join(FORMATS)}")
-    return FORMATS[name].render(report, Options(width, color, encoding, sources))
+        raise GradscopeError(f"no format is called {name}", help=f"one of: {', '.join(FORMATS)}")
+    return FORMATS[name]
