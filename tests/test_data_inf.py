@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gradscope.config import Config
 from gradscope.facts import Finding
 from gradscope.pipeline import trace
+from gradscope.record.observation import FullObservation
 from gradscope.target import parse_target
 
 SCRIPT = """import numpy as np
@@ -59,3 +64,35 @@ def test_the_data_is_named_and_not_the_layer_in_which_nan_is_born(tmp_path: Path
 )
 def test_an_inf_that_is_masked_before_is_meant(tmp_path: Path, item: str, used: str) -> None:
     assert told(tmp_path, item, used) == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "op", "value"),
+    [
+        ("np.log(counts)", "log", "inf"),
+        ("counts / counts.sum() * (counts - 3) / (counts - 3)", "divide", "NaN"),
+    ],
+)
+def test_the_line_of_numpy_that_warned_is_the_place(
+    gradscope: Callable, tmp_path: Path, body: str, op: str, value: str
+) -> None:
+    loud = SCRIPT.replace('with np.errstate(divide="ignore"):', "if True:")
+    (tmp_path / "train.py").write_text(loud.format(body, "x"))
+    done = gradscope("trace", "train.py", "--format", "json")
+    (found,) = json.loads(done.stdout)["findings"]
+
+    assert (found["rule"], found["op"]) == ("GS501", op)
+    assert found["message"].startswith(f"numpy's `{op}` gives {value}")
+    assert found["location"]["line"] == 16
+    assert "RuntimeWarning" in done.stderr
+
+
+def test_python_shows_its_warnings_as_before() -> None:
+    before = warnings.showwarning
+    with FullObservation() as observed:
+        assert warnings.showwarning is not before
+        with pytest.warns(RuntimeWarning):
+            np.log(np.zeros(1))
+
+    assert warnings.showwarning is before
+    assert observed.arrays.heard == []  # pytest had put its own in place

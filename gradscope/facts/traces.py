@@ -42,6 +42,22 @@ class Gradient:
 
 
 @dataclass(frozen=True, slots=True)
+class ArrayWarning:
+    """What numpy said of a line: "divide by zero encountered in log"."""
+
+    said: str
+    location: Location
+
+    @property
+    def op(self) -> str:
+        return self.said.rpartition(" ")[2]
+
+    def explains(self, *, nan: bool) -> bool:
+        """Whether that makes NaN, or else inf."""
+        return self.said.startswith("invalid value") is nan
+
+
+@dataclass(frozen=True, slots=True)
 class Ending:
     """How the traced program ended. `kind`: stopped (by us, at an error or at --steps), finished,
     raised, exited, interrupted, died; and in a check unusable (it could not be run at all), hung,
@@ -87,6 +103,7 @@ class Trace:
     magnitudes: Magnitudes | None = None  # None where nobody measured them
     functions: tuple[FunctionCheck, ...] = ()  # every custom Function that was looked at
     overwrites: tuple[Overwrite, ...] = ()  # of saved values, where autograd did not see it
+    array_warnings: tuple[ArrayWarning, ...] = ()  # numpy's, in the order in which they came
     hidden: tuple[Event, ...] = ()  # births on the way to a loss that a mask hid, and no symptom
     approaches: tuple[Approach, ...] = ()  # of operands to singular points, nearest first
     headroom: tuple[Headroom, ...] = ()  # half precision near its ends, worst first

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from gradscope.facts import Ending, Trace
+from gradscope.record.array_warnings import ArrayWarnings
 from gradscope.record.probes.functions import FunctionChecks, checked
 from gradscope.record.recorder import Recorder, environment
 from gradscope.record.sizes.magnitudes import MagnitudeWatch
@@ -57,17 +58,20 @@ class FullObservation:
             hazards=hazards,
         )
         self.sizes = MagnitudeWatch(lambda: self.recorder.module)
+        self.arrays = ArrayWarnings()
         self.recorder.on_write = self.sizes.note_write
         self.recorder.on_result = self.sizes.note_result
         if self.recorder.functions is not None:
             self.recorder.functions.aside = self.sizes.aside
 
     def __enter__(self) -> FullObservation:
+        self.arrays.__enter__()
         self.recorder.__enter__()
         self.sizes.__enter__()
         return self
 
     def __exit__(self, *failure: object) -> None:
+        self.arrays.__exit__(*failure)
         self.sizes.__exit__(*failure)
         self.recorder.__exit__(*failure)
 
@@ -87,6 +91,7 @@ class FullObservation:
             seen,
             notes=(*seen.notes, *self.sizes.notes),
             magnitudes=self.sizes.facts(),
+            array_warnings=tuple(self.arrays.heard),
         )
 
 

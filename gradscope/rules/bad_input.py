@@ -4,10 +4,31 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gradscope.facts import Call, Event, Finding, Fix, Kind, Phase, Root, Trace, plural
+from gradscope.facts import (
+    ArrayWarning,
+    Call,
+    Event,
+    Finding,
+    Fix,
+    Kind,
+    Phase,
+    Related,
+    Root,
+    Trace,
+    plural,
+)
 from gradscope.rules import evidence, phrases
 from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
+
+# Arrays whose operand is kept where the function is defined.
+_KEPT = {
+    "log": "np.log(np.maximum(x, 1e-8))",
+    "log2": "np.log2(np.maximum(x, 1e-8))",
+    "log10": "np.log10(np.maximum(x, 1e-8))",
+    "divide": "x / np.maximum(y, 1e-8)",
+    "sqrt": "np.sqrt(np.maximum(x, 0.0))",
+}
 
 
 class BadInput(Rule):
@@ -58,7 +79,7 @@ class BadInput(Rule):
         if event.kind is Kind.UNINITIALIZED or evidence.held_by(event) in ("parameter", "buffer"):
             return None
         reader = evidence.reader(root)
-        return self.finding(
+        found = self.finding(
             root,
             trace,
             blame=reader,
@@ -69,6 +90,38 @@ class BadInput(Rule):
             fixes=(_repair(event, reader),),
             confidence=0.9,
         )
+        made = _made_by_numpy(event, trace)
+        return found if made is None else _at_its_making(found, made, event, reader)
+
+
+def _made_by_numpy(event: Event, trace: Trace) -> ArrayWarning | None:
+    """What numpy had warned of, where it makes such values."""
+    one = evidence.outside(event)
+    nan = one is not None and one.nan > 0
+    return next((said for said in trace.array_warnings if said.explains(nan=nan)), None)
+
+
+def _at_its_making(found: Finding, made: ArrayWarning, event: Event, reader: Call) -> Finding:
+    """The line of numpy's that made the values, with the op of torch's that met them."""
+    met = (Related("use", reader.location, found.label),) if reader.location is not None else ()
+    return replace(
+        found,
+        op=made.op,
+        message=f"numpy's `{made.op}` gives {_what(event)}, which reaches"
+        f" `{phrases.spelled(reader.op)}` at {phrases.of_total(event.bad, event.numel)}",
+        location=made.location,
+        label=f"numpy: {made.said}",
+        related=met,
+        why=f"numpy computes `{made.op}` here, and warned once: {made.said}. {found.why}",
+        fixes=(
+            Fix(
+                "data",
+                f"keep the operand of `{made.op}` where it is defined, or drop such samples here",
+                "unsafe",
+                _KEPT.get(made.op, "keep = np.isfinite(x).all(-1)"),
+            ),
+        ),
+    )
 
 
 def _name(event: Event, reader: Call) -> str:
