@@ -107,9 +107,10 @@ class Absence:
 
     `reason`: detach, no_grad, function (its backward returns None), sampled, integer, number,
     rewrapped, overwritten, unused, unregistered, unreached, differentiated (only derivatives were
-    read of what it is in), stale, zero-op (round, sign), nearest (an interpolation that chooses),
-    saturated, dead-relu, underflow, zero-weight, masked, unknown. `call` is where the gradient
-    ended. `grad_output` is the norm that came into it, None where none came.
+    read of what it is in), stale, zero-op (round, sign), constant (a norm of one element: what is
+    left is rounding), nearest (an interpolation that chooses), saturated, dead-relu, underflow,
+    zero-weight, masked, unknown. `call` is where the gradient ended. `grad_output` is the norm
+    that came into it, None where none came.
     """
 
     leaf: str

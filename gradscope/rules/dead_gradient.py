@@ -101,6 +101,8 @@ class DeadGradient(Rule):
     def _about(self, group: Sequence[Absence], magnitudes: Magnitudes) -> Finding:
         first = group[0]
         what = "no gradient" if first.missing else "a gradient of exactly 0"
+        if first.reason == "constant":
+            what = "a gradient of rounding errors alone"
         hidden = first.reason == "unregistered"
         if hidden:
             what = "a gradient that no optimizer uses"
@@ -172,6 +174,8 @@ def is_dead(absence: Absence, magnitudes: Magnitudes) -> bool:
         return bool(magnitudes.updates)
     if magnitudes.updates and not absence.trained:
         return False
+    if absence.reason == "constant":
+        return absence.trained
     if absence.missing:
         return absence.trained or absence.reason in ("detach", "integer", "number", "rewrapped")
     return _is_zero_for_good(absence, magnitudes)

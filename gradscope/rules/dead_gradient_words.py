@@ -7,6 +7,8 @@ WHY = {
     " learns that they came from these parameters.",
     "no_grad": "Ops that run under `no_grad` leave no graph behind, so backward never learns that"
     " these parameters took part.",
+    "constant": "A norm over a single element subtracts the element from itself: its output is its"
+    " bias, whatever comes in, and what comes back is rounding.",
     "function": "They go into a custom `autograd.Function` whose backward returns None in the place"
     " of their gradient.",
     "sampled": "A sample is drawn at random, and PyTorch gives the draw no derivative in the"
@@ -41,6 +43,7 @@ WHY = {
 LABELS = {
     "detach": "the graph ends here",
     "no_grad": "no graph is recorded in here",
+    "constant": "normalises each element by itself",
     "function": "goes into a Function whose backward returns None",
     "sampled": "draws a sample",
     "nearest": "picks the nearest pixel",
@@ -61,6 +64,7 @@ LABELS = {
 CURES = {
     "detach": "drop the `.detach()` (or `.data`) on the way to the loss",
     "no_grad": "run the part that has to learn outside of `no_grad`",
+    "constant": "normalise over more than one element, or leave the norm out",
     "function": "return their gradient in the Function's backward",
     "sampled": "draw with `rsample()`, or as `mean + std * torch.randn_like(mean)`; a discrete draw"
     " needs a straight-through or a score-function estimator",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -30,6 +31,7 @@ class Absences:
         self.layers = layers
         self._missing: dict[int, Absence] = {}
         self._zero: dict[int, Absence] = {}
+        self._constant: dict[int, Absence] = {}  # what reaches them is rounding alone
         self._looked = False
         self._settled: set[int] = set()  # of which the pass was looked at that they are trained by
 
@@ -45,14 +47,20 @@ class Absences:
         """After the backward of an inspected step. `zero` are leaves by id."""
         self._looked = True
         reached = [flow.of(root) for root in roots]
-        cuts = 0
-        for _, upstream in reached:
+        live = cuts = 0
+        for leaves, upstream in reached:
+            live |= leaves
             cuts |= upstream
         for leaf in (*self.layers.parameters.values(), *trained.values()):
             if leaf.requires_grad and leaf.grad is None and id(leaf) not in self._settled:
                 self._missing[id(leaf)] = self._why_missing(step, leaf, flow, cuts)
         if crossings is None:
             return
+        for leaf in crossings.variables:
+            cut = blocking(flow.bit_of(leaf) & ~live, flow, cuts)
+            if cut is not None and cut.reason == "constant":
+                why = self._why_missing(step, leaf, flow, cuts)
+                self._constant[id(leaf)] = replace(why, missing=False)
         for position, leaf in enumerate(crossings.variables):
             if id(leaf) in zero:
                 self._zero[id(leaf)] = self._why_zero(step, position, crossings, flow)
@@ -144,9 +152,12 @@ class Absences:
                 found.append(self._finish(absence, key, name, key in trained, gone))
         found += self._unregistered(by_name)
         for leaf in leaves:
-            if leaf.known and not any(leaf.known):
+            if leaf.known and (self._constant or not any(leaf.known)):
                 key = next((key for key, name in self._all_names(names) if name == leaf.name), -1)
-                absence = self._zero.get(key) or Absence("", False, "unknown", False, 0)
+                absence = self._constant.get(key) or self._zero.get(key)
+                if absence is None and any(leaf.known):
+                    continue
+                absence = absence or Absence("", False, "unknown", False, 0)
                 found.append(self._finish(absence, key, leaf.name, leaf.trained, set()))
         return tuple(found)
 

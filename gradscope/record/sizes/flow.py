@@ -26,6 +26,7 @@ from gradscope.record.sizes.readouts import Readouts
 _current_node = torch._C._current_autograd_node
 _sequence_nr = torch._C._autograd._get_sequence_nr
 _NO_OP = OpInfo("", "", (), False, False, False, ())
+_NORMS = frozenset({"native_layer_norm", "native_group_norm"})
 _NUMBERS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "lift_fresh"})
 
 
@@ -112,6 +113,12 @@ class Flow(TorchDispatchMode):
             cuts |= 1 << len(self.cuts)
             self.cuts.append(Cut(reason, Note(info, *at, None), live))
             live = 0
+        elif live and info.name in _NORMS and _normalises_one(info.name, args):
+            at = site or note_site(sys._getframe(2))
+            lost = self._upstream(args[:1], {})[0]
+            cuts |= 1 << len(self.cuts)
+            self.cuts.append(Cut("constant", Note(info, *at, None), lost))
+            live &= ~lost
         elif live and isinstance(out, list | tuple) and any(map(_is_whole, out)):
             # `sort` and `max` give values with a graph, and positions without.
             at = site or note_site(sys._getframe(2))
@@ -222,6 +229,14 @@ class Flow(TorchDispatchMode):
                 self._state[key] = (before[0] | state[0], before[1] | state[1])
             elif before is not None or state != (0, 0):
                 self._state[key] = state
+
+
+def _normalises_one(op: str, args: tuple[Any, ...]) -> bool:
+    """Whether a norm subtracts each element from itself: of one feature, in groups of one."""
+    if op == "native_layer_norm":
+        return all(size == 1 for size in args[1])
+    channels, elements, groups = args[4:7]
+    return bool(channels * elements == groups)
 
 
 def _is_whole(value: Any) -> bool:
