@@ -217,7 +217,7 @@ def test_an_unknown_rule_in_the_configuration(refused):
 
     first, help = refused()
 
-    assert first == "gradscope.yaml:2:1: no rule is called 'masked-brunch'"
+    assert first == "gradscope.yaml:2:1: no rule is called masked-brunch"
     assert "masked-branch" in help
 
 

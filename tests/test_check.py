@@ -407,7 +407,7 @@ class TestCommand:
             (("--report", "sarif"), "--report sarif is not FORMAT=FILE"),
             (("--report", "pdf=x"), "no format is called pdf"),
             (("--write-baseline",), "--write-baseline does not know where to"),
-            (("gamma_mask", "--select", "GX1"), "no rule is called 'GX1'"),
+            (("gamma_mask", "--select", "GX1"), "no rule is called GX1"),
         ],
     )
     def test_a_mistake_is_one_line(self, gradscope, words, says):

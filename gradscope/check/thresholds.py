@@ -61,7 +61,8 @@ def _limits(trace: Trace, given: Thresholds) -> Iterator[_Limit]:
 def _finding(one: _Limit, beyond: Sequence[tuple[int, float]], trace: Trace) -> Finding:
     step, value = beyond[0]
     side = "below" if one.is_floor else "above"
-    values = [value for _, value in one.seen]
+    low, high = number(min(v for _, v in one.seen)), number(max(v for _, v in one.seen))
+    extent = f"was {low} in each" if low == high else f"was between {low} and {high}"
     return Finding(
         rule=one.rule,
         name=RULES[one.rule].name,
@@ -71,8 +72,8 @@ def _finding(one: _Limit, beyond: Sequence[tuple[int, float]], trace: Trace) -> 
         op="",
         message=f"the {one.what} is {number(value)} at step {step}, {side} {one.key} {one.limit:g}",
         why=f"The configuration sets {one.key} to {one.limit:g}. {len(beyond):,} of"
-        f" {plural(len(values), 'step')} {'lies' if len(beyond) == 1 else 'lie'} {side} it; the"
-        f" {one.what} was between {number(min(values))} and {number(max(values))}.",
+        f" {plural(len(one.seen), 'step')} {'lies' if len(beyond) == 1 else 'lie'} {side} it; the"
+        f" {one.what} {extent}.",
         label="backward of that step",
         location=next((seen.backward_at for seen in trace.steps if seen.index == step), None),
         evidence={

@@ -34,11 +34,20 @@ def no_cause(report: Report) -> str:
 def ending(report: Report) -> str:
     """How the program ended, where that is worth a line."""
     end = report.trace.ending
-    words = _ENDINGS.get(end.kind, "")
-    if end.kind == "exited":
-        words = f"{words} with code {end.code}" if end.code else ""
+    words = _ENDINGS["raised"] if end.kind == "raised" else ending_in_short(report)
     if words and end.detail:
         words += f" {end.detail}" if end.kind == "raised" else f": {end.detail}"
+    return words
+
+
+def ending_in_short(report: Report) -> str:
+    """The same for the closing line, above which the rest has been told."""
+    end = report.trace.ending
+    words = _ENDINGS.get(end.kind, "")
+    if end.kind == "raised":
+        return f"{words} {end.detail.partition(':')[0]}"
+    if end.kind == "exited":
+        return f"{words} with code {end.code}" if end.code else ""
     return words
 
 
@@ -63,9 +72,9 @@ def state(report: Report) -> str:
     if unexplained(report):
         return f"not healthy, and no rule knows why: {symptoms(unexplained(report))}"
     if report.trace.ending.kind in ("unusable", "hung", "fault"):
-        return f"failed: {ending(report)}"
+        return f"failed: {ending_in_short(report)}"
     if report.verdict == "failed":
-        return f"failed before an error was found in its gradients: {ending(report)}"
+        return f"failed before an error was found in its gradients: {ending_in_short(report)}"
     if not report.trace.steps:
         return "not judged: no backward pass ran"
     stopped = report.trace.ending.kind == "stopped"

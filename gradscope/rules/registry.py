@@ -62,5 +62,5 @@ def by_name(name: str) -> Rule:
     rule = names[near[0]] if near else None
     hint = f"did you mean {rule.code} {rule.name}? " if rule else ""
     raise GradscopeError(
-        f"no rule is called {name!r}", help=f"{hint}`gradscope explain` lists all {len(RULES)}"
+        f"no rule is called {name}", help=f"{hint}`gradscope explain` lists all {len(RULES)}"
     )
