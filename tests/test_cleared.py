@@ -122,3 +122,20 @@ def test_a_tensor_that_the_model_lost_is_called_as_the_program_does() -> None:
 
     names = [name for found in judged(observed) for name in found.evidence["parameters"]]
     assert names == ["before.weight", "before.bias", "holder.scale"]
+
+
+def test_what_the_generator_made_before_the_critics_step_is_still_its_own() -> None:
+    """The sample is cut before one backward, and used again for the next."""
+    generator, critic = nn.Linear(3, 3), nn.Linear(3, 1)
+    of_generator = torch.optim.SGD(generator.parameters(), lr=0.1)
+    of_critic = torch.optim.SGD(critic.parameters(), lr=0.1)
+    with FullObservation() as observed:
+        for _ in range(4):
+            sample = generator(X).detach()
+            for optimizer, sign in ((of_critic, 1), (of_generator, -1)):
+                optimizer.zero_grad()
+                (sign * critic(sample).mean()).backward()
+                optimizer.step()
+
+    (found,) = judged(observed)
+    assert found.evidence["reason"] == "detach" and found.location is not None

@@ -227,6 +227,7 @@ class Magnitudes:
     leaves: tuple[Leaf, ...] = ()
     growths: tuple[Growth, ...] = ()
     absences: tuple[Absence, ...] = ()
+    died: tuple[Absence, ...] = ()  # of leaves that had a gradient once, and have zeros by now
     updates: tuple[Update, ...] = ()
     inspected: tuple[int, ...] = ()
     measured: object = None  # what a command measured on top: `norms.facts.Measured`

@@ -27,6 +27,7 @@ from gradscope.facts import (
 from gradscope.rules import phrases
 from gradscope.rules.cleared import cleared
 from gradscope.rules.dead_gradient_words import CURES, LABELS, WHY
+from gradscope.rules.died import died
 from gradscope.rules.rule import Rule
 from gradscope.rules.silenced import silenced_leaves
 from gradscope.rules.vanishing_gradient import fades
@@ -97,6 +98,7 @@ class DeadGradient(Rule):
         for group in groups.values():
             yield self._about(group, magnitudes)
         yield from cleared(magnitudes)
+        yield from died(trace, magnitudes)
 
     def _about(self, group: Sequence[Absence], magnitudes: Magnitudes) -> Finding:
         first = group[0]

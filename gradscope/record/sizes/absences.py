@@ -23,6 +23,8 @@ from gradscope.record.sizes.reasons import (
     zero_reason,
 )
 
+_UNREAD = ("unused", "stale")
+
 
 class Absences:
     """Collects reasons at the inspected steps; says in the end which leaves stayed without."""
@@ -53,7 +55,7 @@ class Absences:
             cuts |= upstream
         for leaf in (*self.layers.parameters.values(), *trained.values()):
             if leaf.requires_grad and leaf.grad is None and id(leaf) not in self._settled:
-                self._missing[id(leaf)] = self._why_missing(step, leaf, flow, cuts)
+                self._note_missing(id(leaf), self._why_missing(step, leaf, flow, cuts))
         if crossings is None:
             return
         for leaf in crossings.variables:
@@ -68,8 +70,15 @@ class Absences:
     def settle(self, step: int, held: set[int]) -> None:
         """An optimizer that holds these follows the pass of a step. What that pass says of them
         counts, and not what the loss of another optimizer leaves out on purpose."""
-        told = (key for key in held & self._missing.keys() if self._missing[key].step == step)
-        self._settled.update(told)
+        for key in held & self._missing.keys():
+            absence = self._missing[key]
+            if absence.step == step and absence.reason not in _UNREAD:
+                self._settled.add(key)
+
+    def _note_missing(self, key: int, absence: Absence) -> None:
+        """A pass that has not read a leaf tells nothing that another one has not told."""
+        if absence.reason not in _UNREAD or key not in self._missing:
+            self._missing[key] = absence
 
     def _why_missing(self, step: int, leaf: torch.Tensor, flow: Flow, reached: int) -> Absence:
         bit = flow.bit_of(leaf)
@@ -160,6 +169,16 @@ class Absences:
                 absence = absence or Absence("", False, "unknown", False, 0)
                 found.append(self._finish(absence, key, leaf.name, leaf.trained, set()))
         return tuple(found)
+
+    def died(self, leaves: Sequence[Leaf], names: dict[int, str]) -> tuple[Absence, ...]:
+        """Where the gradient ends of leaves that had one, and have none but zeros by now."""
+        keys = {name: key for key, name in self._all_names(names)}
+        return tuple(
+            self._finish(absence, keys[leaf.name], leaf.name, leaf.trained, set())
+            for leaf in leaves
+            if leaf.name in keys and any(leaf.known) and not leaf.known[-1]
+            if (absence := self._zero.get(keys[leaf.name])) is not None
+        )
 
     def _unregistered(self, leaves: Mapping[str, Leaf]) -> Iterator[Absence]:
         """What a module holds in a place that its `parameters()` skips."""

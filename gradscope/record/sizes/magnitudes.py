@@ -375,6 +375,7 @@ class MagnitudeWatch:
             leaves=leaves,
             growths=self._growths.strongest(),
             absences=self.absences.facts(leaves, self._updates.trained, known, self._updates.given),
+            died=self.absences.died(leaves, known),
             updates=self._updates.facts(),
             inspected=tuple(self._inspection.steps),
             measured=self.measure.facts() if self.measure is not None else None,
