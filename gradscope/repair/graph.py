@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from gradscope.facts import Edit
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.spelling import can_repeat
 from gradscope.source.operands import spelled
-from gradscope.source.spans import ancestors, statement
+from gradscope.source.spans import ancestors, scope, statement
 
 PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 GUARDS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.set_grad_enabled"})
@@ -58,7 +59,33 @@ def _attached(culprit: Culprit) -> Iterator[Candidate]:
     if isinstance(around, ast.Call) and culprit.names.dotted(around.func) == VARIABLE:
         node = around
     title = "drop the `.detach()` (or `.data`) on the way to the loss"
-    yield Candidate("graph", title, (culprit.replace(node, culprit.source.of(inner)),))
+    whole = culprit.replace(node, culprit.source.of(inner))
+    yield Candidate("graph", title, (whole,))
+    others = tuple(_detached_elsewhere(culprit, node))
+    if others:
+        title = "detach it where the other loss reads it, and leave this one its graph"
+        yield Candidate("graph", title, (whole, *others))
+
+
+def _detached_elsewhere(culprit: Culprit, node: ast.expr) -> Iterator[Edit]:
+    """`name.detach()` wherever a name that was detached is read, but for the last line."""
+    made = culprit.source.parents.get(node)
+    if not isinstance(made, ast.Assign) or len(made.targets) != 1:
+        return
+    target = made.targets[0]
+    uses = [
+        one
+        for one in ast.walk(scope(culprit.source, made))
+        if isinstance(one, ast.Name)
+        and isinstance(target, ast.Name)
+        and one.id == target.id
+        and isinstance(one.ctx, ast.Load)
+        and one.lineno > made.lineno
+    ]
+    last = max((one.lineno for one in uses), default=0)
+    for one in uses:
+        if one.lineno < last:
+            yield culprit.replace(one, f"{one.id}.detach()")
 
 
 def _straight_through(culprit: Culprit) -> Iterator[Candidate]:

@@ -1,0 +1,45 @@
+"""A tensor that is detached for one loss and read by another one as well."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+SCRIPT = """import torch
+from torch import nn
+
+torch.manual_seed(0)
+G, D = nn.Linear(4, 2), nn.Linear(2, 1)
+opt_g = torch.optim.SGD(G.parameters(), lr=0.1)
+opt_d = torch.optim.SGD(D.parameters(), lr=0.1)
+for _ in range(4):
+    fake = G(torch.randn(8, 4)){}
+    d_loss = D(fake{}).mean() - D(torch.ones(8, 2)).mean()
+    opt_d.zero_grad()
+    d_loss.backward()
+    opt_d.step()
+    g_loss = -D(fake).mean()
+    opt_g.zero_grad()
+    g_loss.backward()
+    opt_g.step()
+"""
+
+
+def test_only_the_loss_that_must_not_train_it_gets_it_detached(
+    gradscope: Callable, tmp_path: Path
+) -> None:
+    (tmp_path / "gan.py").write_text(SCRIPT.format(".detach()", ""))
+    done = gradscope("fix", "gan.py", "--write", "--unsafe")
+
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "gan.py").read_text() == SCRIPT.format("", ".detach()")
+
+
+def test_the_plain_repair_is_told_with_what_it_broke(gradscope: Callable, tmp_path: Path) -> None:
+    (tmp_path / "gan.py").write_text(SCRIPT.format(".detach()", ""))
+    done = gradscope("trace", "gan.py", "--format", "json")
+
+    (found,) = json.loads(done.stdout)["findings"]
+    assert [fix["verified"] for fix in found["fixes"]] == [True, False]
+    assert "a second time" in found["fixes"][1]["verdict"]
