@@ -8,7 +8,20 @@ import pytest
 import torch
 from torch import nn
 
-from gradscope.facts import Leaf, Location, Magnitudes, Severity, Step, Trace, Update
+from gradscope.facts import (
+    Call,
+    Event,
+    Kind,
+    Leaf,
+    Location,
+    Magnitudes,
+    Phase,
+    Root,
+    Severity,
+    Step,
+    Trace,
+    Update,
+)
 from gradscope.record.observation import FullObservation
 from gradscope.rules import RULES
 
@@ -90,3 +103,19 @@ def test_one_of_two_optimizers_is_enough() -> None:
 
     (found,) = judged((1.0,) * 16, replace(SEEN, updates=updates))
     assert found.location == place
+
+
+def test_a_loss_without_a_lower_bound_is_told_as_one() -> None:
+    root = Root(Event(0, 8, Kind.BIRTH, Phase.FORWARD, Call("pow"), Call("pow")))
+    steps = tuple(Step(index, -(9.0**index), 0.0, 0) for index in range(8))
+    (found,) = RULES["GS404"].check(Trace("t", steps=steps, magnitudes=SEEN), (root,))
+
+    assert "the loss falls without end, x9 per step from step 0 to 7: -1 to" in found.message
+    assert "Nothing bounds this loss from below" in found.why
+
+
+def test_targets_far_away_are_named() -> None:
+    (found,) = judged(tuple(1e7 * 10.0**n for n in range(8)))
+
+    assert "Training starts at a loss of 1e+07" in found.why.replace("10000000", "1e+07")
+    assert any("inputs and the targets" in fix.title for fix in found.fixes)

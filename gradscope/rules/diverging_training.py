@@ -36,6 +36,7 @@ FINITE_RISES = 5
 FINITE = 10.0
 # If training is the reason, the weights have changed by that much, all together.
 MOVED = 1.1
+FAR = 1e6  # a first loss, that of targets in the thousands
 FEWEST_STALE = 5  # updates in a row whose gradients had piled up; fewer may be meant
 # An overflow in one of these is the loop's own growth arriving there. One in `exp` or a division
 # is a cause of its own, whatever came before.
@@ -129,7 +130,7 @@ class DivergingTraining(Rule):
             label="adds the gradients of earlier steps too"
             if stale
             else f"steps {_at(lr)}".strip(),
-            why=_why(stale, update, lr, fault) + _why_sum(total, lr),
+            why=_why(stale, update, lr, fault) + _why_sum(total, lr) + _why_far(rise),
             related=_adds_up(total),
             evidence={
                 "losses": list(rise.losses),
@@ -166,8 +167,8 @@ class DivergingTraining(Rule):
             message=f"the gradients are never cleared, and over {len(losses)} steps the loss goes"
             f" from {number(losses[0])} to {number(losses[-1])}",
             label="adds the gradients of earlier steps too",
-            why="The gradients were not cleared between one step and the next backward, so each step"
-            " goes along the sum of all gradients so far. That is a momentum of 1, which never"
+            why="The gradients were not cleared between one step and the next backward, so each"
+            " step goes along the sum of all gradients so far. That is a momentum of 1, which never"
             " forgets: training swings around its minimum, or away from it.",
             evidence={"losses": losses[:64], "lr": rate_of(update), "stale_gradients": True},
             numbers=(f"loss by step: {phrases.series(losses)}",),
@@ -178,13 +179,17 @@ class DivergingTraining(Rule):
 
 def _headline(rise: Rise) -> str:
     first, last = rise.first, rise.first + rise.rises
-    start, end = number(rise.losses[0]), number(rise.end)
+    sign = -1 if rise.falls else 1
+    start, end = number(sign * rise.losses[0]), number(sign * rise.end)
     if rise.leaps:
         return (
             f"the loss leaps x{number(rise.leap, 3)} in one step, and at step {last} is still at"
             f" {end}, x{number(rise.total, 3)} its start"
         )
     grows = f"the loss grows x{number(rise.factor, 3)} per step"
+    if rise.falls:
+        size = f"x{number(rise.factor, 3)} per step"
+        return f"the loss falls without end, {size} from step {first} to {last}: {start} to {end}"
     if rise.steady:
         return f"{grows} from step {first} to {last}: {start} to {end}"
     return f"{grows} on average from step {first} to {last}: {start} to above {end}"
@@ -258,6 +263,19 @@ def _why_sum(total: Summed | None, lr: float | None) -> str:
     )
 
 
+def _why_far(rise: Rise) -> str:
+    if not _starts_far(rise):
+        return ""
+    return (
+        f" Training starts at a loss of {number(rise.losses[0])}: the targets, or the inputs, are"
+        " far from what a new model is made for, and the gradient is as large."
+    )
+
+
+def _starts_far(rise: Rise) -> bool:
+    return rise.first == 0 and rise.losses[0] >= FAR
+
+
 def _adds_up(total: Summed | None) -> tuple[Related, ...]:
     if total is None or total.location is None:
         return ()
@@ -298,7 +316,7 @@ def _fixes(
     yield _slower(rise, update, lr)
     yield Fix(
         "data",
-        "bring the inputs to mean 0 and spread 1",
+        f"bring the inputs{' and the targets' if _starts_far(rise) else ''} to mean 0 and spread 1",
         "display-only",
         "x = (x - x.mean(0)) / x.std(0)",
     )

@@ -43,6 +43,7 @@ def overshoot(updates: Sequence[Update], rise: Rise, steps: Sequence[Step]) -> O
         or _raised(updates[0], at_rise)
         or _ascent(last)
         or _accumulated(updates, steps)
+        or _unbounded(rise)
     )
 
 
@@ -150,4 +151,20 @@ def _accumulated(updates: Sequence[Update], steps: Sequence[Step]) -> Overshoot 
         f" where their mean was meant: lr {lr:g} acts like {lr * passes:g}.",
         f"{passes} backward passes for each step",
         Fix("graph", f"divide the loss by the {passes} passes", "unsafe", edits=edits),
+    )
+
+
+def _unbounded(rise: Rise) -> Overshoot | None:
+    if not rise.falls:
+        return None
+    return Overshoot(
+        "Nothing bounds this loss from below: the lower it gets, the larger its gradient, and the"
+        " longer the next step.",
+        "the loss is below 0",
+        Fix(
+            "stable-op",
+            "bound the loss from below: a margin, or normalise what it measures",
+            "display-only",
+            "torch.relu(difference + margin)",
+        ),
     )
