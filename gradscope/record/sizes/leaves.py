@@ -240,7 +240,7 @@ def norms_of(grads: Sequence[Any]) -> list[float]:
     groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
     found = [0.0] * len(grads)
     for position, grad in enumerate(grads):
-        if type(grad) is torch.Tensor and grad.layout is torch.strided and grad.is_floating_point():
+        if type(grad) is torch.Tensor and _has_memory(grad) and grad.is_floating_point():
             groups.setdefault((grad.device, grad.dtype), []).append(position)
         else:
             found[position] = norm_of(grad)

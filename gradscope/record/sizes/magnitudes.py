@@ -258,7 +258,8 @@ class MagnitudeWatch:
         variables = crossings.variables if crossings is not None else ()
         self._note_replaced(variables)
         for leaf in variables:
-            self.leaves.meet(leaf, frame)
+            if plain(leaf) is not None:  # of a meta or a nested tensor nothing can be measured
+                self.leaves.meet(leaf, frame)
         graded = [
             (leaf, leaf.grad)
             for leaf in self.leaves.alive()
