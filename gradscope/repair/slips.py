@@ -140,12 +140,19 @@ def _other_names(culprit: Culprit, formula: ast.expr, names: list[str]) -> Itera
 
 
 def _with_factor(culprit: Culprit, formula: ast.expr, names: list[str]) -> Iterator[_Change]:
-    """A factor more, at every place: first those that the formula does not mention."""
+    """A factor more, of a term or of what a call gets: first those that the formula does not
+    mention."""
     used = {node.id for node in ast.walk(formula) if isinstance(node, ast.Name)}
+    parents = culprit.source.parents
+    places = [
+        node
+        for node in _tensors(culprit, formula)
+        if not (isinstance(p := parents.get(node), ast.BinOp) and isinstance(p.op, ast.Mult))
+    ]
     for name in sorted(names, key=lambda name: name in used):
-        for node in _tensors(culprit, formula):
+        for node in places:
             product = f"{_as_factor(culprit, node)} * {name}"
-            parent = culprit.source.parents.get(node)
+            parent = parents.get(node)
             holds = isinstance(parent, ast.Attribute) or (
                 isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div | ast.Pow)
             )
@@ -186,15 +193,19 @@ def _tensors(culprit: Culprit, formula: ast.expr) -> Iterator[ast.expr]:
 
 
 def _names(culprit: Culprit, formula: ast.expr) -> Iterator[str]:
-    """What backward has in names when it comes to the formula: what it unpacked, grad_output."""
+    """What backward has unpacked or computed before it comes to the formula. grad_output is left
+    out: a gradient is linear in it, and hardly ever mistaken for another name."""
     where = scope(culprit.source, formula)
     if not isinstance(where, ast.FunctionDef):
         return
-    for node in ast.walk(where):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            if node.lineno < formula.lineno:
-                yield node.id
-    yield from (one.arg for one in where.args.args[1:])
+    stored = (
+        node
+        for node in ast.walk(where)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    )
+    for node in sorted(stored, key=lambda node: (node.lineno, node.col_offset)):
+        if node.lineno < formula.lineno:
+            yield node.id
 
 
 def _forward(culprit: Culprit) -> ast.FunctionDef | None:
