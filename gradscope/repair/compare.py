@@ -11,7 +11,7 @@ from gradscope.facts import Finding, Gradient, Severity, Symptom, Trace, number,
 
 BOUNDS = frozenset(("epsilon", "clamp-domain"))
 HOLD_OFF = BOUNDS | {"masked-branch"}
-# Of bounds: they hold, and something better is sought.
+# Of bounds and wider dtypes: they hold, and something better is sought.
 IDLE = "every gradient is exactly 0 then"
 HUGE = "which is huge for this loss"
 _LEAP = 1e6  # times the losses before, or 1: what is left of a division by an eps
@@ -93,7 +93,7 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
     ]
     if kind in HOLD_OFF and _learns(before.trace) and not _learns(after.trace):
         parts.append(IDLE)
-    if kind in HOLD_OFF and _leaps(before.trace, after.trace, step):
+    if kind in HOLD_OFF | {"dtype"} and _leaps(before.trace, after.trace, step):
         parts.insert(1, HUGE)
     if others:
         parts.append(f"what remains is {_said(others[0])}")
