@@ -141,7 +141,7 @@ class DivergingTraining(Rule):
                 "summed_terms": total.terms if total is not None else None,
             },
             numbers=(
-                f"loss by step: {phrases.series(rise.losses)}",
+                f"loss by step: {phrases.series([_sign(rise) * loss for loss in rise.losses])}",
                 *_norms(magnitudes.totals(), rise),
                 f"{update.optimizer or 'an update by hand'} {_at(lr)}".strip(),
                 *([fault.number] if fault is not None else ()),
@@ -179,8 +179,7 @@ class DivergingTraining(Rule):
 
 def _headline(rise: Rise) -> str:
     first, last = rise.first, rise.first + rise.rises
-    sign = -1 if rise.falls else 1
-    start, end = number(sign * rise.losses[0]), number(sign * rise.end)
+    start, end = number(_sign(rise) * rise.losses[0]), number(_sign(rise) * rise.end)
     if rise.leaps:
         return (
             f"the loss leaps x{number(rise.leap, 3)} in one step, and at step {last} is still at"
@@ -193,6 +192,10 @@ def _headline(rise: Rise) -> str:
     if rise.steady:
         return f"{grows} from step {first} to {last}: {start} to {end}"
     return f"{grows} on average from step {first} to {last}: {start} to above {end}"
+
+
+def _sign(rise: Rise) -> int:
+    return -1 if rise.falls else 1
 
 
 def _never_cleared(magnitudes: Magnitudes) -> Iterator[Update]:
