@@ -245,6 +245,25 @@ def test_a_bound_that_leaves_a_huge_loss_does_not_lead(scale, lead, tmp_path):
     assert (HUGE in second.verdict) is (lead == "masked-branch")
 
 
+def test_a_wider_dtype_that_leaves_a_larger_loss_does_not_lead(tmp_path):
+    script = tmp_path / "policy.py"
+    script.write_text(
+        "import torch\n"
+        "raw = torch.tensor([0.0, -150.0], requires_grad=True)\n"
+        "mean = torch.tensor([0.5, 0.2], requires_grad=True)\n"
+        "def log_prob(mean, std, a):\n"
+        "    z = (a - mean) / std\n"
+        "    return (-0.5 * z.pow(2) - std.log()).sum()\n"
+        "std = torch.nn.functional.softplus(raw)\n"
+        "(-log_prob(mean, std, torch.ones(2))).backward()\n"
+    )
+    fixes = diagnosed_file(script, verify=True).findings[0].fixes
+    wider = next(fix for fix in fixes if fix.kind == "dtype")
+
+    assert (fixes[0].kind, fixes[0].verified) == ("epsilon", True)
+    assert HUGE in wider.verdict
+
+
 def test_nothing_is_tried_where_the_source_cannot_be_read(file):
     file.unlink()
 
