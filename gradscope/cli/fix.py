@@ -33,8 +33,8 @@ def fix(
     """Print the patch that makes a program healthy, for `git apply`; or write it.
 
     Without --write the patch holds every verified fix. With it, those that keep all values, and
-    with --unsafe the others too. Errors are repaired; what is a warning has not hurt, and stays. The
-    exit code is about the repaired program.
+    with --unsafe the others too. Errors are repaired; a warning has not hurt, and stays.
+    The exit code is about the repaired program.
     """
     from gradscope.config import load_config
     from gradscope.pipeline import require_backward
