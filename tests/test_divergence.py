@@ -74,8 +74,8 @@ def never_cleared(*, decay: float | None = None) -> list[Severity]:
     model, x = nn.Linear(3, 1), torch.randn(16, 3)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     with FullObservation() as observed:
-        for _ in range(8):
-            model(x).square().mean().backward()
+        for step in range(20):  # a leap at 15 is measured, the steps before it are not
+            ((1e3 if step == 15 else 1.0) * model(x).square().mean()).backward()
             optimizer.step()
             for parameter in model.parameters() if decay else ():
                 parameter.grad.mul_(decay)

@@ -187,7 +187,8 @@ class MagnitudeWatch:
             if crossings is not None or self._is_measured(loss):
                 before = self._versions()
         self._graded = None
-        self._stale = self._stale if before is not None else None
+        if before is None:
+            self._stale, self._left = None, {}
         self._running = (crossings, flow) if crossings is not None else None
         self._nested += 1
         try:
