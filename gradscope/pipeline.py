@@ -13,6 +13,7 @@ from gradscope.repair import repair
 from gradscope.repair.aftermath import with_aftermath
 from gradscope.repair.rates import with_stable_rate
 from gradscope.rules import rule_filter
+from gradscope.source import pointed
 from gradscope.target import ChildFault, Progress, RunOptions, Target, run
 
 HAZARDS = "GS6"  # the family of rules about what has not hurt yet
@@ -51,7 +52,7 @@ def trace(
         # What was found must not be lost with the attempt to mend it.
         findings = _with_fixes(seen, findings, target, options, False)
         said += (f"the fixes were not tried: {type(reason).__name__} {reason}".rstrip(),)
-    return Report(target.name, seen, findings, said)
+    return Report(target.name, seen, pointed(findings), said)
 
 
 def _with_fixes(

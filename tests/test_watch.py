@@ -110,3 +110,18 @@ def test_mistakes_are_told_before_anything_runs(folder):
 def test_other_names_are_no_attributes():
     with pytest.raises(AttributeError, match="no attribute 'wach'"):
         gradscope.wach  # noqa: B018
+
+
+def test_of_a_chain_the_last_link_is_pointed_at(folder):
+    """In every place: the headline's, the chain's, and in what the patch is beside."""
+    x = torch.zeros(2, 3, requires_grad=True)
+
+    with gradscope.watch(stop=True) as seen:
+        x.square().sum(-1).sqrt().mean().backward()
+
+    (finding,) = seen.findings()
+    assert finding.location is not None
+    line = open(finding.location.file, encoding="utf-8").readlines()[finding.location.line - 1]
+    assert line[finding.location.col : finding.location.end_col] == ".sqrt()"
+    assert finding.chain[0].blame.location == finding.location
+    assert "vector_norm(x, dim=-1)" in seen.text()

@@ -21,6 +21,7 @@ from gradscope.record.observation import FullObservation
 from gradscope.repair import repaired
 from gradscope.report import FORMATS, Options
 from gradscope.rules import rule_filter
+from gradscope.source import pointed
 
 
 def watch(
@@ -100,7 +101,7 @@ class Watch:
             trace = replace(trace, magnitudes=replace(trace.magnitudes, limits=limits))
         wanted = rule_filter(self._config)
         found = tuple(finding for finding in diagnose(trace) if wanted(finding))
-        found = repaired(trace, found, None)
+        found = pointed(repaired(trace, found, None))
         return accepted_by(Report(self._name, trace, found), self._config)
 
     def text(self, format: str = "terminal", options: Options | None = None) -> str:

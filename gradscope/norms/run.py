@@ -11,6 +11,7 @@ from gradscope.facts import Finding, Root, Trace
 from gradscope.norms import distribution
 from gradscope.norms.facts import Measured, NormOptions, NormReport
 from gradscope.rules import RULES
+from gradscope.source import pointed
 from gradscope.target import Progress, RunOptions, Target, run
 
 # The rules that judge sizes; what is not finite is the business of `gradscope trace`.
@@ -71,7 +72,7 @@ def conclude(
         bounds=bounds,
         max_norm=max_norm,
         coefficient=coefficient,
-        findings=tuple(_judge(seen)),
+        findings=pointed(_judge(seen)),
         notes=tuple(_notes(seen, measured)),
         said=said,
     )

@@ -2,8 +2,9 @@
 
 from gradscope.source.masks import Mask, mask
 from gradscope.source.operands import Names, find, operands
+from gradscope.source.pointing import pointed
 from gradscope.source.spans import expression, shown, statement
-from gradscope.source.text import Source, SourceError, at, lines, read
+from gradscope.source.text import Source, SourceError, at, lines, parsed, read
 
 __all__ = [
     "Mask",
@@ -16,6 +17,8 @@ __all__ = [
     "lines",
     "mask",
     "operands",
+    "parsed",
+    "pointed",
     "read",
     "shown",
     "statement",

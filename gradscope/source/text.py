@@ -113,6 +113,16 @@ def read(file: str | Path) -> Source:
         ) from error
 
 
+def parsed(file: str | Path) -> Source | None:
+    """The source of a file that is Python, its tree made; None for any other."""
+    try:
+        source = read(file)
+        source.tree  # noqa: B018 - else a broken file would be a surprise later
+    except (SourceError, SyntaxError, ValueError, RecursionError):
+        return None
+    return source
+
+
 def _reason(error: Exception) -> str:
     return (getattr(error, "strerror", None) or str(error)).lower()
 

@@ -15,10 +15,9 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gradscope.errors import GradscopeError
 from gradscope.facts import FunctionCheck, Location
 from gradscope.record.sites import resolve
-from gradscope.source import Source, read
+from gradscope.source import Source, parsed
 from gradscope.source.spans import statement
 from gradscope.source.text import characters
 
@@ -138,7 +137,7 @@ def blamed(
 
 def _widened(place: Location, position: int) -> Location | None:
     """From the op to the whole expression that a statement returns or assigns."""
-    source = _read(place.file)
+    source = parsed(place.file)
     if source is None:
         return None
     for node in ast.walk(source.tree):
@@ -167,7 +166,7 @@ def _expression(found: ast.stmt, position: int) -> ast.expr | None:
 def _returned(function: Any, position: int) -> Location | None:
     """The expression in a function's last return statement."""
     code = getattr(function, "__code__", None)
-    source = _read(resolve(code, 0).file) if code is not None else None
+    source = parsed(resolve(code, 0).file) if code is not None else None
     if code is None or source is None:
         return None
     for node in ast.walk(source.tree):
@@ -184,15 +183,6 @@ def _returned(function: Any, position: int) -> Location | None:
                 assert expression is not None
                 return _location(source, expression, code.co_qualname)
     return None
-
-
-def _read(file: str) -> Source | None:
-    try:
-        source = read(file)
-        source.tree  # noqa: B018 - parsed here, so that a broken file is no surprise later
-    except (GradscopeError, SyntaxError, ValueError):
-        return None
-    return source
 
 
 def _location(source: Source, node: ast.expr, function: str) -> Location:
