@@ -7,6 +7,7 @@ import torch
 
 import gradscope
 from gradscope.errors import GradscopeError
+from gradscope.source import lines
 
 
 @pytest.fixture(autouse=True)
@@ -121,7 +122,7 @@ def test_of_a_chain_the_last_link_is_pointed_at(folder):
 
     (finding,) = seen.findings()
     assert finding.location is not None
-    line = open(finding.location.file, encoding="utf-8").readlines()[finding.location.line - 1]
+    line = lines(finding.location.file)[finding.location.line - 1]
     assert line[finding.location.col : finding.location.end_col] == ".sqrt()"
     assert finding.chain[0].blame.location == finding.location
     assert "vector_norm(x, dim=-1)" in seen.text()
