@@ -241,7 +241,8 @@ def test_a_guard_around_all_of_an_operand_mends_it(op, source, operand):
     scope = {"torch": torch, "x": x, "same": same, "zeros": zeros, "y": torch.ones(1)}
     scope |= {"masked": hidden(same)}
 
-    value = eval(source.format(edge.cure.guarded(operand, "float32", dim="-1")), scope)
+    guard = edge.cure.guard.format(x=operand, eps=edge.cure.eps("float32"), dim="-1")
+    value = eval(source.format(guard), scope)
     value.sum().backward()
 
     assert value.isfinite().all()
