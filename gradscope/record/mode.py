@@ -103,8 +103,8 @@ class RecordingMode(TorchDispatchMode):
                 recorder.measure_margins(OpRun(info, args, kwargs, out, seq, before, spot))
         elif info.written and (taken := self._note_after_clone(info, seq, args, kwargs)):
             seq, noted = taken.start + 1, True
-        if info.shifts and node is None and recorder.on_result is not None:
-            recorder.on_result(args, out, sys._getframe(1))
+        if info.shifts and node is None and not info.written and recorder.in_optimizer is None:
+            recorder.note_result(args, out, sys._getframe(1))
         if info.skip:
             return out
         if node is not None:

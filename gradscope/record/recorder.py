@@ -122,6 +122,11 @@ class Recorder:
             self.on_write(tensor, frame)
         self._shielded(info.name, self.overwrites.note, info, tensor, frame)
 
+    def note_result(self, operands: tuple[Any, ...], result: Any, frame: Any) -> None:
+        """An op outside of backward and of optimizers has made a sum or a difference."""
+        if self.on_result is not None:
+            self.on_result(operands, result, frame)
+
     def check_overwrites(self, running: NodeOps, args: tuple[Any, ...]) -> None:
         self._shielded("backward", self.overwrites.check, running, args, self.step)
 
