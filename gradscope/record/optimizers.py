@@ -1,18 +1,24 @@
-"""Being told when an optimizer steps."""
+"""What an optimizer holds, and being told when it steps."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
+import torch
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
 
 from gradscope.record.capture import is_capturing
+
+
+def parameters_of(optimizer: Any) -> Iterator[torch.Tensor]:
+    for group in optimizer.param_groups:
+        yield from group["params"]
 
 
 def watch_optimizers(

@@ -18,6 +18,7 @@ from gradscope.record.events.masks import CHOOSE, find_mask
 from gradscope.record.finite import census, first_index, holds_bad, numbers
 from gradscope.record.gradients import describe_gradients
 from gradscope.record.journal import Raw, to_call
+from gradscope.record.optimizers import parameters_of
 
 if TYPE_CHECKING:
     from gradscope.record.recorder import Recorder
@@ -93,8 +94,7 @@ class Symptoms:
     def before_optimizer(self, optimizer: Any) -> None:
         if not self._waiting:
             return
-        parameters = (p for group in optimizer.param_groups for p in group["params"])
-        if any(_bad_grad(parameter) for parameter in parameters):
+        if any(_bad_grad(parameter) for parameter in parameters_of(optimizer)):
             self._confirm_waiting()
             self._stop()
 
@@ -103,16 +103,15 @@ class Symptoms:
         if not self.recorder.bad_in_step:
             return
         found = []
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                stain = self.recorder.provenance.of(parameter)
-                if stain is None:
-                    continue
-                symptom = self._symptom("param", parameter)
-                if symptom is not None:
-                    found.append(symptom)
+        for parameter in parameters_of(optimizer):
+            stain = self.recorder.provenance.of(parameter)
+            if stain is None:
+                continue
+            symptom = self._symptom("param", parameter)
+            if symptom is not None:
+                found.append(symptom)
         if found:
-            held = [p for group in optimizer.param_groups for p in group["params"]]
+            held = parameters_of(optimizer)
             self.recorder.gradients = describe_gradients((self._leaf_name(p), p) for p in held)
             self._confirm(found)
             self._stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +13,7 @@ import torch
 from torch.nn.utils import clip_grad
 
 from gradscope.facts import LateClip, Location
+from gradscope.record.optimizers import parameters_of
 from gradscope.record.sites import Site, note_site, resolve
 
 _MOST_KEPT = 16
@@ -94,7 +95,7 @@ class Clipping:
     def end_update(self, optimizer: Any) -> None:
         """Gradients that were clipped after one update and used by the next are in time: who
         writes them without a backward does so."""
-        updated = set(map(id, _grads_of(optimizer)))
+        updated = set(map(id, _grads(parameters_of(optimizer))))
         self._used |= updated
         self._last_update = note_site(sys._getframe(1))[0]
         if self._early and updated:
@@ -123,17 +124,17 @@ class Clipping:
 
     def _settle_early(self, optimizer: Any, updated: set[int]) -> None:
         """What was clipped before backward was updated as backward left it."""
-        held = {id(one) for group in optimizer.param_groups for one in group["params"]}
+        held = set(map(id, parameters_of(optimizer)))
         for site, (parameters, clip) in list(self._early.items()):
             if parameters & held:
                 del self._early[site]
                 if not updated & self._clipped.keys():
-                    norms = [grad.norm() for grad in _grads_of(optimizer)]
+                    norms = [grad.norm() for grad in _grads(parameters_of(optimizer))]
                     seen = replace(clip, total=torch.stack(norms).norm())
                     self._note("before-backward", seen, self._last_update, 1.0)
 
     def _unscales(self, optimizer: Any, scaler: Any, site: Site) -> None:
-        for grad in _grads_of(optimizer):
+        for grad in _grads(parameters_of(optimizer)):
             clip = self._clipped.pop(id(grad), None)
             if clip is not None:
                 self._note("before-unscale", clip, site, float(scaler.get_scale()))
@@ -158,8 +159,3 @@ def _place(site: Site) -> Location | None:
 
 def _grads(parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:
     return [one.grad for one in parameters if one.grad is not None]
-
-
-def _grads_of(optimizer: Any) -> Iterator[torch.Tensor]:
-    for group in optimizer.param_groups:
-        yield from _grads(group["params"])

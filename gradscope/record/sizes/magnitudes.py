@@ -28,13 +28,14 @@ from gradscope.record.sizes.clipping import Clipping
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.depth import depth_of
 from gradscope.record.sizes.flow import Flow
+from gradscope.record.sizes.freshness import Freshness
 from gradscope.record.sizes.growths import Growths
 from gradscope.record.sizes.inspection import Inspection
 from gradscope.record.sizes.layers import Layers
 from gradscope.record.sizes.leaves import Leaves, norms_of
 from gradscope.record.sizes.passes import BackwardPass, Graded, Measure
 from gradscope.record.sizes.reduction import summed
-from gradscope.record.sizes.updates import Updates, grad_versions, held_by
+from gradscope.record.sizes.updates import Updates, held_by
 
 _MEASURED_FIRST = 12  # steps
 _LEAP = 2.0  # times the loss of the step before
@@ -77,14 +78,11 @@ class MagnitudeWatch:
         self._summed: Summed | None = None
         self._passes = 0  # those that count: of `backward` once there was one
         self._accumulates = False  # there was one
-        self._stepped = False  # parameters were updated since the last backward
+        self._freshness = Freshness()
         self._written = 0  # the last step after which parameters were written by hand
         self._total_after_backward: float | None = None
-        self._stale: set[int] | None = set()  # gradients of earlier steps; None: not measured
         self._running: tuple[Crossings, Flow | None] | None = None  # the backward that runs
-        self._graded: set[int] | None = None  # what the last backward gave a gradient, if measured
         self._updated_at = 0  # the step when the last update began
-        self._left: dict[int, tuple[int, int]] = {}  # gradients as the last updates left them
         self._nested = 0
         self._stack = ExitStack()
         self.notes: list[str] = []
@@ -176,8 +174,8 @@ class MagnitudeWatch:
         frame = sys._getframe(3)
         flow = self._inspection.leave_forward()
         crossings: Crossings | None = None
-        before: dict[int, tuple[int, int]] | None = None
         loss = None
+        measured = False
         with self._ours():
             loss = asked.loss()
             self._note_replaced([*self.leaves.alive(), *asked.asked])
@@ -185,10 +183,10 @@ class MagnitudeWatch:
                 self._summed = summed(asked.roots, flow)
             crossings = self._inspection.hook_backward(self.step, asked.roots, flow, frame)
             if crossings is not None or self._is_measured(loss):
-                before = self._versions()
-        self._graded = None
-        if before is None:
-            self._stale, self._left = None, {}
+                self._freshness.begin(self.leaves.alive(), self._updates.trained)
+                measured = True
+        if not measured:
+            self._freshness.begin_unmeasured()
         self._running = (crossings, flow) if crossings is not None else None
         self._nested += 1
         try:
@@ -201,16 +199,16 @@ class MagnitudeWatch:
             self._nested -= 1
             if crossings is not None:
                 crossings.close()
-        if before is not None:
+        if measured:
             with self._ours():
                 graded = (
-                    self._accumulated(crossings, before, frame)
+                    self._accumulated(crossings, frame)
                     if asked.accumulates
                     else asked.handed_out(args[3], result)
                 )
                 self._after_backward(asked, graded, flow, crossings, frame)
         self.losses.append(loss)
-        self._stepped = False
+        self._freshness.end()
         self._passes += 1
         self._inspection.watch_forward(self._passes)
         return result
@@ -230,45 +228,14 @@ class MagnitudeWatch:
         before = self.losses[-1]
         return loss is not None and before is not None and not abs(loss) <= _LEAP * abs(before)
 
-    def _versions(self) -> dict[int, tuple[int, int]]:
-        """Each gradient that is there already, to tell which ones this pass adds to."""
-        held = {}
-        for leaf in self.leaves.alive():
-            grad = leaf.grad
-            if grad is not None:
-                held[id(leaf)] = (id(grad), grad._version)
-        if self._stepped:
-            trained = self._updates.trained
-            self._stale = {
-                key
-                for key, version in held.items()
-                # Who changes them in between, to decay them, means them to be there.
-                if self._left.get(key, version) == version
-                and key in trained
-                and _any(trained[key].grad)
-            }
-        else:
-            self._stale = set()
-        self._left = {}
-        return held
-
-    def _accumulated(
-        self, crossings: Crossings | None, before: dict[int, tuple[int, int]], frame: Any
-    ) -> Graded:
+    def _accumulated(self, crossings: Crossings | None, frame: Any) -> Graded:
         """The leaves whose gradient this pass has made or added to."""
         variables = crossings.variables if crossings is not None else ()
         self._note_replaced(variables)
         for leaf in variables:
             if plain(leaf) is not None:  # of a meta or a nested tensor nothing can be measured
                 self.leaves.meet(leaf, frame)
-        graded = [
-            (leaf, leaf.grad)
-            for leaf in self.leaves.alive()
-            if leaf.grad is not None and before.get(id(leaf)) != (id(leaf.grad), leaf.grad._version)
-        ]
-        if self._stale:
-            self._stale &= {id(leaf) for leaf, _ in graded}
-        return graded
+        return self._freshness.added_to(self.leaves.alive())
 
     def _after_backward(
         self,
@@ -281,9 +248,8 @@ class MagnitudeWatch:
         for leaf in asked.asked:
             self.leaves.meet(leaf, frame)
         sizes = norms_of([grad for _, grad in graded])
-        # A gradient of 0 is no other after it was cleared.
-        self._graded = {id(leaf) for (leaf, _), size in zip(graded, sizes, strict=True) if size}
         norms = {id(leaf): norm for (leaf, _), norm in zip(graded, sizes, strict=True)}
+        self._freshness.note_norms(norms)
         self.leaves.note(self.step, norms, weigh=crossings is not None)
         if asked.accumulates:
             self._total_after_backward = self._total() if crossings is not None else None
@@ -320,9 +286,9 @@ class MagnitudeWatch:
         if self.step > self._updated_at:
             self._updates.forgive()
         self._inspection.pause(False)
-        self._stepped = True
+        self._freshness.note_update()
         if self.step <= _MEASURED_FIRST and not self._nested:
-            self._left |= grad_versions(optimizer)
+            self._freshness.note_left(optimizer)
         if self.measure is not None and not self._nested:
             with self._ours():
                 self.measure.after_update(self.leaves.alive(), self.leaves.name_of)
@@ -334,7 +300,8 @@ class MagnitudeWatch:
             self._total_after_backward = None
         self.absences.settle(self.step - 1, held_by(optimizer))
         frame = sys._getframe(3)
-        self._updates.note(self.step - 1, optimizer, self._stale, clipped, self._graded, frame)
+        fresh = self._freshness
+        self._updates.note(self.step - 1, optimizer, fresh.stale, clipped, fresh.graded, frame)
 
     def note_write(self, tensor: Any, frame: Any) -> None:
         """A tensor is about to be written, by no optimizer and outside of backward: the first
@@ -343,9 +310,10 @@ class MagnitudeWatch:
             return
         leaf = self.leaves.stored_with(tensor)
         if leaf is not None:
-            self._written, self._stepped = self.step, True
+            self._written = self.step
+            self._freshness.note_update()
             with self._ours():
-                self._updates.note_by_hand(self.step - 1, leaf, self._stale, frame)
+                self._updates.note_by_hand(self.step - 1, leaf, self._freshness.stale, frame)
 
     def note_result(self, operands: Sequence[Any], result: Any, frame: Any) -> None:
         """A sum or a difference was computed outside of backward: of a leaf and its gradient it
@@ -359,7 +327,7 @@ class MagnitudeWatch:
         for leaf in leaves:
             found = self.leaves.replacement(leaf)
             if found is not None:
-                self._stepped = True
+                self._freshness.note_update()
                 self._updates.note_replaced(self.step - 1, leaf, found)
 
     def _total(self) -> float:
@@ -390,8 +358,3 @@ class MagnitudeWatch:
     def steps(self) -> tuple[Step, ...]:
         """The steps, for a run that no recorder counted."""
         return tuple(Step(index, loss, 0.0, 0) for index, loss in enumerate(self.losses))
-
-
-def _any(grad: torch.Tensor | None) -> bool:
-    values = plain(grad) if grad is not None else None
-    return values is not None and bool(values.any())

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from gradscope.facts import Location, Update
+from gradscope.record.optimizers import parameters_of
 from gradscope.record.sites import Site, note_site, resolve
 from gradscope.record.sizes.leaves import Leaves
 from gradscope.record.sizes.replaced import Replacement
@@ -87,12 +88,11 @@ class Updates:
         return tuple(self._updates or self._by_hand)
 
     def _look(self, optimizer: Any, frame: Any) -> None:
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self.given.add(id(parameter))
-                if parameter.requires_grad and id(parameter) not in self.trained:
-                    self._train(parameter, frame)
+        for parameter in parameters_of(optimizer):
+            if parameter.grad is not None:
+                self.given.add(id(parameter))
+            if parameter.requires_grad and id(parameter) not in self.trained:
+                self._train(parameter, frame)
 
     def _train(self, leaf: torch.Tensor, frame: Any) -> None:
         self.trained[id(leaf)] = leaf
@@ -115,27 +115,12 @@ def _keep(updates: list[Update], update: Update) -> None:
 
 
 def held_by(optimizer: Any) -> set[int]:
-    return {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-
-
-def grad_versions(optimizer: Any) -> dict[int, tuple[int, int]]:
-    """What tells whether anybody changes a gradient afterwards, by the id of its parameter."""
-    return {
-        id(parameter): (id(parameter.grad), parameter.grad._version)
-        for group in optimizer.param_groups
-        for parameter in group["params"]
-        if parameter.grad is not None
-    }
+    return set(map(id, parameters_of(optimizer)))
 
 
 def _is_cleared(optimizer: Any, graded: set[int]) -> bool:
     """Whether nothing is left of the gradients that the last backward gave what it holds."""
-    held = [
-        parameter
-        for group in optimizer.param_groups
-        for parameter in group["params"]
-        if id(parameter) in graded
-    ]
+    held = [parameter for parameter in parameters_of(optimizer) if id(parameter) in graded]
     return bool(held) and not any(
         parameter.grad is not None and bool(parameter.grad.any()) for parameter in held
     )

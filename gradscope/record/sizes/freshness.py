@@ -1,0 +1,87 @@
+"""Which gradients a backward pass made or added to, and which of those it added to were old."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+from gradscope.record.finite import plain
+from gradscope.record.optimizers import parameters_of
+from gradscope.record.sizes.passes import Graded
+
+Versions = dict[int, tuple[int, int]]  # leaf -> its gradient and the version of that, by id
+
+
+class Freshness:
+    """Follows the gradients of leaves from pass to pass.
+
+    `stale` are the leaves, by id, whose gradients of an earlier step the last pass has added to;
+    `graded` those to which it gave one other than 0. Both are None where it was not measured.
+    """
+
+    def __init__(self) -> None:
+        self.stale: set[int] | None = set()
+        self.graded: set[int] | None = None
+        self._stepped = False  # parameters were updated since the last pass
+        self._before: Versions = {}
+        self._left: Versions = {}  # as the last updates left them
+
+    def note_update(self) -> None:
+        self._stepped = True
+
+    def note_left(self, optimizer: Any) -> None:
+        """Its update is over."""
+        self._left |= _versions(parameters_of(optimizer))
+
+    def begin(self, leaves: Iterable[torch.Tensor], trained: Mapping[int, torch.Tensor]) -> None:
+        """A pass that is measured: note each gradient that is there already. Old are those of
+        `trained` leaves that an update has used, and that nobody has cleared since."""
+        self._before = _versions(leaves)
+        self.graded, self.stale = None, set()
+        if self._stepped:
+            self.stale = {
+                key
+                for key, version in self._before.items()
+                # Who changes them in between, to decay them, means them to be there.
+                if self._left.get(key, version) == version
+                and key in trained
+                and _any(trained[key].grad)
+            }
+        self._left = {}
+
+    def begin_unmeasured(self) -> None:
+        self.stale, self.graded, self._left = None, None, {}
+
+    def added_to(self, leaves: Iterable[torch.Tensor]) -> Graded:
+        """The leaves whose gradient the pass has made or changed."""
+        graded = [
+            (leaf, leaf.grad)
+            for leaf in leaves
+            if leaf.grad is not None and self._before.get(id(leaf)) != _version(leaf.grad)
+        ]
+        if self.stale:
+            self.stale &= {id(leaf) for leaf, _ in graded}
+        return graded
+
+    def note_norms(self, norms: Mapping[int, float]) -> None:
+        """A gradient of 0 is no other after it was cleared."""
+        self.graded = {key for key, norm in norms.items() if norm}
+
+    def end(self) -> None:
+        self._stepped = False
+
+
+def _versions(leaves: Iterable[torch.Tensor]) -> Versions:
+    return {id(leaf): _version(leaf.grad) for leaf in leaves if leaf.grad is not None}
+
+
+def _version(grad: torch.Tensor) -> tuple[int, int]:
+    """What tells whether anybody has changed or replaced it since."""
+    return id(grad), grad._version
+
+
+def _any(grad: torch.Tensor | None) -> bool:
+    values = plain(grad) if grad is not None else None
+    return values is not None and bool(values.any())
