@@ -93,6 +93,12 @@ def has_nan(tensor: torch.Tensor) -> bool:
     return values is not None and bool(torch.isnan(values).any())
 
 
+def is_zero(tensor: torch.Tensor) -> bool | None:
+    """Whether every element is 0; None for what cannot be looked at."""
+    values = plain(tensor)
+    return None if values is None else not bool(values.any())
+
+
 def is_finite(tensor: torch.Tensor) -> bool:
     return bool(torch.isfinite(tensor).all())
 

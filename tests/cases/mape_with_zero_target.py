@@ -3,6 +3,7 @@
 # op: div
 # cause: zero-division
 # fix: epsilon
+# also: fix=masked-branch
 """Mean absolute percentage error; demand is 0 on a holiday."""
 
 import torch

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gradscope.record.finite import plain
+from gradscope.record.finite import is_zero
 from gradscope.record.optimizers import parameters_of
 from gradscope.record.sizes.passes import Graded
 
@@ -47,7 +47,8 @@ class Freshness:
                 # Who changes them in between, to decay them, means them to be there.
                 if self._left.get(key, version) == version
                 and key in trained
-                and _any(trained[key].grad)
+                and (grad := trained[key].grad) is not None
+                and is_zero(grad) is False
             }
         self._left = {}
 
@@ -80,8 +81,3 @@ def _versions(leaves: Iterable[torch.Tensor]) -> Versions:
 def _version(grad: torch.Tensor) -> tuple[int, int]:
     """What tells whether anybody has changed or replaced it since."""
     return id(grad), grad._version
-
-
-def _any(grad: torch.Tensor | None) -> bool:
-    values = plain(grad) if grad is not None else None
-    return values is not None and bool(values.any())

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from gradscope.facts import Location, Update
+from gradscope.record.finite import is_zero
 from gradscope.record.optimizers import parameters_of
 from gradscope.record.sites import Site, note_site, resolve
 from gradscope.record.sizes.leaves import Leaves
@@ -121,6 +122,4 @@ def held_by(optimizer: Any) -> set[int]:
 def _is_cleared(optimizer: Any, graded: set[int]) -> bool:
     """Whether nothing is left of the gradients that the last backward gave what it holds."""
     held = [parameter for parameter in parameters_of(optimizer) if id(parameter) in graded]
-    return bool(held) and not any(
-        parameter.grad is not None and bool(parameter.grad.any()) for parameter in held
-    )
+    return bool(held) and all(one.grad is None or is_zero(one.grad) for one in held)
