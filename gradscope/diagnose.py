@@ -99,11 +99,17 @@ def _is_root(event: Event, sources: list[Event], events: dict[int, Event]) -> bo
 
 def _is_meant(event: Event, events: dict[int, Event]) -> bool:
     """An inf that was written on purpose, or a copy of one: a NaN made of it would be a birth."""
-    if event.kind is Kind.MINTED:
-        return True
-    sources = [events[id] for id in event.sources if id in events]
-    is_copy = event.kind is Kind.PROPAGATION and event.phase is Phase.FORWARD and bool(sources)
-    return is_copy and all(_is_meant(source, events) for source in sources)
+    waiting, seen = [event], {event.id}
+    while waiting:
+        one = waiting.pop()
+        if one.kind is Kind.MINTED:
+            continue
+        sources = [events[id] for id in one.sources if id in events]
+        if one.kind is not Kind.PROPAGATION or one.phase is not Phase.FORWARD or not sources:
+            return False
+        waiting += [source for source in sources if source.id not in seen]
+        seen.update(source.id for source in sources)
+    return True
 
 
 def _with_kills(chain: tuple[Event, ...], trace: Trace) -> tuple[Event, ...]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gradscope.diagnose import diagnose
+from gradscope.diagnose import diagnose, find_roots
 from gradscope.facts import (
     Ancestor,
     Call,
@@ -503,3 +503,19 @@ def test_a_place_in_another_file_is_named_with_it():
     made = Call(op="relu", location=replace(here, file="model.py", line=8))
     assert phrases.line(made, near) == " (model.py:8)"
     assert phrases.line(Call(op="relu"), near) == ""
+
+
+@pytest.mark.parametrize("first", [Kind.MINTED, Kind.BIRTH])
+def test_a_meant_inf_is_known_through_any_number_of_copies(first):
+    """Of a long recurrence, each step with two ways back: no recursion, and no way taken twice."""
+    copies = (
+        event("add", Kind.PROPAGATION, id=id, sources=(id - 1, max(id - 2, 0)))
+        for id in range(1, 3000)
+    )
+    events = (event("masked_fill", first, id=0), *copies)
+    revival = event("mul", Kind.REVIVAL, Phase.BACKWARD, id=3000, sources=(2999,))
+    trace = Trace("loss.py", (*events, revival), (replace(NAN_GRAD, event=3000),))
+
+    (found,) = find_roots(trace)
+
+    assert found.event.id == (3000 if first is Kind.MINTED else 0)
