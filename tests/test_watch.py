@@ -126,3 +126,17 @@ def test_of_a_chain_the_last_link_is_pointed_at(folder):
     assert line[finding.location.col : finding.location.end_col] == ".sqrt()"
     assert finding.chain[0].blame.location == finding.location
     assert "vector_norm(x, dim=-1)" in seen.text()
+
+
+def test_what_a_penalty_computes_from_the_weights_is_not_kept():
+    w = torch.nn.Parameter(torch.ones(3))
+    start = torch.zeros(3)
+    optimizer = torch.optim.SGD([w], lr=0.01)
+
+    with gradscope.watch() as seen:
+        for _ in range(50):
+            optimizer.zero_grad()
+            (w - start).square().sum().backward()
+            optimizer.step()
+
+    assert len(seen._observation.sizes.leaves._replaced._known) <= 1

@@ -160,9 +160,10 @@ class Absences:
                 name = self._name(key, names)
                 found.append(self._finish(absence, key, name, key in trained, gone))
         found += self._unregistered(by_name)
+        keys = self._keys(names)
         for leaf in leaves:
             if leaf.known and (self._constant or not any(leaf.known)):
-                key = next((key for key, name in self._all_names(names) if name == leaf.name), -1)
+                key = keys.get(leaf.name, -1)
                 absence = self._constant.get(key) or self._zero.get(key)
                 if absence is None and any(leaf.known):
                     continue
@@ -172,7 +173,7 @@ class Absences:
 
     def died(self, leaves: Sequence[Leaf], names: dict[int, str]) -> tuple[Absence, ...]:
         """Where the gradient ends of leaves that had one, and have none but zeros by now."""
-        keys = {name: key for key, name in self._all_names(names)}
+        keys = self._keys(names)
         return tuple(
             self._finish(absence, keys[leaf.name], leaf.name, leaf.trained, set())
             for leaf in leaves
@@ -212,8 +213,9 @@ class Absences:
         owner = self.layers.owners.get(key)
         return owner.name if owner is not None else names.get(key, "")
 
-    def _all_names(self, names: dict[int, str]) -> list[tuple[int, str]]:
-        return [(key, self._name(key, names)) for key in {*self._zero, *names}]
+    def _keys(self, names: dict[int, str]) -> dict[str, int]:
+        """The leaves by name."""
+        return {self._name(key, names): key for key in (*self._zero, *names)}
 
     def _finish(
         self, absence: Absence, key: int, name: str, trained: bool, gone: set[int]

@@ -82,8 +82,11 @@ class Leaves:
             watched.ref = _reference(leaf)
             self.names[id(leaf)] = watched.name
             self._places[leaf.data_ptr()] = watched.name
-        self._replaced.forget_dead()
         return watched
+
+    def forget_results(self) -> None:
+        """Of what is gone without having replaced a leaf: a penalty computes `w - w0` each step."""
+        self._replaced.forget_dead()
 
     def alive(self) -> list[torch.Tensor]:
         found = (watched.ref() for watched in self.watched.values())

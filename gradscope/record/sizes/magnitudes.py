@@ -209,6 +209,7 @@ class MagnitudeWatch:
                 self._after_backward(asked, graded, flow, crossings, frame)
         self.losses.append(loss)
         self._freshness.end()
+        self.leaves.forget_results()
         self._passes += 1
         self._inspection.watch_forward(self._passes)
         return result
