@@ -104,7 +104,7 @@ class RecordingMode(TorchDispatchMode):
         elif info.written and (taken := self._note_after_clone(info, seq, args, kwargs)):
             seq, noted = taken.start + 1, True
         if info.shifts and node is None and not info.written and recorder.in_optimizer is None:
-            recorder.note_result(args, out, sys._getframe(1))
+            recorder.on_result(args, out, sys._getframe(1))
         if info.skip:
             return out
         if node is not None:

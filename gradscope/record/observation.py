@@ -63,17 +63,15 @@ class FullObservation:
         self.recorder.on_result = self.sizes.note_result
         if self.recorder.functions is not None:
             self.recorder.functions.aside = self.sizes.aside
+        self._stack = ExitStack()
 
     def __enter__(self) -> FullObservation:
-        self.arrays.__enter__()
-        self.recorder.__enter__()
-        self.sizes.__enter__()
+        for one in (self.arrays, self.recorder, self.sizes):
+            self._stack.enter_context(one)
         return self
 
     def __exit__(self, *failure: object) -> None:
-        self.arrays.__exit__(*failure)
-        self.sizes.__exit__(*failure)
-        self.recorder.__exit__(*failure)
+        self._stack.close()
 
     @property
     def steps(self) -> int:

@@ -52,9 +52,11 @@ class Overwrites:
         is written under autograd's eyes."""
         if type(tensor) is not torch.Tensor or tensor.requires_grad or not _is_floating(tensor):
             return
-        user, inner = note_site(frame)
         key = storage_key(tensor)
-        if inner or not user or key is None or len(self._writes) >= _MOST:
+        if key is None or len(self._writes) >= _MOST:
+            return
+        user, inner = note_site(frame)
+        if inner or not user:
             return
         reference = StorageWeakRef(tensor.untyped_storage())
         self._writes[key] = _Write(reference, info.name, user, _sequence_nr(), _span(tensor))

@@ -78,9 +78,9 @@ class Recorder:
         self.mode = RecordingMode(self)
         self.module: ModuleFrame | None = None
         # Told of a tensor that an op outside of backward and of optimizers is about to write.
-        self.on_write: Callable[[Any, Any], None] | None = None
-        # Told of the operands of a sum or a difference outside of backward, and of the result.
-        self.on_result: Callable[[Any, Any, Any], None] | None = None
+        self.on_write: Callable[[Any, Any], None] = lambda tensor, frame: None
+        # Told of the operands of a sum or a difference outside of both, and of the result.
+        self.on_result: Callable[[Any, Any, Any], None] = lambda operands, result, frame: None
         self.halted = False
         self.bad_in_step = False
         self.in_optimizer: Any = None
@@ -118,14 +118,8 @@ class Recorder:
 
     def note_write(self, info: OpInfo, tensor: Any, frame: Any) -> None:
         """An op outside of backward and of optimizers is about to write a tensor."""
-        if self.on_write is not None:
-            self.on_write(tensor, frame)
+        self.on_write(tensor, frame)
         self._shielded(info.name, self.overwrites.note, info, tensor, frame)
-
-    def note_result(self, operands: tuple[Any, ...], result: Any, frame: Any) -> None:
-        """An op outside of backward and of optimizers has made a sum or a difference."""
-        if self.on_result is not None:
-            self.on_result(operands, result, frame)
 
     def check_overwrites(self, running: NodeOps, args: tuple[Any, ...]) -> None:
         self._shielded("backward", self.overwrites.check, running, args, self.step)

@@ -63,8 +63,9 @@ class Clipping:
             if threading.get_ident() == thread:
                 site = note_site(sys._getframe(1))[0]
                 found = _Clip("clip_grad_norm_", float(max_norm), total, site)
-                self._clips(_grads(parameters), found)
-                self._clips_early(parameters, found)
+                grads = _grads(parameters)
+                self._clips(grads, found)
+                self._clips_early(parameters, grads, found)
             by_norm(parameters, max_norm, total, *args, **kwargs)
 
         def group(tensors: Any, *args: Any, **kwargs: Any) -> Any:
@@ -117,9 +118,11 @@ class Clipping:
             self._waiting.append((clipped, clip, self._last_update))
         self._clipped |= dict.fromkeys(clipped, clip)
 
-    def _clips_early(self, parameters: list[torch.Tensor], clip: _Clip) -> None:
+    def _clips_early(
+        self, parameters: list[torch.Tensor], grads: list[torch.Tensor], clip: _Clip
+    ) -> None:
         self._early.pop(clip.site, None)
-        if parameters and not _grads(parameters):
+        if parameters and not grads:
             self._early[clip.site] = (set(map(id, parameters)), clip)
 
     def _settle_early(self, optimizer: Any, updated: set[int]) -> None:

@@ -109,20 +109,16 @@ class Flow(TorchDispatchMode):
         if reason == "detach" and self._is_autograds(site):
             reason = ""
         if reason:
-            at = site or note_site(sys._getframe(2))
-            cuts |= 1 << len(self.cuts)
-            self.cuts.append(Cut(reason, Note(info, *at, None), live))
+            cuts |= self._add_cut(reason, info, site or note_site(sys._getframe(2)), live)
             live = 0
         elif live and info.name in _NORMS and _normalises_one(info.name, args):
-            at = site or note_site(sys._getframe(2))
             lost = self._upstream(args[:1], {})[0]
-            cuts |= 1 << len(self.cuts)
-            self.cuts.append(Cut("constant", Note(info, *at, None), lost))
+            cuts |= self._add_cut("constant", info, site or note_site(sys._getframe(2)), lost)
             live &= ~lost
         elif live and isinstance(out, list | tuple) and any(map(_is_whole, out)):
             # `sort` and `max` give values with a graph, and positions without.
-            at = site or note_site(sys._getframe(2))
-            self._note_positions(Cut("integer", Note(info, *at, None), live), out, cuts)
+            cut = self._add_cut("integer", info, site or note_site(sys._getframe(2)), live)
+            self._note_positions(out, cuts | cut)
         self._pass_on(info, args, out, (live, cuts), read)
 
     def bit_of(self, leaf: torch.Tensor) -> int:
@@ -175,7 +171,7 @@ class Flow(TorchDispatchMode):
         """A new leaf on the memory of a computed value: `nn.Parameter(layer(x))`."""
         lost = self._state.get(key, (0, 0))[0] if key is not None else 0
         if lost and id(leaf) not in self._bits:
-            self.cuts.append(Cut("rewrapped", Note(_NO_OP, self.last_use(lost), (), None), lost))
+            self._add_cut("rewrapped", _NO_OP, (self.last_use(lost), ()), lost)
 
     def _register(self, leaf: torch.Tensor) -> int:
         bit = self._bits.get(id(leaf))
@@ -201,9 +197,12 @@ class Flow(TorchDispatchMode):
             return "integer"
         return "" if torch.is_grad_enabled() else "no_grad"
 
-    def _note_positions(self, cut: Cut, results: Sequence[Any], cuts: int) -> None:
-        cuts |= 1 << len(self.cuts)
-        self.cuts.append(cut)
+    def _add_cut(self, reason: str, info: OpInfo, site: tuple[Site, Site], lost: int) -> int:
+        """Its bit."""
+        self.cuts.append(Cut(reason, Note(info, *site, None), lost))
+        return 1 << (len(self.cuts) - 1)
+
+    def _note_positions(self, results: Sequence[Any], cuts: int) -> None:
         for tensor in filter(_is_whole, results):
             key = storage_key(tensor)
             if key is not None:
