@@ -7,7 +7,7 @@ from dataclasses import fields
 
 from gradscope.check.cases import TIME_LIMIT, cases_of
 from gradscope.check.command import Asked
-from gradscope.config import Config, Input
+from gradscope.config import Config, Input, Thresholds
 from gradscope.report.text import clean
 
 
@@ -46,8 +46,6 @@ def _settings(config: Config, asked: Asked, above: Config | None) -> Iterator[st
 
 
 def _worded(value: object) -> str:
-    from gradscope.config import Thresholds
-
     match value:
         case None:
             return "none"

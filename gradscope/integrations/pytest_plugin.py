@@ -75,9 +75,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 def _verdict(watch: Watch) -> str:
     """The report as text where it fails the test, else nothing."""
-    from gradscope.report import Options
+    from gradscope.report import FORMATS, Options
 
-    return watch.text(options=Options(width=100)) if watch.fails else ""
+    report = watch.report()
+    if not report.has(watch.config.fail_on):
+        return ""
+    return FORMATS["terminal"].render(report, Options(width=100))
 
 
 def _is_wanted(item: pytest.Item) -> bool:

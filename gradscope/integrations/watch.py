@@ -61,7 +61,7 @@ class Watch:
     ) -> None:
         rule_filter(config)  # an unknown rule is told before anything runs
         self._name = name
-        self._config = config
+        self.config = config
         self._ending = Ending("finished")
         self._observation = FullObservation(steps=steps, keep_going=not stop)
 
@@ -82,7 +82,7 @@ class Watch:
 
     def accept(self, *rules: str) -> None:
         """Let findings of these rules pass: codes, names, or families such as GS1."""
-        self._config = replace(self._config, ignore=(*self._config.ignore, *rules))
+        self.config = replace(self.config, ignore=(*self.config.ignore, *rules))
 
     def findings(self) -> tuple[Finding, ...]:
         """What is wrong with the backward passes so far, but for what is accepted."""
@@ -91,18 +91,18 @@ class Watch:
     @property
     def fails(self) -> bool:
         """Whether there is a finding at or above `fail-on` of the configuration (error)."""
-        return self.report().has(self._config.fail_on)
+        return self.report().has(self.config.fail_on)
 
     def report(self) -> Report:
         """The report so far."""
         trace = self._observation.trace(self._name, self._ending)
         if trace.magnitudes is not None:
-            limits = self._config.thresholds.limits
+            limits = self.config.thresholds.limits
             trace = replace(trace, magnitudes=replace(trace.magnitudes, limits=limits))
-        wanted = rule_filter(self._config)
+        wanted = rule_filter(self.config)
         found = tuple(finding for finding in diagnose(trace) if wanted(finding))
         found = pointed(repaired(trace, found, None))
-        return accepted_by(Report(self._name, trace, found), self._config)
+        return accepted_by(Report(self._name, trace, found), self.config)
 
     def text(self, format: str = "terminal", options: Options | None = None) -> str:
         """The report in one of the formats of `gradscope check`."""

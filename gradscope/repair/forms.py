@@ -195,8 +195,9 @@ def _log_bessel(read: Reading, node: ast.expr) -> str | None:
     if operand is None:
         return None
     scaled = f"torch.special.i0e({read.text(operand)})"
-    texts = {bessel[0]: scaled}
-    product = " * ".join(texts.get(part) or read.factor(part) for part in _factors(read, inner))
+    product = " * ".join(
+        scaled if part is bessel[0] else read.factor(part) for part in _factors(read, inner)
+    )
     return f"torch.log({product}) + {read.culprit.text(operand)}.abs()"
 
 
