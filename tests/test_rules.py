@@ -231,6 +231,17 @@ CAUSES = {
         root(forward("sum", tensor("self", None, dtype="float16", min=0.0, max=0.9), gives=INF)),
         ["overflow"],
     ),
+    "attention whose scores keep no fraction": (
+        root(
+            backward(
+                "scaled_dot_product_attention",
+                tensor("logsumexp", None, min=2e12, max=3e15),
+                gives=INF,
+            ),
+            symptoms=(NAN_GRAD,),
+        ),
+        ["overflow", "singular-derivative"],
+    ),
     "inf of an unknown op": (
         root(forward("frobnicate", tensor("self", 0.5), gives=INF)),
         ["overflow"],
@@ -365,6 +376,13 @@ def test_a_softmax_by_hand_is_known_by_what_exp_feeds():
 
     assert finding.fixes[0].kind == "stable-op"
     assert finding.evidence["pattern"] == "softmax"
+
+
+def test_large_scores_of_attention_acquit_its_mask():
+    finding = explain(CAUSES["attention whose scores keep no fraction"][0])[0]
+
+    assert "Nothing is wrong with the mask" in finding.why
+    assert "reach 3e+15" in finding.why
 
 
 def test_bad_data_is_reported_where_it_is_first_computed_with():

@@ -34,7 +34,8 @@ class Operand:
     `role` is the name in the op's schema (`self`, `other`, `exponent`), `output`, or
     `grad_output`. `name` is the user's: a variable, an attribute or a parameter fqn. `at` is the
     value at the event's `index` (None where the shapes do not allow one). `min` and `max` are
-    over the finite elements. `origin` is the id of the event that put bad values into it.
+    over the finite elements. `masked_rows` counts the rows along the last dimension that are -inf
+    throughout. `origin` is the id of the event that put bad values into it.
     `kin` says what holds it: "parameter", "buffer", "leaf", "constant", "data" or "".
     """
 
@@ -47,6 +48,7 @@ class Operand:
     nan: int = 0
     posinf: int = 0
     neginf: int = 0
+    masked_rows: int = 0
     zeros: int = 0
     min: float | None = None
     max: float | None = None

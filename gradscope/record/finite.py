@@ -151,6 +151,11 @@ def census(tensor: torch.Tensor) -> Census:
     )
 
 
+def rows_of_neginf(tensor: torch.Tensor) -> int:
+    """How many rows along the last dimension are -inf throughout."""
+    return _count(torch.isneginf(tensor).all(-1)) if tensor.dim() else 0
+
+
 def _count(tensor: torch.Tensor) -> int:
     return int(torch.count_nonzero(tensor).item())
 

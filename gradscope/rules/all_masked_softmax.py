@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gradscope.facts import Call, Event, Finding, Fix, Kind, Operand, Related, Root, Trace, plural
-from gradscope.rules import evidence, phrases
-from gradscope.rules.attention import scores_too_large
+from gradscope.rules import attention, evidence, phrases
 from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
 
@@ -90,8 +89,11 @@ def _is_empty_row(event: Event, root: Root) -> bool:
         both = [event.values().get(role) for role in ("self", "other")]
         return both == [float("-inf")] * 2 and _subtracts_its_maximum(event)
     one = _masked(event)
-    masked = event.op in FAMILY and one is not None and not (one.nan or one.posinf)
-    return masked and scores_too_large(event) is None
+    if event.op not in FAMILY or one is None or one.nan or one.posinf:
+        return False
+    # A softmax breaks at -inf in full rows alone. Attention makes its scores itself, and those
+    # may overflow under a mask that leaves every row a key.
+    return not attention.is_attention(event) or one.masked_rows > 0
 
 
 def _subtracts_its_maximum(event: Event) -> bool:

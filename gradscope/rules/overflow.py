@@ -80,7 +80,7 @@ class Overflow(Rule):
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         event = root.event
-        scores = attention.scores_too_large(event)
+        scores = attention.why_scores_break(event)
         if scores is None and not evidence.breaks_in_use(root):
             return None
         if event.summed and evidence.gives_nan(event):
@@ -94,10 +94,10 @@ class Overflow(Rule):
             trace,
             message=_headline(event),
             label="its scores are too large" if scores else _label(event, edge),
-            why=attention.mechanism(scores) if scores else f"{_mechanism(event)} {_SPREADS}",
+            why=scores or f"{_mechanism(event)} {_SPREADS}",
             fixes=(*_repairs(edge, event, root, trace), *_slower(root, trace)),
             facts={"max": finfo(evidence.dtype(event)).max},
-            confidence=0.8 if known else 0.5,
+            confidence=0.85 if scores else 0.8 if known else 0.5,
         )
 
 

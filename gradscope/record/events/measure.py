@@ -12,7 +12,7 @@ import torch
 from gradscope.facts import Ancestor, Kind, Operand, Phase
 from gradscope.record.events.grad_outputs import grad_output_of
 from gradscope.record.events.provenance import storage_key
-from gradscope.record.finite import bad_rows, census, first_index, numbers, value_at
+from gradscope.record.finite import bad_rows, census, first_index, numbers, rows_of_neginf, value_at
 from gradscope.record.graph import node_name
 from gradscope.record.journal import Raw, to_call
 from gradscope.record.oprun import OpRun
@@ -69,6 +69,7 @@ def operand(
         nan=counts.nan if counts else 0,
         posinf=counts.posinf if counts else 0,
         neginf=counts.neginf if counts else 0,
+        masked_rows=rows_of_neginf(seen) if seen is not None and counts and counts.neginf else 0,
         zeros=counts.zeros if counts else 0,
         min=counts.min if counts else None,
         max=counts.max if counts else None,
