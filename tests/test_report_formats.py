@@ -11,7 +11,7 @@ import pytest
 import report_cases as cases
 
 from gradscope.errors import GradscopeError
-from gradscope.facts import Finding, Operand, Phase, Report, Severity, Trace
+from gradscope.facts import Finding, NotChecked, Operand, Phase, Report, Severity, Trace
 from gradscope.report import FORMATS, by_name
 from gradscope.rules import RULES
 
@@ -68,6 +68,17 @@ def test_what_was_not_seen_is_said_by_its_finding_alone(name: str) -> None:
     without = replace(told, trace=replace(trace, notes=()))
 
     assert cases.render(name, told) == cases.render(name, without)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_was_left_out_is_said_with_why(name: str) -> None:
+    trace = Trace("t", not_checked=(NotChecked("the backward of Scan", "6.5 million elements"),))
+    report = Report("t", trace, not_searched=(NotChecked("other patches", "5 seconds were up"),))
+
+    text = cases.render(name, report)
+
+    for part in ("the backward of Scan", "6.5 million elements", "other patches", "5 seconds"):
+        assert part in text
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -19,6 +19,7 @@ from gradscope.facts.functions import FunctionCheck as FunctionCheck
 from gradscope.facts.hazards import Approach as Approach
 from gradscope.facts.hazards import DistanceOf as DistanceOf
 from gradscope.facts.hazards import Headroom as Headroom
+from gradscope.facts.limits import NotChecked as NotChecked
 from gradscope.facts.magnitudes import Absence as Absence
 from gradscope.facts.magnitudes import Activation as Activation
 from gradscope.facts.magnitudes import Depth as Depth

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gradscope.facts.findings import Finding, Severity
+from gradscope.facts.limits import NotChecked
 from gradscope.facts.traces import Trace
 
 
@@ -15,10 +16,16 @@ class Report:
     findings: tuple[Finding, ...] = ()
     said: tuple[str, ...] = ()  # one-line remarks above the report: "no target given, ..."
     accepted: int = 0  # findings left out, which a comment or a baseline accepts
+    not_searched: tuple[NotChecked, ...] = ()  # what was left out after the run
 
     def has(self, severity: Severity) -> bool:
         """Whether there is a finding as grave as that."""
         return any(finding.severity.rank <= severity.rank for finding in self.findings)
+
+    @property
+    def not_checked(self) -> tuple[NotChecked, ...]:
+        """What was left out, in the run and after it."""
+        return (*self.trace.not_checked, *self.not_searched)
 
     @property
     def verdict(self) -> str:

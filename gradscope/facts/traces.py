@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from gradscope.facts.events import Event
 from gradscope.facts.functions import FunctionCheck
 from gradscope.facts.hazards import Approach, Headroom
+from gradscope.facts.limits import NotChecked
 from gradscope.facts.magnitudes import Magnitudes
 from gradscope.facts.overwrites import Overwrite
 from gradscope.facts.places import Location
@@ -99,6 +100,7 @@ class Trace:
     environment: Environment = Environment()
     ops: int = 0
     notes: tuple[str, ...] = ()  # what could not be observed, one sentence each
+    not_checked: tuple[NotChecked, ...] = ()  # what was left out, though it could be observed
     gradients: tuple[Gradient, ...] = ()  # of the last step, in the order of the leaves' first use
     magnitudes: Magnitudes | None = None  # None where nobody measured them
     functions: tuple[FunctionCheck, ...] = ()  # every custom Function that was looked at

@@ -18,6 +18,7 @@ from gradscope.facts import (
     Finding,
     Fix,
     Location,
+    NotChecked,
     Related,
     Report,
     Summary,
@@ -63,6 +64,11 @@ def document_of_all(summary: Summary) -> dict[str, Any]:
             for one in report.trace.symptoms
         ],
         "findings": [*findings, *(_plain(_finding(finding)) for finding in summary.findings)],
+        "not_checked": [
+            _plain({**_not_checked(one), "target": report.target})
+            for report in reports
+            for one in report.not_checked
+        ],
         "targets": [_plain(_outcome(report)) for report in reports],
     }
 
@@ -94,6 +100,7 @@ def document(report: Report) -> dict[str, Any]:
         },
         "symptoms": [_symptom(one) for one in trace.symptoms],
         "findings": [_finding(one) for one in report.findings],
+        "not_checked": [_not_checked(one) for one in report.not_checked],
     }
     if report.verdict == "failed":  # and nothing else says why
         values["ending"] = _ending(report)
@@ -180,6 +187,10 @@ def _symptom(one: Symptom) -> dict[str, Any]:
         "numel": one.numel,
         "first_index": list(one.first_index),
     }
+
+
+def _not_checked(one: NotChecked) -> dict[str, Any]:
+    return {"what": one.what, "why": one.why}
 
 
 def _plain(value: object) -> object:

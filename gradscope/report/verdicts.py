@@ -52,9 +52,10 @@ def ending_in_short(report: Report) -> str:
 
 
 def notes(report: Report) -> tuple[str, ...]:
-    """What could not be observed, where no finding (GS902) says so already."""
+    """What could not be observed, where no finding (GS902) says so, and what was left out."""
     told = {finding.message for finding in report.findings}
-    return tuple(note for note in report.trace.notes if note.rstrip(".") not in told)
+    unseen = (note for note in report.trace.notes if note.rstrip(".") not in told)
+    return (*unseen, *(f"not checked: {one.what} ({one.why})" for one in report.not_checked))
 
 
 def effort(report: Report) -> str:
