@@ -162,10 +162,16 @@ CAUSES = {
     ),
     "gradients of both signs": (
         root(
-            backward("mul", tensor("self", 1.0), summed=(call("sqrt"), call("sqrt", 5))),
+            backward("sqrt", tensor("self", 0.0), gives=INF),
+            event(
+                "sqrt",
+                Kind.PROPAGATION,
+                phase=Phase.BACKWARD,
+                branches=(call("sqrt"), call("sqrt", 5)),
+            ),
             symptoms=(NAN_GRAD,),
         ),
-        ["inf-arithmetic"],
+        ["singular-derivative"],
     ),
     "a division by zero": (
         root(forward("div", tensor("self", 1.0), tensor("other", 0.0), gives=INF)),

@@ -108,7 +108,7 @@ class Event:
     hidden_by: Call | None = None
     ancestry: tuple[Ancestor | None, ...] = ()
     path: tuple[Call, ...] = ()
-    summed: tuple[Call, ...] = ()  # the forward calls whose gradients were added here
+    branches: tuple[Call, ...] = ()  # the calls whose infinite gradients cancelled here: inf - inf
     scalars: tuple[tuple[str, object], ...] = ()  # non-tensor arguments: (schema name, value)
 
     @property

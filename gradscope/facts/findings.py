@@ -68,7 +68,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """Another place that belongs to a finding. `role`: mask, birth, kill, call, inner, use."""
+    """Another place of a finding. `role`: mask, birth, branch, kill, call, inner, use."""
 
     role: str
     location: Location

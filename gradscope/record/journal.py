@@ -74,7 +74,7 @@ class Raw:
     ancestry: tuple[Ancestor | None, ...] = ()
     path: tuple[Call, ...] = ()
     hidden_by: Call | None = None
-    summed: tuple[Call, ...] = ()
+    cancels: bool = False  # a sum of gradients in which inf met -inf
     scalars: tuple[tuple[str, object], ...] = ()
     in_graph: bool = False  # the result requires grad
 
@@ -160,9 +160,21 @@ class Journal:
             hidden_by=raw.hidden_by,
             ancestry=raw.ancestry,
             path=raw.path,
-            summed=raw.summed,
+            branches=self._branches(raw) if raw.cancels else (),
             scalars=raw.scalars,
         )
+
+    def _branches(self, raw: Raw) -> tuple[Call, ...]:
+        """The calls in which the infinite gradients began that met in a sum."""
+        began = [
+            next((one for one in self.ancestors(id) if one.kind is not Kind.PROPAGATION), None)
+            for id in raw.sources
+        ]
+        calls = [
+            to_call(one.blame or one.note, one.node_seq, one.node_name)
+            for one in sorted(filter(None, began), key=lambda one: one.node_seq or 0)
+        ]
+        return tuple(dict.fromkeys(calls))
 
 
 _named: dict[int, tuple[Any, dict[int, str]]] = {}

@@ -222,7 +222,11 @@ class RecordingMode(TorchDispatchMode):
         recorder = self.recorder
         if args and recorder.in_optimizer is None and self.running.node is None:
             recorder.note_write(info, args[0], sys._getframe(2))
-        if info.name not in _KEEP_OPERAND or not args or not isinstance(args[0], torch.Tensor):
+        if not args or not isinstance(args[0], torch.Tensor):
+            return None
+        # In backward the engine adds the gradients of two branches: which sign of inf was there?
+        added_to_inf = info.shifts and self.running.node is not None and recorder.provenance
+        if info.name not in _KEEP_OPERAND and not added_to_inf:
             return None
         if info.name == "div" and len(args) > 1 and type(args[1]) in (int, float) and args[1]:
             return None  # what dropout does to its mask, at every step

@@ -159,12 +159,16 @@ def _related(one: Related) -> dict[str, Any]:
 
 
 def _link(event: Event) -> dict[str, Any]:
-    return {
+    link: dict[str, Any] = {
         "kind": event.kind.value,
         "op": event.op,
         "phase": event.phase.value,
         "location": _location(event.blame.location),
     }
+    if event.branches:
+        branches = [{"op": one.op, "location": _location(one.location)} for one in event.branches]
+        link["branches"] = branches
+    return link
 
 
 def _fix(fix: Fix) -> dict[str, Any]:

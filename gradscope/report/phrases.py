@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from gradscope.facts import (
+    Call,
     Event,
     Finding,
     Fix,
@@ -118,6 +119,9 @@ def link(event: Event, before: Event | None = None, home: str | None = None) -> 
     Propagation is what the arrow says already; the phase is named where it changes, the file
     where it is not `home`.
     """
+    if event.branches:
+        calls = " and ".join(_branch(one) for one in event.branches)
+        return f"sum of the gradients of {calls}"
     words = spelled(clean(event.op))
     if before is None or event.kind is not Kind.PROPAGATION:
         words = f"{event.kind} at {words}"
@@ -129,6 +133,11 @@ def link(event: Event, before: Event | None = None, home: str | None = None) -> 
     if before is None or before.phase is not event.phase:
         notes.append(event.phase)
     return f"{words} ({', '.join(notes)})" if notes else words
+
+
+def _branch(call: Call) -> str:
+    at = f" ({call.location.line}:{call.location.col + 1})" if call.location is not None else ""
+    return f"{spelled(clean(call.op))}{at}"
 
 
 def chain(finding: Finding) -> list[str]:
@@ -174,7 +183,7 @@ def measured(finding: Finding) -> tuple[str, ...]:
 
 
 def _spot(event: Event) -> tuple[object, ...]:
-    return event.phase, event.op, event.blame.location
+    return event.phase, event.op, event.blame.location, event.branches
 
 
 def _worded(name: str, value: object) -> str:

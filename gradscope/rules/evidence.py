@@ -123,6 +123,11 @@ def leak(root: Root) -> Event | None:
     return next((event for event in events if event.phase is Phase.BACKWARD), None)
 
 
+def cancelled(root: Root) -> Event | None:
+    """The sum on the way to the symptom in which inf met the inf of another branch."""
+    return next((event for event in root.chain if len(event.branches) > 1), None)
+
+
 def edge(event: Event) -> Edge | None:
     """The entry of the op table that these operands lie on. Going forward only an edge of the
     value can explain a birth, going back also one of the slope."""

@@ -16,7 +16,7 @@ class InfArithmetic(Rule):
     """
     ## What it does
     Finds arithmetic that has no answer: `inf - inf`, `0 * inf`, `inf / inf`, on an inf that the
-    program made on purpose, or where the gradients of two branches are added.
+    program made on purpose.
 
     ## Why is this bad?
     An inf is harmless as long as it is only compared, exponentiated or masked away. The first
@@ -61,7 +61,6 @@ class InfArithmetic(Rule):
         if not (
             (edge is not None and edge.cause == self.name)
             or not evidence.is_fed_finite(event)
-            or event.summed
             or event.kind is Kind.MINTED
         ):
             return None
@@ -100,8 +99,6 @@ def _meeting(root: Root) -> Event:
 
 def _form(event: Event) -> str:
     """The indeterminate form, from the op and the operands' values: "0 * inf"."""
-    if event.summed:
-        return "inf - inf"
     here = event.values()
     if event.op in SIGNS and {"self", "other"} <= here.keys() and evidence.gives_nan(event):
         left, right = phrases.number(here["self"]), phrases.number(here["other"])
@@ -117,9 +114,6 @@ def _form(event: Event) -> str:
 
 def _headline(event: Event) -> str:
     count = phrases.of_total(event.bad, event.numel)
-    if event.summed:
-        calls = ", ".join(phrases.call(one, event.blame) for one in event.summed)
-        return f"the gradients of {calls} are infinite with opposite signs at {count}"
     if _is_update(event):
         return f"the optimizer was given inf for the size of its step, at {count}"
     if event.kind is Kind.MINTED:
@@ -130,12 +124,6 @@ def _headline(event: Event) -> str:
 
 def _mechanism(event: Event) -> str:
     gives, op = phrases.outcome(event.output), phrases.spelled(event.op)
-    if event.summed:
-        return (
-            "Each of these branches sends back an infinite gradient, one of each sign. Backward"
-            " adds the gradients of a tensor that is used more than once, and inf - inf is"
-            f" {gives}."
-        )
     if _is_update(event):
         return (
             f"`{op}` adds the gradient times the learning rate, and that is inf: a schedule that"
@@ -157,8 +145,6 @@ def _mechanism(event: Event) -> str:
 
 
 def _replace(event: Event) -> Fix:
-    if event.summed:
-        return Fix("masked-branch", "keep each branch off its singular point")
     if _is_update(event):
         return Fix("lower-lr", "keep the learning rate finite, also where a schedule sets it")
     if event.kind is Kind.MINTED:

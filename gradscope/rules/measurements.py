@@ -157,6 +157,13 @@ def related_of(root: Root, event: Event, blame: Call) -> tuple[Related, ...]:
         if (made := _operand_at_edge(event)) is not None and made.location is not None:
             words = f"`{phrases.spelled(made.op)}` makes the operand"
             found.append(Related("birth", made.location, words))
+    known = {event.blame.location, *root.also}
+    met = evidence.cancelled(root)
+    found += [
+        Related("branch", other.location, "inf of the other sign comes from here")
+        for other in (met.branches if met is not None else ())
+        if other.location is not None and other.location not in known
+    ]
     first = root.event.blame.location
     if first is not None and blame.location is not None and first != blame.location:
         words = f"the {phrases.outcome(root.event.output)} comes from here"

@@ -83,8 +83,6 @@ class Overflow(Rule):
         scores = attention.why_scores_break(event)
         if scores is None and not evidence.breaks_in_use(root):
             return None
-        if event.summed and evidence.gives_nan(event):
-            return None  # branches of both signs
         edge = evidence.edge(event)
         known = edge is not None and edge.cause == self.name
         if not known and scores is None and not _left_the_range(event, edge):

@@ -65,6 +65,15 @@ def call(one: Call, near: Call) -> str:
     return f"`{spelled(one.op)}`{line(one, near)}"
 
 
+def cancelled(branches: Sequence[Call], near: Call) -> str:
+    """The sentence about a sum of gradients in which inf met the inf of another branch."""
+    calls = " and ".join(call(one, near) for one in branches)
+    return (
+        f"The gradients of {calls} are infinite with opposite signs, and backward adds them:"
+        " inf - inf is NaN."
+    )
+
+
 def listed(names: Sequence[str]) -> str:
     """The first few names, and how many more there are."""
     shown = ", ".join(f"`{one}`" for one in names[:_NAMES_SHOWN])

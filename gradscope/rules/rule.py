@@ -21,7 +21,7 @@ from gradscope.facts import (
     Trace,
 )
 from gradscope.ops import Edge
-from gradscope.rules import evidence, measurements
+from gradscope.rules import evidence, measurements, phrases
 
 
 class Rule:
@@ -79,6 +79,8 @@ class Rule:
         if pattern is not None:
             why = f"{why} The ops form `{pattern.written}`: {pattern.why}."
             facts = {**(facts or {}), "pattern": pattern.name}
+        if (met := evidence.cancelled(root)) is not None:
+            why = f"{why} {phrases.cancelled(met.branches, blame)}"
         node = leak.node if leak and phase is Phase.BACKWARD else event.node
         return Finding(
             rule=self.code,

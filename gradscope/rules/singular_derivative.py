@@ -95,7 +95,7 @@ class SingularDerivative(Rule):
 
 def _is_fed_finite(event: Event) -> bool:
     """An op that the table does not explain, with nothing infinite in its formula but its slope."""
-    return not event.summed and not evidence.infinite_operands(event)
+    return not evidence.infinite_operands(event)
 
 
 def _headline(event: Event, edge: Edge | None) -> str:

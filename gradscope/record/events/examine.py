@@ -102,6 +102,7 @@ class Examiner:
         if filled is not None:
             raw.kind, raw.phase, output = Kind.SOURCE, Phase.DATA, filled
         raw.innocent = self._is_innocent(raw, values)
+        raw.cancels = _cancels(op, raw, written, values)
         if recorder.journal.add(raw) is None:
             return
         for tensor in bad:
@@ -254,6 +255,19 @@ def _picked(op: OpRun, stained: list[StainedInput]) -> list[StainedInput]:
         return values is not None and bool((taken & ~torch.isfinite(values)).any())
 
     return [one for one in stained if is_taken(one)] or stained
+
+
+def _cancels(op: OpRun, raw: Raw, written: list[torch.Tensor], values: torch.Tensor) -> bool:
+    """Whether infinite gradients of both signs were added: NaN, and inf on both sides of it."""
+    if raw.phase is not Phase.BACKWARD or not op.info.shifts or len(raw.sources) < 2:
+        return False
+    meets = torch.isnan(values)
+    for _, tensor in op.inputs():
+        side = op.before if among(tensor, written) else plain(tensor)
+        if side is None or side.shape != values.shape:
+            return False
+        meets = meets & torch.isinf(side)
+    return bool(meets.any())
 
 
 def _reads_no_values(info: OpInfo) -> bool:
