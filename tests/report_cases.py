@@ -18,15 +18,20 @@ from gradscope.facts import (
     Fix,
     Kind,
     Location,
+    NotTried,
     Operand,
     Phase,
+    Reason,
+    Refuted,
     Related,
     Report,
     Severity,
     Step,
     Symptom,
     Trace,
+    Verified,
 )
+from gradscope.facts.verdicts import Change, Effects, GradientMove, Unchanged, ValuesMove
 from gradscope.report import Options, Sources, by_name
 from gradscope.source import lines
 
@@ -151,8 +156,7 @@ def masked_branch() -> Finding:
                 "clamp-domain",
                 "keep the base of the power above zero",
                 "unsafe",
-                verified=False,
-                verdict="1 of 5 gradients changed, from 0.1416 to 0",
+                verdict=Refuted(ValuesMove(GradientMove("x", 0.25))),
                 patch=patch("gamma_loss.py", "x ** 0.5", "x.clamp_min(1e-3) ** 0.5"),
             ),
             Fix(
@@ -160,9 +164,14 @@ def masked_branch() -> Finding:
                 "give the power a harmless base where its result is thrown away",
                 "safe",
                 code="torch.where(dark, 1.0, x) ** 0.5",
-                verified=True,
-                verdict="NaN gradients 1 -> 0, the other 4 unchanged, loss 0.0105 -> 0.0105 "
-                "(bit-identical)",
+                verdict=Verified(
+                    Effects(
+                        Change(Symptom("nan-grad", 0, "x", 1, 5)),
+                        loss=(0.0105, 0.0105),
+                        gradient_norm=0.1445,
+                        unchanged=Unchanged(4, all_of_them=False),
+                    )
+                ),
                 patch=patch("gamma_loss.py", "x ** 0.5", "torch.where(dark, 1.0, x) ** 0.5"),
             ),
         ),
@@ -217,8 +226,7 @@ def singular_derivative() -> Finding:
                 "keep the input of `sqrt` above zero",
                 "unsafe",
                 patch=patch("lib/metric.py", "sum(-1).sqrt()", "sum(-1).clamp_min(1e-12).sqrt()"),
-                verified=None,
-                verdict="the program reads its input from a pipe and cannot run twice",
+                verdict=NotTried(Reason.NOT_REPEATABLE),
             ),
         ),
     )
@@ -335,14 +343,13 @@ def hostile() -> Report:
                 ),
                 symptoms=(Symptom("nan-grad", 0, bad, 1, 2),),
                 fixes=(
-                    Fix("epsilon", bad, "unsafe", code=bad, verdict=bad),
+                    Fix("epsilon", bad, "unsafe", code=bad, verdict=NotTried(Reason.KILLED, bad)),
                     Fix(
                         "epsilon",
                         bad,
                         "safe",
                         patch=f"--- a/{bad}\n+++ b/{bad}\n@@ -1,1 +1,1 @@\n-{bad}\n+{bad}\n",
-                        verified=True,
-                        verdict=bad,
+                        verdict=Verified(Effects(Change(Symptom("nan-grad", 0, bad, 1, 2)))),
                     ),
                 ),
             ),

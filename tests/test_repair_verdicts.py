@@ -1,5 +1,6 @@
 """What a second run may be called: never verified unless it was seen to hold."""
 
+import signal
 from dataclasses import replace
 
 import pytest
@@ -13,15 +14,30 @@ from gradscope.facts import (
     Fix,
     Gradient,
     Location,
+    NotTried,
     Phase,
+    Reason,
+    Refuted,
     Severity,
     Step,
     Symptom,
     Trace,
+    Verified,
+)
+from gradscope.facts.verdicts import (
+    CannotRun,
+    Cause,
+    CauseRemains,
+    Effects,
+    GradientBreaks,
+    GradientMove,
+    LossMove,
+    ProgramEnds,
+    Unchanged,
+    ValuesMove,
 )
 from gradscope.repair import repaired
 from gradscope.repair.apply import fix_all, policy, summary, write
-from gradscope.repair.compare import HUGE
 
 TEXT = "import torch\ny = torch.where(x > 0, x ** 0.5, x)\n"
 NAN, INF = float("nan"), float("inf")
@@ -94,9 +110,10 @@ def test_a_fix_that_holds_is_verified(file):
     fix = judged(HEALED)
 
     assert fix.verified is True
-    assert "bad elements of `x` 1 -> 0" in fix.verdict
-    assert "loss 2 -> 2" in fix.verdict
-    assert "the other 1 gradient element unchanged" in fix.verdict
+    effects = fix.verdict.effects
+    assert (effects.change.symptom, effects.change.bad_after) == (BROKEN.symptoms[0], 0)
+    assert (effects.loss, effects.gradient_norm) == ((2.0, 2.0), 2.0)
+    assert (effects.unchanged, effects.moves) == (Unchanged(1, all_of_them=False), ())
     assert "+y = torch.where(x > 0, torch.where(x > 0, x, 1.0) ** 0.5, x)" in fix.patch
     assert TEXT == file.read_text()
 
@@ -105,27 +122,41 @@ def test_rounding_is_no_change(file):
     fix = judged(seen(3.0, 2.0, values=(0.0, 2.0 + 2**-20)))
 
     assert fix.verified is True
-    assert "finite gradients move, `x` most by 4.77e-07 of its largest" in fix.verdict
+    assert fix.verdict.effects.moves == (GradientMove("x", 2**-21),)
 
 
 @pytest.mark.parametrize(
-    ("after", "why"),
+    ("after", "objection"),
     [
-        (BROKEN, "all the same"),
-        (seen(3.0, 2.0, values=(0.0, 2.0 + 2**-17)), "finite gradients move"),
-        (seen(3.0, 2.5, values=(0.0, 2.0)), "the loss of step 1 moves by 0.5"),
-        (seen(3.1, 2.0, values=(0.0, 2.0)), "the loss of step 0 moves"),
-        (seen(3.0, 2.0, values=(0.0, 2.5)), "finite gradients move"),
-        (seen(3.0, 2.0, values=(0.0, INF)), "no longer finite"),
-        (seen(3.0, ending="raised"), "ends with ValueError: no"),
-        (replace(HEALED, symptoms=(Symptom("inf-grad", 1, "z", 1, 1),)), "all the same"),
+        (BROKEN, CauseRemains(Cause("GS101", "masked-branch", 2))),
+        (seen(3.0, 2.0, values=(0.0, 2.0 + 2**-17)), ValuesMove(GradientMove("x", 2**-18))),
+        (seen(3.0, 2.5, values=(0.0, 2.0)), ValuesMove(LossMove(1, 0.5))),
+        (seen(3.5, 2.0, values=(0.0, 2.0)), ValuesMove(LossMove(0, 0.5))),
+        (seen(3.0, 2.0, values=(0.0, 2.5)), ValuesMove(GradientMove("x", 0.25))),
+        (seen(3.0, 2.0, values=(0.0, INF)), GradientBreaks("x")),
+        (seen(3.0, ending="raised"), ProgramEnds("ValueError: no")),
+        (
+            replace(HEALED, symptoms=(Symptom("inf-grad", 1, "z", 1, 1),)),
+            CauseRemains(Cause("GS101", "masked-branch", 2)),
+        ),
     ],
 )
-def test_a_fix_made_wrong_on_purpose_is_refuted(file, after, why):
-    fix = judged(after)
+def test_a_fix_made_wrong_on_purpose_is_refuted(file, after, objection):
+    assert judged(after).verdict == Refuted(objection)
 
-    assert fix.verified is False
-    assert why in fix.verdict
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_second_run_that_somebody_killed_speaks_against_no_fix(file, number):
+    killed = Ending("died", f"{number.name}, sent from outside", -number)
+    fix = judged(replace(seen(3.0), ending=killed))
+
+    assert fix.verdict == NotTried(Reason.KILLED, killed.detail)
+
+
+def test_a_second_run_that_dies_of_the_patch_refutes_it(file):
+    died = Ending("died", "SIGSEGV", -signal.SIGSEGV)
+
+    assert judged(replace(seen(3.0), ending=died)).verdict == Refuted(ProgramEnds("SIGSEGV"))
 
 
 def test_a_run_that_cannot_be_repeated_verifies_nothing(file):
@@ -134,48 +165,43 @@ def test_a_run_that_cannot_be_repeated_verifies_nothing(file):
 
     for after in (seen(3.2, 2.1, values=(0.0, 2.0)), BROKEN):
         fix = judged(after, control=differs)
-        assert fix.verified is None
-        assert "the second run differed before the failing step" in fix.verdict
+        assert fix.verdict == NotTried(Reason.NOT_REPEATABLE)
 
 
 def test_a_control_run_that_the_time_limit_ends_tells_nothing_of_repeatability(file):
     fix = judged(BROKEN, control=seen(3.0, ending="interrupted"))
 
-    assert fix.verified is None
-    assert fix.verdict == "not tried: the time for trying fixes was spent"
+    assert fix.verdict == NotTried(Reason.TIME)
 
 
 def test_a_value_may_move_where_the_fix_says_so(file):
     fix = judged(seen(3.0, 2.5, values=(0.0, 2.0)), kind="epsilon")
 
-    assert fix.verified is True
-    assert "the loss of step 1 moves by 0.5" in fix.verdict
-    assert "unsafe" == fix.safety
+    assert fix.verdict.effects.moves == (LossMove(1, 0.5),)
+    assert (fix.verified, fix.safety) == (True, "unsafe")
 
 
 def test_no_fix_may_break_a_gradient_that_was_finite(file):
     fix = judged(seen(3.0, 2.0, values=(0.0, INF)), kind="epsilon")
 
-    assert fix.verified is False
-    assert "`x` is no longer finite where it was" in fix.verdict
+    assert fix.verdict == Refuted(GradientBreaks("x"))
 
 
 def test_a_second_run_that_takes_too_long_is_not_a_verdict(file):
     fix = judged(replace(seen(3.0), ending=Ending("interrupted", "the time limit of 1 s")))
 
-    assert fix.verified is None
-    assert "the time limit of 1 s" in fix.verdict
+    assert fix.verdict == NotTried(Reason.TIME)
 
 
 def test_the_time_for_all_of_them_is_limited(file):
-    assert "the time for trying fixes was spent" in judged(HEALED, seconds=0.0).verdict
+    assert judged(HEALED, seconds=0.0).verdict == NotTried(Reason.TIME)
 
 
 def test_without_verification_a_patch_is_written_and_not_tried(file):
     fix = judged(HEALED, verify=False)
 
     assert fix.patch is not None
-    assert (None, "not tried: verification is off") == (fix.verified, fix.verdict)
+    assert fix.verdict == NotTried(Reason.VERIFICATION_OFF)
 
 
 def test_a_refuted_patch_is_never_first(file):
@@ -242,7 +268,10 @@ def test_a_bound_that_leaves_a_huge_loss_does_not_lead(scale, lead, tmp_path):
     first, second, *_ = diagnosed_file(script, verify=True).findings[0].fixes
 
     assert (first.kind, first.verified) == (lead, True)
-    assert (HUGE in second.verdict) is (lead == "masked-branch")
+    if lead == "masked-branch":
+        assert second.verdict.effects.huge_loss
+    else:
+        assert second.verdict == NotTried(Reason.ANOTHER_HOLDS)
 
 
 def test_a_wider_dtype_that_leaves_a_larger_loss_does_not_lead(tmp_path):
@@ -261,13 +290,15 @@ def test_a_wider_dtype_that_leaves_a_larger_loss_does_not_lead(tmp_path):
     wider = next(fix for fix in fixes if fix.kind == "dtype")
 
     assert (fixes[0].kind, fixes[0].verified) == ("epsilon", True)
-    assert HUGE in wider.verdict
+    assert wider.verdict.effects.huge_loss
 
 
 def test_nothing_is_tried_where_the_source_cannot_be_read(file):
     file.unlink()
 
-    assert "not tried: loss.py: the source cannot be read" in judged(HEALED).verdict
+    verdict = judged(HEALED).verdict
+
+    assert verdict.reason is Reason.UNREADABLE and "loss.py" in verdict.detail
 
 
 def test_a_program_that_cannot_be_run_with_the_patch(file):
@@ -276,8 +307,7 @@ def test_a_program_that_cannot_be_run_with_the_patch(file):
 
     fix = judged(broken)
 
-    assert fix.verified is False
-    assert "cannot be run then" in fix.verdict
+    assert fix.verdict == Refuted(CannotRun("loss.py:2:1: invalid syntax"))
 
 
 # gradscope fix
@@ -344,10 +374,11 @@ _FINDING = finding()
 
 
 def test_a_written_fix_is_safe_unless_asked_otherwise():
-    safe = Fix("masked-branch", "", "safe", edits=(Edit("f", 1, 0, 1, 0, ""),), verified=True)
+    safe = Fix("masked-branch", "", "safe", edits=(Edit("f", 1, 0, 1, 0, ""),))
+    safe = replace(safe, verdict=Verified(Effects()))
     moves = replace(safe, safety="unsafe")
-    untried = replace(safe, verified=None)
-    refuted = replace(safe, verified=False)
+    untried = replace(safe, verdict=NotTried(Reason.TIME))
+    refuted = replace(safe, verdict=Refuted(GradientBreaks("x")))
 
     def allowed(**flags):
         may_apply = policy(**flags)

@@ -47,3 +47,8 @@ from gradscope.facts.traces import Environment as Environment
 from gradscope.facts.traces import Gradient as Gradient
 from gradscope.facts.traces import Step as Step
 from gradscope.facts.traces import Trace as Trace
+from gradscope.facts.verdicts import NotTried as NotTried
+from gradscope.facts.verdicts import Reason as Reason
+from gradscope.facts.verdicts import Refuted as Refuted
+from gradscope.facts.verdicts import Verdict as Verdict
+from gradscope.facts.verdicts import Verified as Verified

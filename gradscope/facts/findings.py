@@ -8,6 +8,7 @@ from enum import StrEnum
 from gradscope.facts.events import Event, Operand, Phase
 from gradscope.facts.places import Location
 from gradscope.facts.symptoms import Symptom
+from gradscope.facts.verdicts import UNTRIED, NotTried, Verdict, Verified
 
 
 class Severity(StrEnum):
@@ -51,9 +52,8 @@ class Fix:
     """A repair that a rule proposes, and what became of trying it.
 
     `kind` is a family of design (masked-branch, epsilon, clip-norm, ...). `edits` is empty where
-    the repair is advice. `verified` is True, False (tried, refuted) or None (not tried), and
-    `verdict` says what was compared or why it was not tried. `safety`: safe (same values), unsafe
-    (values or training change), display-only (a direction).
+    the repair is advice. `safety`: safe (same values), unsafe (values or training change),
+    display-only (a direction).
     """
 
     kind: str
@@ -62,8 +62,12 @@ class Fix:
     code: str = ""  # the repaired expression or a few lines, for people
     edits: tuple[Edit, ...] = ()
     patch: str | None = None
-    verified: bool | None = None
-    verdict: str = "not tried"
+    verdict: Verdict = UNTRIED
+
+    @property
+    def verified(self) -> bool | None:
+        """True, False (tried, and refuted) or None (not tried)."""
+        return None if isinstance(self.verdict, NotTried) else isinstance(self.verdict, Verified)
 
 
 @dataclass(frozen=True, slots=True)

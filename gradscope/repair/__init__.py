@@ -14,12 +14,12 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from gradscope.diagnose import diagnose
-from gradscope.facts import Finding, Fix, Severity, Trace
+from gradscope.facts import Finding, Fix, NotTried, Reason, Severity, Trace, Verified
 from gradscope.repair.attempt import Bench, Patched, Rerun, RerunWith, Setup, patched
-from gradscope.repair.compare import Outcome, Seen, falls_short
+from gradscope.repair.compare import Seen
 from gradscope.repair.culprit import Unpatchable, locate
 from gradscope.repair.propose import candidates, fixes_of
-from gradscope.repair.runtime import UNREACHED, at_run_time
+from gradscope.repair.runtime import at_run_time
 from gradscope.source import Source
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def repaired(
     bench = None
     if rerun is not None and verify:
         bench = Bench(before, rerun, diagnosis, seconds, rerun_with)
-    untried = "verification is off" if rerun is not None else "this run cannot be made again"
+    untried = NotTried(Reason.NOT_REPEATED if rerun is None else Reason.VERIFICATION_OFF)
     return tuple(
         replace(finding, fixes=_ordered(_fixes(finding, bench, untried, overlay or {})))
         if finding.fixes and finding.severity is not Severity.NOTE
@@ -95,17 +95,17 @@ def repaired(
 
 
 def _fixes(
-    finding: Finding, bench: Bench | None, untried: str, overlay: Mapping[str, Source]
+    finding: Finding, bench: Bench | None, untried: NotTried, overlay: Mapping[str, Source]
 ) -> Iterator[Fix]:
     """Every fix that the rule proposes, tried until one holds; the later ones only written, and all
-    of them without a bench: `untried` says why.
+    of them without a bench, for the reason `untried`.
 
     Those that cannot be written are tried at run time, if no patch holds."""
     try:
         path = os.path.realpath(finding.location.file) if finding.location else ""
         culprit = locate(finding, overlay.get(path))
-    except Unpatchable as reason:
-        yield from _unwritten(finding, finding.fixes, bench, str(reason))
+    except Unpatchable as unpatchable:
+        yield from _unwritten(finding, finding.fixes, bench, unpatchable.verdict)
         return
     holds = verified = False
     if bench is not None and (shared := bench.shared(finding)) is not None:
@@ -121,31 +121,30 @@ def _fixes(
             if known is None:
                 advice.append(fix)
                 continue
-            why = "an earlier fix holds" if holds else untried
-            yield known.as_fix(Outcome(None, f"not tried: {why}"))
+            yield known.as_fix(NotTried(Reason.ANOTHER_HOLDS) if holds else untried)
             continue
         tried = list(_until_one_holds(finding, written, bench))
         if not tried:
             advice.append(fix)
-        holds = any(one.verified and not falls_short(one.verdict) for one in tried)
+        holds = any(one.verified and not _falls_short(one) for one in tried)
         verified |= any(one.verified for one in tried)
         yield from tried
-    why = "advice, the source does not tell what to edit"
-    yield from _unwritten(finding, advice, None if holds or verified else bench, why)
+    advised = NotTried(Reason.ADVICE)
+    yield from _unwritten(finding, advice, None if holds or verified else bench, advised)
 
 
 def _unwritten(
-    finding: Finding, fixes: Iterable[Fix], bench: Bench | None, reason: str
+    finding: Finding, fixes: Iterable[Fix], bench: Bench | None, reason: NotTried
 ) -> Iterator[Fix]:
     """Fixes without a patch, each tried at run time until one holds or the call turns out to be
     beyond reach; none without a bench."""
     for fix in fixes:
         if bench is None:
-            yield replace(fix, verified=None, verdict=f"not tried: {reason}")
+            yield replace(fix, verdict=reason)
             continue
         for tried in at_run_time(finding, fix, bench, reason):
             yield tried
-            if tried.verified or UNREACHED in tried.verdict:
+            if tried.verified or _is_unreached(tried):
                 bench = None
 
 
@@ -155,10 +154,19 @@ def _until_one_holds(finding: Finding, written: list[Patched], bench: Bench) -> 
         if one.is_guess and bench.left < until:
             return
         best, outcome = bench.attempt(finding, one)
-        if outcome.verified or not one.is_guess:
-            yield best.as_fix(outcome)
-        if outcome.verified or outcome.verified is None:
+        fix = best.as_fix(outcome.verdict)
+        if fix.verified or not one.is_guess:
+            yield fix
+        if fix.verified is not False:
             return
+
+
+def _falls_short(fix: Fix) -> bool:
+    return isinstance(fix.verdict, Verified) and fix.verdict.effects.falls_short
+
+
+def _is_unreached(fix: Fix) -> bool:
+    return isinstance(fix.verdict, NotTried) and bool(fix.verdict.unreached)
 
 
 def _ordered(fixes: Iterator[Fix]) -> tuple[Fix, ...]:
@@ -171,7 +179,7 @@ def _ordered(fixes: Iterator[Fix]) -> tuple[Fix, ...]:
 
 
 def _rank(fix: Fix) -> int:
-    if fix.verified and falls_short(fix.verdict):
+    if _falls_short(fix):
         return 1
     return 3 if fix.verified is None and fix.patch is None else _RANK[fix.verified]
 

@@ -16,6 +16,7 @@ from gradscope.record.sites import shown_path
 from gradscope.repair import repaired
 from gradscope.repair.culprit import EXAMPLES
 from gradscope.repair.splice import spliced, unified
+from gradscope.report import trials
 from gradscope.source import Source, read
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def summary(state: Repaired) -> Iterator[str]:
     count = len(state.left)
     yield f"{count} finding{'s' * (count != 1)} left after {rounds}: no fix that may be applied"
     for held in state.withheld:
-        yield f"withheld: {_place(held.finding)}: {held.fix.title} ({_verdict(held.fix)})"
+        yield f"withheld: {_place(held.finding)}: {held.fix.title} ({trials.verdict(held.fix)})"
     if state.withheld:
         yield "help: --unsafe applies these as well"
 
@@ -152,7 +153,7 @@ def _apply(
         if _spliced(state, path, together) is not None:
             edits[path] = together
             state.applied.append(Applied(state.rounds, finding, fix))
-            tell(f"round {state.rounds}: {_place(finding)}: {fix.title} ({_verdict(fix)})")
+            tell(f"round {state.rounds}: {_place(finding)}: {fix.title} ({trials.verdict(fix)})")
     state.texts |= {path: _spliced(state, path, made) or "" for path, made in edits.items()}
     return bool(edits)
 
@@ -171,10 +172,6 @@ def _place(finding: Finding) -> str:
     location = finding.location
     where = f"{location.file}:{location.line}" if location else "?"
     return f"{finding.rule} {finding.name} at {where}"
-
-
-def _verdict(fix: Fix) -> str:
-    return f"verified: {fix.verdict}" if fix.verified else fix.verdict
 
 
 def write(state: Repaired) -> tuple[str, ...]:

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from gradscope.errors import GradscopeError
-from gradscope.facts import Finding, Fix, Trace
+from gradscope.facts import Finding, Fix, NotTried, Reason, Refuted, Trace, Verdict
+from gradscope.facts.verdicts import CannotRun
 from gradscope.repair.candidate import Candidate
-from gradscope.repair.compare import Outcome, Seen, compare, last_step, repeats
+from gradscope.repair.compare import Outcome, Seen, compare, last_step
 from gradscope.repair.culprit import Unpatchable, locate
+from gradscope.repair.differences import repeats
 from gradscope.repair.propose import candidates, fixes_of
 from gradscope.repair.splice import edits_between, spliced, unified
 from gradscope.source import Source
@@ -41,7 +43,7 @@ class Patched:
     def patch(self) -> str:
         return unified(self.source, self.text)
 
-    def as_fix(self, outcome: Outcome) -> Fix:
+    def as_fix(self, verdict: Verdict) -> Fix:
         patch = self.patch
         added = (line for line in patch.splitlines() if line.startswith("+"))
         return Fix(
@@ -51,8 +53,7 @@ class Patched:
             code="\n".join(line[1:].strip() for line in added if not line.startswith("+++")),
             edits=edits_between(self.source, self.text),
             patch=patch,
-            verified=outcome.verified,
-            verdict=outcome.verdict,
+            verdict=verdict,
         )
 
 
@@ -92,14 +93,14 @@ class Bench:
         """An earlier finding's patch, where it repairs this one too."""
         for one in self._held:
             outcome = self._verdict(finding, one)
-            if outcome.verified:
-                return one.as_fix(outcome)
+            if outcome.holds:
+                return one.as_fix(outcome.verdict)
         return None
 
     def attempt(self, finding: Finding, one: Patched) -> tuple[Patched, Outcome]:
         """The verdict on a patch; on one that repairs what remained as well, where that holds."""
         best, outcome = self._best(finding, one)
-        if outcome.verified:
+        if outcome.holds:
             self._held.append(best)
         return best, outcome
 
@@ -115,10 +116,10 @@ class Bench:
     def _best(self, finding: Finding, one: Patched) -> tuple[Patched, Outcome]:
         outcome = self._verdict(finding, one)
         # A guess that moves the trouble to another line is a wrong guess, not half of a repair.
-        if outcome.verified is False and outcome.remains is not None and not one.is_guess:
+        if outcome.remains is not None and not one.is_guess:
             wider = self._extended(finding, one, outcome.remains, DEEPEST)
             for more in islice(wider, BRANCHES**2):
-                if (found := self._verdict(finding, more)).verified:
+                if (found := self._verdict(finding, more)).holds:
                     return more, found
         return one, outcome
 
@@ -131,17 +132,16 @@ class Bench:
     ) -> Outcome:
         try:
             if self._interrupted:
-                return Outcome(None, "not tried: Ctrl-C")
+                return Outcome(NotTried(Reason.INTERRUPTED))
             trace = again()
             after = Seen(trace, self.diagnose(trace))
             outcome = compare(finding, self.before, after, same=same, kind=kind)
             if outcome.doubtful and not self._is_repeatable(last_step(finding)):
-                why = "the second run differed before the failing step"
-                return Outcome(None, f"not tried: {why}, without a patch as well")
+                return Outcome(NotTried(Reason.NOT_REPEATABLE))
         except TimeoutError:
-            return Outcome(None, "not tried: the time for trying fixes was spent")
+            return Outcome(NotTried(Reason.TIME))
         except GradscopeError as error:
-            return Outcome(False, f"the program cannot be run then ({error})")
+            return Outcome(Refuted(CannotRun(str(error))))
         return outcome
 
     def _run(self, path: str, text: str, step: int) -> Trace:
@@ -179,7 +179,7 @@ class Bench:
             wider = replace(one, text=more.text, same=one.same and more.same)
             yield wider
             outcome = self._verdict(finding, wider)
-            if outcome.verified is False and outcome.remains is not None:
+            if outcome.remains is not None:
                 yield from self._extended(finding, wider, outcome.remains, depth - 1)
 
 

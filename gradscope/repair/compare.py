@@ -2,32 +2,66 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+import signal
 from dataclasses import dataclass
 
 from gradscope.diagnose import is_wrong_gradient
-from gradscope.facts import Finding, Gradient, Severity, Symptom, Trace, number, plural, text_of
+from gradscope.facts import (
+    Finding,
+    NotTried,
+    Reason,
+    Refuted,
+    Severity,
+    Symptom,
+    Trace,
+    Verdict,
+    Verified,
+)
+from gradscope.facts.verdicts import (
+    Cause,
+    CauseAppears,
+    CauseRemains,
+    Change,
+    Effects,
+    GradientBreaks,
+    Move,
+    Objection,
+    ProgramEnds,
+    SymptomAppears,
+    SymptomRemains,
+    ValuesMove,
+)
+from gradscope.repair.differences import (
+    breaks,
+    has_finite_loss,
+    is_rounding,
+    leaps,
+    learns,
+    loss_of,
+    moved,
+    pairs,
+    total_norm,
+    unchanged,
+)
 
 BOUNDS = frozenset(("epsilon", "clamp-domain"))
 HOLD_OFF = BOUNDS | {"masked-branch"}
-# Of bounds and wider dtypes: they hold, and something better is sought.
-IDLE = "every gradient is exactly 0 then"
-HUGE = "which is huge for this loss"
-_LEAP = 1e6  # times the losses before, or 1: what is left of a division by an eps
-ROUNDING = 2.0**-20  # of the largest element: a sum of a few float32 terms in another order
-BETWEEN = 5e-324  # gradients that differ, but not at the elements that were sampled
+# A program that these end was ended by somebody else: the machine, a batch system, a user.
+_FROM_OUTSIDE = {-getattr(signal, name, 0) for name in ("SIGKILL", "SIGTERM", "SIGHUP", "SIGXCPU")}
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`verified` as in `Fix`. `doubtful` asks for a control run: values differ, which a program
-    that cannot be repeated would also explain."""
+    """`doubtful` asks for a control run: values differ, which a program that cannot be repeated
+    would also explain."""
 
-    verified: bool | None
-    verdict: str
+    verdict: Verdict
     doubtful: bool = False
     remains: Finding | None = None  # the next culprit, where the patch did away with its own
+
+    @property
+    def holds(self) -> bool:
+        return isinstance(self.verdict, Verified)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,79 +91,71 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
         return failed
     remaining = _same_cause(finding, before, after)
     if remaining is not None and kind == "clip-norm" and not _steps_at(after.trace, step):
-        why = "no step of an optimizer follows, which is what clipping bounds"
-        return Outcome(None, f"not tried: {why}")
+        return Outcome(NotTried(Reason.NO_UPDATE))
     if remaining is not None:
-        why = f"{_said(remaining)} is there all the same"
         elsewhere = remaining if _start(remaining) != _start(finding) else None
-        return Outcome(False, why, doubtful=True, remains=elsewhere)
+        return _refuted(CauseRemains(_cause(remaining)), elsewhere)
     fresh = _new_findings(before, after)
     if fresh:
-        why = f"{_said(fresh[0])} breaks then"
-        return Outcome(False, why, doubtful=True, remains=fresh[0])
+        return _refuted(CauseAppears(_cause(fresh[0])), fresh[0])
     left = _left(finding, after.trace, step)
     if left is not None:
-        others = [other for other in after.findings if left in other.symptoms]
-        why = f"{left.kind} in `{left.tensor}` all the same"
-        if others:
-            why = f"{why}, from {_said(others[0])}"
-        return Outcome(False, why, doubtful=True, remains=others[0] if others else None)
+        other = next((other for other in after.findings if left in other.symptoms), None)
+        return _refuted(SymptomRemains(left, _cause(other) if other else None), other)
     unexplained = _unexplained(before, after, step)
     if unexplained is not None:
-        what = f"{unexplained.kind} in `{unexplained.tensor}`"
-        return Outcome(False, f"{what} is new", doubtful=True)
-    worse = next((a.name for a, b in _pairs(before.trace, after.trace) if _breaks(a, b)), None)
+        return _refuted(SymptomAppears(unexplained))
+    worse = next((a.name for a, b in pairs(before.trace, after.trace) if breaks(a, b)), None)
     if worse is not None:
-        why = f"the gradient of `{worse}` is no longer finite where it was"
-        return Outcome(False, why, doubtful=True)
-    moved = _moved(before.trace, after.trace, step)
-    if same and moved and not _is_rounding(before.trace, after.trace, step):
-        return Outcome(False, f"{moved[0]}, which this fix must not do", doubtful=True)
-    others = [f for f in after.findings if f.severity is Severity.ERROR]
-    parts = [
-        *_gains(finding, before.trace, after.trace, kind),
-        *_kept(before.trace, after.trace),
-        *moved,
-    ]
-    if kind in HOLD_OFF and _learns(before.trace) and not _learns(after.trace):
-        parts.append(IDLE)
-    if kind in HOLD_OFF | {"dtype"} and _leaps(before.trace, after.trace, step):
-        parts.insert(1, HUGE)
-    if others:
-        parts.append(f"what remains is {_said(others[0])}")
+        return _refuted(GradientBreaks(worse))
+    moves = moved(before.trace, after.trace, step)
+    if same and moves and not is_rounding(before.trace, after.trace, step):
+        return _refuted(ValuesMove(moves[0]))
     # A finite loss that is bit-identical vouches for the second run having been the same run.
-    vouched = not moved and _has_finite_loss(before.trace, step)
-    return Outcome(True, ", ".join(parts), doubtful=not vouched)
+    vouched = not moves and has_finite_loss(before.trace, step)
+    effects = _effects(finding, before.trace, after, kind, moves)
+    return Outcome(Verified(effects), doubtful=not vouched)
 
 
-def falls_short(verdict: str) -> bool:
-    """Whether a verified fix leaves something to be desired."""
-    return IDLE in verdict or HUGE in verdict
+def _refuted(by: Objection, remains: Finding | None = None) -> Outcome:
+    return Outcome(Refuted(by), doubtful=True, remains=remains)
 
 
-def _leaps(before: Trace, after: Trace, step: int) -> bool:
-    """Whether a loss that was not finite comes back far beyond those of the steps before."""
-    loss = _loss(after, step)
-    if loss is None or _has_finite_loss(before, step):
-        return False
-    usual = [abs(one.loss) for one in before.steps if one.index < step and one.loss is not None]
-    return abs(loss) > _LEAP * max(1.0, *usual, 0.0)
+def _effects(
+    finding: Finding, before: Trace, after: Seen, kind: str, moves: tuple[Move, ...]
+) -> Effects:
+    step = last_step(finding)
+    others = [one for one in after.findings if one.severity is Severity.ERROR]
+    first, second = loss_of(before, step), loss_of(after.trace, step)
+    finite = after.trace.gradients and not any(one.bad for one in after.trace.gradients)
+    return Effects(
+        change=_change(finding, after.trace, kind),
+        loss=(first, second) if first is not None and second is not None else None,
+        huge_loss=kind in HOLD_OFF | {"dtype"} and leaps(before, after.trace, step),
+        gradient_norm=total_norm(after.trace.gradients) if finite else None,
+        unchanged=unchanged(before, after.trace),
+        moves=moves,
+        all_gradients_zero=kind in HOLD_OFF and learns(before) and not learns(after.trace),
+        remains=_cause(others[0]) if others else None,
+    )
 
 
 def _failure(before: Trace, after: Trace, step: int) -> Outcome | None:
     """The second run did not get as far as the first."""
     ending = after.ending
     if ending.kind == "interrupted":
-        return Outcome(None, f"not tried: {ending.detail} ended the second run")
+        return Outcome(NotTried(Reason.INTERRUPTED if ending.code else Reason.TIME))
     if len(after.steps) > step:
         return None
     if ending.gave_up:
         if before.ending.kind == ending.kind and before.ending.detail == ending.detail:
             return None
-        return Outcome(False, f"the program then ends with {ending.detail}", doubtful=True)
+        if ending.kind == "died" and ending.code in _FROM_OUTSIDE:
+            return Outcome(NotTried(Reason.KILLED, ending.detail))
+        return _refuted(ProgramEnds(ending.detail))
     if len(after.steps) >= len(before.steps):
         return None
-    return Outcome(None, "not tried: the second run ended before the failing step")
+    return Outcome(NotTried(Reason.ENDED_EARLY))
 
 
 def _same_cause(finding: Finding, before: Seen, after: Seen) -> Finding | None:
@@ -180,9 +206,9 @@ def _place(finding: Finding) -> tuple[object, ...]:
     return (location.file, location.function, location.module) if location else (None,)
 
 
-def _said(finding: Finding) -> str:
-    line = f" at line {finding.location.line}" if finding.location else ""
-    return f"{finding.rule} {finding.name}{line}"
+def _cause(finding: Finding) -> Cause:
+    line = finding.location.line if finding.location else None
+    return Cause(finding.rule, finding.name, line)
 
 
 def _left(finding: Finding, after: Trace, step: int) -> Symptom | None:
@@ -207,131 +233,11 @@ def _start(finding: Finding) -> tuple[int, int] | None:
     return (finding.location.line, finding.location.col) if finding.location else None
 
 
-def _gains(finding: Finding, before: Trace, after: Trace, kind: str) -> Iterator[str]:
-    """What the finding's symptoms were, and are."""
-    left = {(s.kind.partition("-")[2], s.tensor): s for s in after.symptoms}
-    for symptom in finding.symptoms[:1]:
-        what = symptom.kind.partition("-")[2]
-        now = left.get((what, symptom.tensor))
-        count = len(finding.symptoms)
-        if what == "loss":
-            continue
-        others = plural(count - 1, "more tensor")
-        more = f" (and {others})" if count > 1 else ""
-        if what in ("grad", "param") and symptom.bad:
-            left_bad = now.bad if now else 0
-            yield f"bad elements of `{symptom.tensor}` {symptom.bad:,} -> {left_bad:,}{more}"
-        else:
-            became = "bounded" if kind == "clip-norm" else "gone"
-            yield f"{symptom.kind} of `{symptom.tensor}` is {became}{more}"
-    yield from _losses(before, after, last_step(finding))
-
-
-def _losses(before: Trace, after: Trace, step: int) -> Iterator[str]:
-    first, second = _loss(before, step), _loss(after, step)
-    if first is not None and second is not None:
-        yield f"loss {number(first, 6)} -> {number(second, 6)}"
-    if after.gradients and all(not gradient.bad for gradient in after.gradients):
-        yield f"gradient norm {text_of(_norm(after.gradients), 4)}"
-
-
-def _learns(trace: Trace) -> bool:
-    """Whether any gradient is not exactly 0; so also where none was looked at."""
-    return not trace.gradients or any(one.norm or one.bad for one in trace.gradients)
-
-
-def _norm(gradients: tuple[Gradient, ...]) -> float:
-    return math.hypot(*(gradient.norm for gradient in gradients))
-
-
-def _loss(trace: Trace, step: int) -> float | None:
-    return next((one.loss for one in trace.steps if one.index == step), None)
-
-
-def _has_finite_loss(trace: Trace, step: int) -> bool:
-    loss = _loss(trace, step)
-    return loss is not None and math.isfinite(loss)
-
-
-def _kept(before: Trace, after: Trace) -> Iterator[str]:
-    """How many elements of the gradients were finite before and are bit-identical now."""
-    pairs = list(_pairs(before, after))
-    finite = sum(first.numel - first.bad for first, _ in pairs)
-    if pairs and finite and not any(_distance(first, second) for first, second in pairs):
-        compared = "the other " if any(first.bad for first, _ in pairs) else "all "
-        yield f"{compared}{plural(finite, 'gradient element')} unchanged"
-
-
-def _pairs(before: Trace, after: Trace) -> Iterator[tuple[Gradient, Gradient]]:
-    later = {gradient.name: gradient for gradient in after.gradients}
-    for first in before.gradients:
-        second = later.get(first.name)
-        if second is not None and second.shape == first.shape:
-            yield first, second
-
-
-def _breaks(first: Gradient, second: Gradient) -> bool:
-    """Whether elements that were finite are not any more."""
-    samples = zip(first.sample, second.sample, strict=False)
-    lost = any(math.isfinite(old) and not math.isfinite(new) for old, new in samples)
-    return lost or second.bad > first.bad
-
-
-def _distance(first: Gradient, second: Gradient) -> float:
-    """The largest change of an element that was finite before, relative to the largest of them."""
-    if first.digest == second.digest:
-        return 0.0
-    scale = max((abs(value) for value in first.sample if math.isfinite(value)), default=0.0)
-    changes = (
-        abs(new - old)
-        for old, new in zip(first.sample, second.sample, strict=False)
-        if math.isfinite(old) and old != new
-    )
-    worst = max(changes, default=0.0)
-    if worst == 0.0 and not first.bad:
-        return BETWEEN
-    return worst / scale if scale else worst
-
-
-def _moved_loss(before: Trace, after: Trace, step: int) -> tuple[int, float] | None:
-    """The first step whose finite loss is not bit-identical, and by how much it differs."""
-    for one in before.steps[: step + 1]:
-        old, new = one.loss, _loss(after, one.index)
-        if old is not None and new is not None and math.isfinite(old) and old != new:
-            return one.index, abs(new - old)
-    return None
-
-
-def _is_rounding(before: Trace, after: Trace, step: int) -> bool:
-    """Whether only gradients moved, and those no more than a sum does whose order has changed:
-    where a gradient is differentiated again, a guard changes which terms are added first."""
-    moves = [_distance(a, b) for a, b in _pairs(before, after)]
-    known = BETWEEN not in moves
-    return known and max(moves, default=0.0) <= ROUNDING and not _moved_loss(before, after, step)
-
-
-def _moved(before: Trace, after: Trace, step: int) -> tuple[str, ...]:
-    """The finite values that are not bit-identical, as phrases with by how much."""
-    found = []
-    loss = _moved_loss(before, after, step)
-    if loss is not None:
-        found.append(f"the loss of step {loss[0]} moves by {text_of(loss[1], 3)}")
-    distances = [(_distance(a, b), a.name) for a, b in _pairs(before, after)]
-    worst, name = max(distances, default=(0.0, ""))
-    if worst:
-        amount = "" if worst == BETWEEN else f" by {text_of(worst, 3)} of its largest"
-        found.append(f"finite gradients move, `{name}` most{amount}")
-    return tuple(found)
-
-
-def repeats(first: Trace, second: Trace, step: int) -> bool:
-    """Whether an unpatched second run was the same run: the same losses, bad ones included."""
-    pairs = list(zip(first.steps[: step + 1], second.steps[: step + 1], strict=False))
-    same = all(_identical(one.loss, other.loss) for one, other in pairs)
-    return same and len(second.steps) >= min(len(first.steps), step + 1)
-
-
-def _identical(first: float | None, second: float | None) -> bool:
-    if first is None or second is None:
-        return first is second
-    return first == second or (math.isnan(first) and math.isnan(second))
+def _change(finding: Finding, after: Trace, kind: str) -> Change | None:
+    """What the finding's first symptom was, and is; that of a loss is told by its value."""
+    if not finding.symptoms or _hurt(finding.symptoms[0])[0] == "loss":
+        return None
+    first = finding.symptoms[0]
+    now = next((one for one in after.symptoms if _hurt(one) == _hurt(first)), None)
+    others = len(finding.symptoms) - 1
+    return Change(first, now.bad if now else 0, others, bounded=kind == "clip-norm")

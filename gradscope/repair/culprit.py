@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gradscope.facts import Edit, Finding
+from gradscope.facts import Edit, Finding, NotTried, Reason
 from gradscope.ops import Edge, OpFact, lookup
 from gradscope.source import Names, Source, SourceError, expression, find, operands, read
 from gradscope.source.operands import spelled
@@ -21,7 +21,11 @@ ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.List, ast.Tuple)
 
 
 class Unpatchable(Exception):
-    """Why no patch can be written for a finding: one sentence."""
+    """No patch can be written for a finding."""
+
+    def __init__(self, reason: Reason, detail: str = "") -> None:
+        super().__init__(reason, detail)
+        self.verdict = NotTried(reason, detail)
 
 
 @dataclass(frozen=True)
@@ -136,19 +140,19 @@ def locate(finding: Finding, source: Source | None = None) -> Culprit:
     """The culprit in its file (or in the text that stands in for it), or Unpatchable."""
     location = finding.location
     if location is None:
-        raise Unpatchable("the finding has no place in the source")
+        raise Unpatchable(Reason.NO_PLACE)
     if is_installed(location.file):
-        raise Unpatchable(f"{location.file} belongs to an installed package, which is never edited")
+        raise Unpatchable(Reason.INSTALLED, location.file)
     try:
         source = source or read(location.file)
         tree = source.tree
     except SourceError as error:
-        raise Unpatchable(str(error)) from error
+        raise Unpatchable(Reason.UNREADABLE, str(error)) from error
     except (SyntaxError, ValueError) as error:
-        raise Unpatchable(f"{location.file} does not parse as Python") from error
+        raise Unpatchable(Reason.NO_PYTHON, location.file) from error
     assert tree is not None
     if source.encoding not in ("utf-8", "utf-8-sig", "ascii"):
-        raise Unpatchable(f"{location.file} is encoded as {source.encoding}, and patches are UTF-8")
+        raise Unpatchable(Reason.ENCODING, source.encoding)
     node = expression(source, location)
     if node is None:
         written = list(find(source, location.line, finding.op))

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from string import Formatter
 
-from gradscope.facts import Finding, Fix, Phase
+from gradscope.facts import Finding, Fix, NotTried, Phase, Reason
 from gradscope.ops import Edge, lookup
 from gradscope.repair.attempt import Bench
 from gradscope.repair.compare import BOUNDS
@@ -18,8 +18,6 @@ from gradscope.repair.culprit import dtype_of, edges_of
 from gradscope.rules import phrases
 
 MOST = 2  # changes of one call that are worth a run each
-# In the verdict where no call was changed; what the reasons are, `intercept` knows.
-UNREACHED = "out of reach at run time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +53,13 @@ class Installed:
             install(change)
 
 
-def at_run_time(finding: Finding, fix: Fix, bench: Bench, reason: str) -> Iterator[Fix]:
+def at_run_time(finding: Finding, fix: Fix, bench: Bench, reason: NotTried) -> Iterator[Fix]:
     """The fix tried on the call itself, since `reason` keeps it from being written as a patch.
 
     The fix as it is, with the reason, where the op table knows no such change."""
     ways = list(islice(what_ifs(finding, fix.kind), MOST)) if bench.rerun_with else []
     if not ways:
-        yield replace(fix, verified=None, verdict=f"not tried: {reason}")
+        yield replace(fix, verdict=reason)
     for one in ways:
         tried, remains = _tried(finding, fix, (one,), bench, reason)
         if tried.verified is False and remains is not None:
@@ -72,7 +70,7 @@ def at_run_time(finding: Finding, fix: Fix, bench: Bench, reason: str) -> Iterat
 
 
 def _both(
-    finding: Finding, fix: Fix, one: WhatIf, remains: Finding, bench: Bench, reason: str
+    finding: Finding, fix: Fix, one: WhatIf, remains: Finding, bench: Bench, reason: NotTried
 ) -> Fix | None:
     """The change together with one of the call that broke in its place, where that holds."""
     for other in remains.fixes:
@@ -116,7 +114,7 @@ def _code(template: str, edge: Edge, finding: Finding) -> str:
 
 
 def _tried(
-    finding: Finding, fix: Fix, changes: tuple[WhatIf, ...], bench: Bench, reason: str
+    finding: Finding, fix: Fix, changes: tuple[WhatIf, ...], bench: Bench, reason: NotTried
 ) -> tuple[Fix, Finding | None]:
     """The fix with its verdict, and the next culprit if that is what speaks against it."""
     same = all(change.same for change in changes)
@@ -127,18 +125,15 @@ def _tried(
             outcome = bench.attempt_with(finding, setup, same=same, kind=fix.kind)
             reached = mark.exists()
     except OSError as error:  # a full disk must not cost the report
-        return replace(fix, verified=None, verdict=f"not tried: {error.strerror}"), None
-    if outcome.verified is None:
-        return replace(fix, verified=None, verdict=outcome.verdict), None
+        return replace(fix, verdict=NotTried(Reason.MACHINE, error.strerror or "")), None
+    if isinstance(outcome.verdict, NotTried):
+        return replace(fix, verdict=outcome.verdict), None
     if not reached:
-        op = phrases.spelled(finding.op)
-        why = f"{UNREACHED} too: compiled code calls it, or it writes its operand in place"
-        return replace(fix, verified=None, verdict=f"not tried: {reason}; `{op}` is {why}"), None
+        return replace(fix, verdict=replace(reason, unreached=phrases.spelled(finding.op))), None
     tried = replace(
         fix,
         title=f"what if: {fix.title}",
         safety="display-only",
-        verified=outcome.verified,
-        verdict=f"at run time, on that call: {outcome.verdict.removeprefix('tried: ')}",
+        verdict=replace(outcome.verdict, at_run_time=True),
     )
     return tried, outcome.remains

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradscope.facts import Finding, Location, Report, Summary
-from gradscope.report import phrases, verdicts
+from gradscope.report import phrases, trials, verdicts
 from gradscope.report.options import Options
 from gradscope.report.text import clean, sentence
 
@@ -33,7 +33,7 @@ def render_all(summary: Summary, options: Options) -> str:
 def _finding(finding: Finding) -> str:
     parts = [finding.message, finding.why]
     if fix := phrases.leading(finding):
-        parts.append(f"help: {fix.title} ({fix.safety}; {phrases.verdict(fix)})")
+        parts.append(f"help: {fix.title} ({fix.safety}; {trials.verdict(fix)})")
     title = f"{finding.rule} {finding.name}"
     level = {"error": "error", "warning": "warning", "note": "notice"}[finding.severity.value]
     return _command(level, finding.location, title, *parts)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from gradscope.facts import Finding, Fix, Operand
-from gradscope.report import phrases, tensors
+from gradscope.report import phrases, tensors, trials
 from gradscope.report.diffs import numbered
 from gradscope.report.frames import frame, gutter_of, marks
 from gradscope.report.options import Options
@@ -117,7 +117,7 @@ def _tensor(tensor: Operand) -> str:
 
 def _fix(fix: Fix, options: Options) -> Iterator[str]:
     """A fix that was refuted is one line, without the patch that nobody should apply."""
-    verdict = prose(phrases.verdict(fix))
+    verdict = prose(trials.verdict(fix))
     if fix.verified is False:
         yield f"<h3>Tried</h3>\n<p>{prose(fix.title)}: {verdict}</p>"
         return

@@ -26,7 +26,7 @@ from gradscope.facts import (
     Trace,
     text_of,
 )
-from gradscope.report import phrases
+from gradscope.report import phrases, trials
 from gradscope.report.options import Options
 
 NAME = "json"
@@ -177,7 +177,7 @@ def _fix(fix: Fix) -> dict[str, Any]:
         "title": fix.title,
         "patch": fix.patch,
         "verified": fix.verified,
-        "verdict": fix.verdict,
+        "verdict": trials.sentence(fix),
         "safety": fix.safety,
     }
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gradscope.facts import Finding, Fix, Report, Summary
-from gradscope.report import phrases, tensors, verdicts
+from gradscope.report import phrases, tensors, trials, verdicts
 from gradscope.report.frames import frame, gutter_of, marks
 from gradscope.report.options import Options
 from gradscope.report.text import clean, plain, sentence
@@ -113,7 +113,7 @@ def _finding(finding: Finding, options: Options) -> Iterator[str]:
 def _fix(fix: Fix) -> Iterator[str]:
     """A fix that was refuted is one line, without the patch that nobody should apply."""
     if fix.verified is False:
-        yield f"**tried:** {_prose(fix.title)}; {_prose(phrases.verdict(fix))}"
+        yield f"**tried:** {_prose(fix.title)}; {_prose(trials.verdict(fix))}"
         yield ""
         return
     yield f"**help:** {_prose(fix.title)}"
@@ -124,7 +124,7 @@ def _fix(fix: Fix) -> Iterator[str]:
         yield from _fenced("python", fix.code)
     safety = phrases.SAFETY.get(fix.safety, "")
     yield f"- fix is {fix.safety}: {safety}"
-    yield f"- {_prose(phrases.verdict(fix))}"
+    yield f"- {_prose(trials.verdict(fix))}"
     yield ""
 
 

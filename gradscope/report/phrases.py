@@ -161,18 +161,6 @@ def leading(finding: Finding) -> Fix | None:
     return next((fix for fix in offered(finding.fixes) if fix.verified is not False), None)
 
 
-def trial(fix: Fix) -> str:
-    return {True: "verified", False: "refuted", None: "not tried"}[fix.verified]
-
-
-def verdict(fix: Fix) -> str:
-    """ "verified: the loss is bit-identical", "not tried: the program reads stdin"."""
-    words = fix.verdict.strip()
-    if not words or words == trial(fix):
-        return trial(fix)
-    return f"{trial(fix)}: {words.removeprefix(trial(fix) + ': ')}"
-
-
 def measured(finding: Finding) -> tuple[str, ...]:
     """The numbers of a finding as phrases; from the evidence where the rule worded none."""
     if finding.numbers:

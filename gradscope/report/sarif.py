@@ -17,7 +17,7 @@ from urllib.parse import quote
 from gradscope import __version__
 from gradscope.facts import Edit, Event, Finding, Fix, Location, Related, Report, Summary, Trace
 from gradscope.ops.names import spelled
-from gradscope.report import phrases, verdicts
+from gradscope.report import phrases, trials, verdicts
 from gradscope.report.options import Options, Sources
 from gradscope.report.text import sentence
 
@@ -134,7 +134,7 @@ def _told(finding: Finding) -> str:
     """Headline, mechanism and the best fix: all that most viewers show of a result."""
     words = [f"{finding.message}. {finding.why}"]
     if fix := phrases.leading(finding):
-        words.append(f"Fix ({phrases.verdict(fix)}): {fix.title}.")
+        words.append(f"Fix ({trials.verdict(fix)}): {fix.title}.")
     return " ".join(words)
 
 
@@ -189,7 +189,7 @@ def _fix(fix: Fix) -> Value:
         }
         for file in dict.fromkeys(edit.file for edit in fix.edits)
     ]
-    words = f"{fix.title} ({phrases.verdict(fix)})"
+    words = f"{fix.title} ({trials.verdict(fix)})"
     return {"description": _message(words), "artifactChanges": changes}
 
 

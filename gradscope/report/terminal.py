@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gradscope.facts import Finding, Fix, Report, Summary
-from gradscope.report import phrases, tensors, verdicts
+from gradscope.report import phrases, tensors, trials, verdicts
 from gradscope.report.diffs import changes, folded, numbered
 from gradscope.report.frames import frame, gutter_of, header, marks
 from gradscope.report.options import NARROWEST, Options
@@ -118,7 +118,7 @@ def _finding(finding: Finding, options: Options) -> Iterator[Line]:
         if fix is lead:
             continue
         named = "also" if fix.verified is not False else "tried"
-        words = f"{fix.title} ({phrases.verdict(fix)})"
+        words = f"{fix.title} ({trials.verdict(fix)})"
         yield from _item(named, [words], gutter, options)
     yield from _item("more", [f"gradscope explain {finding.rule}"], gutter, options)
 
@@ -160,7 +160,7 @@ def _help(fix: Fix, finding: Finding, gutter: int, options: Options) -> Iterator
         yield (Segment(" " * gutter + " |", "gutter"),)
     safety = phrases.SAFETY.get(fix.safety, "")
     yield from _item(f"fix is {fix.safety}", [safety], gutter, options)
-    trial, _, words = phrases.verdict(fix).partition(": ")
+    trial, words = trials.told(fix)
     role = "good" if fix.verified else "warning"
     yield from _item(trial, [words], gutter, options, role)
 

@@ -1,0 +1,198 @@
+"""What became of trying a fix: it was verified, it was refuted, or it was not tried.
+
+The parts are what was measured. The sentences about them are made in `report.trials`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from gradscope.facts.symptoms import Symptom
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A finding of the second run, by what it says and where. `line` is None without a place."""
+
+    rule: str
+    name: str
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LossMove:
+    """The loss of a step, finite in both runs, differs by `amount`."""
+
+    step: int
+    amount: float
+
+
+@dataclass(frozen=True, slots=True)
+class GradientMove:
+    """Finite elements of gradients differ, those of `name` most: by `share` of its largest
+    element; None where the digest differs and no sampled element does."""
+
+    name: str
+    share: float | None
+
+
+Move = LossMove | GradientMove
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The finding's first symptom, and how many of its elements are bad with the fix. `others`
+    are the finding's further symptoms. `bounded`: the fix bounds it and does not remove it."""
+
+    symptom: Symptom
+    bad_after: int = 0
+    others: int = 0
+    bounded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """So many elements of the gradients, finite in both runs, are bit-identical. `all_of_them`:
+    there were no others."""
+
+    elements: int
+    all_of_them: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What the run with a fix showed beside the run without it."""
+
+    change: Change | None = None
+    loss: tuple[float, float] | None = None  # of the failing step: before, after
+    huge_loss: bool = False  # far beyond the losses of the steps before
+    gradient_norm: float | None = None  # of all gradients together, where every one is finite
+    unchanged: Unchanged | None = None
+    moves: tuple[Move, ...] = ()
+    all_gradients_zero: bool = False  # and were not before
+    remains: Cause | None = None  # another error, which is not this fix's to repair
+
+    @property
+    def falls_short(self) -> bool:
+        """Whether the fix holds, and leaves something to be desired."""
+        return self.all_gradients_zero or self.huge_loss
+
+
+@dataclass(frozen=True, slots=True)
+class CauseRemains:
+    """The finding is there with the fix as well."""
+
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
+class CauseAppears:
+    """An error that was not there without the fix."""
+
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
+class SymptomRemains:
+    """`cause` is what the second run was found to have it from, where that was found."""
+
+    symptom: Symptom
+    cause: Cause | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SymptomAppears:
+    symptom: Symptom
+
+
+@dataclass(frozen=True, slots=True)
+class GradientBreaks:
+    """The gradient of `name` is not finite where it was finite without the fix."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesMove:
+    """Of a fix that claims to keep every finite value."""
+
+    move: Move
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramEnds:
+    """`how` is the ending's own line: the exception, the exit code, the signal."""
+
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class CannotRun:
+    """The target cannot be started with the fix; `error` says why."""
+
+    error: str
+
+
+Objection = (
+    CauseRemains
+    | CauseAppears
+    | SymptomRemains
+    | SymptomAppears
+    | GradientBreaks
+    | ValuesMove
+    | ProgramEnds
+    | CannotRun
+)
+
+
+class Reason(Enum):
+    """Why a fix was not tried, or why trying it told nothing. What `detail` is, in brackets."""
+
+    NOT_ASKED = auto()
+    VERIFICATION_OFF = auto()
+    NOT_REPEATED = auto()  # this run cannot be made again
+    ANOTHER_HOLDS = auto()
+    TIME = auto()  # the budget was spent (its seconds)
+    INTERRUPTED = auto()  # Ctrl-C
+    KILLED = auto()  # from outside (the signal)
+    NOT_REPEATABLE = auto()  # the program itself takes another way each time
+    ENDED_EARLY = auto()  # the second run did not come as far as the failing step
+    NO_UPDATE = auto()  # of clipping, where no optimizer steps
+    ADVICE = auto()  # the source does not tell what to edit
+    NO_PLACE = auto()
+    INSTALLED = auto()  # the place lies in an installed package (the file)
+    UNREADABLE = auto()  # (why)
+    NO_PYTHON = auto()  # the file does not parse (the file)
+    ENCODING = auto()  # the file is not UTF-8 (its encoding)
+    MACHINE = auto()  # a full disk and the like (what the system said)
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """`at_run_time`: the call was changed as it ran, where no patch could be written."""
+
+    effects: Effects
+    at_run_time: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refuted:
+    """`at_run_time` is as in `Verified`."""
+
+    by: Objection
+    at_run_time: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NotTried:
+    """`unreached` is the op whose call could not be changed at run time either."""
+
+    reason: Reason = Reason.NOT_ASKED
+    detail: str = ""
+    unreached: str = ""
+
+
+Verdict = Verified | Refuted | NotTried
+
+UNTRIED = NotTried()

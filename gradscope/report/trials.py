@@ -1,0 +1,150 @@
+"""What became of trying a fix, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradscope.facts import Fix, NotTried, Reason, Refuted, Verified, number, plural, text_of
+from gradscope.facts.verdicts import (
+    CannotRun,
+    Cause,
+    CauseAppears,
+    CauseRemains,
+    Change,
+    Effects,
+    GradientBreaks,
+    GradientMove,
+    LossMove,
+    Move,
+    Objection,
+    ProgramEnds,
+    SymptomAppears,
+    SymptomRemains,
+    Unchanged,
+    ValuesMove,
+)
+
+AT_RUN_TIME = "at run time, on that call: "
+_REASONS = {
+    Reason.VERIFICATION_OFF: "verification is off",
+    Reason.NOT_REPEATED: "this run cannot be made again",
+    Reason.ANOTHER_HOLDS: "an earlier fix holds",
+    Reason.TIME: "the time for trying fixes was spent",
+    Reason.INTERRUPTED: "Ctrl-C",
+    Reason.KILLED: "the second run was killed from outside ({})",
+    Reason.NOT_REPEATABLE: "the second run differed before the failing step, without a patch as "
+    "well",
+    Reason.ENDED_EARLY: "the second run ended before the failing step",
+    Reason.NO_UPDATE: "no step of an optimizer follows, which is what clipping bounds",
+    Reason.ADVICE: "advice, the source does not tell what to edit",
+    Reason.NO_PLACE: "the finding has no place in the source",
+    Reason.INSTALLED: "{} belongs to an installed package, which is never edited",
+    Reason.UNREADABLE: "{}",
+    Reason.NO_PYTHON: "{} does not parse as Python",
+    Reason.ENCODING: "the file is encoded as {}, and patches are UTF-8",
+    Reason.MACHINE: "{}",
+}
+
+
+def trial(fix: Fix) -> str:
+    return {True: "verified", False: "refuted", None: "not tried"}[fix.verified]
+
+
+def told(fix: Fix) -> tuple[str, str]:
+    """ "verified" and "loss 2 -> 2"; "not tried" and why, where there is a reason."""
+    match fix.verdict:
+        case Verified(effects, at_run_time):
+            return "verified", (AT_RUN_TIME if at_run_time else "") + ", ".join(_effects(effects))
+        case Refuted(by, at_run_time):
+            return "refuted", (AT_RUN_TIME if at_run_time else "") + _objection(by)
+        case NotTried() as verdict:
+            return "not tried", _reason(verdict)
+
+
+def verdict(fix: Fix) -> str:
+    """ "verified: loss 2 -> 2", "not tried: verification is off"."""
+    return ": ".join(filter(None, told(fix)))
+
+
+def sentence(fix: Fix) -> str:
+    """The same without the first word, where `verified` beside it says that."""
+    return verdict(fix) if fix.verified is None else told(fix)[1]
+
+
+def _reason(verdict: NotTried) -> str:
+    words = _REASONS.get(verdict.reason, "").format(verdict.detail)
+    if not verdict.unreached:
+        return words
+    return (
+        f"{words}; `{verdict.unreached}` is out of reach at run time too: compiled code calls it, "
+        "or it writes its operand in place"
+    )
+
+
+def _effects(effects: Effects) -> Iterator[str]:
+    if effects.change is not None:
+        yield _change(effects.change)
+    if effects.loss is not None:
+        before, after = effects.loss
+        yield f"loss {number(before, 6)} -> {number(after, 6)}"
+    if effects.huge_loss:
+        yield "which is huge for this loss"
+    if effects.gradient_norm is not None:
+        yield f"gradient norm {text_of(effects.gradient_norm, 4)}"
+    if effects.unchanged is not None:
+        yield _unchanged(effects.unchanged)
+    yield from map(_move, effects.moves)
+    if effects.all_gradients_zero:
+        yield "every gradient is exactly 0 then"
+    if effects.remains is not None:
+        yield f"what remains is {_cause(effects.remains)}"
+
+
+def _change(change: Change) -> str:
+    symptom = change.symptom
+    more = f" (and {plural(change.others, 'more tensor')})" if change.others else ""
+    if symptom.kind.endswith(("-grad", "-param")) and symptom.bad:
+        counts = f"{symptom.bad:,} -> {change.bad_after:,}"
+        return f"bad elements of `{symptom.tensor}` {counts}{more}"
+    became = "bounded" if change.bounded else "gone"
+    return f"{symptom.kind} of `{symptom.tensor}` is {became}{more}"
+
+
+def _unchanged(unchanged: Unchanged) -> str:
+    compared = "all" if unchanged.all_of_them else "the other"
+    return f"{compared} {plural(unchanged.elements, 'gradient element')} unchanged"
+
+
+def _move(move: Move) -> str:
+    match move:
+        case LossMove(step, amount):
+            return f"the loss of step {step} moves by {text_of(amount, 3)}"
+        case GradientMove(name, share):
+            by = "" if share is None else f" by {text_of(share, 3)} of its largest"
+            return f"finite gradients move, `{name}` most{by}"
+
+
+def _objection(by: Objection) -> str:
+    match by:
+        case CauseRemains(cause):
+            return f"{_cause(cause)} is there all the same"
+        case CauseAppears(cause):
+            return f"{_cause(cause)} breaks then"
+        case SymptomRemains(symptom, cause):
+            source = f", from {_cause(cause)}" if cause else ""
+            return f"{symptom.kind} in `{symptom.tensor}` all the same{source}"
+        case SymptomAppears(symptom):
+            return f"{symptom.kind} in `{symptom.tensor}` is new"
+        case GradientBreaks(name):
+            return f"the gradient of `{name}` is no longer finite where it was"
+        case ValuesMove(move):
+            return f"{_move(move)}, which this fix must not do"
+        case ProgramEnds(how):
+            return f"the program then ends with {how}"
+        case CannotRun(error):
+            return f"the program cannot be run then ({error})"
+
+
+def _cause(cause: Cause) -> str:
+    line = f" at line {cause.line}" if cause.line is not None else ""
+    return f"{cause.rule} {cause.name}{line}"

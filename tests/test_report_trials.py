@@ -1,0 +1,106 @@
+"""The sentences about a fix that was tried, or was not."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from gradscope.facts import Fix, NotTried, Reason, Refuted, Symptom, Verdict, Verified
+from gradscope.facts.verdicts import (
+    CannotRun,
+    Cause,
+    CauseAppears,
+    CauseRemains,
+    Change,
+    Effects,
+    GradientBreaks,
+    GradientMove,
+    LossMove,
+    Objection,
+    ProgramEnds,
+    SymptomAppears,
+    SymptomRemains,
+    Unchanged,
+    ValuesMove,
+)
+from gradscope.report import trials
+
+NAN = Symptom("nan-grad", 0, "x", 2, 5)
+ROOT = Cause("GS102", "singular-derivative", 7)
+
+OBJECTIONS = {
+    CauseRemains(ROOT): "GS102 singular-derivative at line 7 is there all the same",
+    CauseAppears(Cause("GS202", "log-zero")): "GS202 log-zero breaks then",
+    SymptomRemains(NAN, ROOT): (
+        "nan-grad in `x` all the same, from GS102 singular-derivative at line 7"
+    ),
+    SymptomAppears(NAN): "nan-grad in `x` is new",
+    GradientBreaks("x"): "the gradient of `x` is no longer finite where it was",
+    ValuesMove(LossMove(3, 0.5)): "the loss of step 3 moves by 0.5, which this fix must not do",
+    ProgramEnds("ValueError: no"): "the program then ends with ValueError: no",
+    CannotRun("no such file"): "the program cannot be run then (no such file)",
+}
+
+
+def fix(verdict: Verdict) -> Fix:
+    return Fix("epsilon", "a fix", verdict=verdict)
+
+
+@pytest.mark.parametrize(("by", "words"), OBJECTIONS.items())
+def test_each_objection_has_its_sentence(by: Objection, words: str) -> None:
+    assert trials.verdict(fix(Refuted(by))) == f"refuted: {words}"
+    assert trials.sentence(fix(Refuted(by))) == words
+
+
+def test_no_objection_is_forgotten() -> None:
+    assert {type(by) for by in OBJECTIONS} == set(get_args(Objection))
+
+
+@pytest.mark.parametrize("reason", [one for one in Reason if one is not Reason.NOT_ASKED])
+def test_each_reason_has_words(reason: Reason) -> None:
+    words = trials.verdict(fix(NotTried(reason, "SIGKILL")))
+
+    assert words.startswith("not tried: ") and words == trials.sentence(
+        fix(NotTried(reason, "SIGKILL"))
+    )
+
+
+def test_a_fix_that_nobody_asked_to_try_gives_no_reason() -> None:
+    assert trials.verdict(Fix("epsilon", "a fix")) == "not tried"
+
+
+def test_effects_are_told_in_one_order() -> None:
+    effects = Effects(
+        Change(NAN, others=2),
+        loss=(float("inf"), 1e9),
+        huge_loss=True,
+        gradient_norm=0.5,
+        unchanged=Unchanged(3, all_of_them=False),
+        moves=(LossMove(0, 0.25), GradientMove("x", None)),
+        all_gradients_zero=True,
+        remains=ROOT,
+    )
+    assert trials.sentence(fix(Verified(effects, at_run_time=True))) == (
+        "at run time, on that call: bad elements of `x` 2 -> 0 (and 2 more tensors), "
+        "loss inf -> 1e+09, which is huge for this loss, gradient norm 0.5, "
+        "the other 3 gradient elements unchanged, the loss of step 0 moves by 0.25, "
+        "finite gradients move, `x` most, every gradient is exactly 0 then, "
+        "what remains is GS102 singular-derivative at line 7"
+    )
+
+
+@pytest.mark.parametrize(("bounded", "became"), [(True, "bounded"), (False, "gone")])
+def test_a_symptom_without_bad_elements_is_told_by_what_it_became(
+    bounded: bool, became: str
+) -> None:
+    change = Change(Symptom("exploding-grad", 0, "w"), bounded=bounded)
+
+    words = trials.sentence(fix(Verified(Effects(change))))
+    assert words == f"exploding-grad of `w` is {became}"
+
+
+def test_a_call_beyond_reach_is_told_with_the_reason_for_no_patch() -> None:
+    words = trials.sentence(fix(NotTried(Reason.NO_PLACE, unreached="exp")))
+
+    assert words.startswith("not tried: the finding has no place in the source; `exp` is out of")
