@@ -1,8 +1,9 @@
-"""What every test gets: one thread, a clean torch afterwards, and the real command."""
+"""What every test gets: few threads, a clean torch afterwards, and the real command."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,14 +12,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+THREADS = int(os.environ.get("OMP_NUM_THREADS", "1"))
+
+# A shell starts what it puts into the background with Ctrl-C ignored, and that is inherited.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> None:
+def few_threads() -> None:
     if "torch" in sys.modules:
-        sys.modules["torch"].set_num_threads(1)
+        sys.modules["torch"].set_num_threads(THREADS)
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +32,11 @@ def nothing_left_hooked() -> Iterator[None]:
     yield
     if "torch" in sys.modules:
         assert leftovers() == []
+
+
+def paths() -> str:
+    """Where the command is found: here, whatever else the environment names."""
+    return os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 
 
 def leftovers() -> list[str]:
@@ -57,7 +67,7 @@ def gradscope(tmp_path: Path) -> Command:
     def run(
         *arguments: str | Path, cwd: Path = tmp_path, timeout: float = 120, **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        plain = {"NO_COLOR": "1", "COLUMNS": "100", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+        plain = {"NO_COLOR": "1", "COLUMNS": "100", "PYTHONPATH": paths()}
         return subprocess.run(
             [sys.executable, "-m", "gradscope", *map(str, arguments)],
             cwd=cwd,

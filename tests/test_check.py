@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from xml.etree import ElementTree
 
 import jsonschema
 import pytest
+from conftest import paths
 
 from gradscope.check import cases_of, check
 from gradscope.check.accepted import accepted_by
@@ -419,9 +421,8 @@ class TestCommand:
     def test_ctrl_c_keeps_what_is_done(self, folder):
         configured(folder, "good", "hangs", more="jobs: 1")
         command = [sys.executable, "-m", "gradscope", "check", "--format", "json"]
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-        )
+        environment = os.environ | {"PYTHONPATH": paths()}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
         started = time.monotonic()
         while not (folder / "hanging").exists() and time.monotonic() < started + 60:
             time.sleep(0.05)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from conftest import paths
 
 from gradscope import __version__
 from gradscope.cli import main
@@ -19,7 +20,6 @@ from gradscope.pipeline import exit_code
 from gradscope.report import FORMATS
 from gradscope.rules import RULES
 
-ROOT = Path(__file__).resolve().parent.parent
 MASKED = """\
 import sys
 import torch
@@ -214,7 +214,7 @@ def test_what_runs_no_program_imports_no_torch(words):
 
 
 def environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
+    return os.environ | {"PYTHONPATH": paths(), "NO_COLOR": "1"}
 
 
 def test_version(capsys):

@@ -24,14 +24,6 @@ from gradscope.record.probes.calls import MOST_CALLS
 from gradscope.target import parse_target
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def checks(cls: Any, args: tuple[Any, ...], **options: Any) -> tuple[FunctionCheck, ...]:
     """What the recorder finds of one call, made as a model makes it: on the result of an op."""
     mine = tuple(a.clone() if isinstance(a, torch.Tensor) and a.requires_grad else a for a in args)

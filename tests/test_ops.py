@@ -219,14 +219,6 @@ def all_finite(tensors: list[torch.Tensor]) -> bool:
     return all(bool(tensor.isfinite().all()) for tensor in tensors)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.mark.parametrize("sample", SAMPLES, ids=str)
 class TestEdges:
     def test_the_table_knows_the_edge(self, sample):

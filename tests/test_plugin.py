@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import paths
 
-ROOT = Path(__file__).resolve().parent.parent
 
 TESTS = """
 import pytest
@@ -72,7 +72,7 @@ def test_skips():
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    environment = os.environ | {"PYTHONPATH": paths(), "COLUMNS": "200"}
     plugin = "gradscope.integrations.pytest_plugin"
     loaded = "gradscope = " in "".join(_entry_points())
     return subprocess.run(
