@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from conftest import paths
 
-
 TESTS = """
 import pytest
 import torch
