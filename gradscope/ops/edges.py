@@ -53,12 +53,23 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
+class Decomposition:
+    """An op on a matrix (its name in the schema). `values` is the output that holds eigenvalues or
+    singular values: the slope of the others, the vectors, is infinite where two of those are
+    equal. Without one, value or slope is infinite where the matrix is singular."""
+
+    argument: str
+    values: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class OpFact:
     """One aten op (name without namespace, overload and in-place underscore)."""
 
     name: str
     edges: tuple[Edge, ...] = ()
     spelled: tuple[str, ...] = ()  # how users write it: "torch.sqrt", "Tensor.sqrt", "** 0.5"
+    matrix: Decomposition | None = None  # where nearness to a degenerate matrix can be measured
 
     def value_edge(self, values: Values) -> Edge | None:
         """The edge at which these operands break the value; None for ordinary operands."""

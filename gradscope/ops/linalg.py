@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gradscope.ops.cures import Cure
 from gradscope.ops.dtypes import Margin
-from gradscope.ops.edges import Edge, Nature, OpFact, Values
+from gradscope.ops.edges import Decomposition, Edge, Nature, OpFact, Values
 from gradscope.ops.predicates import both, broke, has_infinity, largest, slope_broke
 from gradscope.ops.shared import WIDEST, infinite_input
 
@@ -38,8 +38,17 @@ def _tiny(values: Values) -> bool:
     return 0 < _magnitude(values) ** 2 < 1 / largest(values)
 
 
-def _edges(argument: str, value: str, slope: str, guard: str = "") -> tuple[Edge, ...]:
+def _decomposition(
+    name: str,
+    argument: str,
+    *spelled: str,
+    value: str = "",
+    slope: str = "",
+    matrix: Decomposition | None = None,
+) -> OpFact:
     """`value` and `slope` say what is degenerate where they break; an empty one cannot."""
+    # A multiple of the identity moves pivots away from 0, and not eigenvalues from each other.
+    guard = _JITTER if matrix is not None and matrix.values is None else ""
     edges = [
         Edge(
             argument,
@@ -90,113 +99,140 @@ def _edges(argument: str, value: str, slope: str, guard: str = "") -> tuple[Edge
                 cure=Cure(guard=guard, margin=Margin.PIVOT),
             )
         )
-    return tuple(edges)
+    return OpFact(name, tuple(edges), spelled, matrix)
 
 
 _SINGULAR = "the matrix is singular: a pivot is 0"
 _PIVOT = "slope contains the inverse of the factor: a pivot is 0"
 _DISTINCT = "slope divides by the differences of the {}, and two of them are equal"
 
-# (op, its matrix, what its value does, what its slope does, spelled)
-_OPS: tuple[tuple[str, str, str, str, tuple[str, ...]], ...] = (
-    (
+FACTS = (
+    _decomposition(
         "_linalg_svd",
         "A",
-        "",
-        _DISTINCT.format("squared singular values (or by one that is 0)"),
-        ("torch.linalg.svd", "torch.svd", "torch.linalg.svdvals", "torch.svd_lowrank"),
+        "torch.linalg.svd",
+        "torch.svd",
+        "torch.linalg.svdvals",
+        "torch.svd_lowrank",
+        slope=_DISTINCT.format("squared singular values (or by one that is 0)"),
+        matrix=Decomposition("A", values=1),
     ),
-    (
+    _decomposition(
         "_linalg_eigh",
         "A",
-        "",
-        _DISTINCT.format("eigenvalues"),
-        ("torch.linalg.eigh", "torch.linalg.eigvalsh"),
+        "torch.linalg.eigh",
+        "torch.linalg.eigvalsh",
+        slope=_DISTINCT.format("eigenvalues"),
+        matrix=Decomposition("A", values=0),
     ),
-    (
+    _decomposition(
         "linalg_eig",
         "self",
-        "",
-        _DISTINCT.format("eigenvalues"),
-        ("torch.linalg.eig", "torch.linalg.eigvals"),
+        "torch.linalg.eig",
+        "torch.linalg.eigvals",
+        slope=_DISTINCT.format("eigenvalues"),
+        matrix=Decomposition("self", values=0),
     ),
-    (
+    _decomposition(
         "linalg_qr",
         "A",
-        "",
-        "slope solves with R, and a diagonal element of R is 0: dependent columns",
-        ("torch.linalg.qr", "torch.qr"),
+        "torch.linalg.qr",
+        "torch.qr",
+        slope="slope solves with R, and a diagonal element of R is 0: dependent columns",
     ),
-    ("linalg_lu", "A", "", _PIVOT, ("torch.linalg.lu",)),
-    ("linalg_lu_factor_ex", "A", "", _PIVOT, ("torch.linalg.lu_factor", "torch.lu")),
-    ("linalg_lu_solve", "LU", _SINGULAR, _PIVOT, ("torch.linalg.lu_solve", "torch.lu_solve")),
-    (
+    _decomposition("linalg_lu", "A", "torch.linalg.lu", slope=_PIVOT, matrix=Decomposition("A")),
+    _decomposition(
+        "linalg_lu_factor_ex",
+        "A",
+        "torch.linalg.lu_factor",
+        "torch.lu",
+        slope=_PIVOT,
+        matrix=Decomposition("A"),
+    ),
+    _decomposition(
+        "linalg_lu_solve",
+        "LU",
+        "torch.linalg.lu_solve",
+        "torch.lu_solve",
+        value=_SINGULAR,
+        slope=_PIVOT,
+    ),
+    _decomposition(
         "linalg_cholesky_ex",
         "self",
-        "the matrix is not positive definite",
-        "slope solves with the factor, and a diagonal element of it is 0: not positive definite",
-        ("torch.linalg.cholesky", "torch.linalg.cholesky_ex"),
+        "torch.linalg.cholesky",
+        "torch.linalg.cholesky_ex",
+        value="the matrix is not positive definite",
+        slope="slope solves with the factor, and a diagonal element of it is 0: not positive"
+        " definite",
+        matrix=Decomposition("self"),
     ),
-    ("cholesky_inverse", "self", "a diagonal element of the factor is 0", _PIVOT, ()),
-    ("cholesky_solve", "input2", "a diagonal element of the factor is 0", _PIVOT, ()),
-    (
+    _decomposition(
+        "cholesky_inverse", "self", value="a diagonal element of the factor is 0", slope=_PIVOT
+    ),
+    _decomposition(
+        "cholesky_solve", "input2", value="a diagonal element of the factor is 0", slope=_PIVOT
+    ),
+    _decomposition(
         "linalg_inv_ex",
         "A",
-        _SINGULAR,
-        _SINGULAR,
-        ("torch.linalg.inv", "torch.inverse", "torch.linalg.matrix_power"),
+        "torch.linalg.inv",
+        "torch.inverse",
+        "torch.linalg.matrix_power",
+        value=_SINGULAR,
+        slope=_SINGULAR,
+        matrix=Decomposition("A"),
     ),
-    ("_linalg_solve_ex", "A", _SINGULAR, _SINGULAR, ("torch.linalg.solve",)),
-    ("_linalg_det", "A", "", _SINGULAR, ("torch.linalg.det", "torch.det")),
-    (
+    _decomposition(
+        "_linalg_solve_ex",
+        "A",
+        "torch.linalg.solve",
+        value=_SINGULAR,
+        slope=_SINGULAR,
+        matrix=Decomposition("A"),
+    ),
+    _decomposition("_linalg_det", "A", "torch.linalg.det", "torch.det", slope=_SINGULAR),
+    _decomposition(
         "_linalg_slogdet",
         "A",
-        "the determinant is 0, and its logarithm is -inf",
-        _SINGULAR,
-        ("torch.linalg.slogdet", "torch.logdet"),
+        "torch.linalg.slogdet",
+        "torch.logdet",
+        value="the determinant is 0, and its logarithm is -inf",
+        slope=_SINGULAR,
+        matrix=Decomposition("A"),
     ),
-    ("linalg_pinv", "self", "", "the rank of the matrix changes here", ("torch.linalg.pinv",)),
-    ("linalg_lstsq", "self", _SINGULAR, "the matrix has not full rank", ("torch.linalg.lstsq",)),
-    ("linalg_matrix_exp", "self", "", "", ("torch.matrix_exp", "torch.linalg.matrix_exp")),
-    (
+    _decomposition(
+        "linalg_pinv", "self", "torch.linalg.pinv", slope="the rank of the matrix changes here"
+    ),
+    _decomposition(
+        "linalg_lstsq",
+        "self",
+        "torch.linalg.lstsq",
+        value=_SINGULAR,
+        slope="the matrix has not full rank",
+    ),
+    _decomposition("linalg_matrix_exp", "self", "torch.matrix_exp", "torch.linalg.matrix_exp"),
+    _decomposition(
         "linalg_householder_product",
         "input",
-        "",
-        "slope divides by 1 - tau |v|^2, which is 0 here",
-        ("torch.linalg.householder_product",),
+        "torch.linalg.householder_product",
+        slope="slope divides by 1 - tau |v|^2, which is 0 here",
     ),
-    ("ormqr", "self", "", "slope divides by 1 - tau |v|^2, which is 0 here", ("torch.ormqr",)),
-    (
+    _decomposition(
+        "ormqr", "self", "torch.ormqr", slope="slope divides by 1 - tau |v|^2, which is 0 here"
+    ),
+    _decomposition(
         "linalg_solve_triangular",
         "self",
-        "a diagonal element of the matrix is 0",
-        _PIVOT,
-        ("torch.linalg.solve_triangular",),
+        "torch.linalg.solve_triangular",
+        value="a diagonal element of the matrix is 0",
+        slope=_PIVOT,
     ),
-    (
+    _decomposition(
         "triangular_solve",
         "A",
-        "a diagonal element of the matrix is 0",
-        _PIVOT,
-        ("torch.triangular_solve",),
+        "torch.triangular_solve",
+        value="a diagonal element of the matrix is 0",
+        slope=_PIVOT,
     ),
-)
-
-# A multiple of the identity moves eigenvalues and pivots away from 0, not away from each other.
-_JITTERED = {
-    "linalg_lu",
-    "linalg_lu_factor_ex",
-    "linalg_cholesky_ex",
-    "linalg_inv_ex",
-    "_linalg_solve_ex",
-    "_linalg_slogdet",
-}
-
-FACTS = tuple(
-    OpFact(
-        name,
-        _edges(argument, value, slope, guard=_JITTER if name in _JITTERED else ""),
-        spelled,
-    )
-    for name, argument, value, slope, spelled in _OPS
 )

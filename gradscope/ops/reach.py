@@ -21,16 +21,6 @@ class Singularity:
     beside: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Decomposition:
-    """An op on a matrix (its name in the schema). `values` is the output that holds eigenvalues or
-    singular values: the slope of the others, the vectors, is infinite where two of those are
-    equal. Without one, value or slope is infinite where the matrix is singular."""
-
-    argument: str
-    values: int | None = None
-
-
 def _at(argument: str, margin: Margin, *points: float, beside: str = "") -> Singularity:
     return Singularity(argument, points, margin, beside)
 
@@ -58,16 +48,6 @@ _POINTS: dict[str, Singularity] = {
     "digamma": _at("self", Margin.DENOMINATOR, 0.0),
     "atan2": _at("self", Margin.DENOMINATOR, 0.0, beside="other"),
 }
-_MATRICES: dict[str, Decomposition] = {
-    "linalg_inv_ex": Decomposition("A"),
-    "_linalg_solve_ex": Decomposition("A"),
-    "_linalg_slogdet": Decomposition("A"),
-    "linalg_lu_factor_ex": Decomposition("A"),
-    "linalg_cholesky_ex": Decomposition("self"),
-    "_linalg_svd": Decomposition("A", values=1),
-    "_linalg_eigh": Decomposition("A", values=0),
-    "linalg_eig": Decomposition("self", values=0),
-}
 _ROOT = _at("self", Margin.ROOT, 0.0)
 _INVERSE = _at("self", Margin.DENOMINATOR, 0.0)
 
@@ -80,11 +60,6 @@ def singularity(op: str, exponent: float | None = None) -> Singularity | None:
     if exponent is None or exponent >= 1 or exponent == 0:
         return None
     return _INVERSE if exponent < 0 else _ROOT
-
-
-def decomposition(op: str) -> Decomposition | None:
-    """What the op asks of its matrix; None where it asks nothing, or nobody knows."""
-    return _MATRICES.get(op)
 
 
 def reach_of_matrix(dtype: str, order: int) -> float:

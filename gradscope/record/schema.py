@@ -43,6 +43,7 @@ class OpInfo:
     """What the recorder needs to know of one `OpOverload`.
 
     `skip`: the outputs are views of the inputs, or nothing that can be non-finite.
+    `shape_only`: of its tensors it takes shape, dtype and device, and no values (zeros_like).
     `finite`: the result is finite whatever the operands. `hands_on`: it is where the operand is.
     `shifts`: add or sub, whose number may be an epsilon that came too late.
     `written`: positions (int) and keyword names (str) of the arguments that the op writes.
@@ -58,6 +59,7 @@ class OpInfo:
     shifts: bool = False
     finite: bool = False
     hands_on: bool = False
+    shape_only: bool = False
 
     def named_arguments(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -69,7 +71,9 @@ class OpInfo:
     def tensors(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Iterator[tuple[str, torch.Tensor]]:
-        """Each tensor argument with its name; an element of a list gets `tensors[2]`."""
+        """Each tensor whose values it reads, with its name; one of a list gets `tensors[2]`."""
+        if self.shape_only:
+            return
         for name, value in self.named_arguments(args, kwargs):
             if isinstance(value, torch.Tensor):
                 yield name, value
@@ -121,6 +125,7 @@ def read_schema(func: Any) -> OpInfo:
         shifts=name in ("add", "sub"),
         finite=name in _FINITE,
         hands_on=name in _HANDS_ON,
+        shape_only=name.endswith("_like") or name.startswith("new_"),
     )
 
 

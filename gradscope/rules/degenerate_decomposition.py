@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from gradscope.facts import Event, Finding, Fix, Phase, Root, Trace
-from gradscope.ops import Edge
+from gradscope.ops import Edge, Nature, lookup
 from gradscope.rules import evidence, fixes, phrases
 from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
-
-DECOMPOSITIONS = (
-    "svd eig symeig qr cholesky inv pinv lstsq slogdet det lu ldl solve matrix_power polar"
-).split()
-PAIRWISE = ("svd", "eig", "symeig", "pinv", "polar")
 
 
 class DegenerateDecomposition(Rule):
@@ -72,13 +67,10 @@ class DegenerateDecomposition(Rule):
         )
 
 
-def _stem(event: Event) -> str:
-    op = event.op.removeprefix("_").removeprefix("linalg_")
-    return next((stem for stem in DECOMPOSITIONS if op.startswith(stem)), "")
-
-
 def _decomposes(event: Event) -> bool:
-    return _stem(event) != ""
+    """Whether a matrix can be degenerate to the op, also where no edge holds what is known."""
+    fact = lookup(event.op)
+    return fact is not None and any(edge.nature is Nature.DEGENERATE for edge in fact.edges)
 
 
 def _headline(event: Event) -> str:
@@ -97,7 +89,8 @@ def _mechanism(event: Event) -> str:
         measured = f" The values lie between {low} and {high}."
         if low == high:
             measured = f" All values are {low}."
-    if _stem(event) in PAIRWISE:
+    fact = lookup(event.op)
+    if fact is not None and fact.matrix is not None and fact.matrix.values is not None:
         return (
             f"The derivative of `{op}` divides by the differences of singular values or"
             f" eigenvalues, and two of them are equal here.{measured} The decomposition itself is"

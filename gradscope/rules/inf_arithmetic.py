@@ -85,7 +85,7 @@ def _label(event: Event) -> str:
     if _is_update(event):
         return "steps with a learning rate of inf"
     if event.kind is Kind.MINTED:
-        return "an inf that was meant, and that the loss meets"
+        return f"{_written(event)} that was written on purpose, and that the loss meets"
     return f"{_form(event)} is {phrases.outcome(event.output)}"
 
 
@@ -112,13 +112,19 @@ def _form(event: Event) -> str:
     return f"`{phrases.spelled(event.op)}` of {'inf' if at is None else phrases.number(at)}"
 
 
+def _written(event: Event) -> str:
+    what = phrases.outcome(event.output)
+    return f"a {what}" if what.startswith("NaN") else f"an {what.removeprefix('-')}"
+
+
 def _headline(event: Event) -> str:
     count = phrases.of_total(event.bad, event.numel)
     if _is_update(event):
         return f"the optimizer was given inf for the size of its step, at {count}"
     if event.kind is Kind.MINTED:
         share = f" at {count}" if event.numel else ""
-        return f"the inf that `{phrases.spelled(event.op)}` writes{share} is never taken out again"
+        what, op = phrases.outcome(event.output), phrases.spelled(event.op)
+        return f"the {what} that `{op}` writes{share} is never taken out again"
     return f"`{phrases.spelled(event.op)}` computes {_form(event)} at {count}"
 
 
@@ -131,8 +137,8 @@ def _mechanism(event: Event) -> str:
         )
     if event.kind is Kind.MINTED:
         return (
-            f"`{op}` writes an inf on purpose. No op after it takes those elements out, so"
-            " they arrive at the loss, as where a target is masked that the loss asks for."
+            f"`{op}` writes {_written(event)} on purpose. No op after it takes those elements"
+            " out, so they arrive at the loss, as where a target is masked that the loss asks for."
         )
     infinite = evidence.infinite_operands(event)
     what = phrases.name(infinite[0], "an operand") if infinite else "an operand"
@@ -148,6 +154,8 @@ def _replace(event: Event) -> Fix:
     if _is_update(event):
         return Fix("lower-lr", "keep the learning rate finite, also where a schedule sets it")
     if event.kind is Kind.MINTED:
+        if evidence.gives_nan(event):
+            return Fix("masked-branch", "fill with a finite number, or leave these elements out")
         title = "mask with a large finite number, or leave out what the loss asks for"
         code = "x.masked_fill(mask, torch.finfo(x.dtype).min)"
         return Fix("masked-branch", title, "unsafe", code)

@@ -19,7 +19,7 @@ from gradscope.record.finite import has_nan, holds_bad, plain
 from gradscope.record.graph import node_name
 from gradscope.record.journal import Note, Raw
 from gradscope.record.oprun import OpRun, StainedInput, among, flatten
-from gradscope.record.schema import SOFTMAX_FAMILY, OpInfo
+from gradscope.record.schema import SOFTMAX_FAMILY
 from gradscope.record.spot import NodeOps, Spot
 
 if TYPE_CHECKING:
@@ -73,8 +73,6 @@ class Examiner:
         for tensor in written:
             if self.recorder.provenance.of(tensor) is not None and covers_storage(tensor):
                 self.recorder.provenance.clear(tensor)
-        if _reads_no_values(op.info):
-            return
         anew = op.info.name in _OVERWRITE
         hidden = [one.stain for one in stained if not (anew and among(one.tensor, written))]
         if hidden and any(plain(tensor) is not None for tensor in outputs):
@@ -268,11 +266,6 @@ def _cancels(op: OpRun, raw: Raw, written: list[torch.Tensor], values: torch.Ten
             return False
         meets = meets & torch.isinf(side)
     return bool(meets.any())
-
-
-def _reads_no_values(info: OpInfo) -> bool:
-    """Ops that take a tensor for its shape and dtype: zeros_like, new_full."""
-    return info.name.endswith("_like") or info.name.startswith("new_")
 
 
 def _phase(spot: Spot) -> Phase:

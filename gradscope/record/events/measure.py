@@ -252,6 +252,7 @@ def describe_briefly(raw: Raw, output: torch.Tensor, values: torch.Tensor) -> No
         dtype=str(output.dtype).removeprefix("torch."),
         device=str(output.device),
         numel=output.numel(),
+        nan=int(torch.isnan(values).sum()),
         posinf=int(torch.isposinf(values).sum()) if not values.is_complex() else 0,
         neginf=int(torch.isneginf(values).sum()) if not values.is_complex() else 0,
     )

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gradscope.facts import Approach, Call, DistanceOf, Headroom
+from gradscope.ops import lookup
 from gradscope.ops.dtypes import finfo
-from gradscope.ops.reach import decomposition, reach, singularity
+from gradscope.ops.reach import reach, singularity
 from gradscope.record.finite import plain
 from gradscope.record.graph import consumers
 from gradscope.record.hazards.guards import has_constant_added, is_guarded
@@ -57,8 +58,9 @@ class Margins:
             self._step[seq] = seen
 
     def _approach(self, op: OpRun) -> _Seen | None:
-        if decomposition(op.info.name) is not None:
-            fact = of_matrix(op, self._recorder.step)
+        known = lookup(op.info.name)
+        if known is not None and known.matrix is not None:
+            fact = of_matrix(op, known.matrix, self._recorder.step)
             return None if fact is None else _Seen(fact)
         arguments = dict(op.info.named_arguments(op.args, op.kwargs))
         exponent, counts = _exponent(arguments)
@@ -140,7 +142,8 @@ class Margins:
             return
         fact = one.fact
         if isinstance(fact, Approach):
-            matrix = decomposition(note.info.name)
+            op = lookup(note.info.name)
+            matrix = op.matrix if op is not None else None
             if matrix is not None and matrix.values is not None:
                 read = {at for user in users for below, at in user.next_functions if below == node}
                 if read == {matrix.values}:

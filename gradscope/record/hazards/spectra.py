@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from gradscope.facts import Approach, Call, DistanceOf
-from gradscope.ops.reach import decomposition, reach_of_matrix
+from gradscope.ops.edges import Decomposition
+from gradscope.ops.reach import reach_of_matrix
 from gradscope.record.finite import plain
 from gradscope.record.oprun import OpRun, flatten
 
@@ -13,12 +14,11 @@ _LARGEST = 256  # the order of a matrix whose singular values are computed besid
 _MOST = 1024  # matrices in a batch
 
 
-def of_matrix(op: OpRun, step: int) -> Approach | None:
+def of_matrix(op: OpRun, wanted: Decomposition, step: int) -> Approach | None:
     """The matrix nearest to a singular one, or with the two nearest eigenvalues, if too near."""
-    wanted = decomposition(op.info.name)
-    operand = dict(op.inputs()).get(wanted.argument) if wanted is not None else None
+    operand = dict(op.inputs()).get(wanted.argument)
     tensor = plain(operand) if operand is not None and operand.requires_grad else None
-    if wanted is None or tensor is None or not tensor.numel() or tensor.is_meta:
+    if tensor is None or not tensor.numel() or tensor.is_meta:
         return None
     order = min(tensor.shape[-2:])
     matrices = tensor.shape[:-2].numel()
