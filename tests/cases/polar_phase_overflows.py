@@ -2,7 +2,7 @@
 # phase: backward
 # op: polar
 # cause: overflow
-# fix: clip-norm
+# fix: dtype
 """Complex numbers by modulus and phase: a large modulus times a large gradient leaves float32."""
 
 import torch
