@@ -103,7 +103,7 @@ class RecordingMode(TorchDispatchMode):
                 recorder.measure_margins(OpRun(info, args, kwargs, out, seq, before, spot))
         elif info.written and (taken := self._note_after_clone(info, seq, args, kwargs)):
             seq, noted = taken.start + 1, True
-        if info.shifts and node is None and not info.written and recorder.in_optimizer is None:
+        if info.shifts and node is None and not info.written and not recorder.in_optimizer:
             recorder.on_result(args, out, sys._getframe(1))
         if info.skip:
             return out
@@ -220,7 +220,7 @@ class RecordingMode(TorchDispatchMode):
         if self.window.is_open:
             self.window.before_write(info.written_tensors(args, kwargs))
         recorder = self.recorder
-        if args and recorder.in_optimizer is None and self.running.node is None:
+        if args and not recorder.in_optimizer and self.running.node is None:
             recorder.note_write(info, args[0], sys._getframe(2))
         if not args or not isinstance(args[0], torch.Tensor):
             return None

@@ -1,10 +1,14 @@
-"""What an optimizer holds, and being told when it steps."""
+"""What an optimizer holds, and being told when it works: in `step()`, and not in its closure."""
 
 from __future__ import annotations
 
+import functools
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from types import FrameType
 from typing import Any
 
 import torch
@@ -16,28 +20,75 @@ from torch.optim.optimizer import (
 from gradscope.record.capture import is_capturing
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What an optimizer does by itself: all of `step()`, or a part of it up to a call of its
+    closure, or from there on. `frame` runs `step()`. `updates`: the optimizer has the gradients
+    that it steps along; where it is given a closure, that one is yet to make them at first."""
+
+    optimizer: Any
+    frame: FrameType
+    updates: bool
+
+
 def parameters_of(optimizer: Any) -> Iterator[torch.Tensor]:
     for group in optimizer.param_groups:
         yield from group["params"]
 
 
 def watch_optimizers(
-    stack: ExitStack, before: Callable[[Any], None], after: Callable[[Any], None]
+    stack: ExitStack, before: Callable[[Work], None], after: Callable[[Work], None]
 ) -> None:
-    """Call `before` and `after` with each optimizer that steps in this thread, until `stack` ends.
+    """Call `before` and `after` around all that an optimizer does in this thread, until `stack`
+    ends. The closure that it is given is the program's own work, an ordinary forward and backward.
 
     Torch's hooks are of the whole process. Another thread trains on parameters of its own, and
     reading their gradients from here, while it replaces them, crashes natively.
     """
     thread = threading.get_ident()
+    running: list[Work] = []  # optimizers may step others
 
-    def begin(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if threading.get_ident() == thread and not is_capturing():
-            before(optimizer)
+    def is_foreign() -> bool:
+        return threading.get_ident() != thread or is_capturing()
+
+    def begin(optimizer: Any, args: Any, kwargs: Any) -> Any:
+        if is_foreign():
+            return None
+        closure = args[1] if len(args) > 1 else kwargs.get("closure")
+        has_closure = callable(closure)
+        work = Work(optimizer, sys._getframe(1), updates=not has_closure)
+        running.append(work)
+        before(work)
+        if not has_closure:
+            return None
+        wrapped = outside(closure, len(running) - 1)
+        if len(args) > 1:
+            return (args[0], wrapped, *args[2:]), kwargs
+        return args, {**kwargs, "closure": wrapped}
+
+    def outside(closure: Callable[..., Any], depth: int) -> Callable[..., Any]:
+        @functools.wraps(closure)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if is_foreign() or depth >= len(running):
+                return closure(*args, **kwargs)
+            after(running[depth])
+            result = closure(*args, **kwargs)
+            running[depth] = replace(running[depth], updates=True)
+            before(running[depth])
+            return result
+
+        return call
 
     def end(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if threading.get_ident() == thread and not is_capturing():
-            after(optimizer)
+        if is_foreign() or all(work.optimizer is not optimizer for work in running):
+            return
+        while (work := running.pop()).optimizer is not optimizer:
+            pass  # a step that raised has no end of its own
+        if not work.updates:  # it has not called its closure
+            work = replace(work, updates=True)
+            before(work)
+        after(work)
 
     stack.callback(register_optimizer_step_pre_hook(begin).remove)
     stack.callback(register_optimizer_step_post_hook(end).remove)
+    stack.callback(running.clear)

@@ -24,6 +24,7 @@ from gradscope.record.journal import Journal, ModuleFrame, Note, Raw
 from gradscope.record.mode import RecordingMode
 from gradscope.record.names import Names
 from gradscope.record.oprun import OpRun
+from gradscope.record.optimizers import Work
 from gradscope.record.overwrites import Overwrites
 from gradscope.record.patches import install
 from gradscope.record.probes.functions import FunctionChecks
@@ -83,7 +84,7 @@ class Recorder:
         self.on_result: Callable[[Any, Any, Any], None] = lambda operands, result, frame: None
         self.halted = False
         self.bad_in_step = False
-        self.in_optimizer: Any = None
+        self.in_optimizer = False
         self.depth = 0  # nested backward passes (reentrant checkpoint)
         self.step = 0
         self.done: list[Step] = []
@@ -257,21 +258,22 @@ class Recorder:
             alive = [stain.event for stain in self.provenance]
             self.journal.keep_only([*alive, *self.symptoms.held()])
 
-    def optimizer_begins(self, optimizer: Any) -> None:
+    def optimizer_begins(self, work: Work) -> None:
         if self.halted or self.mode not in _active_modes():
             return
         self.mode.window.close()
-        self.in_optimizer = optimizer
-        with unobserved():
-            self.symptoms.before_optimizer(optimizer)
+        self.in_optimizer = True
+        if work.updates:
+            with unobserved():
+                self.symptoms.before_optimizer(work.optimizer)
 
-    def optimizer_ends(self, optimizer: Any) -> None:
-        if self.in_optimizer is None:
+    def optimizer_ends(self, work: Work) -> None:
+        if not self.in_optimizer:
             return
         self.mode.window.close()
-        self.in_optimizer = None
+        self.in_optimizer = False
         with unobserved():
-            self.symptoms.after_optimizer(optimizer)
+            self.symptoms.after_optimizer(work.optimizer)
 
     def capture_begins(self) -> None:
         self.mode.window.close()

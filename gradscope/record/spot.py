@@ -71,7 +71,7 @@ def note_spot(frame: FrameType | None, recorder: Recorder) -> Spot:
         again=running.node is not None and _runs_forward_again(frame),
         running=running,
         module=recorder.module,
-        optimizing=recorder.in_optimizer is not None,
+        optimizing=recorder.in_optimizer,
         step=recorder.step,
     )
 

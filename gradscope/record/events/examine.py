@@ -109,7 +109,7 @@ class Examiner:
         if raw.node is not None:
             op.spot.running.events.append(raw)
         # No inf that an optimizer writes is meant.
-        recorder.bad_in_step |= not raw.innocent or recorder.in_optimizer is not None
+        recorder.bad_in_step |= not raw.innocent or recorder.in_optimizer
         recorder.note_bad_write(raw, written)
 
     def _sources(

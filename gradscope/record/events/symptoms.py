@@ -50,11 +50,7 @@ class Symptoms:
     def note_bad_write(self, raw: Raw, written: Sequence[torch.Tensor]) -> None:
         if raw.phase is Phase.FORWARD and raw.in_graph and raw.numel <= 1 and not raw.innocent:
             self._last_bad_scalar = raw
-        if (
-            self.recorder.in_optimizer is not None
-            or not self._backward_seen
-            or raw.node is not None
-        ):
+        if self.recorder.in_optimizer or not self._backward_seen or raw.node is not None:
             return
         hurt = [t for t in written if t.is_leaf and t.requires_grad]
         if hurt and any(e.phase is Phase.BACKWARD for e in self.recorder.journal.ancestors(raw.id)):

@@ -13,7 +13,7 @@ import torch
 from torch.nn.utils import clip_grad
 
 from gradscope.facts import LateClip, Location
-from gradscope.record.optimizers import parameters_of
+from gradscope.record.optimizers import Work, parameters_of
 from gradscope.record.sites import Site, note_site, resolve
 
 _MOST_KEPT = 16
@@ -93,14 +93,14 @@ class Clipping:
         self._settle()
         self._clipped, self._used = {}, set()
 
-    def end_update(self, optimizer: Any) -> None:
+    def end_update(self, work: Work) -> None:
         """Gradients that were clipped after one update and used by the next are in time: who
         writes them without a backward does so."""
-        updated = set(map(id, _grads(parameters_of(optimizer))))
+        updated = set(map(id, _grads(parameters_of(work.optimizer))))
         self._used |= updated
-        self._last_update = note_site(sys._getframe(1))[0]
+        self._last_update = note_site(work.frame)[0]
         if self._early and updated:
-            self._settle_early(optimizer, updated)
+            self._settle_early(work.optimizer, updated)
         self._waiting = [one for one in self._waiting if not one[0] & updated]
 
     def facts(self) -> tuple[LateClip, ...]:

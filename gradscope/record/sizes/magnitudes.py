@@ -20,7 +20,7 @@ from gradscope.facts import Activation, Depth, Magnitudes, Step, Summed
 from gradscope.record.capture import is_capturing
 from gradscope.record.finite import plain
 from gradscope.record.journal import ModuleFrame
-from gradscope.record.optimizers import watch_optimizers
+from gradscope.record.optimizers import Work, watch_optimizers
 from gradscope.record.recorder import StopTrace
 from gradscope.record.sites import note_site
 from gradscope.record.sizes.absences import Absences
@@ -82,7 +82,7 @@ class MagnitudeWatch:
         self._written = 0  # the last step after which parameters were written by hand
         self._total_after_backward: float | None = None
         self._running: tuple[Crossings, Flow | None] | None = None  # the backward that runs
-        self._updated_at = 0  # the step when the last update began
+        self._at_work = False  # an optimizer is
         self._nested = 0
         self._stack = ExitStack()
         self.notes: list[str] = []
@@ -148,6 +148,8 @@ class MagnitudeWatch:
         if self.limit is not None and self.step >= self.limit:
             self.on_stop()
             raise StopTrace
+        if self._at_work:
+            self._updates.forgive()
         if asked.accumulates and not self._accumulates:
             self._begin_accumulating()
         if asked.accumulates or (asked.trains and not self._accumulates):
@@ -275,34 +277,34 @@ class MagnitudeWatch:
 
     # An optimizer step
 
-    def _begin_update(self, optimizer: Any) -> None:
+    def _begin_update(self, work: Work) -> None:
         self._inspection.pause(True)
-        self._updated_at = self.step
-        if not self._nested and self.step:
+        self._at_work = True
+        if work.updates and not self._nested and self.step:
             with self._ours():
-                self._before_update(optimizer)
+                self._before_update(work)
 
-    def _end_update(self, optimizer: Any) -> None:
-        self._clipping.end_update(optimizer)
-        if self.step > self._updated_at:
-            self._updates.forgive()
+    def _end_update(self, work: Work) -> None:
         self._inspection.pause(False)
+        self._at_work = False
+        if not work.updates:
+            return
+        self._clipping.end_update(work)
         self._freshness.note_update()
         if self.step <= _MEASURED_FIRST and not self._nested:
-            self._freshness.note_left(optimizer)
+            self._freshness.note_left(work.optimizer)
         if self.measure is not None and not self._nested:
             with self._ours():
                 self.measure.after_update(self.leaves.alive(), self.leaves.name_of)
 
-    def _before_update(self, optimizer: Any) -> None:
+    def _before_update(self, work: Work) -> None:
         clipped = None
         if self._total_after_backward:
             clipped = self._total() / self._total_after_backward
             self._total_after_backward = None
-        self.absences.settle(self.step - 1, held_by(optimizer))
-        frame = sys._getframe(3)
+        self.absences.settle(self.step - 1, held_by(work.optimizer))
         fresh = self._freshness
-        self._updates.note(self.step - 1, optimizer, fresh.stale, clipped, fresh.graded, frame)
+        self._updates.note(self.step - 1, work, fresh.stale, clipped, fresh.graded)
 
     def note_write(self, tensor: Any, frame: Any) -> None:
         """A tensor is about to be written, by no optimizer and outside of backward: the first

@@ -9,7 +9,7 @@ import torch
 
 from gradscope.facts import Location, Update
 from gradscope.record.finite import is_zero
-from gradscope.record.optimizers import parameters_of
+from gradscope.record.optimizers import Work, parameters_of
 from gradscope.record.sites import Site, note_site, resolve
 from gradscope.record.sizes.leaves import Leaves
 from gradscope.record.sizes.replaced import Replacement
@@ -34,25 +34,25 @@ class Updates:
     def note(
         self,
         step: int,
-        optimizer: Any,
+        work: Work,
         stale: set[int] | None,
         clipped: float | None,
         graded: set[int] | None,
-        frame: Any,
     ) -> None:
         """`stale` and `graded`, by id: what holds gradients of an earlier step, and what the last
         backward gave one other than 0. None where that was not measured."""
+        optimizer = work.optimizer
         looked = self._looked.get(id(optimizer), 0)
         self._looked[id(optimizer)] = looked + 1
         if looked < _LOOKED_AT or clipped is not None:
-            self._look(optimizer, frame)
+            self._look(optimizer, work.frame)
         settings = optimizer.param_groups[0]
         base = settings.get("initial_lr")
         update = Update(
             step=step,
             optimizer=type(optimizer).__name__,
             lr=float(settings.get("lr", 0.0)),
-            location=self._place(note_site(frame)[0]),
+            location=self._place(note_site(work.frame)[0]),
             stale=None if stale is None else not stale.isdisjoint(held_by(optimizer)),
             cleared=None if graded is None else _is_cleared(optimizer, graded),
             clipped=clipped,
@@ -79,7 +79,7 @@ class Updates:
             _keep(self._by_hand, Update(step, "", None, self._place(found.user)))
 
     def forgive(self) -> None:
-        """The last update ran a backward of its own: what was cleared before it is not missed."""
+        """The last update runs a backward of its own: what was cleared before is not missed."""
         if self._updates and self._updates[-1].cleared:
             self._updates[-1] = replace(self._updates[-1], cleared=False)
 
