@@ -82,10 +82,10 @@ class Absences:
 
     def _why_missing(self, step: int, leaf: torch.Tensor, flow: Flow, reached: int) -> Absence:
         bit = flow.bit_of(leaf)
-        if not bit:
-            reason = "unused" if id(leaf) in self.layers.parameters else "stale"
-            return Absence("", True, reason, False, step)
         cut = blocking(bit, flow, reached)
+        is_layers = id(leaf) in self.layers.parameters
+        if cut is None and (not bit or (is_layers and not flow.is_used(bit))):
+            return Absence("", True, "unused" if is_layers else "stale", False, step)
         if cut is None:
             site = flow.last_use(bit)
             location = resolve(*site[0]) if site else None

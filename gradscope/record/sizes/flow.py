@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -21,22 +20,22 @@ from gradscope.record.journal import ModuleFrame, Note
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import Site, note_site
 from gradscope.record.sizes.activations import Activations
+from gradscope.record.sizes.cuts import NUMBERS, Cut, cut_by, is_whole, normalises_one
 from gradscope.record.sizes.readouts import Readouts
 
 _current_node = torch._C._current_autograd_node
 _sequence_nr = torch._C._autograd._get_sequence_nr
 _NO_OP = OpInfo("", "", (), False, False, False, ())
-_NORMS = frozenset({"native_layer_norm", "native_group_norm"})
-_NUMBERS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "lift_fresh"})
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """An op that took values with a graph and gave values without: `lost` are the leaves."""
+class _Upstream(NamedTuple):
+    """The leaves and the cuts upstream of an op's arguments, the leaves that are arguments
+    `themselves` and nothing else, and the memories that all of them lie in."""
 
-    reason: str
-    note: Note
-    lost: int
+    live: int
+    themselves: int
+    cuts: int
+    read: set[int]
 
 
 class Flow(TorchDispatchMode):
@@ -57,6 +56,8 @@ class Flow(TorchDispatchMode):
         self._state: dict[int, tuple[int, int]] = {}
         self._readouts = Readouts()
         self._trail: list[tuple[int, Site]] = []  # ops with leaves upstream
+        self._used = 0  # the leaves that were read otherwise than idly
+        self._idle = 0  # the cuts of leaves that were read idly and of nothing else
         self.differentiated = 0  # the leaves upstream of what the program differentiates
         self._seq = _sequence_nr()
         self._in_function = False  # the last node is of a custom Function, whose forward runs
@@ -72,7 +73,7 @@ class Flow(TorchDispatchMode):
         out = func(*args, **kwargs)
         # A question about sizes or strides may come from inside autograd, which then holds a lock
         # that our own questions (is it a leaf?) would wait for.
-        tells = _gives_tensor(out) or _name(func) in _NUMBERS
+        tells = _gives_tensor(out) or _name(func) in NUMBERS
         if tells and not self.paused and _current_node() is None:
             try:
                 self._follow(func, args, kwargs, out)
@@ -83,6 +84,9 @@ class Flow(TorchDispatchMode):
     def _follow(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         info = read_schema(func)
         if info.written and _is_given_values(out):
+            return
+        if info.shape_only:
+            self._pass_on(info, (), out, (0, 0), set())
             return
         site: tuple[Site, Site] | None = None
         seq = _sequence_nr()
@@ -99,23 +103,26 @@ class Flow(TorchDispatchMode):
             self.activations.note(taken.start, out)
         elif self._in_function and not torch.is_grad_enabled():
             self.activations.note(seq - 1, out)  # its last op makes its result
-        live, cuts, read = self._upstream(args, kwargs)
+        live, themselves, cuts, read = self._upstream(args, kwargs)
         if live:
             self._trail.append((live, (site or note_site(sys._getframe(2)))[0]))
             self._readouts.note(out, live)
         elif info.name == "lift_fresh":
             live = self._readouts.upstream(out)
-        reason = self._cut_by(info.name, out) if live else ""
+        reason = cut_by(info.name, out) if live else ""
         if reason == "detach" and self._is_autograds(site):
             reason = ""
+        is_idle = reason == "detach" or (reason == "no_grad" and self.module() is None)
+        idle = themselves if is_idle else 0
+        self._used |= live & ~idle
         if reason:
-            cuts |= self._add_cut(reason, info, site or note_site(sys._getframe(2)), live)
+            cuts |= self._add_cut(reason, info, site or note_site(sys._getframe(2)), live, idle)
             live = 0
-        elif live and info.name in _NORMS and _normalises_one(info.name, args):
-            lost = self._upstream(args[:1], {})[0]
+        elif live and normalises_one(info.name, args):
+            lost = self._upstream(args[:1], {}).live
             cuts |= self._add_cut("constant", info, site or note_site(sys._getframe(2)), lost)
             live &= ~lost
-        elif live and isinstance(out, list | tuple) and any(map(_is_whole, out)):
+        elif live and isinstance(out, list | tuple) and any(map(is_whole, out)):
             # `sort` and `max` give values with a graph, and positions without.
             cut = self._add_cut("integer", info, site or note_site(sys._getframe(2)), live)
             self._note_positions(out, cuts | cut)
@@ -124,6 +131,9 @@ class Flow(TorchDispatchMode):
     def bit_of(self, leaf: torch.Tensor) -> int:
         """The leaf's bit; 0 where no op of this pass has read it."""
         return self._bits.get(id(leaf), 0)
+
+    def is_used(self, bit: int) -> bool:
+        return bool(self._used & bit)
 
     def last_use(self, bit: int) -> Site:
         """The last op that read a leaf, or what was made of it."""
@@ -143,9 +153,8 @@ class Flow(TorchDispatchMode):
     def cuts_in(self, bits: int) -> Iterator[Cut]:
         return (cut for position, cut in enumerate(self.cuts) if bits >> position & 1)
 
-    def _upstream(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, int, set[int]]:
-        """The leaves and the cuts upstream of an op's arguments, and the memories they lie in."""
-        live = cuts = 0
+    def _upstream(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Upstream:
+        live = themselves = cuts = 0
         read = set()
         for tensor in _tensors(args, kwargs):
             key = storage_key(tensor)
@@ -154,7 +163,8 @@ class Flow(TorchDispatchMode):
             needs = tensor.requires_grad
             if needs and _is_leaf(tensor):
                 self._note_rewrapped(tensor, key)
-                live |= self._register(tensor)
+                self._forget_idle(key)
+                themselves |= self._register(tensor)
                 continue
             state = self._state.get(key, (0, 0)) if key is not None else (0, 0)
             cuts |= state[1]
@@ -165,13 +175,19 @@ class Flow(TorchDispatchMode):
                     # Function gives its result one again.
                     for cut in self.cuts_in(state[1]):
                         live |= cut.lost
-        return live, cuts, read
+        return _Upstream(live | themselves, themselves & ~live, cuts, read)
 
     def _note_rewrapped(self, leaf: torch.Tensor, key: int | None) -> None:
         """A new leaf on the memory of a computed value: `nn.Parameter(layer(x))`."""
         lost = self._state.get(key, (0, 0))[0] if key is not None else 0
         if lost and id(leaf) not in self._bits:
             self._add_cut("rewrapped", _NO_OP, (self.last_use(lost), ()), lost)
+
+    def _forget_idle(self, key: int | None) -> None:
+        """A leaf is read. That it began with the values of another one is no use of that one."""
+        live, cuts = self._state.get(key, (0, 0)) if key is not None else (0, 0)
+        if key is not None and cuts & self._idle:
+            self._state[key] = (live, cuts & ~self._idle)
 
     def _register(self, leaf: torch.Tensor) -> int:
         bit = self._bits.get(id(leaf))
@@ -186,24 +202,17 @@ class Flow(TorchDispatchMode):
         last = self.calls.get(self._seq - 1)
         return last is not None and (last.user, last.inner) == (site or note_site(sys._getframe(3)))
 
-    def _cut_by(self, op: str, out: Any) -> str:
-        if op in _NUMBERS:
-            return "number"
-        if op == "detach":
-            return "detach"
-        results = out if isinstance(out, list | tuple) else (out,)
-        tensors = [one for one in results if isinstance(one, torch.Tensor)]
-        if tensors and all(map(_is_whole, tensors)):
-            return "integer"
-        return "" if torch.is_grad_enabled() else "no_grad"
-
-    def _add_cut(self, reason: str, info: OpInfo, site: tuple[Site, Site], lost: int) -> int:
+    def _add_cut(
+        self, reason: str, info: OpInfo, site: tuple[Site, Site], lost: int, idle: int = 0
+    ) -> int:
         """Its bit."""
-        self.cuts.append(Cut(reason, Note(info, *site, None), lost))
+        self.cuts.append(Cut(reason, Note(info, *site, None), lost, idle))
+        if lost == idle:
+            self._idle |= 1 << (len(self.cuts) - 1)
         return 1 << (len(self.cuts) - 1)
 
     def _note_positions(self, results: Sequence[Any], cuts: int) -> None:
-        for tensor in filter(_is_whole, results):
+        for tensor in filter(is_whole, results):
             key = storage_key(tensor)
             if key is not None:
                 self._state[key] = (0, cuts)
@@ -220,7 +229,7 @@ class Flow(TorchDispatchMode):
             if not isinstance(tensor, torch.Tensor) or id(tensor) in self._bits:
                 continue
             key = storage_key(tensor)
-            if key is None or (len(results) > 1 and _is_whole(tensor)):
+            if key is None or (len(results) > 1 and is_whole(tensor)):
                 continue
             before = self._state.get(key)
             if key in read and before is not None:
@@ -228,19 +237,6 @@ class Flow(TorchDispatchMode):
                 self._state[key] = (before[0] | state[0], before[1] | state[1])
             elif before is not None or state != (0, 0):
                 self._state[key] = state
-
-
-def _normalises_one(op: str, args: tuple[Any, ...]) -> bool:
-    """Whether a norm subtracts each element from itself: of one feature, in groups of one."""
-    if op == "native_layer_norm":
-        return all(size == 1 for size in args[1])
-    channels, elements, groups = args[4:7]
-    return bool(channels * elements == groups)
-
-
-def _is_whole(value: Any) -> bool:
-    """Whether it is a tensor of integers or booleans, which carry no gradient."""
-    return isinstance(value, torch.Tensor) and not (value.is_floating_point() or value.is_complex())
 
 
 def _is_leaf(tensor: torch.Tensor) -> bool:

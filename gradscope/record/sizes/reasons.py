@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from gradscope.facts import Call, Location
 from gradscope.record.journal import to_call
 from gradscope.record.sites import Site, resolve
+from gradscope.record.sizes.cuts import Cut
 from gradscope.record.sizes.definitions import guarding_with
-from gradscope.record.sizes.flow import Cut, Flow
+from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.growth import Crossing
 
 _RECTIFIERS = ("Relu", "Threshold", "Hardtanh", "Relu6", "Hardswish")
@@ -51,12 +52,13 @@ def call_of(crossing: Crossing, flow: Flow | None) -> Call:
 
 
 def blocking(bit: int, flow: Flow, reached: int) -> Cut | None:
-    """The cut that keeps a leaf from the loss: the last one upstream of the loss, else of all.
+    """The cut that keeps a leaf from the loss: the last one upstream of the loss, else of all that
+    were more than idle.
 
     The last, since autograd itself detaches what it saves, on memory that goes on being used.
     """
     upstream = [cut for cut in flow.cuts_in(reached) if cut.lost & bit]
-    anywhere = [cut for cut in flow.cuts if cut.lost & bit]
+    anywhere = [cut for cut in flow.cuts if cut.lost & ~cut.idle & bit]
     for cuts in (upstream, anywhere):
         telling = [cut for cut in cuts if cut.reason != "integer"] or cuts
         if telling:
