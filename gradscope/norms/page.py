@@ -44,7 +44,7 @@ def _page(report: NormReport) -> Iterator[str]:
 def _without_pictures(reason: str) -> str:
     return (
         f"No pictures here: matplotlib cannot be imported ({prose(reason)}). "
-        "<code>pip install 'gradscope[charts]'</code> brings it."
+        "<code>pip install matplotlib</code> brings it."
     )
 
 
