@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from gradscope.check import accepted
@@ -16,7 +17,6 @@ from gradscope.pipeline import exit_code
 from gradscope.record.sites import shown_path
 from gradscope.report.files import check_writable
 from gradscope.rules import rule_filter
-from gradscope.target import Function, Parts, Script
 from gradscope.target.choose import choose
 
 
@@ -63,20 +63,11 @@ def check(
 
 def sources_of(cases: Iterable[Case]) -> tuple[str, ...]:
     """The files that the targets name, as findings name them."""
-    found: list[str | None] = []
+    found: list[str] = []
     for case in cases:
-        try:
-            target = choose(case.config).target
-        except GradscopeError:
-            continue  # the case's own report says so
-        match target:
-            case Script(path):
-                found.append(str(path))
-            case Function(reference):
-                found.append(reference.where)
-            case Parts(model, batch, loss):
-                found += [model.where, batch.where, loss.where if loss else None]
-    return tuple(shown_path(str(Path(file).resolve())) for file in found if file and _is_file(file))
+        with suppress(GradscopeError):  # the case's own report says so
+            found += choose(case.config).target.places
+    return tuple(shown_path(str(Path(file).resolve())) for file in found if _is_file(file))
 
 
 def _is_file(place: str) -> bool:

@@ -32,8 +32,7 @@ def _read(path: Path) -> Example:
     return Example(path.stem, title[1], path, None if rule == "healthy" else rule)
 
 
+FOLDER = Path(__file__).parent
 EXAMPLES: dict[str, Example] = {
-    path.stem: _read(path)
-    for path in sorted(Path(__file__).parent.glob("*.py"))
-    if path.name != "__init__.py"
+    path.stem: _read(path) for path in sorted(FOLDER.glob("*.py")) if path.name != "__init__.py"
 }

@@ -11,6 +11,7 @@ class Location:
 
     `file` is relative to the current folder where it lies below it. `module` is the fqn of the
     `nn.Module` whose forward was running (`encoder.layers.3.attn`), None outside of modules.
+    `installed`: the file is an installed package's or Python's own, and none that was asked to run.
     """
 
     file: str
@@ -20,6 +21,7 @@ class Location:
     end_col: int
     function: str
     module: str | None = None
+    installed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import site
 import sys
 import sysconfig
 from bisect import bisect_right
+from collections.abc import Iterable
 from itertools import islice
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,19 @@ def _library_roots() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
     names = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
     roots = {*(paths[name] for name in names), *site.getsitepackages()}
+    roots.update(filter(_is_installed_into, sys.path))
     return tuple(os.path.realpath(root) + os.sep for root in roots)
+
+
+def _is_installed_into(folder: str) -> bool:
+    """Whether packages were put there by an installer, whatever the folder is called: that of the
+    user, or of another environment."""
+    try:
+        return folder not in ("", os.getcwd()) and any(
+            name.endswith(".dist-info") for name in os.listdir(folder)
+        )
+    except OSError:
+        return False
 
 
 _BLOCK = re.compile(r"(async\s+)?(for|with|class)\b")
@@ -55,6 +68,8 @@ _LIBRARY_ROOTS = (*_library_roots(), _TORCH)
 _kinds: dict[int, int] = {}
 _classified: list[CodeType] = []
 _module_calls: set[int] = set()  # those of ours that call a module's forward, by identity too
+_entries: set[int] = set()  # those of ours that call the program: what called them is not its own
+_claimed: tuple[str, ...] = ()
 
 
 def kind_of(code: CodeType) -> int:
@@ -77,9 +92,35 @@ def _classify(code: CodeType) -> int:
     path = os.path.realpath(name)
     if path.startswith(_WRAPPERS):
         return OURS
-    if path.startswith(_PACKAGE + os.sep) and not path.startswith(_EXAMPLES):
-        return OURS
-    return LIBRARY if path.startswith(_LIBRARY_ROOTS) else USER
+    if path.startswith(_PACKAGE + os.sep):
+        return USER if path.startswith(_EXAMPLES) else OURS
+    return LIBRARY if path.startswith(_LIBRARY_ROOTS) and not path.startswith(_claimed) else USER
+
+
+def claim(files: Iterable[str]) -> None:
+    """What was asked to run is the user's, wherever it lies: each file, with the rest of its
+    package or of its folder. Torch stays torch."""
+    global _claimed
+    _claimed = tuple(
+        _home(path) for path in map(os.path.realpath, files) if not path.startswith(_TORCH)
+    )
+    _kinds.clear()
+
+
+def _home(path: str) -> str:
+    folder = os.path.dirname(path)
+    while os.path.isfile(os.path.join(folder, "__init__.py")):
+        path, folder = folder + os.sep, os.path.dirname(folder)
+    if path.endswith(os.sep):  # the outermost package
+        return path
+    holds_others = any(root.startswith(folder + os.sep) for root in _LIBRARY_ROOTS)
+    return path if holds_others else folder + os.sep
+
+
+def calls_program(code: CodeType) -> None:
+    """`code` is ours, and calls the program: frames outside of its own are not the program's."""
+    kind_of(code)
+    _entries.add(id(code))
 
 
 def calls_modules(code: CodeType) -> None:
@@ -114,6 +155,8 @@ def note_site(frame: FrameType | None, module: ModuleFrame | None = None) -> tup
             break
         elif kind == LIBRARY and not user and len(inner) < _INNER:
             inner.append((code, frame.f_lasti))
+        elif kind == OURS and id(code) in _entries:
+            break
         elif kind == OURS and module is not None and id(code) in _module_calls:
             if module.site is None:
                 module.site, module.called_in = note_site(frame.f_back, module.outer), id(frame)
@@ -161,6 +204,7 @@ def resolve(code: CodeType, lasti: int, module: str | None = None) -> Location:
         end_col=end_col or 0,
         function=code.co_qualname,
         module=module,
+        installed=kind_of(code) == LIBRARY,
     )
 
 
@@ -204,7 +248,7 @@ def shown_path(path: str) -> str:
 def user_frames(frame: FrameType | None) -> list[FrameType]:
     """The live frames of the user's code, innermost first: names are looked up in them."""
     found = []
-    while frame is not None:
+    while frame is not None and id(frame.f_code) not in _entries:
         if kind_of(frame.f_code) == USER:
             found.append(frame)
         frame = frame.f_back

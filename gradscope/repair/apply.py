@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from gradscope.diagnose import diagnose
 from gradscope.errors import GradscopeError
+from gradscope.examples import FOLDER as EXAMPLES
 from gradscope.facts import Edit, Finding, Fix, Severity, Trace
 from gradscope.record.sites import shown_path
 from gradscope.repair import repaired
-from gradscope.repair.culprit import EXAMPLES
 from gradscope.repair.splice import spliced, unified
 from gradscope.report import trials
 from gradscope.source import Source, read

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import ast
-import sys
-import sysconfig
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from gradscope.facts import Edit, Finding, NotTried, Reason
 from gradscope.ops import Edge, OpFact, lookup
 from gradscope.source import Names, Source, SourceError, expression, find, operands, read
 from gradscope.source.operands import spelled
 from gradscope.source.spans import parenthesized
-
-EXAMPLES = Path(__file__).parent.parent / "examples"
 
 ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.List, ast.Tuple)
 
@@ -141,7 +136,7 @@ def locate(finding: Finding, source: Source | None = None) -> Culprit:
     location = finding.location
     if location is None:
         raise Unpatchable(Reason.NO_PLACE)
-    if is_installed(location.file):
+    if location.installed:
         raise Unpatchable(Reason.INSTALLED, location.file)
     try:
         source = source or read(location.file)
@@ -158,13 +153,3 @@ def locate(finding: Finding, source: Source | None = None) -> Culprit:
         written = list(find(source, location.line, finding.op))
         node = written[0] if len(written) == 1 else None
     return Culprit(finding, source, node, Names.of(source))
-
-
-def is_installed(file: str) -> bool:
-    """Whether a file belongs to Python or to an installed package, not to the user."""
-    path = Path(file).resolve()
-    if path.is_relative_to(EXAMPLES):
-        return False
-    roots = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
-    roots.add(str(Path(sys.modules["gradscope"].__path__[0])))
-    return any(path.is_relative_to(Path(root).resolve()) for root in roots if root)

@@ -21,10 +21,10 @@ from gradscope.errors import GradscopeError
 from gradscope.facts import Ending, Trace
 from gradscope.record import StopTrace
 from gradscope.record.observation import FullObservation, Observation, SizesAlone
-from gradscope.record.sites import shown_path
+from gradscope.record.sites import calls_program, claim, shown_path
 from gradscope.target.conditions import Conditions
 from gradscope.target.endings import ending_of, has_users_frames, is_ours, trimmed
-from gradscope.target.load import run_script
+from gradscope.target.load import files_of, run_script
 from gradscope.target.loss import Run, prepare_function, prepare_parts
 from gradscope.target.messages import Fault, Final, Message, Progress, Snapshot, Unusable
 from gradscope.target.options import RunOptions
@@ -165,6 +165,8 @@ def _run(job: Job, channel: Channel) -> int:
     """Run the program, report how it ended, and return its exit code."""
     if job.patches:
         install(job.patches)
+    claim(files_of(job.target))  # in a fresh interpreter nobody has yet
+    calls_program(_run.__code__)
     messenger = Messenger(job, channel)
     observation = messenger.observation
     if hasattr(os, "register_at_fork"):

@@ -8,15 +8,24 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from gradscope.errors import GradscopeError
-from gradscope.target.parse import nearest
+from gradscope.target.parse import find_spec, nearest
 from gradscope.target.patches import compiled, patched
-from gradscope.target.targets import Reference, Script
+from gradscope.target.targets import Reference, Script, Target
+
+
+def files_of(target: Target) -> Iterator[str]:
+    """The files that are asked to run, found without running anything."""
+    for place in target.places:
+        if place.endswith(".py") or os.sep in place:
+            yield place
+        elif (spec := find_spec(place, [os.getcwd(), *sys.path])) and spec.origin:
+            yield spec.origin
 
 
 def run_script(script: Script, patches: Mapping[str, str]) -> None:

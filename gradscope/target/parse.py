@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from importlib.machinery import PathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from gradscope.config import Input
@@ -88,18 +88,25 @@ def find_module(name: str, folder: Path = Path()) -> Path | None:
         return None
     # A single word is one of the folder's: else a misspelt example might be a module of Python's.
     installed = sys.path if "." in name else []
-    places: Sequence[str] | None = [str(folder.absolute()), *installed]
+    spec = find_spec(name, [str(folder.absolute()), *installed])
+    if spec is not None and (inside := spec.submodule_search_locations) is not None:
+        spec = PathFinder.find_spec(f"{name}.__main__", inside)
+    is_source = spec is not None and spec.origin is not None and spec.origin.endswith(".py")
+    return Path(str(spec.origin)) if spec is not None and is_source else None
+
+
+def find_spec(name: str, places: Sequence[str]) -> ModuleSpec | None:
+    """A module or package of a dotted name, whose parents are not imported for it."""
+    inside: Sequence[str] | None = places
+    spec = None
     so_far = ""
     for part in name.split("."):
         so_far = f"{so_far}.{part}" if so_far else part
-        spec = PathFinder.find_spec(so_far, places) if places is not None else None
+        spec = PathFinder.find_spec(so_far, inside) if inside is not None else None
         if spec is None:
             return None
-        places = spec.submodule_search_locations
-    if places is not None:  # a package: its __main__
-        spec = PathFinder.find_spec(f"{name}.__main__", places)
-    is_source = spec is not None and spec.origin is not None and spec.origin.endswith(".py")
-    return Path(str(spec.origin)) if spec is not None and is_source else None
+        inside = spec.submodule_search_locations
+    return spec
 
 
 def _place(where: str, folder: Path) -> str:

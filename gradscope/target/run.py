@@ -58,9 +58,12 @@ def run(
     Raises GradscopeError where the target cannot be run, and KeyboardInterrupt where a silent run
     is interrupted.
     """
+    from gradscope.record.sites import claim
     from gradscope.target.child import Job
+    from gradscope.target.load import files_of
     from gradscope.target.process import start
 
+    claim(files_of(target))
     with _notebook() as deaths:
         job = Job(
             target=target,

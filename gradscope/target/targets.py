@@ -22,6 +22,11 @@ class Script:
     def name(self) -> str:
         return self.shown or str(self.path)
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The files and the dotted modules that are asked to run."""
+        return (str(self.path),)
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:
@@ -48,6 +53,10 @@ class Function:
     def name(self) -> str:
         return str(self.reference)
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        return (self.reference.where,) if self.reference.where else ()
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:
@@ -61,6 +70,11 @@ class Parts:
     @property
     def name(self) -> str:
         return str(self.model)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        parts = (self.model, self.batch, self.loss)
+        return tuple(part.where for part in parts if part is not None and part.where)
 
 
 Target = Script | Function | Parts

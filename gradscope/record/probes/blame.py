@@ -148,7 +148,7 @@ def _widened(place: Location, position: int) -> Location | None:
         ):
             found = statement(source, node)
             expression = _expression(found, position)
-            return _location(source, expression, place.function) if expression else None
+            return _span(source, expression, place) if expression else None
     return None
 
 
@@ -166,8 +166,11 @@ def _expression(found: ast.stmt, position: int) -> ast.expr | None:
 def _returned(function: Any, position: int) -> Location | None:
     """The expression in a function's last return statement."""
     code = getattr(function, "__code__", None)
-    source = parsed(resolve(code, 0).file) if code is not None else None
-    if code is None or source is None:
+    if code is None:
+        return None
+    place = resolve(code, 0)
+    source = parsed(place.file)
+    if source is None:
         return None
     for node in ast.walk(source.tree):
         if isinstance(node, ast.FunctionDef) and code.co_firstlineno in (
@@ -181,15 +184,16 @@ def _returned(function: Any, position: int) -> Location | None:
                 last = max(returns, key=lambda part: part.lineno)
                 expression = _expression(last, position) or last.value
                 assert expression is not None
-                return _location(source, expression, code.co_qualname)
+                return _span(source, expression, place)
     return None
 
 
-def _location(source: Source, node: ast.expr, function: str) -> Location:
+def _span(source: Source, node: ast.expr, function: Location) -> Location:
+    """Of an expression in a function, of which a place is known."""
     assert node.end_lineno is not None and node.end_col_offset is not None
     start = characters(source.line(node.lineno), node.col_offset)
     end = characters(source.line(node.end_lineno), node.end_col_offset)
-    return Location(source.file, node.lineno, start, node.end_lineno, end, function)
+    return replace(function, line=node.lineno, col=start, end_line=node.end_lineno, end_col=end)
 
 
 def named(tensors: Mapping[str, Tensor], tensor: Tensor) -> str | None:
