@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 _SPELLED = {
     "_to_copy": "to",
     "_linalg_svd": "svd",
@@ -38,6 +40,18 @@ _SPELLED = {
 }
 
 _ROLES = {"self": "operand", "other": "second operand"}
+
+
+# Torch numbers the nodes that it generates; these it wrote by hand.
+_GENERATED = re.compile(r"(\w+)Backward\d+")
+_BY_HAND = ("CopyBackwards", "CopySlices")
+
+
+def node_stem(node: str) -> str:
+    """`LogSoftmax` of `LogSoftmaxBackward0`; nothing of the node of a custom Function, since what
+    the program calls its class (`ReluBackward` comes of a class `Relu`) says not what it does."""
+    found = _GENERATED.fullmatch(node)
+    return found[1] if found else node if node in _BY_HAND else ""
 
 
 def role_name(argument: str) -> str:

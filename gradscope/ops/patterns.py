@@ -6,7 +6,6 @@ A pattern is a tree of ops. It is compared with an op and its ancestry in the au
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -36,6 +35,7 @@ from gradscope.ops.forms import (
     STANDARDIZE,
     Pattern,
 )
+from gradscope.ops.names import node_stem
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ def _followed(op: str, path: list[str]) -> Pattern | None:
 
 def _kind(node: str) -> str:
     """LogSoftmaxBackward0, _log_softmax -> logsoftmax."""
-    return re.sub(r"Backward\d*$", "", node).replace("_", "").lower()
+    return (node_stem(node) or node).replace("_", "").lower()
 
 
 def _matches(tree: Tree | None, node: Ancestor | None) -> bool:

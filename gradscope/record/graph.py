@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+import torch
+
 _MOST_NODES = 500_000
 
 
@@ -12,6 +14,12 @@ def node_name(node: Any) -> str:
     """`DivBackward0`; those written in C++ tell their namespace too."""
     name: str = node.name()
     return name.removeprefix("torch::autograd::")
+
+
+def function_name(cls: type) -> str:
+    """What a custom Function is called: by its module too where torch has an op of that name."""
+    name = cls.__name__
+    return f"{cls.__module__}.{name}" if hasattr(torch.ops.aten, name) else name
 
 
 def consumers(roots: list[Any]) -> dict[Any, list[Any]]:

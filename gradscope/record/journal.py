@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from gradscope.facts import Ancestor, Call, Event, Kind, Operand, Phase
 from gradscope.record.schema import OpInfo
-from gradscope.record.sites import Site, resolve
+from gradscope.record.sites import Site, file_in_torch, resolve
 
 _GENERATIONS = 4  # backward passes whose calls are kept: GANs and truncated BPTT reach back a few
 _MOST_EVENTS = 20_000  # events kept; a run that floods itself with NaN is told at its first ones
@@ -200,19 +200,20 @@ def module_path(frame: ModuleFrame | None) -> str | None:
 
 
 # Frames between a user's line and an op that explain nothing: operator wrappers, module calls.
+# Files and folders of torch's own; nothing it passes on tells them from what explains an op.
 _PLUMBING = (
     "_tensor.py",
-    "module.py",
-    "_contextlib.py",
+    "nn/modules/module.py",
     "_jit_internal.py",
     "overrides.py",
     "_ops.py",
+    "autograd/",
+    "utils/",
 )
 
 
 def _is_plumbing(code: Any) -> bool:
-    path = code.co_filename.replace("\\", "/")
-    return path.endswith(_PLUMBING) or "/torch/autograd/" in path or "/torch/utils/" in path
+    return file_in_torch(code).startswith(_PLUMBING)
 
 
 def to_call(note: Note, seq: int | None = None, node: str | None = None) -> Call:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gradscope.record.capture import watch_captures
+from gradscope.record.graph import function_name
 from gradscope.record.journal import Note
 from gradscope.record.mode import _sequence_nr
 from gradscope.record.optimizers import watch_optimizers
@@ -68,8 +69,9 @@ def _function_apply(recorder: Recorder, thread: int) -> Callable[..., Any]:
         seq = _sequence_nr()
         result = original(cls, *args, **kwargs)
         if _sequence_nr() > seq:
-            info = OpInfo(cls.__name__, "", (), False, False, False, ())
-            recorder.journal.calls[seq] = Note(info, user, inner, recorder.module, cls.__name__)
+            name = function_name(cls)
+            info = OpInfo(name, "", (), False, False, False, ())
+            recorder.journal.calls[seq] = Note(info, user, inner, recorder.module, name)
         return result
 
     return apply

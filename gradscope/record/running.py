@@ -1,4 +1,4 @@
-"""Which modules are running, kept around `nn.Module.__call__`."""
+"""Which modules are running, kept around `nn.Module.__call__`, and which custom Function."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import torch
 
+from gradscope.record.graph import function_name
 from gradscope.record.journal import ModuleFrame
 from gradscope.record.sites import calls_modules
 
@@ -45,3 +46,27 @@ def follow_modules(
     calls_modules(__call__.__code__)
     stack.callback(setattr, torch.nn.Module, "__call__", original)
     torch.nn.Module.__call__ = __call__  # type: ignore[method-assign]
+
+
+class FunctionFollower(Protocol):
+    """`function` is set to the name of the custom Function whose forward is running, or None."""
+
+    function: str | None
+
+
+def follow_functions(follower: FunctionFollower, stack: ExitStack, thread: int) -> None:
+    """Keep `follower.function` true, in one thread, until the stack is closed."""
+    before = vars(torch.autograd.Function)["apply"]
+    original = before.__func__
+
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() != thread:
+            return original(cls, *args, **kwargs)
+        outer, follower.function = follower.function, function_name(cls)
+        try:
+            return original(cls, *args, **kwargs)
+        finally:
+            follower.function = outer
+
+    stack.callback(setattr, torch.autograd.Function, "apply", before)
+    torch.autograd.Function.apply = classmethod(apply)  # type: ignore[assignment, method-assign]

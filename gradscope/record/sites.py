@@ -61,6 +61,8 @@ def _is_installed_into(folder: str) -> bool:
         return False
 
 
+# Bound before anything is put around it.
+_ENGINE_CODE = torch.autograd.graph._engine_run_backward.__code__
 _BLOCK = re.compile(r"(async\s+)?(for|with|class)\b")
 _LIBRARY_ROOTS = (*_library_roots(), _TORCH)
 # By identity: equal code objects may come from different files, and hashing one is slow. The
@@ -83,7 +85,7 @@ def kind_of(code: CodeType) -> int:
 
 def _classify(code: CodeType) -> int:
     name = code.co_filename
-    if code.co_name == "_engine_run_backward":
+    if code is _ENGINE_CODE:
         return ENGINE
     if name.startswith("<") and not name.startswith("<ipython"):
         # Generated code (dataclasses, namedtuple, exec): of no file that anybody could open,
@@ -121,6 +123,12 @@ def calls_program(code: CodeType) -> None:
     """`code` is ours, and calls the program: frames outside of its own are not the program's."""
     kind_of(code)
     _entries.add(id(code))
+
+
+def file_in_torch(code: CodeType) -> str:
+    """`nn/functional.py` of code that torch itself was installed with, else nothing."""
+    path = os.path.realpath(code.co_filename)
+    return path[len(_TORCH) :].replace(os.sep, "/") if path.startswith(_TORCH) else ""
 
 
 def calls_modules(code: CodeType) -> None:
@@ -234,6 +242,20 @@ def assigned_name(user: Site) -> str | None:
         if not one.opname.startswith(("LOAD_FAST", "LOAD_NAME", "LOAD_GLOBAL")):
             return None
     return None
+
+
+def methods_of_result(user: Site) -> list[str]:
+    """The methods that the user's line goes on to call on the result of its call, one after the
+    other: `cpu` and `numpy` in `x.detach().cpu().numpy()`."""
+    names: list[str] = []
+    for one in dis.get_instructions(user[0][0]) if user else ():
+        if one.offset <= user[0][1]:
+            continue
+        if one.opname in ("LOAD_METHOD", "LOAD_ATTR"):
+            names.append(one.argval)
+        elif one.opname not in ("PRECALL", "CALL"):
+            break
+    return names
 
 
 def shown_path(path: str) -> str:

@@ -6,13 +6,16 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from torch.utils import checkpoint
 
-from gradscope.record.sites import OURS, USER, Site, called_by_engine, kind_of, note_site
+from gradscope.record.sites import ENGINE, OURS, USER, Site, called_by_engine, kind_of, note_site
 
 if TYPE_CHECKING:
     from gradscope.record.journal import ModuleFrame
     from gradscope.record.recorder import Recorder
     from gradscope.record.schema import OpInfo
+
+_CHECKPOINT = vars(checkpoint)
 
 
 class NodeOps:
@@ -84,9 +87,9 @@ def _asked_by_user(frame: FrameType | None) -> bool:
 
 def _runs_forward_again(frame: FrameType | None) -> bool:
     while frame is not None:
-        if frame.f_code.co_filename.replace("\\", "/").endswith("torch/utils/checkpoint.py"):
+        if frame.f_globals is _CHECKPOINT:
             return True
-        if frame.f_code.co_name == "_engine_run_backward":
+        if kind_of(frame.f_code) == ENGINE:
             return False
         frame = frame.f_back
     return False

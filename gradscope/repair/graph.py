@@ -52,9 +52,6 @@ def _attached(culprit: Culprit) -> Iterator[Candidate]:
         inner = node.value if isinstance(node, ast.Attribute) and node.attr == "data" else None
     if inner is None or not isinstance(node, ast.expr):
         return
-    after = culprit.source.text[culprit.source.extent(node)[1] :]
-    if after.removeprefix(".cpu()").startswith(".numpy("):
-        return  # an array has no graph either way
     around = culprit.source.parents.get(node)
     if isinstance(around, ast.Call) and culprit.names.dotted(around.func) == VARIABLE:
         node = around

@@ -85,7 +85,7 @@ class DeadGradient(Rule):
         groups: dict[object, list[Absence]] = defaultdict(list)
         told = [check.name for check in trace.functions if check.relations == ("none",)]
         overflown = () if roots else silenced_leaves(trace)
-        for absence in map(_refined, magnitudes.absences):
+        for absence in magnitudes.absences:
             if _is_told(absence, told):
                 continue  # GS301 names the Function that returns None
             if absence in overflown:
@@ -144,21 +144,10 @@ class DeadGradient(Rule):
         )
 
 
-def _refined(absence: Absence) -> Absence:
-    """With what only the source tells of the reason."""
-    is_grid = absence.call is not None and absence.call.op.startswith("grid_sampler")
-    place = absence.location
-    if not is_grid or place is None or absence.missing:
-        return absence
-    written = " ".join(source.lines(place.file)[place.line - 1 : place.end_line])
-    return replace(absence, reason="nearest") if "nearest" in written else absence
-
-
 def _is_told(absence: Absence, functions: Sequence[str]) -> bool:
-    place = absence.location
-    if absence.reason != "function" or place is None:
-        return False
-    return any(place.function.endswith(f"{name}.forward") for name in functions)
+    return (
+        absence.reason == "function" and absence.call is not None and absence.call.op in functions
+    )
 
 
 def _is_mild(absence: Absence) -> bool:
@@ -179,7 +168,13 @@ def is_dead(absence: Absence, magnitudes: Magnitudes) -> bool:
     if absence.reason == "constant":
         return absence.trained
     if absence.missing:
-        return absence.trained or absence.reason in ("detach", "integer", "number", "rewrapped")
+        return absence.trained or absence.reason in (
+            "detach",
+            "array",
+            "integer",
+            "number",
+            "rewrapped",
+        )
     return _is_zero_for_good(absence, magnitudes)
 
 
@@ -249,9 +244,6 @@ def _numbers(group: Sequence[Absence], magnitudes: Magnitudes) -> Iterator[str]:
 
 def _fixes(absence: Absence) -> tuple[Fix, ...]:
     call = absence.call.op.lstrip("_") if absence.call is not None else ""
-    if absence.reason == "detach" and _goes_to_numpy(absence.location):
-        title = "compute this with torch: numpy knows no gradient, and the way back ends there"
-        return (Fix("graph", title, "unsafe"),)
     if absence.reason == "saturated" and call.startswith(("clamp", "hardtanh")):
         return (
             Fix("stable-op", "leave the bound out while training, or use one that is never flat",
@@ -271,10 +263,3 @@ def _fixes(absence: Absence) -> tuple[Fix, ...]:
         return (Fix("init", "start the other factor away from 0", "unsafe"),)
     title = CURES.get(absence.reason, "keep the graph between these parameters and the loss")
     return (Fix("graph", title, "unsafe"),)
-
-
-def _goes_to_numpy(place: Location | None) -> bool:
-    """Whether what was detached is turned into an array at once."""
-    line = source.lines(place.file)[place.end_line - 1 : place.end_line] if place else ()
-    after = line[0][place.end_col :] if place and line else ""
-    return after.removeprefix(".cpu()").startswith(".numpy()")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 WHY = {
+    "array": "`detach` gives the values without their graph, for numpy, which knows no gradient:"
+    " what is computed from the array is a constant to backward.",
     "detach": "`detach` (and `.data`) gives the values without their graph, so backward never"
     " learns that they came from these parameters.",
     "no_grad": "Ops that run under `no_grad` leave no graph behind, so backward never learns that"
@@ -41,6 +43,7 @@ WHY = {
     "unknown": "Every element of the gradient is exactly 0.",
 }
 LABELS = {
+    "array": "the graph ends here",
     "detach": "the graph ends here",
     "no_grad": "no graph is recorded in here",
     "constant": "normalises each element by itself",
@@ -62,6 +65,7 @@ LABELS = {
     "zero-weight": "times exactly 0",
 }
 CURES = {
+    "array": "compute this with torch: numpy knows no gradient, and the way back ends there",
     "detach": "drop the `.detach()` (or `.data`) on the way to the loss",
     "no_grad": "run the part that has to learn outside of `no_grad`",
     "constant": "normalise over more than one element, or leave the norm out",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Event, Finding, Fix, Phase, Root, Trace
+from gradscope.facts import Event, Finding, Fix, Kind, Phase, Root, Trace
 from gradscope.ops import Edge, Nature, lookup
 from gradscope.rules import evidence, fixes, phrases
 from gradscope.rules.evidence import Situation
@@ -50,7 +50,7 @@ class DegenerateDecomposition(Rule):
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         event = root.event
-        if evidence.situation(root) is Situation.OUTSIDE:
+        if event.kind is Kind.MINTED or evidence.situation(root) is Situation.OUTSIDE:
             return None
         edge = evidence.edge(event)
         known = edge is not None and edge.cause == self.name

@@ -20,6 +20,7 @@ from gradscope.facts import (
     number,
     plural,
 )
+from gradscope.ops.names import node_stem
 from gradscope.rules import phrases
 from gradscope.rules.dead_gradient_words import LABELS, WHY
 
@@ -41,7 +42,7 @@ def died(trace: Trace, magnitudes: Magnitudes) -> Iterator[Finding]:
         return  # a loss of 0 has no slope: training is done
     if not all(has_died(leaf) for leaf in trained):
         return
-    flat = [one for one in magnitudes.died if one.node and one.node.startswith(_FLAT)]
+    flat = [one for one in magnitudes.died if node_stem(one.node or "").startswith(_FLAT)]
     if flat:
         yield _about(flat[0], trained, trace.steps[-1])
 

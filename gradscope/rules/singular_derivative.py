@@ -5,6 +5,7 @@ from __future__ import annotations
 from gradscope.facts import Ancestor, Call, Event, Finding, Fix, Related, Root, Trace
 from gradscope.ops import Edge
 from gradscope.ops.edges import Nature
+from gradscope.ops.names import node_stem
 from gradscope.rules import evidence, fixes, phrases
 from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
@@ -152,7 +153,7 @@ def _slope(edge: Edge) -> str:
 def _bound(event: Event, edge: Edge) -> Ancestor | None:
     """The clamp right above the op: it keeps the operand in a range whose end is the edge."""
     above = evidence.above(event, edge.argument)
-    return above if above and above.node.startswith(BOUNDS) else None
+    return above if above and node_stem(above.node).startswith(BOUNDS) else None
 
 
 def _away(call: Call) -> Fix:

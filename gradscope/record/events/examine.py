@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _DETAILED = 200  # events measured in full a run: the first ones are those that people ask about
 _FILL_LIMIT = 1_000_000  # elements of uninitialised memory that are worth filling
-_OPTIMIZER_FILES = ("torch/optim/", "torch\\optim\\")
 _FROM_OUTSIDE = ("set", "from_file", "_pin_memory")  # `torch.load` lays tensors over read memory
 _OVERWRITE = ("copy", "fill", "zero")
 
@@ -96,6 +95,8 @@ class Examiner:
         raw.sources = self._sources(op, raw, written, stained)
         self.origins.accuse_data(op, raw)
         raw.kind = self._kind(op, raw, stained, output, values)
+        if raw.kind is Kind.MINTED:
+            raw.blame = self._caller(raw)
         filled = self.origins.filled_parameter(raw, written)
         if filled is not None:
             raw.kind, raw.phase, output = Kind.SOURCE, Phase.DATA, filled
@@ -166,6 +167,15 @@ class Examiner:
         if nan and op.info.name in SOFTMAX_FAMILY and _only_neginf(op):
             return Kind.BIRTH if self._all_masks(raw) else Kind.PROPAGATION
         return Kind.PROPAGATION
+
+    def _caller(self, raw: Raw) -> Note | None:
+        """The call of which a constant is a step, and not the user's own: torch's `logdet` writes
+        its NaN as `where` does, in the instruction that has just computed the determinant."""
+        last = self.recorder.journal.call_of(self.recorder.mode.seq - 1)
+        if raw.blame is not None or last is None or last.info.fills:
+            return raw.blame
+        same = (last.user, last.inner) == (raw.note.user, raw.note.inner)
+        return last if same else None
 
     def _all_masks(self, raw: Raw) -> bool:
         """Whether the -inf that an op has read was meant as a mask or is the logarithm of one. A
@@ -271,11 +281,7 @@ def _cancels(op: OpRun, raw: Raw, written: list[torch.Tensor], values: torch.Ten
 def _phase(spot: Spot) -> Phase:
     if spot.running.node is not None:
         return Phase.FORWARD if spot.user and spot.again else Phase.BACKWARD
-    if spot.optimizing and any(
-        part in code.co_filename for code, _ in spot.inner for part in _OPTIMIZER_FILES
-    ):
-        return Phase.OPTIMIZER
-    return Phase.FORWARD
+    return Phase.OPTIMIZER if spot.optimizing else Phase.FORWARD
 
 
 def _only_neginf(op: OpRun) -> bool:

@@ -16,9 +16,10 @@ import torch
 from gradscope.facts import Approach, Call, DistanceOf, Headroom
 from gradscope.ops import lookup
 from gradscope.ops.dtypes import finfo
+from gradscope.ops.names import node_stem
 from gradscope.ops.reach import reach, singularity
 from gradscope.record.finite import plain
-from gradscope.record.graph import consumers
+from gradscope.record.graph import consumers, node_name
 from gradscope.record.hazards.guards import has_constant_added, is_guarded
 from gradscope.record.hazards.spectra import of_matrix
 from gradscope.record.journal import to_call
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _FREE = 4  # the part of half precision's range that is to stay free: a factor of so much
 _MOST = 8  # places told of a run, of each kind
 _HALF = (torch.float16, torch.bfloat16)
-_DIFFERENCES = ("SubBackward", "RsubBackward")
+_DIFFERENCES = ("Sub", "Rsub")
 _NOWHERE = Call("")
 
 
@@ -79,7 +80,7 @@ class Margins:
         if tensor is None or not tensor.is_floating_point() or not tensor.numel():
             return None
         dtype = str(tensor.dtype).removeprefix("torch.")
-        difference = type(inputs[place][1].grad_fn).__name__.startswith(_DIFFERENCES)
+        difference = _is_difference(inputs[place][1].grad_fn)
         within = reach(dtype, point.margin, difference=difference)
         values = tensor.detach()
         found: Approach | None = None
@@ -181,6 +182,10 @@ def _badness(fact: Approach | Headroom) -> float:
         return fact.reach / fact.distance
     upper = fact.largest > fact.limit / _FREE and fact.limit > 1
     return fact.largest / fact.limit if upper else fact.limit / fact.largest
+
+
+def _is_difference(node: Any) -> bool:
+    return node is not None and node_stem(node_name(node)) in _DIFFERENCES
 
 
 def _exponent(arguments: dict[str, Any]) -> tuple[float | None, Any]:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from gradscope.facts import FunctionCheck
+from gradscope.record.graph import function_name
 from gradscope.record.probes import flaws
 from gradscope.record.probes.blame import Watcher, blamed
 from gradscope.record.probes.calls import Calls, Gradients, NoVerdict, TooFew
@@ -51,13 +52,13 @@ def examined(
             break
         except Exception as fault:
             why = f"{type(fault).__name__}: {fault}"
-    return (FunctionCheck(cls.__name__, "unknown", detail=why, calls=calls.made),)
+    return (FunctionCheck(function_name(cls), "unknown", detail=why, calls=calls.made),)
 
 
 def _too_few(calls: Calls, error: TooFew) -> FunctionCheck:
     cls = calls.cls
     check = FunctionCheck(
-        cls.__name__,
+        function_name(cls),
         "wrong",
         input=calls.names().get(error.got, f"argument {error.got}"),
         position=error.got,

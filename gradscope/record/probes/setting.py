@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gradscope.facts import FunctionCheck
 from gradscope.record.finite import unravel
+from gradscope.record.graph import function_name
 from gradscope.record.probes.blame import Watcher
 from gradscope.record.probes.calls import (
     Calls,
@@ -185,7 +186,7 @@ class Setting:
             "tolerance": ELEMENTWISE[self.precision],
             "calls": calls.made,
         }
-        return FunctionCheck(cls.__name__, verdict, 0, **{**known, **facts})
+        return FunctionCheck(function_name(cls), verdict, 0, **{**known, **facts})
 
 
 def _sums_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:

@@ -203,11 +203,7 @@ class Absences:
 
     def _is_unread(self, key: int) -> bool:
         absence = self._missing.get(key)
-        if absence is None:
-            return False
-        inner = absence.call.inner if absence.call is not None else None
-        is_copied = inner is not None and inner.function.endswith("__deepcopy__")
-        return absence.reason == "unused" or is_copied
+        return absence is not None and absence.reason == "unused"
 
     def _name(self, key: int, names: dict[int, str]) -> str:
         owner = self.layers.owners.get(key)

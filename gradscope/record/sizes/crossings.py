@@ -10,11 +10,13 @@ from typing import Any
 
 import torch
 
+from gradscope.ops.names import node_stem
 from gradscope.record.finite import plain
 from gradscope.record.graph import node_name
 from gradscope.record.sizes.growth import Crossing
 
 _MOST_NODES = 100_000
+_NEAREST = 1  # as `torch.nn.functional.grid_sample` hands "nearest" to its op
 _HALF = (torch.float16, torch.bfloat16)
 
 
@@ -54,7 +56,7 @@ class Crossings:
         for node in nodes:
             seq = node._sequence_nr()
             place, module = place_of(seq)
-            crossing = Crossing(node_name(node), seq, place, module)
+            crossing = Crossing(node_name(node), seq, place, module, _takes_nearest(node))
             for position, (below, _) in enumerate(node.next_functions):
                 if below in at:
                     crossing.below[position] = at[below]
@@ -67,6 +69,11 @@ class Crossings:
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
+
+
+def _takes_nearest(node: Any) -> bool:
+    is_sampler = node_stem(node_name(node)).startswith("GridSampler")
+    return is_sampler and node._saved_interpolation_mode == _NEAREST
 
 
 def _measure(crossing: Crossing) -> Callable[[Any, Any], None]:

@@ -40,13 +40,16 @@ class _Upstream(NamedTuple):
 
 class Flow(TorchDispatchMode):
     """Watches the ops of one forward pass. Holds no tensor but the leaves. `module` tells the one
-    that runs."""
+    that runs, `function` the custom Function whose forward does."""
 
     supports_higher_order_operators = True
 
-    def __init__(self, module: Callable[[], ModuleFrame | None]) -> None:
+    def __init__(
+        self, module: Callable[[], ModuleFrame | None], function: Callable[[], str | None]
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.module = module
+        self.function = function
         self.paused = False
         self.activations = Activations()
         self.calls: dict[int, Note] = {}
@@ -60,7 +63,6 @@ class Flow(TorchDispatchMode):
         self._idle = 0  # the cuts of leaves that were read idly and of nothing else
         self.differentiated = 0  # the leaves upstream of what the program differentiates
         self._seq = _sequence_nr()
-        self._in_function = False  # the last node is of a custom Function, whose forward runs
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -93,15 +95,14 @@ class Flow(TorchDispatchMode):
         if seq != self._seq:
             self._seq = seq
             site = note_site(sys._getframe(2))
-            self.calls[seq - 1] = Note(info, *site, self.module())
-            self._in_function = not torch.is_grad_enabled()
+            self.calls[seq - 1] = Note(info, *site, self.module(), self.function())
             self.activations.note(seq - 1, out)
         elif info.written and (
             taken := numbers_taken(seq, info, args, kwargs, self.calls, sys._getframe(2))
         ):
             self.calls.update(dict.fromkeys(taken, self.calls[seq - 1]._replace(info=info)))
             self.activations.note(taken.start, out)
-        elif self._in_function and not torch.is_grad_enabled():
+        elif self.function() is not None and not torch.is_grad_enabled():
             self.activations.note(seq - 1, out)  # its last op makes its result
         live, themselves, cuts, read = self._upstream(args, kwargs)
         if live:
@@ -112,6 +113,8 @@ class Flow(TorchDispatchMode):
         reason = cut_by(info.name, out) if live else ""
         if reason == "detach" and self._is_autograds(site):
             reason = ""
+        elif reason == "no_grad" and self.function() is not None:
+            reason = "function"
         is_idle = reason == "detach" or (reason == "no_grad" and self.module() is None)
         idle = themselves if is_idle else 0
         self._used |= live & ~idle
@@ -206,7 +209,8 @@ class Flow(TorchDispatchMode):
         self, reason: str, info: OpInfo, site: tuple[Site, Site], lost: int, idle: int = 0
     ) -> int:
         """Its bit."""
-        self.cuts.append(Cut(reason, Note(info, *site, None), lost, idle))
+        custom = self.function() if reason == "function" else None
+        self.cuts.append(Cut(reason, Note(info, *site, None, custom), lost, idle))
         if lost == idle:
             self._idle |= 1 << (len(self.cuts) - 1)
         return 1 << (len(self.cuts) - 1)

@@ -29,6 +29,7 @@ class Crossing:
     seq: int
     place: object = None
     module: str | None = None
+    takes_nearest: bool = False  # an interpolation, which has slope 0 in the places then
     out: float | None = None
     into: tuple[float | None, ...] = ()
     half: tuple[bool, ...] = ()  # whether the gradient passed on is of a half type

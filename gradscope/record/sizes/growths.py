@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gradscope.facts import Activation, Growth
+from gradscope.ops.names import node_stem
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.growth import fit, fit_values, fitted_factor, fused_gain
@@ -50,7 +51,7 @@ class Growths:
 
     def _note_fused(self, step: int, crossings: Crossings, flow: Flow | None) -> None:
         """A recurrent layer that runs all its time steps as one op."""
-        layers = [one for one in crossings.found if one.out and "rnn" in one.name.lower()]
+        layers = [one for one in crossings.found if one.out and "Rnn" in node_stem(one.name)]
         if not layers:
             return
         layer = max(layers, key=fused_gain)

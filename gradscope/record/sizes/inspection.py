@@ -10,7 +10,7 @@ import torch
 
 from gradscope.record.journal import ModuleFrame, module_path
 from gradscope.record.modes import lifted_above, mode_count
-from gradscope.record.running import follow_modules
+from gradscope.record.running import follow_functions, follow_modules
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.layers import Layers
@@ -31,6 +31,7 @@ class Inspection:
         self.steps: list[int] = []
         self.flow: Flow | None = None
         self.module: ModuleFrame | None = None
+        self.function: str | None = None
         self._largest = 0  # nodes made for the largest graph that was inspected
         self._made_until = 0
         self._below = 0  # dispatch modes that were there before us
@@ -39,6 +40,7 @@ class Inspection:
         if self.modules is None:
             self.modules = lambda: self.module
             follow_modules(self, stack, thread)
+        follow_functions(self, stack, thread)
 
     def begin(self) -> None:
         self._below = mode_count()
@@ -58,7 +60,7 @@ class Inspection:
         if self.flow is not None or (passes > 2 and passes & (passes - 1)):
             return
         assert self.modules is not None
-        self.flow = Flow(self.modules)
+        self.flow = Flow(self.modules, lambda: self.function)
         with lifted_above(self._below):
             self.flow.__enter__()  # type: ignore[no-untyped-call]
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
+from types import CodeType
+
+import torch
 
 from gradscope.facts import Call, Location
+from gradscope.ops.names import node_stem
 from gradscope.record.journal import to_call
-from gradscope.record.sites import Site, resolve
+from gradscope.record.sites import Site, methods_of_result, resolve
 from gradscope.record.sizes.cuts import Cut
 from gradscope.record.sizes.definitions import guarding_with
 from gradscope.record.sizes.flow import Flow
@@ -67,15 +72,31 @@ def blocking(bit: int, flow: Flow, reached: int) -> Cut | None:
 
 
 def reason_of(cut: Cut) -> str:
-    """What lies behind a `no_grad` that the user has not written."""
-    if cut.reason != "no_grad":
-        return cut.reason
-    if any(code.co_name == "sample" for code, _ in cut.note.inner):
+    """What lies behind a cut that the user has not written so."""
+    inner = {code for code, _ in cut.note.inner}
+    if cut.reason == "no_grad" and not inner.isdisjoint(_draws()):
         return "sampled"
-    in_function = any(
-        code.co_name == "forward" and code.co_varnames[:1] != ("self",) for code, _ in cut.note.user
-    )
-    return "function" if in_function else "no_grad"
+    if cut.reason == "detach" and _goes_to_numpy(cut.note.user):
+        return "array"
+    return cut.reason
+
+
+def _draws() -> set[CodeType]:
+    """The code of every `sample` of a distribution, torch's and those of other packages."""
+    waiting, found = [torch.distributions.Distribution], set()
+    while waiting:
+        kind = waiting.pop()
+        waiting += kind.__subclasses__()
+        code = getattr(inspect.unwrap(vars(kind).get("sample", _draws)), "__code__", None)
+        if code is not None:
+            found.add(code)
+    return found
+
+
+def _goes_to_numpy(user: Site) -> bool:
+    """Whether what was detached is turned into an array at once. No op tells of `numpy()`."""
+    methods = methods_of_result(user)
+    return methods[:1] == ["numpy"] or methods[:2] == ["cpu", "numpy"]
 
 
 def guard_of(user: Site) -> Location | None:
@@ -108,8 +129,10 @@ def where_it_ends(leaf: int, crossings: Sequence[Crossing]) -> tuple[int, int] |
 
 
 def zero_reason(crossing: Crossing, edge: int) -> str:
-    name = crossing.name
-    named = next((reason for reason, stems in _REASONS if name.startswith(stems)), None)
+    stem = node_stem(crossing.name)
+    named = next((reason for reason, stems in _REASONS if stem.startswith(stems)), None)
+    if crossing.takes_nearest:
+        named = "nearest"
     is_half = edge < len(crossing.half) and crossing.half[edge]
     if is_half and (named is None or (crossing.out or 0.0) < _FLUSHED):
         return "underflow"
