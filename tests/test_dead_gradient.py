@@ -59,6 +59,13 @@ CUTS = {
         12,
         "loss + side(x).square().mean()",
     ),
+    "a leaf made of a detached result": (
+        "",
+        "y = side(x); leaf = y.detach().requires_grad_(); seen = y.mean()\n"
+        "    loss = loss + leaf.square().mean() + 0 * seen.item()",
+        12,
+        "leaf = y; seen = y.mean()",
+    ),
     "rounding": (
         "",
         "y = side(x); loss = loss + (y.round() - x).square().mean()",
@@ -123,6 +130,16 @@ def test_the_cut_is_shown_and_joined(
     fix = finding.fixes[0]
     assert (fix.kind, fix.verified) == ("graph", True), fix.verdict
     assert repaired in (fix.patch or "")
+
+
+def test_a_parameter_is_made_where_its_values_are(tmp_path: Path) -> None:
+    cut = "y = side(x)\n    w = nn.Parameter(y)\n    seen = y.mean()\n    loss = loss + w.sum()"
+
+    finding = first_finding(tmp_path, PROGRAM.format(definition="", cut=cut))
+
+    assert finding.evidence["reason"] == "rewrapped"
+    assert finding.location is not None
+    assert finding.location.line == 12
 
 
 RETURNS_NONE = """\

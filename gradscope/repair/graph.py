@@ -55,6 +55,9 @@ def _attached(culprit: Culprit) -> Iterator[Candidate]:
     around = culprit.source.parents.get(node)
     if isinstance(around, ast.Call) and culprit.names.dotted(around.func) == VARIABLE:
         node = around
+    elif isinstance(around, ast.Attribute) and around.attr == "requires_grad_":
+        call = culprit.source.parents.get(around)  # it hides that the graph is gone
+        node = call if isinstance(call, ast.Call) else node
     title = "drop the `.detach()` (or `.data`) on the way to the loss"
     whole = culprit.replace(node, culprit.source.of(inner))
     yield Candidate("graph", title, (whole,))

@@ -57,6 +57,7 @@ class Flow(TorchDispatchMode):
         self._bits: dict[int, int] = {}
         self._leaves: list[torch.Tensor] = []
         self._state: dict[int, tuple[int, int]] = {}
+        self._made: dict[int, Site] = {}  # where the values in a memory were computed from leaves
         self._readouts = Readouts()
         self._trail: list[tuple[int, Site]] = []  # ops with leaves upstream
         self._used = 0  # the leaves that were read otherwise than idly
@@ -165,8 +166,8 @@ class Flow(TorchDispatchMode):
                 read.add(key)
             needs = tensor.requires_grad
             if needs and _is_leaf(tensor):
-                self._note_rewrapped(tensor, key)
-                self._forget_idle(key)
+                if key in self._state:
+                    cuts |= self._cuts_before(tensor, key)
                 themselves |= self._register(tensor)
                 continue
             state = self._state.get(key, (0, 0)) if key is not None else (0, 0)
@@ -180,17 +181,14 @@ class Flow(TorchDispatchMode):
                         live |= cut.lost
         return _Upstream(live | themselves, themselves & ~live, cuts, read)
 
-    def _note_rewrapped(self, leaf: torch.Tensor, key: int | None) -> None:
-        """A new leaf on the memory of a computed value: `nn.Parameter(layer(x))`."""
-        lost = self._state.get(key, (0, 0))[0] if key is not None else 0
-        if lost and id(leaf) not in self._bits:
-            self._add_cut("rewrapped", _NO_OP, (self.last_use(lost), ()), lost)
-
-    def _forget_idle(self, key: int | None) -> None:
-        """A leaf is read. That it began with the values of another one is no use of that one."""
-        live, cuts = self._state.get(key, (0, 0)) if key is not None else (0, 0)
-        if key is not None and cuts & self._idle:
-            self._state[key] = (live, cuts & ~self._idle)
+    def _cuts_before(self, leaf: torch.Tensor, key: int) -> int:
+        """The cuts upstream of the values that a leaf began with: `x.detach().requires_grad_()`,
+        `nn.Parameter(layer(x))`. That it began with those of another leaf is no use of that one."""
+        live, cuts = self._state[key]
+        if live and isinstance(leaf, torch.nn.Parameter) and id(leaf) not in self._bits:
+            cuts |= self._add_cut("rewrapped", _NO_OP, (self._made.get(key, ()), ()), live)
+        self._state[key] = (live, cuts & ~self._idle)
+        return self._state[key][1]
 
     def _register(self, leaf: torch.Tensor) -> int:
         bit = self._bits.get(id(leaf))
@@ -241,6 +239,8 @@ class Flow(TorchDispatchMode):
                 self._state[key] = (before[0] | state[0], before[1] | state[1])
             elif before is not None or state != (0, 0):
                 self._state[key] = state
+                if state[0]:
+                    self._made[key] = self._trail[-1][1]
 
 
 def _is_leaf(tensor: torch.Tensor) -> bool:
