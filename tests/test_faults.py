@@ -15,7 +15,7 @@ from gradscope.cli import main
 from gradscope.diagnose import diagnose
 from gradscope.errors import GradscopeError
 from gradscope.facts import Trace
-from gradscope.report.files import write_whole
+from gradscope.outputs import write_whole
 from gradscope.rules import RULES
 
 FULL = Path("/dev/full")

@@ -16,7 +16,7 @@ from pathlib import Path
 from gradscope.config import Config
 from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Location, Report, plural
-from gradscope.report.files import write_whole
+from gradscope.outputs import write_whole
 from gradscope.report.sarif import fingerprints
 from gradscope.rules import RULES
 from gradscope.rules.unused_ignore import UnusedIgnore

@@ -13,9 +13,9 @@ from gradscope.check.workers import Standing, run_all
 from gradscope.config import Config, told_at
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import Report, Summary, Trace, plural
+from gradscope.outputs import check_writable
 from gradscope.pipeline import exit_code
 from gradscope.record.sites import shown_path
-from gradscope.report.files import check_writable
 from gradscope.rules import rule_filter
 from gradscope.target.choose import choose
 

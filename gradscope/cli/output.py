@@ -30,8 +30,8 @@ def parse_input(text: str) -> Input:
 
 def check_report_place(format: str, file: Path | None, asked_by: str = "--output") -> None:
     """Before the program runs. `asked_by` is the option that named the file."""
+    from gradscope.outputs import check_writable
     from gradscope.report import by_name
-    from gradscope.report.files import check_writable
 
     by_name(format)
     if file is not None:
@@ -42,8 +42,8 @@ def write_report(
     report: Report | Summary, format: str, file: Path | None, asked_by: str = "--output"
 ) -> None:
     from gradscope.facts import Report
+    from gradscope.outputs import write_or_print, write_whole
     from gradscope.report import Options, by_name
-    from gradscope.report.files import write_or_print, write_whole
 
     def rendered(options: Options) -> str:
         if isinstance(report, Report):

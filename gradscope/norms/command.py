@@ -9,8 +9,8 @@ from gradscope.errors import GradscopeError
 from gradscope.norms import document, page, terminal
 from gradscope.norms.facts import NormReport
 from gradscope.norms.rows import SORTS
+from gradscope.outputs import check_writable, write_or_print, write_whole
 from gradscope.report import Options
-from gradscope.report.files import check_writable, write_or_print, write_whole
 
 EXAMPLE = "clip_norm"
 FORMATS = ("terminal", "json", "csv")

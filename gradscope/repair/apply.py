@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from gradscope.repair import repaired
 from gradscope.repair.splice import spliced, unified
 from gradscope.report import trials
 from gradscope.source import Source, read
+from gradscope.writing import Changed, Content, write_together
 
 if TYPE_CHECKING:
     from gradscope.target import RunOptions, Target
@@ -46,6 +47,7 @@ class Repaired:
     withheld: list[Applied] = field(default_factory=list)  # verified or not, but not asked for
     left: tuple[Finding, ...] = ()  # of the last trace
     rounds: int = 0
+    started: int = field(default_factory=time.time_ns)
     trace: Trace | None = None  # the last one
 
     @property
@@ -177,43 +179,24 @@ def _place(finding: Finding) -> str:
 def write(state: Repaired) -> tuple[str, ...]:
     """Write the repaired files, all or none, and return their paths.
 
-    Raises GradscopeError where a file changed since it was read, cannot be written, or belongs
-    to an installed package.
+    Raises GradscopeError where a file changed since the first run began, cannot be written, or
+    belongs to an installed package.
     """
-    ready: list[tuple[str, str]] = []
+    contents = [_content(path, text, state) for path, text in state.texts.items()]
     try:
-        for path, text in state.texts.items():
-            if Path(path).is_relative_to(EXAMPLES):
-                raise GradscopeError(f"{path} is a built-in example and is not written to")
-            ready.append((_prepared(path, state.sources[path], text), path))
-        for temporary, path in ready:
-            os.replace(temporary, path)
-    finally:
-        for temporary, _ in ready:
-            Path(temporary).unlink(missing_ok=True)
+        write_together(contents)
+    except Changed as error:
+        raise GradscopeError(str(error), help="run gradscope fix again") from None
+    except GradscopeError as error:
+        raise GradscopeError(str(error), help="the patch went to stdout instead") from error
     return tuple(os.path.relpath(path) for path in state.texts)
 
 
-def _prepared(path: str, source: Source, text: str) -> str:
-    """The new content in a file beside the old one, with its mode."""
-    if read(path).text != source.text:
-        raise GradscopeError(
-            f"{shown_path(source.file)} changed since it was read, and was left alone",
-            help="run gradscope fix again",
-        )
-    if not os.access(path, os.W_OK):
-        raise GradscopeError(
-            f"{shown_path(source.file)} is read-only, and was left alone",
-            help="the patch went to stdout instead",
-        )
-    try:
-        handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".gradscope-")
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode(source.encoding))
-        os.chmod(temporary, os.stat(path).st_mode)
-    except OSError as error:
-        raise GradscopeError(
-            f"{shown_path(source.file)} cannot be written: {error.strerror}",
-            help="the patch went to stdout instead",
-        ) from error
-    return temporary
+def _content(path: str, text: str, state: Repaired) -> Content:
+    if Path(path).is_relative_to(EXAMPLES):
+        raise GradscopeError(f"{path} is a built-in example and is not written to")
+    source = state.sources[path]
+    # What ran is not what we read, if it changed between the two.
+    unread = os.path.exists(path) and os.stat(path).st_mtime_ns > state.started
+    before = b"" if unread else source.text.encode(source.encoding)
+    return Content(Path(path), text.encode(source.encoding), before, shown_path(source.file))

@@ -9,6 +9,8 @@ from pathlib import Path
 # A layer imports those before it and none after it.
 LAYERS = [
     "errors",
+    "writing",
+    "outputs",
     "facts",
     "source",
     "config",

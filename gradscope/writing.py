@@ -1,0 +1,171 @@
+"""Writing files: whole or not at all, and several of them together."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from gradscope.errors import GradscopeError
+
+
+class Changed(GradscopeError):
+    """A file is not what it was when the change to it was made up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What is to stand in a file. `before` is what must stand there now; None where it is no
+    matter. Where `shown` is given, messages call the file so."""
+
+    path: Path
+    data: bytes
+    before: bytes | None = None
+    shown: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.shown or str(self.path)
+
+
+def write_together(contents: Sequence[Content]) -> None:
+    """Put each content in its file, or leave all files as they were.
+
+    Each new content lies complete on the disk before the first file changes, and is then renamed
+    into its place; where a rename fails, those before it are undone. A link is followed, mode,
+    owner and extended attributes are kept. A file of several names (hard links) is written in
+    place, so that it keeps them, and gets its old content back where that fails.
+
+    Raises Changed where a file is not what it was, and GradscopeError where one cannot be written.
+    """
+    with _Prepared() as prepared:
+        for one in contents:
+            prepared.add(one)
+        prepared.put()
+
+
+class _Prepared:
+    """New contents beside the files that they are for, until they are put in or let go."""
+
+    def __init__(self) -> None:
+        self._ready: list[tuple[Content, Path, Path]] = []  # with the file and the temporary
+        self._undo: list[tuple[Path, Path | None]] = []  # files put in, and what was there
+        self._temporaries: list[Path] = []
+
+    def __enter__(self) -> _Prepared:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        for path in self._temporaries:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+
+    def add(self, one: Content) -> None:
+        file = one.path.resolve()
+        _refuse_changed(one, file)
+        if file.exists() and not os.access(file, os.W_OK):
+            raise GradscopeError(f"{one.name} is read-only, and was left alone")
+        with _told(one):
+            self._ready.append((one, file, self._beside(file, one.data)))
+
+    def put(self) -> None:
+        try:
+            for one, file, temporary in self._ready:
+                with _told(one):
+                    self._put(one, file, temporary)
+        except BaseException:
+            self._take_back()
+            raise
+        for folder in {file.parent for _, file, _ in self._ready}:
+            _sync_folder(folder)
+
+    def _put(self, one: Content, file: Path, temporary: Path) -> None:
+        kept = self._beside(file, file.read_bytes()) if file.exists() else None
+        _refuse_changed(one, file)  # as late as can be: whoever saved meanwhile loses nothing
+        self._undo.append((file, kept))
+        if kept is None:
+            os.replace(temporary, file)
+        elif file.stat().st_nlink > 1:
+            _overwrite(file, one.data)
+        else:
+            _copy_attributes(file, temporary)
+            os.replace(temporary, file)
+
+    def _take_back(self) -> None:
+        for file, kept in reversed(self._undo):
+            with suppress(OSError):
+                if kept is None:
+                    file.unlink(missing_ok=True)
+                elif file.stat().st_nlink > 1:
+                    _overwrite(file, kept.read_bytes())
+                else:
+                    _copy_attributes(file, kept)
+                    os.replace(kept, file)
+
+    def _beside(self, file: Path, data: bytes) -> Path:
+        handle, name = tempfile.mkstemp(dir=file.parent, prefix=".gradscope-")
+        self._temporaries.append(Path(name))
+        with open(handle, "wb") as new:
+            new.write(data)
+            new.flush()
+            os.fsync(new.fileno())
+        os.chmod(name, _mode_of_new_files())
+        return Path(name)
+
+
+def _refuse_changed(one: Content, file: Path) -> None:
+    if one.before is None:
+        return
+    try:
+        same = file.read_bytes() == one.before
+    except OSError:
+        same = False
+    if not same:
+        raise Changed(f"{one.name} changed since it was read, and was left alone")
+
+
+@contextmanager
+def _told(one: Content) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise GradscopeError(f"{one.name}: {error.strerror}; nothing was written") from error
+
+
+def _overwrite(file: Path, data: bytes) -> None:
+    with open(file, "r+b") as old:
+        old.write(data)
+        old.truncate()
+        old.flush()
+        os.fsync(old.fileno())
+
+
+def _copy_attributes(source: Path, target: Path) -> None:
+    """Mode, extended attributes, and the owner where the system lets us; not the times."""
+    shutil.copystat(source, target)
+    os.utime(target)
+    known = source.stat()
+    if hasattr(os, "chown"):
+        with suppress(OSError):
+            os.chown(target, known.st_uid, known.st_gid)
+            os.chmod(target, known.st_mode & 0o7777)  # a change of owner takes some bits away
+
+
+def _sync_folder(folder: Path) -> None:
+    """Else the rename may be lost with the power; not every system has such a thing."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _mode_of_new_files() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
