@@ -18,7 +18,7 @@ import pytest
 from conftest import paths
 
 from gradscope.check import cases_of, check
-from gradscope.check.accepted import accepted_by
+from gradscope.check.accepted import accepted_by, read_baseline
 from gradscope.check.run import code_of
 from gradscope.config import Config, load_config
 from gradscope.errors import ExitCode, GradscopeError
@@ -431,3 +431,18 @@ class TestCommand:
 
         endings = [one["ending"]["kind"] for one in json.loads(out)["targets"]]
         assert endings == ["finished", "interrupted"]
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, " " * (17 * 1024**2)], ids=["deep", "large"])
+def test_a_file_that_is_no_baseline_is_one_line(content: str, tmp_path: Path) -> None:
+    (tmp_path / "baseline.json").write_text(content)
+
+    with pytest.raises(GradscopeError, match=r"is no baseline|is larger than 16 MiB"):
+        read_baseline(tmp_path / "baseline.json")
+
+
+def test_a_configuration_of_a_megabyte_is_refused_unread(tmp_path: Path) -> None:
+    (tmp_path / "gradscope.yaml").write_text("steps: 1 # " + "x" * 1024**2)
+
+    with pytest.raises(GradscopeError, match="is larger than 1 MiB"):
+        load_config(tmp_path / "gradscope.yaml")

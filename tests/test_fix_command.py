@@ -64,3 +64,25 @@ def test_a_model_with_its_loss_and_a_batch(gradscope, tmp_path):
 
     assert 0 == done.returncode, done.stderr
     assert "+    return (out - y).square().clamp_min(1e-12).sqrt().mean()" in done.stdout
+
+
+def test_a_file_of_another_encoding_is_told_as_the_reason(gradscope, tmp_path):
+    text = "# -*- coding: latin-1 -*-\nimport torch\nname = 'café'\n" + PROGRAM.partition("\n")[2]
+    (tmp_path / "loss.py").write_bytes(text.encode("latin-1"))
+
+    done = gradscope("fix", "loss.py")
+
+    assert 1 == done.returncode
+    assert "no patch: GS202" in done.stderr
+    assert "the file is encoded as iso-8859-1" in done.stderr
+
+
+def test_a_file_that_changes_while_its_program_runs_is_left_alone(gradscope, tmp_path):
+    file = tmp_path / "loss.py"
+    edits = f"import pathlib\npathlib.Path({str(file)!r}).write_text('# edited')\n"
+    file.write_text(PROGRAM.replace("import torch\n", f"import torch\n{edits}", 1))
+
+    done = gradscope("fix", "loss.py", "--write", "--unsafe")
+
+    assert file.read_text() == "# edited"
+    assert "+" not in done.stdout or 2 == done.returncode

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -25,7 +26,7 @@ def test_the_formats_are_these() -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_format_is_found_by_its_name(name: str) -> None:
-    assert FORMATS[name].NAME == name
+    assert FORMATS[name].name == name
 
 
 def test_an_unknown_format_is_refused_with_the_known_ones() -> None:
@@ -103,3 +104,26 @@ def test_reports_never_import_torch() -> None:
     code = "import sys, gradscope.report; sys.exit('torch' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+ORDERS = ("::error file=a.py::it was me", "  ::stop-commands::x", "a ##[error]b", "##vso[task.x]y")
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_a_program_says_is_no_command_in_the_log_of_a_ci_run(name: str, order: str) -> None:
+    said = f"first\n{order}\r{order}\x0b{order}\u2028{order}"
+    finding = replace(cases.full().findings[0], message=order, why=said, label=order)
+    trace = replace(cases.failed().trace, notes=(said,))
+    ending = replace(trace.ending, detail=said, traceback=said)
+    report = Report(order, replace(trace, ending=ending), (finding,), (said,))
+
+    text = cases.render(name, report, sources=lambda file: [order] * 20)
+
+    ours = (
+        re.compile(r"::(error|warning|notice) (file=[^:]*,)?title=") if name == "github" else None
+    )
+    commands = [line for line in text.splitlines() if line.lstrip().startswith("::")]
+    assert [line for line in commands if ours is None or not ours.match(line)] == []
+    if not FORMATS[name].for_programs:
+        assert "##[" not in text and "##vso[" not in text

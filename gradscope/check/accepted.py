@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gradscope.config import Config
+from gradscope.config.documents import text_of
 from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Location, Report, plural
 from gradscope.outputs import write_whole
@@ -24,6 +25,7 @@ from gradscope.source import lines
 from gradscope.source.remarks import Ignore, ignores
 
 VERSION = "gradscope-baseline/1"
+LARGEST = 16 * 1024**2  # bytes of a baseline: some 60,000 findings
 
 
 def without_ignored(
@@ -106,7 +108,7 @@ def read_baseline(path: Path) -> frozenset[str]:
     Raises GradscopeError where the file cannot be read or is no baseline.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(text_of(path, LARGEST))
         if document["schema"] != VERSION:
             raise GradscopeError(f"{path} is of another version: {document['schema']}")
         return frozenset(str(one["fingerprint"]) for one in document["accepted"])
@@ -118,7 +120,7 @@ def read_baseline(path: Path) -> frozenset[str]:
         raise GradscopeError(f"{path} cannot be read: {error.strerror}") from error
     except json.JSONDecodeError as error:
         raise GradscopeError(f"{path}:{error.lineno}:{error.colno}: {error.msg}") from None
-    except (TypeError, KeyError, UnicodeDecodeError):
+    except (TypeError, KeyError, UnicodeDecodeError, RecursionError):
         raise GradscopeError(
             f"{path} is no baseline", help="gradscope check --write-baseline makes one"
         ) from None

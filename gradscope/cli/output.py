@@ -77,7 +77,10 @@ def write_reports(summary: Summary, places: Iterable[tuple[str, Path | None, str
 
 
 def say(line: str) -> None:
-    print(line, file=sys.stderr)
+    """A line on stderr, for people: what it quotes of the program is nobody's command."""
+    from gradscope.report.text import inert
+
+    print(inert(line), file=sys.stderr)
 
 
 # The machine's own reasons for which an output cannot be written: a full disk, above all.
@@ -110,14 +113,14 @@ def stdout_is_gone() -> None:
 
 
 def complain(message: str, help: str = "", detail: str = "") -> None:
-    from gradscope.report.text import clean, sentence
+    from gradscope.report.text import clean, inert, sentence
 
     lines = [sentence(f"gradscope: error: {message}")]
     if detail:
         lines += [clean(line.expandtabs()) for line in detail.rstrip().split("\n")]
     if help:
         lines.append(sentence(f"help: {help}"))
-    print(*lines, sep="\n", file=sys.stderr)
+    print(inert("\n".join(lines)), file=sys.stderr)
 
 
 def report_fault(error: Exception) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gradscope.config.documents import Document, Toml, Yaml
+from gradscope.config.documents import Document, Toml, Yaml, text_of
 from gradscope.config.inputs import Input
 from gradscope.config.scalars import WrongValue, unknown
 from gradscope.config.values import NO_LIMITS, READERS, TARGET_READERS, Thresholds
@@ -86,7 +86,7 @@ def load_config(path: Path | None = None) -> Config:
     if not path.is_file():
         raise GradscopeError(f"there is no configuration {path}", help="check --config")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = text_of(path)
     except (OSError, UnicodeDecodeError) as error:
         raise GradscopeError(f"{path} cannot be read: {error}") from error
     document = Toml(path, text) if path.suffix == ".toml" else Yaml(path, text)

@@ -10,10 +10,21 @@ from typing import Any
 
 from gradscope.errors import GradscopeError
 
+LARGEST = 1024**2  # bytes of a configuration
 _MOST_NODES = 100_000  # of a configuration, aliases unfolded
 
 
 _TARGET_TABLE = re.compile(r"\[\[tool\.gradscope\.targets\]\]")
+
+
+def text_of(path: Path, largest: int = LARGEST) -> str:
+    """What stands in a file. Raises GradscopeError where it is larger than `largest` bytes, and
+    OSError and UnicodeDecodeError as `open` does."""
+    with path.open("rb") as file:
+        raw = file.read(largest + 1)
+    if len(raw) > largest:
+        raise GradscopeError(f"{path} is larger than {largest // 1024**2} MiB, and was not read")
+    return raw.decode()
 
 
 class Document:

@@ -11,6 +11,7 @@ from gradscope.norms.facts import NormReport
 from gradscope.norms.rows import SORTS
 from gradscope.outputs import check_writable, write_or_print, write_whole
 from gradscope.report import Options
+from gradscope.report.text import inert
 
 EXAMPLE = "clip_norm"
 FORMATS = ("terminal", "json", "csv")
@@ -54,7 +55,7 @@ def write(
         case "csv":
             text = document.as_csv(report, table or next(iter(document.TABLES)))
         case _:
-            text = terminal.render(report, options, depth=depth, sort=sort)
+            text = inert(terminal.render(report, options, depth=depth, sort=sort))
     if output is not None:
         write_or_print(output, text, asked_by="--output")
     else:

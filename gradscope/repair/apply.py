@@ -130,9 +130,10 @@ def summary(state: Repaired) -> Iterator[str]:
     count = len(state.left)
     yield f"{count} finding{'s' * (count != 1)} left after {rounds}: no fix that may be applied"
     for held in state.withheld:
-        yield f"withheld: {_place(held.finding)}: {held.fix.title} ({trials.verdict(held.fix)})"
-    if state.withheld:
-        yield "help: --unsafe applies these as well"
+        lead = "withheld" if held.fix.patch else "no patch"
+        yield f"{lead}: {_place(held.finding)}: {held.fix.title} ({trials.verdict(held.fix)})"
+    if any(held.fix.patch for held in state.withheld):
+        yield "help: --unsafe applies what was withheld as well"
 
 
 def _apply(
@@ -148,7 +149,9 @@ def _apply(
         patches = [fix for fix in finding.fixes if fix.patch and fix.verified is not False]
         fix = next((one for one in patches if may_apply(one)), None)
         if fix is None:
-            state.withheld += [Applied(state.rounds, finding, one) for one in patches[:1]]
+            # Without any patch, the first fix says why it has none.
+            best = (patches or finding.fixes)[:1]
+            state.withheld += [Applied(state.rounds, finding, one) for one in best]
             continue
         path = os.path.realpath(fix.edits[0].file)
         together = edits.get(path, set()) | set(fix.edits)

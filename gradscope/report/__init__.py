@@ -1,31 +1,43 @@
 """The report in every format: one file each, found by walking this package.
 
 A format is a module with `NAME`, `render(report, options) -> str` for one target and
-`render_all(summary, options) -> str` for a check of several. Renderers are pure
-functions over facts: they never import torch and never read anything but the user's sources.
+`render_all(summary, options) -> str` for a check of several; `FOR_PROGRAMS = True` where what it
+makes is no text for people. Renderers are pure functions over facts: they never import torch and
+never read anything but the user's sources.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from typing import Protocol, cast
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import Report, Summary
 from gradscope.report.options import Options, Sources
+from gradscope.report.text import inert
 
 __all__ = ["FORMATS", "Format", "Options", "Sources", "by_name"]
 
 
-class Format(Protocol):
-    """What a module of this package has when it is a format."""
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One format. What people read may land in the log of a CI run, and obeys nobody there."""
 
-    NAME: str
+    name: str
+    for_programs: bool
+    one: Callable[[Report, Options], str]
+    several: Callable[[Summary, Options], str]
 
-    def render(self, report: Report, options: Options) -> str: ...
+    def render(self, report: Report, options: Options) -> str:
+        return self._kept(self.one(report, options))
 
-    def render_all(self, summary: Summary, options: Options) -> str: ...
+    def render_all(self, summary: Summary, options: Options) -> str:
+        return self._kept(self.several(summary, options))
+
+    def _kept(self, text: str) -> str:
+        return text if self.for_programs else inert(text)
 
 
 def _walk() -> dict[str, Format]:
@@ -33,7 +45,13 @@ def _walk() -> dict[str, Format]:
         importlib.import_module(f"{__name__}.{found.name}")
         for found in pkgutil.iter_modules(__path__)
     )
-    return {module.NAME: cast(Format, module) for module in modules if hasattr(module, "NAME")}
+    return {
+        module.NAME: Format(
+            module.NAME, getattr(module, "FOR_PROGRAMS", False), module.render, module.render_all
+        )
+        for module in modules
+        if hasattr(module, "NAME")
+    }
 
 
 FORMATS: dict[str, Format] = _walk()

@@ -8,6 +8,7 @@ from gradscope.report.options import Options
 from gradscope.report.text import clean, sentence
 
 NAME = "github"
+FOR_PROGRAMS = True
 
 
 def render(report: Report, options: Options) -> str:

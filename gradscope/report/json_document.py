@@ -30,6 +30,7 @@ from gradscope.report import phrases, trials
 from gradscope.report.options import Options
 
 NAME = "json"
+FOR_PROGRAMS = True
 
 SCHEMA = "gradscope/1"
 

@@ -22,6 +22,7 @@ from gradscope.report.options import Options, Sources
 from gradscope.report.text import sentence
 
 NAME = "sarif"
+FOR_PROGRAMS = True
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

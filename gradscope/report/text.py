@@ -17,6 +17,9 @@ TAB = 4
 _BREAK = re.compile(" (?!%)")  # a line break before the % of "20 %" would tear it off
 
 
+_COMMAND = re.compile(r"(?m)^([^\S\n]*)(::(?!:))")
+
+
 class Segment(NamedTuple):
     """A piece of a line. `role` is what it means; each format decides what that looks like."""
 
@@ -37,6 +40,14 @@ def clean(text: str, encoding: str = "utf-8") -> str:
 def sentence(text: str, encoding: str = "utf-8") -> str:
     """Like `clean`, for prose, where a line break is only a space."""
     return clean(" ".join(text.split()), encoding)
+
+
+def inert(text: str) -> str:
+    """`text`, of which no line is a command to whatever runs a CI job and reads its log.
+
+    Those commands are lines that begin with `::`, after any spaces, and `##[name]` anywhere.
+    """
+    return _COMMAND.sub(r"\1| \2", text).replace("##[", "# #[").replace("##vso[", "# #vso[")
 
 
 def expanded(source: str, encoding: str = "utf-8") -> list[str]:
