@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
 from dataclasses import replace
+from importlib import import_module
 
 from gradscope.config import Config
 from gradscope.diagnose import diagnose
 from gradscope.errors import ExitCode, GradscopeError
-from gradscope.facts import Finding, Report, Severity, Trace, plural
-from gradscope.repair import repair
+from gradscope.facts import Finding, NotChecked, Report, Severity, Trace, plural
+from gradscope.repair import Again, Budget, repair
 from gradscope.repair.aftermath import with_aftermath
 from gradscope.repair.rates import with_stable_rate
+from gradscope.report.status import Doing, Stages
 from gradscope.rules import rule_filter
 from gradscope.source import pointed
-from gradscope.target import ChildFault, Progress, RunOptions, Target, run
+from gradscope.target import ChildFault, RunOptions, Target, run
 
 HAZARDS = "GS6"  # the family of rules about what has not hurt yet
+FURTHER = (
+    (with_aftermath, "what comes of the wrong gradient"),
+    (with_stable_rate, "at which learning rate training stops diverging"),
+)
 
 
 def trace(
@@ -28,41 +34,67 @@ def trace(
     silent: bool = False,
     precision: str | None = None,
     hazards: bool = False,
-    on_progress: Callable[[Progress], None] | None = None,
+    stages: Stages | None = None,
+    started: float | None = None,
 ) -> Report:
     """Run a target, find what is wrong, and try the fixes. `precision` is as in `Conditions`.
 
     With `hazards` also what has not hurt yet (GS6): asked for by a preflight, and not by somebody
-    who looks for the cause of a failure.
+    who looks for the cause of a failure. `started` is when the command did, by `time.monotonic`.
+    After Ctrl-C the report holds what was known by then.
     """
+    began = time.monotonic() if started is None else started
+    stages = stages or Stages()
     wanted = rule_filter(config)
     options = RunOptions.configured(config, precision=precision, stdout_to_stderr=stdout_to_stderr)
     looking = replace(options, hazards=hazards)
-    seen = run(target, looking, silent=silent, on_progress=on_progress)
+    stages.begin(Doing.LOADING)
+    import_module("gradscope.target.child")  # and with it torch
+    stages.begin(Doing.RUNNING)
+    seen = run(target, looking, silent=silent, on_progress=stages.progress(options.steps))
     require_backward(target, seen)
+    stages.begin(Doing.DIAGNOSING)
+    try:
+        found = diagnose(seen)
+    except KeyboardInterrupt:
+        seconds = time.monotonic() - began
+        return Report(target.name, seen, (), said, undiagnosed=True, seconds=seconds)
     findings = tuple(
         finding
-        for finding in diagnose(seen)
+        for finding in found
         if wanted(finding) and (hazards or not finding.rule.startswith(HAZARDS))
     )
-    in_a_hurry = seen.ending.kind == "interrupted" and seen.ending.code is not None
-    try:
-        findings = _with_fixes(seen, findings, target, options, config.verify and not in_a_hurry)
-    except (KeyboardInterrupt, ChildFault) as reason:
-        # What was found must not be lost with the attempt to mend it.
-        findings = _with_fixes(seen, findings, target, options, False)
-        said += (f"the fixes were not tried: {type(reason).__name__} {reason}".rstrip(),)
-    return Report(target.name, seen, pointed(findings), said)
+    again = Again(target, options, Budget(config.verify_time), stages)
+    again.budget.interrupted = seen.ending.kind == "interrupted" and seen.ending.code is not None
+    findings, left_out = _with_fixes(seen, findings, again, config.verify)
+    return Report(
+        target.name,
+        seen,
+        pointed(findings),
+        said,
+        not_searched=left_out,
+        seconds=time.monotonic() - began,
+    )
 
 
 def _with_fixes(
-    seen: Trace, findings: tuple[Finding, ...], target: Target, options: RunOptions, verify: bool
-) -> tuple[Finding, ...]:
-    """The findings, with what only further runs can tell; without `verify` nothing runs again."""
-    if verify:
-        findings = with_aftermath(findings, target, options)
-        findings = with_stable_rate(findings, target, options)
-    return repair(seen, findings, target, options, verify=verify)
+    seen: Trace, findings: tuple[Finding, ...], again: Again, verify: bool
+) -> tuple[tuple[Finding, ...], tuple[NotChecked, ...]]:
+    """The findings, with what only further runs can tell, and what those could not; without
+    `verify` nothing runs again."""
+    left_out = []
+    for further, what in FURTHER if verify else ():
+        try:
+            findings = further(findings, again)
+        except TimeoutError:
+            given = f"--verify-time is {again.budget.seconds:g} s"
+            left_out.append(NotChecked(what, f"out of time; {given}"))
+        except KeyboardInterrupt:
+            again.budget.interrupted = True
+        except ChildFault as fault:
+            last = str(fault).strip().splitlines()[-1]
+            left_out.append(NotChecked(what, f"gradscope itself failed: {last}"))
+    return repair(seen, findings, again, verify=verify), tuple(left_out)
 
 
 def require_backward(target: Target, seen: Trace) -> None:

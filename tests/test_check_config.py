@@ -154,6 +154,7 @@ def test_origins_are_shown(tmp_path, monkeypatch):
         ("inputs:\n  x: {values: [1], shape: [1]}\n", "2:20", "inputs x: has values and a shape"),
         ("inputs:\n  x: {values: [5], range: [0, 1]}\n", "2:7", "inputs x: values lie outside"),
         ("time-limit: .nan\n", "1:1", "time-limit must be a number of seconds above 0"),
+        ("verify-time: 0\n", "1:1", "verify-time must be a number of seconds above 0"),
         ("thresholds: {max-grad-norm: -1}\n", "1:14", "thresholds max-grad-norm must be above 0"),
         ("steps: 1\n---\nsteps: 2\n", "2:1", "expected a single document in the stream"),
         ("inputs:\n  x: {nonempty: 3}\n", "2:7", "inputs x: nonempty must be true or false"),

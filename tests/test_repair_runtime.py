@@ -9,7 +9,7 @@ import pytest
 from gradscope.diagnose import diagnose
 from gradscope.facts import Finding, Fix, NotTried, Reason, Refuted
 from gradscope.facts.verdicts import Cause, CauseAppears, Unchanged
-from gradscope.repair import repair
+from gradscope.repair import Again, repair
 from gradscope.target import RunOptions, Script, run
 
 LIBRARY = """
@@ -87,7 +87,7 @@ def traced(tmp_path, monkeypatch):
         Path("program.py").write_text(text)
         target, options = Script(Path("program.py"), (), "program.py"), RunOptions(steps=3)
         trace = run(target, options, silent=True)
-        return repair(trace, diagnose(trace), target, options, verify=verify)
+        return repair(trace, diagnose(trace), Again(target, options), verify=verify)
 
     return tried
 

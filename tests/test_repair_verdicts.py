@@ -36,7 +36,7 @@ from gradscope.facts.verdicts import (
     Unchanged,
     ValuesMove,
 )
-from gradscope.repair import repaired
+from gradscope.repair import Budget, repaired
 from gradscope.repair.apply import fix_all, policy, summary, write
 
 TEXT = "import torch\ny = torch.where(x > 0, x ** 0.5, x)\n"
@@ -171,7 +171,7 @@ def test_a_run_that_cannot_be_repeated_verifies_nothing(file):
 def test_a_control_run_that_the_time_limit_ends_tells_nothing_of_repeatability(file):
     fix = judged(BROKEN, control=seen(3.0, ending="interrupted"))
 
-    assert fix.verdict == NotTried(Reason.TIME)
+    assert fix.verdict == NotTried(Reason.TIME, "60")
 
 
 def test_a_value_may_move_where_the_fix_says_so(file):
@@ -190,11 +190,11 @@ def test_no_fix_may_break_a_gradient_that_was_finite(file):
 def test_a_second_run_that_takes_too_long_is_not_a_verdict(file):
     fix = judged(replace(seen(3.0), ending=Ending("interrupted", "the time limit of 1 s")))
 
-    assert fix.verdict == NotTried(Reason.TIME)
+    assert fix.verdict == NotTried(Reason.TIME, "60")
 
 
 def test_the_time_for_all_of_them_is_limited(file):
-    assert judged(HEALED, seconds=0.0).verdict == NotTried(Reason.TIME)
+    assert judged(HEALED, budget=Budget(0.0)).verdict == NotTried(Reason.TIME, "0")
 
 
 def test_without_verification_a_patch_is_written_and_not_tried(file):

@@ -43,7 +43,7 @@ def judge(case: Case) -> Report:
     crossed = [found for found in thresholds.crossed(trace, config.thresholds) if wanted(found)]
     found = sorted((*report.findings, *crossed), key=lambda one: one.severity.rank)
     said = (*case.said, *report.said)
-    judged = Report(case.shown, trace, tuple(found), said)
+    judged = replace(report, target=case.shown, trace=trace, findings=tuple(found), said=said)
     if config.stress and judged.verdict == "healthy" and isinstance(target, Function | Parts):
         return stress(case, target, judged)
     return judged

@@ -23,7 +23,7 @@ from gradscope.check.cases import Case
 from gradscope.facts import Ending, Report, Trace
 
 TICK = 0.2  # seconds between two looks at the clock
-OVERTIME = 120.0  # seconds on top of the time limit: fixes are tried after the run
+OVERTIME = 60.0  # seconds on top of the time for the run and for trying fixes
 INTERRUPT_GRACE = 0.8  # seconds that workers have after Ctrl-C, when somebody waits for the report
 
 Judge = Callable[[Case], Report]
@@ -108,8 +108,8 @@ def _start(place: int, case: Case, judge: Judge, threads: int) -> _Worker:
         warnings.simplefilter("ignore", DeprecationWarning)
         process.start()
     theirs.close()
-    limit = case.config.time_limit or float("inf")
-    return _Worker(place, case, process, ours, time.monotonic() + limit + OVERTIME)
+    limit = (case.config.time_limit or float("inf")) + case.config.verify_time + OVERTIME
+    return _Worker(place, case, process, ours, time.monotonic() + limit)
 
 
 def _work(case: Case, judge: Judge, threads: int, connection: Connection) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,8 @@ from gradscope import __version__
 ClickException: Any = next(
     base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException"
 )
+
+STARTED = "gradscope.started"  # in a context's `meta`: when the command did, by time.monotonic
 
 app = typer.Typer(
     add_completion=False,
@@ -27,6 +30,7 @@ def gradscope(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     """Names the op that broke a gradient, says why, and hands over a fix that was tried."""
+    context.meta[STARTED] = time.monotonic()
     if version:
         typer.echo(f"gradscope {__version__}")
     elif context.invoked_subcommand is None:

@@ -16,6 +16,7 @@ from gradscope.cli.options import (
     Output,
     ReportFormat,
     Steps,
+    VerifyTime,
 )
 from gradscope.cli.output import check_report_place, parse_input, write_reports
 from gradscope.errors import ExitCode
@@ -71,6 +72,7 @@ def check(
         str | None, typer.Option(help="Memory that each target may take, such as 2GiB (Linux).")
     ] = None,
     no_verify: NoVerify = False,
+    verify_time: VerifyTime = None,
 ) -> int:
     """Preflight: run every configured target and fail where a gradient is unhealthy."""
     from gradscope.check import command, settings
@@ -94,6 +96,7 @@ def check(
             time_limit=time_limit,
             memory_limit=memory_limit,
             verify=False if no_verify else None,
+            verify_time=verify_time,
         ),
     )
     configured = load_config(config)

@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from gradscope.cli.app import app
-from gradscope.cli.options import Batch, ConfigFile, Inputs, Loss, Model, Steps, TimeLimit
+from gradscope.cli.options import (
+    Batch,
+    ConfigFile,
+    Inputs,
+    Loss,
+    Model,
+    Steps,
+    TimeLimit,
+    VerifyTime,
+)
 from gradscope.cli.output import parse_input, say
 from gradscope.errors import ExitCode, GradscopeError
 
@@ -29,6 +38,7 @@ def fix(
     batch: Batch = None,
     config: ConfigFile = None,
     time_limit: TimeLimit = None,
+    verify_time: VerifyTime = None,
 ) -> int:
     """Print the patch that makes a program healthy, for `git apply`; or write it.
 
@@ -38,13 +48,14 @@ def fix(
     """
     from gradscope.config import load_config
     from gradscope.pipeline import require_backward
-    from gradscope.repair import apply
+    from gradscope.repair import Budget, apply
+    from gradscope.report.status import stage_line
     from gradscope.rules import rule_filter
     from gradscope.target import RunOptions
     from gradscope.target.choose import choose
 
     choice = choose(
-        load_config(config).overridden(steps=steps, time_limit=time_limit),
+        load_config(config).overridden(steps=steps, time_limit=time_limit, verify_time=verify_time),
         target,
         context.obj or (),
         inputs=tuple(map(parse_input, input or ())),
@@ -52,13 +63,21 @@ def fix(
     )
     for line in choice.said:
         say(line)
-    done = apply.fix_target(
-        choice.target,
-        RunOptions.configured(choice.config),
-        may_apply=apply.policy(write=write, unsafe=unsafe),
-        wanted=rule_filter(choice.config),
-        tell=say,
-    )
+    with stage_line() as stages:
+
+        def tell(line: str) -> None:
+            stages.clear()
+            say(line)
+
+        done = apply.fix_target(
+            choice.target,
+            RunOptions.configured(choice.config),
+            may_apply=apply.policy(write=write, unsafe=unsafe),
+            wanted=rule_filter(choice.config),
+            budget=Budget(choice.config.verify_time),
+            stages=stages,
+            tell=tell,
+        )
     assert done.trace is not None
     require_backward(choice.target, done.trace)
     if write:

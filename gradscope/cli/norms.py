@@ -67,9 +67,9 @@ def norms(
     from gradscope.config import load_config
     from gradscope.norms import NormOptions, command
     from gradscope.norms import norms as measure
+    from gradscope.report.status import stage_line
     from gradscope.target import RunOptions
     from gradscope.target.choose import choose
-    from gradscope.target.progress import progress_line
 
     options = NormOptions(max_norm, norm_type)
     command.check(format, sort, table, output=output, html=html)
@@ -88,9 +88,7 @@ def norms(
     )
     aside = format != "terminal" and output is None
     run_options = RunOptions.configured(choice.config, stdout_to_stderr=aside)
-    with progress_line() as on_progress:
-        report = measure(
-            choice.target, options, run_options, said=choice.said, on_progress=on_progress
-        )
+    with stage_line() as stages:
+        report = measure(choice.target, options, run_options, said=choice.said, stages=stages)
     command.write(report, format, output, html, depth=depth, sort=sort, table=table)
     return pipeline.exit_code(report.as_findings(), choice.config.fail_on)

@@ -39,6 +39,10 @@ TimeLimit = Annotated[
     typer.Option("--time-limit", min=0.001, help="Stop the program after so many seconds."),
 ]
 NoVerify = Annotated[bool, typer.Option("--no-verify", help="Do not try the fixes.")]
+VerifyTime = Annotated[
+    float | None,
+    typer.Option("--verify-time", min=0.001, help="Seconds that trying all fixes may take [60]."),
+]
 NoCustomBackward = Annotated[
     bool, typer.Option("--no-custom-backward", help="Do not check custom autograd.Functions.")
 ]

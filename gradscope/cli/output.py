@@ -38,27 +38,28 @@ def check_report_place(format: str, file: Path | None, asked_by: str = "--output
         check_writable(file, asked_by=asked_by)
 
 
-def write_report(
-    report: Report | Summary, format: str, file: Path | None, asked_by: str = "--output"
-) -> None:
+def rendered(report: Report | Summary, format: str, file: Path | None) -> str:
     from gradscope.facts import Report
-    from gradscope.outputs import write_or_print, write_whole
     from gradscope.report import Options, by_name
 
-    def rendered(options: Options) -> str:
-        if isinstance(report, Report):
-            return by_name(format).render(report, options)
-        return by_name(format).render_all(report, options)
+    options = Options(width=100) if file is not None else Options.fitting(sys.stdout)
+    if isinstance(report, Report):
+        return by_name(format).render(report, options)
+    return by_name(format).render_all(report, options)
+
+
+def write(text: str, file: Path | None, asked_by: str = "--output") -> None:
+    """A whole report, to a file or to stdout."""
+    from gradscope.outputs import write_or_print, write_whole
 
     if file is not None:
-        text = rendered(Options(width=100))
         if asked_by == "--output":
             write_or_print(file, text, asked_by=asked_by)
         else:  # one more format of what is told already
             write_whole(file, text, asked_by=asked_by)
         return
     try:
-        sys.stdout.write(rendered(Options.fitting(sys.stdout)))
+        sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
         stdout_is_gone()
@@ -69,7 +70,7 @@ def write_reports(summary: Summary, places: Iterable[tuple[str, Path | None, str
     failed: GradscopeError | None = None
     for format, file, asked_by in places:
         try:
-            write_report(summary, format, file, asked_by)
+            write(rendered(summary, format, file), file, asked_by)
         except GradscopeError as error:
             failed = failed or error
     if failed is not None:

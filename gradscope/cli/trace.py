@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gradscope.cli.app import app
+from gradscope.cli.app import STARTED, app
 from gradscope.cli.options import (
     Batch,
     ConfigFile,
@@ -20,8 +20,9 @@ from gradscope.cli.options import (
     ReportFormat,
     Steps,
     TimeLimit,
+    VerifyTime,
 )
-from gradscope.cli.output import check_report_place, parse_input, write_report
+from gradscope.cli.output import check_report_place, parse_input, rendered, write
 
 
 @app.command(epilog="The program's own arguments follow after --, as in: trace train.py -- --lr 1")
@@ -48,6 +49,7 @@ def trace(
     output: Output = None,
     config: ConfigFile = None,
     no_verify: NoVerify = False,
+    verify_time: VerifyTime = None,
     no_custom_backward: NoCustomBackward = False,
     time_limit: TimeLimit = None,
 ) -> int:
@@ -55,8 +57,8 @@ def trace(
     from gradscope import pipeline
     from gradscope.check.accepted import accepted_by
     from gradscope.config import load_config
+    from gradscope.report.status import Doing, stage_line
     from gradscope.target.choose import choose
-    from gradscope.target.progress import progress_line
 
     check_report_place(format, output)
     choice = choose(
@@ -66,6 +68,7 @@ def trace(
             time_limit=time_limit,
             fail_on=fail_on,
             verify=False if no_verify else None,
+            verify_time=verify_time,
             custom_backward=False if no_custom_backward else None,
         ),
         target,
@@ -73,14 +76,17 @@ def trace(
         inputs=tuple(map(parse_input, input or ())),
         parts=(model, loss, batch),
     )
-    with progress_line() as on_progress:
+    with stage_line() as stages:
         report = pipeline.trace(
             choice.target,
             choice.config,
             said=choice.said,
             stdout_to_stderr=format != "terminal" and output is None,
-            on_progress=on_progress,
+            stages=stages,
+            started=context.meta[STARTED],
         )
-    report = accepted_by(report, choice.config)
-    write_report(report, format, output)
+        stages.begin(Doing.WRITING)
+        report = accepted_by(report, choice.config)
+        text = rendered(report, format, output)
+    write(text, output)
     return pipeline.exit_code(report, choice.config.fail_on)

@@ -31,8 +31,8 @@ class Config:
     """What the user configured. `path` is the file, None where there is none.
 
     Each of `targets` is a whole Config: what its entry says, over what the file says for all.
-    `origins` maps a key to the place that set it; `time_limit` is in seconds, `memory_limit` in
-    bytes on top of what torch takes itself.
+    `origins` maps a key to the place that set it; `time_limit` and `verify_time` are in seconds,
+    `memory_limit` in bytes on top of what torch takes itself.
     """
 
     path: Path | None = None
@@ -45,6 +45,7 @@ class Config:
     steps: int = 100
     keep_going: bool = False
     verify: bool = True
+    verify_time: float = 60.0
     custom_backward: bool = True
     time_limit: float | None = None
     fail_on: Severity = Severity.ERROR

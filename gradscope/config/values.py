@@ -123,6 +123,7 @@ READERS: dict[str, Callable[[object], object]] = {
     "steps": count,
     "keep-going": flag,
     "verify": flag,
+    "verify-time": _seconds,
     "custom-backward": flag,
     "time-limit": _seconds,
     "fail-on": _severity,

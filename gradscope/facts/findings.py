@@ -53,7 +53,8 @@ class Fix:
 
     `kind` is a family of design (masked-branch, epsilon, clip-norm, ...). `edits` is empty where
     the repair is advice. `safety`: safe (same values), unsafe (values or training change),
-    display-only (a direction).
+    display-only (a direction). `number` is what it sets: the learning rate of a lower-lr, the
+    largest norm of a clip-norm.
     """
 
     kind: str
@@ -63,6 +64,7 @@ class Fix:
     edits: tuple[Edit, ...] = ()
     patch: str | None = None
     verdict: Verdict = UNTRIED
+    number: float | None = None
 
     @property
     def verified(self) -> bool | None:

@@ -17,6 +17,8 @@ class Report:
     said: tuple[str, ...] = ()  # one-line remarks above the report: "no target given, ..."
     accepted: int = 0  # findings left out, which a comment or a baseline accepts
     not_searched: tuple[NotChecked, ...] = ()  # what was left out after the run
+    undiagnosed: bool = False  # Ctrl-C came before the rules had looked at the run
+    seconds: float | None = None  # from the command's start; None where nobody looked at the clock
 
     def has(self, severity: Severity) -> bool:
         """Whether there is a finding as grave as that."""
@@ -31,7 +33,7 @@ class Report:
     def verdict(self) -> str:
         if any(finding.severity is Severity.ERROR for finding in self.findings):
             return "unhealthy"
-        return "failed" if self.trace.ending.is_failure else "healthy"
+        return "failed" if self.trace.ending.is_failure or self.undiagnosed else "healthy"
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,7 @@ class Reason(Enum):
     VERIFICATION_OFF = auto()
     NOT_REPEATED = auto()  # this run cannot be made again
     ANOTHER_HOLDS = auto()
-    TIME = auto()  # the budget was spent (its seconds)
+    TIME = auto()  # the budget was spent, or the share of it for guesses (the seconds)
     INTERRUPTED = auto()  # Ctrl-C
     KILLED = auto()  # from outside (the signal)
     NOT_REPEATABLE = auto()  # the program itself takes another way each time
@@ -165,6 +165,7 @@ class Reason(Enum):
     UNREADABLE = auto()  # (why)
     NO_PYTHON = auto()  # the file does not parse (the file)
     ENCODING = auto()  # the file is not UTF-8 (its encoding)
+    FAULT = auto()  # gradscope itself failed (its error)
     MACHINE = auto()  # a full disk and the like (what the system said)
 
 

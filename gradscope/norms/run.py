@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Root, Trace
 from gradscope.norms import distribution
 from gradscope.norms.facts import Measured, NormOptions, NormReport
+from gradscope.report.status import Doing, Stages
 from gradscope.rules import RULES
 from gradscope.source import pointed
-from gradscope.target import Progress, RunOptions, Target, run
+from gradscope.target import RunOptions, Target, run
 
 # The rules that judge sizes; what is not finite is the business of `gradscope trace`.
 RULES_HERE = ("GS205", "GS301", "GS401", "GS402", "GS403", "GS404", "GS405")
@@ -25,13 +26,20 @@ def norms(
     run_options: RunOptions,
     *,
     said: tuple[str, ...] = (),
-    on_progress: Callable[[Progress], None] | None = None,
+    stages: Stages | None = None,
 ) -> NormReport:
     """Run a target, measure its gradients at every step, and say what clipping would do.
 
     Raises GradscopeError where no backward ran or nothing received a gradient.
     """
-    seen = run(target, run_options, on_progress=on_progress, measure=partial(_measure, options))
+    stages = stages or Stages()
+    stages.begin(Doing.RUNNING)
+    seen = run(
+        target,
+        run_options,
+        on_progress=stages.progress(run_options.steps),
+        measure=partial(_measure, options),
+    )
     measured = seen.magnitudes.measured if seen.magnitudes is not None else None
     if not isinstance(measured, Measured) or not measured.totals:
         raise GradscopeError(

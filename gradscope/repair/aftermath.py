@@ -7,25 +7,25 @@ from dataclasses import replace
 from gradscope.diagnose import consequence, diagnose, is_wrong_gradient
 from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Severity
-from gradscope.target import RunOptions, Target, run
+from gradscope.repair.again import Again
+from gradscope.repair.budget import Purpose
+from gradscope.report.status import Doing
 
 STEPS = 40  # that the second run may take: by then a wrong gradient has shown, or is a slow poison
-SECONDS = 10.0
 
 
-def with_aftermath(
-    findings: tuple[Finding, ...], target: Target, options: RunOptions
-) -> tuple[Finding, ...]:
+def with_aftermath(findings: tuple[Finding, ...], again: Again) -> tuple[Finding, ...]:
     """The findings, the wrong gradient with the first failure that comes of it and its step.
 
-    A program that stays finite in the second run leaves them as they are.
+    A program that stays finite in the second run leaves them as they are. Raises TimeoutError
+    where the time for that run ended before the run.
     """
     wrong = next(filter(is_wrong_gradient, findings), None)
-    if wrong is None or options.keep_going or options.steps < 2:
+    if wrong is None or again.options.keep_going or again.options.steps < 2:
         return findings
-    further = replace(options, steps=min(options.steps, STEPS), custom_backward=False)
+    again.stages.begin(Doing.FOLLOWING)
     try:
-        seen = run(target, further, silent=True, timeout=SECONDS)
+        seen = again.run(Purpose.AFTERMATH, min(again.options.steps, STEPS))
     except GradscopeError:
         return findings
     later = [f for f in diagnose(seen) if f.severity is Severity.ERROR and f.step > wrong.step]

@@ -14,9 +14,10 @@ from gradscope.errors import GradscopeError
 from gradscope.examples import FOLDER as EXAMPLES
 from gradscope.facts import Edit, Finding, Fix, Severity, Trace
 from gradscope.record.sites import shown_path
-from gradscope.repair import repaired
+from gradscope.repair import Budget, repaired
 from gradscope.repair.splice import spliced, unified
 from gradscope.report import trials
+from gradscope.report.status import Doing, Stages
 from gradscope.source import Source, read
 from gradscope.writing import Changed, Content, write_together
 
@@ -61,14 +62,20 @@ def fix_all(
     may_apply: Callable[[Fix], bool],
     wanted: Callable[[Finding], bool] = lambda finding: True,
     verify: bool = True,
-    seconds: float = 60.0,
+    budget: Budget | None = None,
+    stages: Stages | None = None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Repaired:
     """Repair the program that `run` runs. Each round traces it with the patches found so far and
-    applies every fix that `may_apply` allows; the last round shows what they led to."""
+    applies every fix that `may_apply` allows; the last round shows what they led to. The budget
+    is for all rounds together."""
     state = Repaired()
+    budget = budget or Budget()
+    stages = stages or Stages()
     while True:
+        stages.begin(Doing.RUNNING)
         trace = run(state.texts, None, None)
+        stages.begin(Doing.DIAGNOSING)
         state.trace = trace
         found = tuple(finding for finding in diagnose(trace) if wanted(finding))
         state.left = tuple(finding for finding in found if finding.severity is Severity.ERROR)
@@ -82,9 +89,12 @@ def fix_all(
             state.left,
             lambda patches, steps, limit: run({**state.texts, **patches}, steps, limit),
             verify=verify,
-            seconds=seconds,
+            budget=budget,
+            stages=stages,
             overlay=overlay,
         )
+        if budget.interrupted:
+            raise KeyboardInterrupt
         state.rounds += 1
         if not _apply(state, tried, may_apply, tell):
             state.rounds -= 1
@@ -97,16 +107,27 @@ def fix_target(
     *,
     may_apply: Callable[[Fix], bool],
     wanted: Callable[[Finding], bool] = lambda finding: True,
+    budget: Budget | None = None,
+    stages: Stages | None = None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Repaired:
     """`fix_all` for a target. What the program prints is not shown: stdout is for the patch."""
     from gradscope.target import run
 
+    told = stages or Stages()
+
     def rerun(patches: Mapping[str, str], steps: int | None, limit: float | None) -> Trace:
         again = options if steps is None else replace(options, steps=steps, keep_going=False)
-        return run(target, again, patches=patches, silent=True, timeout=limit)
+        return run(
+            target,
+            again,
+            patches=patches,
+            silent=True,
+            timeout=limit,
+            on_progress=told.progress(again.steps),
+        )
 
-    return fix_all(rerun, may_apply=may_apply, wanted=wanted, tell=tell)
+    return fix_all(rerun, may_apply=may_apply, wanted=wanted, budget=budget, stages=told, tell=tell)
 
 
 def policy(*, write: bool, unsafe: bool) -> Callable[[Fix], bool]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -12,6 +11,8 @@ from itertools import islice
 from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Fix, NotTried, Reason, Refuted, Trace, Verdict
 from gradscope.facts.verdicts import CannotRun
+from gradscope.repair.again import Setup
+from gradscope.repair.budget import Budget, Purpose
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.compare import Outcome, Seen, compare, last_step
 from gradscope.repair.culprit import Unpatchable, locate
@@ -19,9 +20,9 @@ from gradscope.repair.differences import repeats
 from gradscope.repair.propose import candidates, fixes_of
 from gradscope.repair.splice import edits_between, spliced, unified
 from gradscope.source import Source
+from gradscope.target import ChildFault
 
 Rerun = Callable[[Mapping[str, str], int, float], Trace]  # patches, steps, time limit in seconds
-Setup = Callable[[], None]
 RerunWith = Callable[[Setup, int, float], Trace]  # what to install first, steps, limit
 
 DEEPEST = 2  # further culprits that one patch may have to repair as well
@@ -73,21 +74,15 @@ def patched(source: Source, candidate: Candidate) -> Patched | None:
 
 @dataclass
 class Bench:
-    """Runs candidates against one traced run, within `seconds` for all of them together."""
+    """Runs candidates against one traced run, within the budget for all of them together."""
 
     before: Seen
     rerun: Rerun
     diagnose: Callable[[Trace], tuple[Finding, ...]]
-    seconds: float
+    budget: Budget
     rerun_with: RerunWith | None = None  # None where nothing can be installed before a run
-    _started: float = field(default_factory=time.monotonic)
-    _interrupted: bool = False
     _held: list[Patched] = field(default_factory=list)
     _runs: dict[tuple[str, str, int], Trace] = field(default_factory=dict)
-
-    @property
-    def left(self) -> float:
-        return self.seconds - (time.monotonic() - self._started)
 
     def shared(self, finding: Finding) -> Fix | None:
         """An earlier finding's patch, where it repairs this one too."""
@@ -109,9 +104,11 @@ class Bench:
         assert self.rerun_with is not None
         rerun = self.rerun_with
         steps = last_step(finding) + 1
-        return self._judged(
-            finding, lambda: self._told(lambda limit: rerun(setup, steps, limit)), same, kind
-        )
+
+        def again() -> Trace:
+            return self.budget.run(Purpose.FIX, lambda limit: rerun(setup, steps, limit))
+
+        return self._judged(finding, again, same, kind)
 
     def _best(self, finding: Finding, one: Patched) -> tuple[Patched, Outcome]:
         outcome = self._verdict(finding, one)
@@ -131,41 +128,35 @@ class Bench:
         self, finding: Finding, again: Callable[[], Trace], same: bool, kind: str
     ) -> Outcome:
         try:
-            if self._interrupted:
-                return Outcome(NotTried(Reason.INTERRUPTED))
             trace = again()
             after = Seen(trace, self.diagnose(trace))
             outcome = compare(finding, self.before, after, same=same, kind=kind)
             if outcome.doubtful and not self._is_repeatable(last_step(finding)):
                 return Outcome(NotTried(Reason.NOT_REPEATABLE))
+        except KeyboardInterrupt:
+            self.budget.interrupted = True
+            return Outcome(NotTried(Reason.INTERRUPTED))
         except TimeoutError:
-            return Outcome(NotTried(Reason.TIME))
+            return Outcome(NotTried(Reason.TIME, f"{self.budget.seconds:g}"))
         except GradscopeError as error:
             return Outcome(Refuted(CannotRun(str(error))))
+        except ChildFault as fault:
+            return Outcome(NotTried(Reason.FAULT, str(fault).strip().splitlines()[-1]))
         return outcome
 
     def _run(self, path: str, text: str, step: int) -> Trace:
         key = (path, text, step)
         if key not in self._runs:
             patches = {path: text} if path else {}
-            self._runs[key] = self._told(lambda limit: self.rerun(patches, step + 1, limit))
+            self._runs[key] = self.budget.run(
+                Purpose.FIX, lambda limit: self.rerun(patches, step + 1, limit)
+            )
         return self._runs[key]
-
-    def _told(self, run: Callable[[float], Trace]) -> Trace:
-        """What a run in the time that is left shows; TimeoutError where none is."""
-        if self.left <= 0:
-            raise TimeoutError
-        trace = run(self.left)
-        self._interrupted |= trace.ending.kind == "interrupted" and bool(trace.ending.code)
-        return trace
 
     def _is_repeatable(self, step: int) -> bool:
         """Whether the program without any patch does the same again; TimeoutError where the time
         ends before that is known."""
-        again = self._run("", "", step)
-        if again.ending.kind == "interrupted":
-            raise TimeoutError
-        return repeats(self.before.trace, again, step)
+        return repeats(self.before.trace, self._run("", "", step), step)
 
     def _extended(
         self, finding: Finding, one: Patched, remains: Finding, depth: int

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
-from gradscope.facts import Edit
+from gradscope.facts import Edit, text_of
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.splice import before
@@ -35,10 +34,9 @@ def clipped(culprit: Culprit) -> Iterator[Candidate]:
 
 
 def _bound(culprit: Culprit) -> str:
-    """The largest norm that the rule found healthy, from the code that it proposes."""
-    codes = (fix.code for fix in culprit.finding.fixes if fix.kind == "clip-norm")
-    found = (re.search(r"max_norm=([\d.e+-]+)", code) for code in codes)
-    return next((match[1] for match in found if match), "1.0")
+    """The largest norm that the rule found healthy; 1 where it knows none."""
+    proposed = (fix.number for fix in culprit.finding.fixes if fix.kind == "clip-norm")
+    return next((text_of(number, 3) for number in proposed if number is not None), "1.0")
 
 
 def in_time(culprit: Culprit) -> Iterator[Candidate]:

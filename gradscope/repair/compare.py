@@ -144,7 +144,7 @@ def _failure(before: Trace, after: Trace, step: int) -> Outcome | None:
     """The second run did not get as far as the first."""
     ending = after.ending
     if ending.kind == "interrupted":
-        return Outcome(NotTried(Reason.INTERRUPTED if ending.code else Reason.TIME))
+        return Outcome(NotTried(Reason.ENDED_EARLY))
     if len(after.steps) > step:
         return None
     if ending.gave_up:

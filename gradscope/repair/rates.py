@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -11,11 +10,12 @@ from typing import Any
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Fix, Trace
-from gradscope.target import RunOptions, Target, run
+from gradscope.repair.again import Again
+from gradscope.repair.budget import Purpose
+from gradscope.report.status import Doing
 
 COARSE, MOST_COARSE, FINE = 4.0, 4, 2  # quarter the rate until it holds, then halve the gap
 TOO_SMALL = 10.0  # times smaller than what holds: training would take that much longer
-SECONDS = 10.0  # for all runs together
 FEWEST_STEPS, MOST_STEPS = 20, 60
 
 
@@ -58,35 +58,32 @@ class Border:
     runs: int
 
 
-def with_stable_rate(
-    findings: tuple[Finding, ...], target: Target, options: RunOptions
-) -> tuple[Finding, ...]:
-    """The findings, a divergence with the learning rate at which it stops."""
-    found = next((f for f in findings if f.rule == "GS404" and "factor" in f.evidence), None)
+def with_stable_rate(findings: tuple[Finding, ...], again: Again) -> tuple[Finding, ...]:
+    """The findings, a divergence with the learning rate at which it stops.
+
+    Raises TimeoutError where the time ended before anything was known.
+    """
+    found = next((one for one in findings if _rate(one) is not None), None)
     if found is None or found.evidence.get("stale_gradients") or not found.evidence["optimizer"]:
         return findings  # nothing to slow down: what is steep is the sum, or nothing has a rate
     losses: Any = found.evidence["losses"]
     steps = min(max(FEWEST_STEPS, 2 * (found.step + len(losses))), MOST_STEPS)
-    slower = replace(options, steps=steps, keep_going=False, custom_backward=False)
-    ends = time.monotonic() + SECONDS
-
-    def holds(factor: float) -> bool:
-        left = ends - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        return settles(run(target, slower, silent=True, timeout=left, setup=Slower(factor)))
-
+    again.stages.begin(Doing.SLOWING)
     try:
-        border = search(holds)
+        border = search(lambda factor: settles(again.run(Purpose.RATE, steps, Slower(factor))))
     except GradscopeError:
         return findings
-    return (
-        tuple(_with(f, border) if f is found else f for f in findings) if border.runs else findings
-    )
+    return tuple(_with(f, border) if f is found else f for f in findings)
+
+
+def _rate(finding: Finding) -> float | None:
+    """The learning rate that a divergence was found with, where a lower one is proposed."""
+    proposed = any(fix.kind == "lower-lr" and fix.number is not None for fix in finding.fixes)
+    return float(str(finding.evidence["lr"])) if proposed else None
 
 
 def search(holds: Callable[[float], bool]) -> Border:
-    """Ends early, with what is known by then, at a TimeoutError."""
+    """Ends early at a TimeoutError, with what is known by then; raises it where nothing is."""
     low, high, runs = None, 1.0, 0
     try:
         while low is None and runs < MOST_COARSE:
@@ -103,6 +100,8 @@ def search(holds: Callable[[float], bool]) -> Border:
                 high = factor
     except TimeoutError:
         runs -= 1
+        if not runs:
+            raise
     return Border(low, high, runs)
 
 
@@ -117,7 +116,7 @@ def settles(trace: Trace) -> bool:
 
 
 def _with(finding: Finding, border: Border) -> Finding:
-    lr = float(str(finding.evidence["lr"]))
+    lr = _rate(finding) or 0.0
     high = lr * border.diverges
     again = f"found by running again {border.runs} time{'s' * (border.runs != 1)}"
     if border.holds is None:
@@ -135,14 +134,15 @@ def _with(finding: Finding, border: Border) -> Finding:
 
 def _at_most(fix: Fix, lr: float, stable: float) -> Fix:
     """The learning rate that was seen to hold, where the proposed one is far from it."""
-    if fix.kind != "lower-lr" or not fix.code.startswith("lr="):
+    if fix.kind != "lower-lr" or fix.number is None:
         return fix
-    if stable / TOO_SMALL <= float(fix.code.removeprefix("lr=")) <= stable:
+    if stable / TOO_SMALL <= fix.number <= stable:
         return fix
     new = f"{stable:.2g}"
     return replace(
         fix,
         title=f"lower the learning rate from {lr:g} to {new}",
         code=f"lr={new}",
+        number=float(new),
         edits=tuple(replace(edit, text=new) for edit in fix.edits),
     )

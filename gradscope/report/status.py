@@ -2,8 +2,123 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+from gradscope.facts import plural
+
+SILENT_FOR = 2.0  # seconds: a short run needs no line
+EVERY = 0.5  # seconds
+
+
+class Doing(Enum):
+    """What takes time."""
+
+    LOADING = auto()
+    RUNNING = auto()
+    DIAGNOSING = auto()
+    FOLLOWING = auto()
+    SLOWING = auto()
+    SEARCHING = auto()
+    TRYING = auto()
+    WRITING = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What is being done: for fix `number` of `of`, in a run that is at step `step` of `steps`."""
+
+    doing: Doing
+    number: int = 0
+    of: int = 0
+    step: int = 0
+    steps: int = 0
+    ops: int = 0
+
+
+class Stages:
+    """Where the work stands, for `show`, which is called whenever that changes."""
+
+    def __init__(self, show: Callable[[Stage | None], None] | None = None) -> None:
+        self._show = show
+        self.now = Stage(Doing.LOADING)
+
+    def begin(self, doing: Doing, number: int = 0, of: int = 0) -> None:
+        self._tell(Stage(doing, number, of))
+
+    def progress(self, steps: int) -> Callable[[int, int], None]:
+        """For a run of at most `steps` steps that belongs to the stage: what it calls with the
+        steps and the ops so far."""
+        return lambda step, ops: self._tell(replace(self.now, step=step, steps=steps, ops=ops))
+
+    def clear(self) -> None:
+        """Before something else is printed."""
+        if self._show is not None:
+            self._show(None)
+
+    def _tell(self, stage: Stage) -> None:
+        self.now = stage
+        if self._show is not None:
+            self._show(stage)
+
+
+def worded(stage: Stage) -> str:
+    """ "trying fix 2 of 3, step 40 of 150"."""
+    number = f" {stage.number} of {stage.of}" if stage.of else ""
+    step = f", step {stage.step:,} of {stage.steps:,}" if stage.step else ""
+    match stage.doing:
+        case Doing.LOADING:
+            return "loading PyTorch"
+        case Doing.RUNNING:
+            return f"running, {plural(stage.step, 'step')}, {plural(stage.ops, 'op')}"
+        case Doing.DIAGNOSING:
+            return "looking for the cause"
+        case Doing.FOLLOWING:
+            return f"following the wrong gradient{step}"
+        case Doing.SLOWING:
+            return f"trying a lower learning rate{step}"
+        case Doing.SEARCHING:
+            return f"looking for a patch for fix{number}"
+        case Doing.TRYING:
+            return f"trying fix{number}{step}"
+        case Doing.WRITING:
+            return "writing the report"
+
+
+@contextmanager
+def stage_line() -> Iterator[Stages]:
+    """Shows each stage on the terminal, with the seconds since the start."""
+    with status_line() as say:
+        if say is None:
+            yield Stages()
+            return
+        started = began = time.monotonic()
+        shown, shown_at = Stage(Doing.LOADING), 0.0
+
+        def show(stage: Stage | None) -> None:
+            nonlocal began, shown, shown_at
+            if stage is None:
+                say("")
+                return
+            now = time.monotonic()
+            is_new = (stage.doing, stage.number) != (shown.doing, shown.number)
+            shown = stage
+            if is_new:
+                began = now
+            if stage.doing is Doing.RUNNING and now - began < SILENT_FOR:
+                if is_new:
+                    say("")  # what the program prints must not be mixed with our last words
+                return
+            if is_new or now - shown_at >= EVERY:
+                shown_at = now
+                say(f"{worded(stage)}, {now - started:.0f} s")
+
+        stages = Stages(show)
+        say(worded(stages.now))
+        yield stages
 
 
 @contextmanager
@@ -25,6 +140,8 @@ def status_line() -> Iterator[Callable[[str], None] | None]:
         nonlocal has_shown
         has_shown = True
         console.control(erase)
+        if not words:
+            return
         told = f"gradscope: {words}"
         console.print(told, end="", style="dim", overflow="crop", no_wrap=True)
         # The program prints to the same terminal: leave the cursor where its next line begins.

@@ -29,7 +29,7 @@ _REASONS = {
     Reason.VERIFICATION_OFF: "verification is off",
     Reason.NOT_REPEATED: "this run cannot be made again",
     Reason.ANOTHER_HOLDS: "an earlier fix holds",
-    Reason.TIME: "the time for trying fixes was spent",
+    Reason.TIME: "out of time after {} s of trying fixes; --verify-time SECONDS gives more",
     Reason.INTERRUPTED: "Ctrl-C",
     Reason.KILLED: "the second run was killed from outside ({})",
     Reason.NOT_REPEATABLE: "the second run differed before the failing step, without a patch as "
@@ -42,6 +42,7 @@ _REASONS = {
     Reason.UNREADABLE: "{}",
     Reason.NO_PYTHON: "{} does not parse as Python",
     Reason.ENCODING: "the file is encoded as {}, and patches are UTF-8",
+    Reason.FAULT: "gradscope itself failed ({})",
     Reason.MACHINE: "{}",
 }
 

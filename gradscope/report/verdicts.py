@@ -61,8 +61,10 @@ def notes(report: Report) -> tuple[str, ...]:
 def effort(report: Report) -> str:
     """ "100 steps, 12,345 ops, 1.2 s"."""
     trace = report.trace
-    seconds = sum(step.seconds for step in trace.steps)
-    spent = f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.2g}"
+    seconds = report.seconds
+    if seconds is None:
+        seconds = sum(step.seconds for step in trace.steps)
+    spent = f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.1f}"
     return f"{plural(len(trace.steps), 'step')}, {plural(trace.ops, 'op')}, {spent} s"
 
 
@@ -70,6 +72,9 @@ def state(report: Report) -> str:
     """The verdict in one sentence, without the target's name."""
     if report.verdict == "unhealthy":
         return "unhealthy"
+    if report.undiagnosed:
+        shown = f", which shows {symptoms(report.trace.symptoms)}" if report.trace.symptoms else ""
+        return f"interrupted before the cause was looked for in its run{shown}"
     if unexplained(report):
         return f"not healthy, and no rule knows why: {symptoms(unexplained(report))}"
     if report.trace.ending.kind in ("unusable", "hung", "fault"):

@@ -332,7 +332,8 @@ def _slower(rise: Rise, update: Update, lr: float | None) -> Fix:
         return Fix("lower-lr", "shorten the steps", "display-only", "lower the learning rate")
     stable = stable_lr(rise, lr)
     title = f"lower the learning rate from {lr:g} to {stable:g}"
-    return Fix("lower-lr", title, "unsafe", f"lr={stable:g}", edits=with_rate(update, stable))
+    edits = with_rate(update, stable)
+    return Fix("lower-lr", title, "unsafe", f"lr={stable:g}", number=stable, edits=edits)
 
 
 def _clearing(update: Update) -> Fix:

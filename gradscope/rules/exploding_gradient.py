@@ -209,6 +209,7 @@ def _fixes(totals: tuple[float, ...], growth: Growth) -> tuple[Fix, ...]:
         f"clip the total norm to {text_of(bound, 3)} before `optimizer.step()`",
         "unsafe",
         f"torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm={text_of(bound, 3)})",
+        number=bound,
     )
     weights = Fix(
         "init",

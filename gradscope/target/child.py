@@ -97,7 +97,6 @@ class Messenger:
         self.observation = self._observation(job)
         self._target = job.target.name
         self._channel = channel
-        self._started = time.monotonic()
         self._told = 0.0
         self._next_snapshot = 0.0
         self._processes = watch_processes()
@@ -126,7 +125,7 @@ class Messenger:
         now = time.monotonic()
         if now - self._told >= PROGRESS_EVERY:
             self._told = now
-            self._channel.send(Progress(steps, ops, now - self._started))
+            self._channel.send(Progress(steps, ops))
         if now >= self._next_snapshot:
             self._channel.send(Snapshot(self._trace(Ending("stopped"))))
             spent = time.monotonic() - now

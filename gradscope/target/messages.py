@@ -11,7 +11,6 @@ from gradscope.facts import Trace
 class Progress:
     steps: int
     ops: int
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ def run(
     silent: bool = False,
     timeout: float | None = None,
     setup: Callable[[], None] | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
     fork: bool | None = None,
     measure: Callable[[], object] | None = None,
 ) -> Trace:
@@ -53,7 +53,7 @@ def run(
     False starts a fresh interpreter (`setup` must pickle then); None does what the platform allows.
 
     `measure` makes, in the child, what is told of each backward (see `MagnitudeWatch`): the ops
-    are not recorded then.
+    are not recorded then. `on_progress` is told the steps and the ops so far, many times a second.
 
     Raises GradscopeError where the target cannot be run, and KeyboardInterrupt where a silent run
     is interrupted.
@@ -102,14 +102,14 @@ class _Wait:
         child: Child,
         limit: float | None,
         interrupts: list[float],
-        on_progress: Callable[[Progress], None] | None,
+        on_progress: Callable[[int, int], None] | None,
     ) -> None:
         self._child = child
         self._limit = limit
         self._interrupts = interrupts  # when each Ctrl-C came
         self._on_progress = on_progress
         self._started = time.monotonic()
-        self._progress = Progress(0, 0, 0.0)
+        self._progress = Progress(0, 0)
         self._latest: Trace | None = None
         self._latest_came = self._started
         self._final: Final | None = None
@@ -167,7 +167,7 @@ class _Wait:
     def _keep_limits(self) -> None:
         now = time.monotonic()
         if self._on_progress and not (self._final or self._asked_to_end):
-            self._on_progress(replace(self._progress, seconds=now - self._started))
+            self._on_progress(self._progress.steps, self._progress.ops)
         if self._interrupts and not self._asked_to_end:
             self._asked_to_end = "Ctrl-C"
             self._ends_by = self._interrupts[0] + INTERRUPT_GRACE

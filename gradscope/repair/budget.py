@@ -1,0 +1,65 @@
+"""The time that may go into running the program again: one budget, and what it was spent on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from gradscope.facts import Trace
+
+
+class Purpose(Enum):
+    """What the program is run again for."""
+
+    AFTERMATH = auto()  # what comes of a wrong gradient
+    RATE = auto()  # at which learning rate training stops diverging
+    FIX = auto()
+
+
+# Of the whole, for what comes before the fixes: they get what is left.
+SHARES = {Purpose.AFTERMATH: 1 / 6, Purpose.RATE: 1 / 6, Purpose.FIX: 1.0}
+GUESSES = 1 / 6  # of the whole, for guesses at one finding
+
+
+@dataclass
+class Budget:
+    """Seconds for all further runs of one command together. What else a command does (looking for
+    a patch, the report) is not counted here."""
+
+    seconds: float = 60.0
+    interrupted: bool = False  # Ctrl-C came: nothing more is tried
+    spent: dict[Purpose, float] = field(default_factory=dict)
+
+    @property
+    def left(self) -> float:
+        return self.seconds - sum(self.spent.values())
+
+    def left_for(self, purpose: Purpose) -> float:
+        share = SHARES[purpose] * self.seconds - self.spent.get(purpose, 0.0)
+        return min(share, self.left)
+
+    def run(self, purpose: Purpose, again: Callable[[float], Trace]) -> Trace:
+        """What a further run shows; `again` makes it, within so many seconds.
+
+        Raises TimeoutError where no time is left for it or it was not enough, and
+        KeyboardInterrupt once Ctrl-C came.
+        """
+        limit = self.left_for(purpose)
+        if self.interrupted:
+            raise KeyboardInterrupt
+        if limit <= 0:
+            raise TimeoutError
+        started = time.monotonic()
+        try:
+            trace = again(limit)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            raise
+        finally:
+            spent = time.monotonic() - started
+            self.spent[purpose] = self.spent.get(purpose, 0.0) + spent
+        if trace.ending.kind == "interrupted" and not trace.ending.code:
+            raise TimeoutError
+        return trace

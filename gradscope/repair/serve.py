@@ -1,0 +1,135 @@
+"""One finding after another: its fixes are written as patches, and tried until one holds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from gradscope.facts import Finding, Fix, NotTried, Reason
+from gradscope.repair.attempt import Bench, Patched, patched
+from gradscope.repair.budget import GUESSES, Budget
+from gradscope.repair.culprit import Unpatchable, locate
+from gradscope.repair.order import falls_short, ordered
+from gradscope.repair.propose import candidates, fixes_of
+from gradscope.repair.runtime import at_run_time
+from gradscope.report.status import Doing, Stages
+from gradscope.source import Source
+
+
+@dataclass
+class Service:
+    """Serves the findings of one run, the first one first; `bench` is None where nothing is to be
+    tried, for the reason `untried`. `overlay` holds texts that stand in for files."""
+
+    bench: Bench | None
+    untried: NotTried
+    overlay: Mapping[str, Source]
+    budget: Budget
+    stages: Stages
+    proposed: int  # fixes, of all findings together
+    number: int = 0  # of the fix that is being looked at
+
+    def served(self, finding: Finding) -> Finding:
+        """The finding with its fixes; after Ctrl-C those that are known, the others not tried."""
+        found: list[Fix] = []
+        last = self.number + len(finding.fixes)
+        try:
+            for fix in self._fixes(finding):
+                found.append(fix)
+                self._heed()
+        except KeyboardInterrupt:
+            self.budget.interrupted = True
+            known = {fix.kind for fix in found}
+            left = (fix for fix in finding.fixes if fix.kind not in known)
+            found += (replace(fix, verdict=NotTried(Reason.INTERRUPTED)) for fix in left)
+        self.number = last
+        return replace(finding, fixes=ordered(found))
+
+    def _heed(self) -> None:
+        if self.budget.interrupted:
+            raise KeyboardInterrupt
+
+    def _fixes(self, finding: Finding) -> Iterator[Fix]:
+        """Every fix that the rule proposes, tried until one holds; the later ones only written.
+
+        Those that cannot be written are tried at run time, if no patch holds."""
+        self._heed()
+        try:
+            path = os.path.realpath(finding.location.file) if finding.location else ""
+            culprit = locate(finding, self.overlay.get(path))
+        except Unpatchable as unpatchable:
+            yield from self._unwritten(finding, finding.fixes, self.bench, unpatchable.verdict)
+            return
+        holds = verified = False
+        if self.bench is not None and (shared := self.bench.shared(finding)) is not None:
+            # Two culprits that one patch had to repair together.
+            holds = True
+            yield shared
+        advice = []
+        for fix in fixes_of(culprit):
+            self._begin(Doing.SEARCHING)
+            ways = (patched(culprit.source, candidate) for candidate in candidates(culprit, fix))
+            written = [way for way in ways if way is not None]
+            if self.bench is None or holds:
+                known = next((way for way in written if not way.is_guess), None)
+                if known is None:
+                    advice.append(fix)
+                else:
+                    reason = NotTried(Reason.ANOTHER_HOLDS) if holds else self.untried
+                    yield known.as_fix(reason)
+                continue
+            is_advice = True
+            for tried in self._until_one_holds(finding, fix, written, self.bench):
+                is_advice = False
+                holds |= bool(tried.verified) and not falls_short(tried)
+                verified |= bool(tried.verified)
+                yield tried
+            if is_advice:
+                advice.append(fix)
+        bench = None if holds or verified else self.bench
+        yield from self._unwritten(finding, advice, bench, NotTried(Reason.ADVICE))
+
+    def _begin(self, doing: Doing) -> None:
+        if doing is Doing.SEARCHING:
+            self.number += 1
+        self.stages.begin(doing, self.number, max(self.number, self.proposed))
+
+    def _unwritten(
+        self, finding: Finding, fixes: Iterable[Fix], bench: Bench | None, reason: NotTried
+    ) -> Iterator[Fix]:
+        """Fixes without a patch, each tried at run time until one holds or the call turns out to
+        be beyond reach; none without a bench."""
+        for fix in fixes:
+            if bench is None:
+                yield replace(fix, verdict=reason)
+                continue
+            self._begin(Doing.TRYING)
+            for tried in at_run_time(finding, fix, bench, reason):
+                yield tried
+                if tried.verified or _is_unreached(tried):
+                    bench = None
+
+    def _until_one_holds(
+        self, finding: Finding, fix: Fix, written: list[Patched], bench: Bench
+    ) -> Iterator[Fix]:
+        """The ways to write `fix`, tried; of guesses only the one that holds."""
+        share = self.budget.seconds * GUESSES
+        until = self.budget.left - share
+        self._begin(Doing.TRYING)
+        for one in written:
+            if one.is_guess and self.budget.left < until:
+                yield replace(fix, verdict=NotTried(Reason.TIME, f"{share:g}"))
+                return
+            best, outcome = bench.attempt(finding, one)
+            tried = best.as_fix(outcome.verdict)
+            if tried.verified or not one.is_guess:
+                yield tried
+            elif isinstance(outcome.verdict, NotTried):
+                yield replace(fix, verdict=outcome.verdict)
+            if tried.verified is not False:
+                return
+
+
+def _is_unreached(fix: Fix) -> bool:
+    return isinstance(fix.verdict, NotTried) and bool(fix.verdict.unreached)
