@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
+import torch
 from corpus import diagnosed_file, diagnosed_text
 
 from gradscope.facts import Phase
+from gradscope.source import Source
+from gradscope.source.operands import DRAWS, canonical, draws
 
 TRAINED = """\
 import torch
@@ -133,6 +137,23 @@ def test_a_logarithm_of_a_determinant_is_not_read_in_the_line(
     assert (first.name == "domain-error") is is_logdet
 
 
+def test_what_draws_is_known_by_its_whole_name() -> None:
+    """`operand` holds `rand`, `normalize` holds `normal`; torch tags what draws."""
+    text = "import torch\ny = operand.sum() + torch.nn.functional.normalize(x) + {call}\n"
+    drawn = {
+        canonical(op)
+        for op in dir(torch.ops.aten)
+        for overload in getattr(getattr(torch.ops.aten, op), "overloads", list)()
+        if torch.Tag.nondeterministic_seeded in getattr(getattr(torch.ops.aten, op), overload).tags
+    }
+    known = {op for op in drawn if hasattr(torch, op) or hasattr(torch.Tensor, op)}
+
+    assert known <= DRAWS
+    for call, random in (("1", False), ("torch.rand(3)", True), ("x.bernoulli_()", True)):
+        source = Source("program.py", text.format(call=call))
+        assert any(draws(source, node) for node in ast.walk(source.tree)) is random
+
+
 def test_a_folder_that_is_called_as_torchs_optimizers(tmp_path: Path) -> None:
     """Below `torch/optim/` a forward pass is one all the same, and an optimizer anywhere steps."""
     folder = tmp_path / "torch" / "optim"
@@ -160,3 +181,29 @@ optimizer.step()
     [first, *_] = diagnosed_file(path).findings
 
     assert (first.name, first.phase) == ("zero-division", Phase.OPTIMIZER)
+
+
+def test_a_guard_is_the_one_that_switches_gradients_off(tmp_path: Path) -> None:
+    """And not the first whose name or argument speaks of it."""
+    text = TRAINED.format(
+        made="""\
+import contextlib
+
+@contextlib.contextmanager
+def timed(name):
+    yield
+
+off = torch.no_grad
+body, head = torch.nn.Linear(3, 3), torch.nn.Linear(3, 1)
+""",
+        trained="[*body.parameters(), *head.parameters()]",
+        loss="""\
+with off(), timed("no_grad"):
+        x = body(torch.randn(5, 3))
+    loss = head(x).square().mean()""",
+    )
+    [first, *_] = diagnosed_text(text, tmp_path).findings
+    assert first.location is not None
+
+    said = text.splitlines()[first.location.line - 1][first.location.col : first.location.end_col]
+    assert said == "off()"

@@ -19,7 +19,9 @@ from gradscope.source import Source
 HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
 
 
-def first_patch(line: str, *, axis: str = "depth", op: str = "addmm", culprit: str = "") -> str:
+def first_patch(
+    line: str, *, axis: str = "depth", op: str = "addmm", culprit: str = "", node: str = ""
+) -> str:
     """The line as the first candidate writes it; as it is where there is none."""
     source = Source("net.py", HEAD + line)
     start = source.text.index(culprit or line)
@@ -34,7 +36,7 @@ def first_patch(line: str, *, axis: str = "depth", op: str = "addmm", culprit: s
         message="",
         why="",
         location=Location("net.py", *source.place(start), *source.place(end), "<module>"),
-        evidence={"axis": axis},
+        evidence={"axis": axis, "nodes": [node]},
         fixes=(Fix("init", "a fix"),),
     )
     candidate = next(keeping(locate(finding, source)), None)
@@ -44,32 +46,39 @@ def first_patch(line: str, *, axis: str = "depth", op: str = "addmm", culprit: s
 
 
 @pytest.mark.parametrize(
-    ("line", "repaired"),
+    ("line", "node", "repaired"),
     [
         (
-            "nn.init.normal_(lin.weight, std=0.01); torch.relu(x)",
-            'nn.init.kaiming_normal_(lin.weight, nonlinearity="relu"); torch.relu(x)',
+            "nn.init.normal_(lin.weight, std=0.01); torch.tanh(other)",
+            "ReluBackward0",
+            'nn.init.kaiming_normal_(lin.weight, nonlinearity="relu"); torch.tanh(other)',
         ),
         (
-            "torch.nn.init.uniform_(lin.weight, -1, 1); torch.tanh(x)",
-            "nn.init.xavier_normal_(lin.weight, gain=5 / 3); torch.tanh(x)",
+            "torch.nn.init.uniform_(lin.weight, -1, 1)",
+            "TanhBackward0",
+            "nn.init.xavier_normal_(lin.weight, gain=5 / 3)",
         ),
         (
             "lin.weight.data.normal_(0, 0.01)",
+            "",
             'nn.init.kaiming_normal_(lin.weight, nonlinearity="relu")',
         ),
         (
             "w = nn.Parameter(torch.randn(8, 8) * 0.7)",
+            "",
             'w = nn.Parameter(nn.init.kaiming_normal_(torch.empty(8, 8), nonlinearity="relu"))',
         ),
         (
             "w = nn.Parameter(0.01 * torch.rand((8, 8)) / 3)",
+            "",
             'w = nn.Parameter(nn.init.kaiming_normal_(torch.empty((8, 8)), nonlinearity="relu"))',
         ),
     ],
 )
-def test_a_weight_is_filled_in_the_size_that_its_layer_keeps(line: str, repaired: str) -> None:
-    assert first_patch(line, culprit=line.split(";")[0]) == repaired
+def test_a_weight_is_filled_in_the_size_that_its_layer_keeps(
+    line: str, node: str, repaired: str
+) -> None:
+    assert first_patch(line, culprit=line.split(";")[0], node=node) == repaired
 
 
 def test_a_recurrence_gets_orthogonal_weights() -> None:

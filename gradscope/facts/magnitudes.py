@@ -43,6 +43,7 @@ class Growth:
     `call` is the op that accounts for most of the change, at the repeat where it does.
     `activations` are the L2 norms of h itself at the same places (empty where the forward pass was
     not watched), `activation_factor` their fitted change for each repeat, in the same direction.
+    `nodes` are the kinds of autograd nodes that lie between the first repeat and the last.
     """
 
     step: int
@@ -55,6 +56,7 @@ class Growth:
     modules: tuple[str, ...] = ()
     activations: tuple[float, ...] = ()
     activation_factor: float | None = None
+    nodes: tuple[str, ...] = ()
 
     @property
     def unit(self) -> str:

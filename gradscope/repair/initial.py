@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from gradscope.facts import Edit
+from gradscope.ops.names import node_stem
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 
@@ -35,7 +36,7 @@ def keeping(culprit: Culprit) -> Iterator[Candidate]:
     does; without such a weight, another activation."""
     ways = [_ORTHOGONAL, _RELU, _TANH]
     if culprit.finding.evidence.get("axis") == "depth":
-        ways = [_TANH, _RELU, _ORTHOGONAL] if _mentions(culprit, "tanh") else [_RELU, _ORTHOGONAL]
+        ways = [_TANH, _RELU, _ORTHOGONAL] if _through(culprit, "Tanh") else [_RELU, _ORTHOGONAL]
     weights = list(_filled_by_hand(culprit))
     for template, title in ways:
         edits = tuple(
@@ -47,12 +48,10 @@ def keeping(culprit: Culprit) -> Iterator[Candidate]:
         yield from _steeper(culprit)
 
 
-def _mentions(culprit: Culprit, name: str) -> bool:
-    return any(
-        isinstance(node, ast.Attribute | ast.Name)
-        and (culprit.names.dotted(node) or "").rpartition(".")[2].lower() == name
-        for node in ast.walk(culprit.source.tree)
-    )
+def _through(culprit: Culprit, stem: str) -> bool:
+    """Whether what repeats goes through a node of torch's of that kind."""
+    nodes = culprit.finding.evidence.get("nodes")
+    return isinstance(nodes, list) and any(node_stem(node) == stem for node in nodes)
 
 
 def _filled_by_hand(culprit: Culprit) -> Iterator[tuple[ast.expr, str]]:

@@ -7,7 +7,9 @@ import ast
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import Margin
 from gradscope.repair.culprit import Culprit
+from gradscope.source.operands import draws
 
+_TAKES_OUT = frozenset("next pop popitem popleft read readline recv send".split())
 LONGEST_TWICE = 60  # characters of an operand that a condition may repeat
 
 
@@ -32,14 +34,16 @@ def can_repeat(culprit: Culprit, node: ast.expr) -> bool:
 
 
 def _is_pure(culprit: Culprit, call: ast.Call) -> bool:
-    """A torch function or a method that neither draws random numbers nor writes in place."""
+    """A torch function or a method that neither draws random numbers nor writes in place. Whether
+    the program's own methods change anything, nothing tells; those that take something out of
+    Python's containers and files have these names."""
     if not isinstance(call.func, ast.Attribute | ast.Name):
         return False
     name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id
     dotted = culprit.names.dotted(call.func) or ""
     is_torch = dotted.startswith("torch.") or isinstance(call.func, ast.Attribute)
-    impure = ("rand", "dropout", "bernoulli", "normal", "multinomial", "pop", "next", "read")
-    return is_torch and not name.endswith("_") and not any(word in name for word in impure)
+    is_pure = not (name.endswith("_") or name in _TAKES_OUT or draws(culprit.source, call))
+    return is_torch and is_pure
 
 
 def _is_count(culprit: Culprit, edge: Edge) -> bool:

@@ -114,6 +114,7 @@ class ExplodingGradient(Rule):
                 "factor": growth.factor,
                 "range": [growth.low, growth.high],
                 "norms": list(growth.norms),
+                "nodes": list(growth.nodes),
                 "total_norm": total,
                 "limit": magnitudes.limits.gradient_growth,
             },

@@ -106,6 +106,7 @@ class VanishingGradient(Rule):
                 "factor": growth.factor,
                 "range": [growth.low, growth.high],
                 "norms": list(growth.norms),
+                "nodes": list(growth.nodes),
                 "starved": [leaf.name for leaf in starved],
                 "limit": magnitudes.limits.gradient_rms,
             },

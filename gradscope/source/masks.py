@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gradscope.source.operands import operands, spelled
+from gradscope.source.operands import draws, operands, spelled
 from gradscope.source.spans import Scope, scope, statement
 from gradscope.source.text import Source
 
@@ -165,13 +165,8 @@ def in_reach(source: Source, node: ast.expr, place: ast.AST) -> bool:
         is_local = bool(stores) or name in _parameters(here)
         if is_local and name not in _parameters(here) and not any(line < before for line in stores):
             return False
-    return not any(isinstance(part, ast.Call) and _draws(part) for part in ast.walk(node))
-
-
-def _draws(call: ast.Call) -> bool:
-    """A condition with random numbers in it cannot be written twice."""
-    text = ast.unparse(call.func)
-    return "rand" in text or "bernoulli" in text
+    # What draws random numbers cannot be written twice.
+    return not any(draws(source, part) for part in ast.walk(node))
 
 
 def _stores(where: Scope) -> Iterator[tuple[int, str]]:

@@ -75,6 +75,16 @@ IMPLIES: Mapping[str, frozenset[str]] = {
 }
 
 
+# What torch tags as random, and what is made of it, by the names that `canonical` gives.
+DRAWS = frozenset(
+    "alpha_dropout bernoulli cauchy dropout dropout1d dropout2d dropout3d exponential"
+    " feature_alpha_dropout feature_dropout fused_dropout geometric gru gumbel_softmax"
+    " log_normal lstm miopen_rnn multinomial normal poisson rand rand_like randint randint_like"
+    " randn randn_like randperm rnn_relu rnn_tanh rrelu rrelu_with_noise sample rsample"
+    " scaled_dot_product_attention standard_gamma uniform".split()
+)
+
+
 def canonical(op: str) -> str:
     """One name for the spellings of an op: `_linalg_svd`, `linalg.svd` and `svd` are `svd`."""
     name = op.rpartition(".")[2].strip("_")
@@ -176,6 +186,12 @@ def _receiver(call: ast.Call) -> tuple[ast.expr, ...]:
     receiver = call.func.value
     is_module = isinstance(receiver, ast.Name) and receiver.id == "self" and call.args
     return () if is_module else (receiver,)
+
+
+def draws(source: Source, node: ast.AST) -> bool:
+    """Whether a node writes a call that draws random numbers."""
+    found = spelled(source, node)
+    return found is not None and found.name in DRAWS
 
 
 def writes(source: Source, node: ast.AST, op: str) -> bool:

@@ -12,6 +12,14 @@ import torch
 
 from gradscope.facts import Location
 from gradscope.record.sites import USER, kind_of, shown_path
+from gradscope.source import Names, Source
+
+# No op is run when grad mode changes: where that is written has to be read.
+_GUARDS = frozenset(
+    f"torch.{module}{guard}"
+    for module in ("", "autograd.", "autograd.grad_mode.")
+    for guard in ("no_grad", "inference_mode", "set_grad_enabled")
+)
 
 
 def definition(
@@ -33,16 +41,18 @@ def definition(
 
 
 @lru_cache(maxsize=64)
-def _tree(file: str) -> ast.Module | None:
+def _source(file: str) -> Source | None:
+    source = Source(file, "".join(linecache.getlines(file)))
     try:
-        return ast.parse("".join(linecache.getlines(file)))
+        assert source.tree
     except SyntaxError:
         return None
+    return source
 
 
 def _function(code: CodeType) -> ast.FunctionDef | None:
-    tree = _tree(code.co_filename)
-    nodes = ast.walk(tree) if tree else ()
+    source = _source(code.co_filename)
+    nodes = ast.walk(source.tree) if source else ()
     return next(
         (
             node
@@ -93,9 +103,11 @@ def _span(code: CodeType, node: ast.stmt) -> Location:
 
 def guarding_with(code: CodeType, line: int) -> Location | None:
     """The `with torch.no_grad()` (or the decorator) of a function's code that covers a line."""
-    tree = _tree(code.co_filename)
-    found = None
-    for node in ast.walk(tree) if tree else ():
+    source = _source(code.co_filename)
+    if source is None:
+        return None
+    names, found = Names.of(source), None
+    for node in ast.walk(source.tree):
         if not isinstance(node, ast.With | ast.FunctionDef):
             continue
         if not node.lineno <= line <= (node.end_lineno or 0):
@@ -106,8 +118,8 @@ def guarding_with(code: CodeType, line: int) -> Location | None:
             else node.decorator_list
         )
         for item in items:
-            text = ast.unparse(item)
-            if any(word in text for word in ("no_grad", "inference_mode", "set_grad_enabled")):
+            called = item.func if isinstance(item, ast.Call) else item
+            if names.dotted(called) in _GUARDS:
                 found = Location(
                     shown_path(code.co_filename), item.lineno, item.col_offset,
                     item.end_lineno or item.lineno, item.end_col_offset or 0, code.co_qualname,

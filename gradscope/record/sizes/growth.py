@@ -51,6 +51,7 @@ class Fit:
     high: float
     culprit: int
     anchors: tuple[int, ...]
+    nodes: tuple[str, ...] = ()
 
 
 def longest_chain(crossings: Sequence[Crossing]) -> list[int]:
@@ -90,7 +91,8 @@ def fit(crossings: Sequence[Crossing]) -> Fit | None:
     logs = [math.log(norm) for norm in norms[:alive]]
     steps = [after - before for before, after in pairwise(logs)]
     slope = _slope(logs)
-    modules = _modules(crossings, chain[chain.index(anchors[0]) : chain.index(anchors[-1]) + 1])
+    span = chain[chain.index(anchors[0]) : chain.index(anchors[-1]) + 1]
+    modules = _modules(crossings, span)
     places = {crossings[position].place for position in anchors}
     return Fit(
         modules=modules,
@@ -101,6 +103,7 @@ def fit(crossings: Sequence[Crossing]) -> Fit | None:
         high=_exp(max(steps)),
         culprit=_culprit(crossings, chain, anchors[0], anchors[alive - 1], rising=slope > 0),
         anchors=tuple(anchors),
+        nodes=tuple(sorted({crossings[position].name for position in span})),
     )
 
 

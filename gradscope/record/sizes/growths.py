@@ -46,6 +46,7 @@ class Growths:
                 modules=found.modules,
                 activations=sizes,
                 activation_factor=fitted_factor(sizes),
+                nodes=found.nodes,
             )
         )
 
