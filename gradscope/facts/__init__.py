@@ -22,6 +22,7 @@ from gradscope.facts.hazards import Headroom as Headroom
 from gradscope.facts.limits import NotChecked as NotChecked
 from gradscope.facts.magnitudes import Absence as Absence
 from gradscope.facts.magnitudes import Activation as Activation
+from gradscope.facts.magnitudes import Clearing as Clearing
 from gradscope.facts.magnitudes import Depth as Depth
 from gradscope.facts.magnitudes import Growth as Growth
 from gradscope.facts.magnitudes import LateClip as LateClip

@@ -130,6 +130,16 @@ class Absence:
 
 
 @dataclass(frozen=True, slots=True)
+class Clearing:
+    """Lines that clear the gradients of earlier steps, with the names that the program has at
+    `location`: the call of a backward, before which they belong, or `after` it that of a step."""
+
+    lines: tuple[str, ...]
+    location: Location
+    after: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Update:
     """One `optimizer.step()`. `stale`: the gradients held those of the step before as well; None
     where not measured.
@@ -137,7 +147,8 @@ class Update:
     `cleared`: nothing was left of what backward had given the parameters that it holds; None
     where not measured.
 
-    `base_lr` is what a schedule multiplies, None without one.
+    `base_lr` is what a schedule multiplies, None without one. `clearing` is how the program could
+    clear stale gradients, None where it has no name for them.
 
     Parameters that the program writes by hand (`w -= lr * w.grad`) are an update without an
     `optimizer` (""), whose `lr` is not known.
@@ -153,6 +164,7 @@ class Update:
     base_lr: float | None = None
     momentum: float = 0.0
     weight_decay: float = 0.0
+    clearing: Clearing | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,6 +131,10 @@ def file_in_torch(code: CodeType) -> str:
     return path[len(_TORCH) :].replace(os.sep, "/") if path.startswith(_TORCH) else ""
 
 
+def in_torch(code: CodeType) -> bool:
+    return os.path.realpath(code.co_filename).startswith(_TORCH)
+
+
 def calls_modules(code: CodeType) -> None:
     """`code` is ours, and calls the forward of the module that `note_site` is told of."""
     kind_of(code)

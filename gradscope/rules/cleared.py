@@ -56,9 +56,8 @@ def _about(updates: list[Update], magnitudes: Magnitudes) -> Finding:
         fixes=(
             Fix(
                 "graph",
-                "clear the gradients after the step",
+                "clear the gradients before backward or after the step, and not between them",
                 "unsafe",
-                "optimizer.step()\noptimizer.zero_grad()",
                 edits=with_step_first(last),
             ),
         ),

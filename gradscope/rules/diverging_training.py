@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from gradscope.facts import (
     Finding,
@@ -149,7 +149,7 @@ class DivergingTraining(Rule):
             ),
             symptoms=(Symptom("diverging-loss", last, "loss"), *consequences),
             chain=roots[0].chain if roots else (),
-            fixes=tuple(_fixes(rise, update, lr, stale, fault, total)),
+            fixes=tuple(_fixes(rise, magnitudes.updates, lr, stale, fault, total)),
             confidence=0.92,
         )
 
@@ -172,7 +172,9 @@ class DivergingTraining(Rule):
             " forgets: training swings around its minimum, or away from it.",
             evidence={"losses": losses[:64], "lr": rate_of(update), "stale_gradients": True},
             numbers=(f"loss by step: {phrases.series(losses)}",),
-            fixes=(_clearing(update),),
+            fixes=(
+                _clearing(one for one in magnitudes.updates if one.location == update.location),
+            ),
             confidence=0.6,
         )
 
@@ -298,14 +300,14 @@ def _norms(totals: tuple[float, ...], rise: Rise) -> Iterator[str]:
 
 def _fixes(
     rise: Rise,
-    update: Update,
+    updates: Sequence[Update],
     lr: float | None,
     stale: bool,
     fault: Overshoot | None,
     total: Summed | None,
 ) -> Iterator[Fix]:
     if stale:
-        yield _clearing(update)
+        yield _clearing(updates)
     if fault is not None:
         yield fault.fix
     if total is not None:
@@ -316,7 +318,7 @@ def _fixes(
             "loss.mean()",
             edits=with_mean(total),
         )
-    yield _slower(rise, update, lr)
+    yield _slower(rise, updates[-1], lr)
     yield Fix(
         "data",
         f"bring the inputs{' and the targets' if _starts_far(rise) else ''} to mean 0 and spread 1",
@@ -336,11 +338,12 @@ def _slower(rise: Rise, update: Update, lr: float | None) -> Fix:
     return Fix("lower-lr", title, "unsafe", f"lr={stable:g}", number=stable, edits=edits)
 
 
-def _clearing(update: Update) -> Fix:
+def _clearing(updates: Iterable[Update]) -> Fix:
+    known = next((one.clearing for one in updates if one.clearing is not None), None)
     return Fix(
         "graph",
         "clear the gradients before each backward",
         "unsafe",
-        "optimizer.zero_grad()" if update.optimizer else "w.grad = None",
-        edits=with_clearing(update),
+        "\n".join(known.lines) if known is not None else "",
+        edits=with_clearing(known) if known is not None else (),
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gradscope import source
 from gradscope.errors import GradscopeError
-from gradscope.facts import Edit, Location, Summed, Update
+from gradscope.facts import Clearing, Edit, Location, Summed, Update
 from gradscope.source import Source
 from gradscope.source.masks import definition
 
@@ -96,17 +96,24 @@ def _subtracting(text: Source, node: ast.AST) -> Edit | None:
     return None
 
 
-def with_clearing(update: Update) -> tuple[Edit, ...]:
-    """The edit that clears the gradients, on the line after `optimizer.step()`."""
-    place, line = update.location, _line(update.location)
-    if place is None or line is None:
+def with_clearing(clearing: Clearing) -> tuple[Edit, ...]:
+    """The edit that clears the gradients on lines of their own, beside a call that has its line to
+    itself."""
+    text = _read(clearing.location)
+    call = source.expression(text, clearing.location) if text is not None else None
+    if text is None or call is None:
         return ()
-    call = line[place.col : place.end_col]
-    receiver, dot, _ = call.rpartition(".step")
-    if not dot or line[: place.col].strip() or line[place.end_col :].strip():
+    place = source.statement(text, call)
+    (start, end), indent = text.extent(place), text.indent(place.lineno)
+    past = text.offset(place.end_lineno or place.lineno, 0)
+    past += len(text.line(place.end_lineno or place.lineno))
+    rest = text.text[end:past].strip()
+    if text.text[text.offset(place.lineno, 0) : start].strip() or (rest and rest[0] != "#"):
         return ()
-    text = f"\n{line[: place.col]}{receiver}.zero_grad()"
-    return (Edit(place.file, place.line, place.end_col, place.line, place.end_col, text),)
+    block = f"{text.newline}{indent}".join(clearing.lines)
+    if clearing.after:
+        return (text.edit(past, past, f"{text.newline}{indent}{block}"),)
+    return (text.edit(start, start, f"{block}{text.newline}{indent}"),)
 
 
 def with_step_first(update: Update) -> tuple[Edit, ...]:

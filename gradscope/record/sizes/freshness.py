@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import FrameType
 from typing import Any
 
 import torch
 
+from gradscope.facts import Clearing
 from gradscope.record.finite import is_zero
 from gradscope.record.optimizers import parameters_of
+from gradscope.record.sizes.clearing import before_backward
 from gradscope.record.sizes.passes import Graded
 
 Versions = dict[int, tuple[int, int]]  # leaf -> its gradient and the version of that, by id
@@ -19,11 +22,13 @@ class Freshness:
 
     `stale` are the leaves, by id, whose gradients of an earlier step the last pass has added to;
     `graded` those to which it gave one other than 0. Both are None where it was not measured.
+    `clearing` is what would have cleared the stale ones before that pass.
     """
 
     def __init__(self) -> None:
         self.stale: set[int] | None = set()
         self.graded: set[int] | None = None
+        self.clearing: Clearing | None = None
         self._stepped = False  # parameters were updated since the last pass
         self._before: Versions = {}
         self._left: Versions = {}  # as the last updates left them
@@ -39,7 +44,7 @@ class Freshness:
         """A pass that is measured: note each gradient that is there already. Old are those of
         `trained` leaves that an update has used, and that nobody has cleared since."""
         self._before = _versions(leaves)
-        self.graded, self.stale = None, set()
+        self.graded, self.stale, self.clearing = None, set(), None
         if self._stepped:
             self.stale = {
                 key
@@ -53,18 +58,24 @@ class Freshness:
         self._left = {}
 
     def begin_unmeasured(self) -> None:
-        self.stale, self.graded, self._left = None, None, {}
+        self.stale, self.graded, self.clearing, self._left = None, None, None, {}
 
-    def added_to(self, leaves: Iterable[torch.Tensor]) -> Graded:
-        """The leaves whose gradient the pass has made or changed."""
+    def added_to(self, leaves: Iterable[torch.Tensor], frame: FrameType) -> Graded:
+        """The leaves whose gradient the pass, which `frame` has asked for, has made or changed."""
         graded = [
             (leaf, leaf.grad)
             for leaf in leaves
             if leaf.grad is not None and self._before.get(id(leaf)) != _version(leaf.grad)
         ]
         if self.stale:
-            self.stale &= {id(leaf) for leaf, _ in graded}
+            stale = [leaf for leaf, _ in graded if id(leaf) in self.stale]
+            self.stale = set(map(id, stale))
+            self.clearing = before_backward(frame, stale)
         return graded
+
+    def stale_of(self, leaves: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+        stale = self.stale
+        return [leaf for leaf in leaves if id(leaf) in stale] if stale else []
 
     def note_norms(self, norms: Mapping[int, float]) -> None:
         """A gradient of 0 is no other after it was cleared."""

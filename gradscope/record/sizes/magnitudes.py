@@ -238,7 +238,7 @@ class MagnitudeWatch:
         for leaf in variables:
             if plain(leaf) is not None:  # of a meta or a nested tensor nothing can be measured
                 self.leaves.meet(leaf, frame)
-        return self._freshness.added_to(self.leaves.alive())
+        return self._freshness.added_to(self.leaves.alive(), frame)
 
     def _after_backward(
         self,
@@ -303,20 +303,23 @@ class MagnitudeWatch:
             clipped = self._total() / self._total_after_backward
             self._total_after_backward = None
         self.absences.settle(self.step - 1, held_by(work.optimizer))
-        fresh = self._freshness
-        self._updates.note(self.step - 1, work, fresh.stale, clipped, fresh.graded)
+        self._updates.note(self.step - 1, work, self._freshness, clipped)
 
     def note_write(self, tensor: Any, frame: Any) -> None:
         """A tensor is about to be written, by no optimizer and outside of backward: the first
-        leaf after each backward is an update by hand."""
-        if self._nested or self._written == self.step:
+        leaf after each backward is an update by hand, the others are of the same one."""
+        is_first = self._written != self.step
+        if self._nested or not (is_first or self.step <= _MEASURED_FIRST):
             return
         leaf = self.leaves.stored_with(tensor)
-        if leaf is not None:
+        if leaf is not None and not is_first:
+            with self._ours():
+                self._updates.train_by_hand(leaf, frame)
+        elif leaf is not None:
             self._written = self.step
             self._freshness.note_update()
             with self._ours():
-                self._updates.note_by_hand(self.step - 1, leaf, self._freshness.stale, frame)
+                self._updates.note_by_hand(self.step - 1, leaf, self._freshness, frame)
 
     def note_result(self, operands: Sequence[Any], result: Any, frame: Any) -> None:
         """A sum or a difference was computed outside of backward: of a leaf and its gradient it

@@ -11,6 +11,8 @@ from gradscope.facts import Location, Update
 from gradscope.record.finite import is_zero
 from gradscope.record.optimizers import Work, parameters_of
 from gradscope.record.sites import Site, note_site, resolve
+from gradscope.record.sizes.clearing import after_step
+from gradscope.record.sizes.freshness import Freshness
 from gradscope.record.sizes.leaves import Leaves
 from gradscope.record.sizes.replaced import Replacement
 
@@ -31,45 +33,50 @@ class Updates:
         self._places: dict[Site, Location] = {}
         self._looked: dict[int, int] = {}  # by id of the optimizer
 
-    def note(
-        self,
-        step: int,
-        work: Work,
-        stale: set[int] | None,
-        clipped: float | None,
-        graded: set[int] | None,
-    ) -> None:
-        """`stale` and `graded`, by id: what holds gradients of an earlier step, and what the last
-        backward gave one other than 0. None where that was not measured."""
+    def note(self, step: int, work: Work, fresh: Freshness, clipped: float | None) -> None:
         optimizer = work.optimizer
         looked = self._looked.get(id(optimizer), 0)
         self._looked[id(optimizer)] = looked + 1
         if looked < _LOOKED_AT or clipped is not None:
             self._look(optimizer, work.frame)
         settings = optimizer.param_groups[0]
+        stale = fresh.stale_of(parameters_of(optimizer))
         base = settings.get("initial_lr")
         update = Update(
             step=step,
             optimizer=type(optimizer).__name__,
             lr=float(settings.get("lr", 0.0)),
             location=self._place(note_site(work.frame)[0]),
-            stale=None if stale is None else not stale.isdisjoint(held_by(optimizer)),
-            cleared=None if graded is None else _is_cleared(optimizer, graded),
+            stale=None if fresh.stale is None else bool(stale),
+            cleared=None if fresh.graded is None else _is_cleared(optimizer, fresh.graded),
             clipped=clipped,
             base_lr=float(base) if base is not None else None,
             momentum=float(settings.get("momentum") or 0.0),
             weight_decay=float(settings.get("weight_decay") or 0.0),
+            clearing=(fresh.clearing or after_step(work, stale)) if stale else None,
         )
         _keep(self._updates, update)
 
-    def note_by_hand(
-        self, step: int, leaf: torch.Tensor, stale: set[int] | None, frame: Any
-    ) -> None:
-        """A leaf is written without an optimizer."""
+    def note_by_hand(self, step: int, leaf: torch.Tensor, fresh: Freshness, frame: Any) -> None:
+        """The first leaf is written without an optimizer."""
         self._train(leaf, frame)
         user, _ = note_site(frame)
-        known = None if stale is None else id(leaf) in stale
-        _keep(self._by_hand, Update(step, "", None, self._place(user), stale=known))
+        known = None if fresh.stale is None else bool(fresh.stale_of([leaf]))
+        update = Update(
+            step,
+            "",
+            None,
+            self._place(user),
+            stale=known,
+            clearing=fresh.clearing if known else None,
+        )
+        _keep(self._by_hand, update)
+
+    def train_by_hand(self, leaf: torch.Tensor, frame: Any) -> None:
+        """Another leaf is written in the same update. Beside optimizers that is none: weights are
+        clipped, or averaged."""
+        if not self._updates and id(leaf) not in self.trained:
+            self._train(leaf, frame)
 
     def note_replaced(self, step: int, leaf: torch.Tensor, found: Replacement) -> None:
         """A leaf has new values, or is a new tensor, that was computed from the old one."""

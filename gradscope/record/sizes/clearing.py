@@ -1,0 +1,93 @@
+"""How a program can clear its gradients, with the names that it has where it asks for backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType, ModuleType
+from typing import Any
+
+import torch
+
+from gradscope.facts import Clearing
+from gradscope.record.optimizers import Work, parameters_of
+from gradscope.record.sites import in_torch, note_site, resolve, user_frames
+
+_MANY = 50  # entries of a container that are looked through
+_VARIABLES = ("p", "parameter", "leaf", "tensor")  # of a loop that we write
+
+
+def before_backward(frame: FrameType, leaves: Sequence[torch.Tensor]) -> Clearing | None:
+    """For the line above the call of a backward, which `frame` runs."""
+    return _clearing(frame, leaves, after=False)
+
+
+def after_step(work: Work, leaves: Sequence[torch.Tensor]) -> Clearing | None:
+    """For the line below the call of a step."""
+    return _clearing(work.frame, leaves, after=True)
+
+
+def _clearing(frame: FrameType, leaves: Sequence[torch.Tensor], *, after: bool) -> Clearing | None:
+    """None where no names of the user's lead to the leaves, or where a library makes the call, as
+    a trainer does, whose loop is not in the user's file."""
+    frames = user_frames(frame)
+    if not frames or not leaves or not all(in_torch(code) for code, _ in note_site(frame)[1]):
+        return None
+    lines = _lines(frames[0], {id(leaf) for leaf in leaves})
+    place = resolve(frames[0].f_code, frames[0].f_lasti)
+    return Clearing(lines, place, after) if lines else None
+
+
+def _lines(frame: FrameType, wanted: set[int]) -> tuple[str, ...]:
+    held = list(_held(frame))
+    for kind, holds in _HOLDERS:
+        # The smallest of those that hold all: an optimizer of one model, and not of two.
+        found = [
+            (len(inside), place, name)
+            for place, (name, value) in enumerate(held)
+            if isinstance(value, kind) and wanted <= (inside := {id(one) for one in holds(value)})
+        ]
+        if found:
+            _, _, name = min(found)
+            if kind in (torch.optim.Optimizer, torch.nn.Module):
+                return (f"{name}.zero_grad()",)
+            values = f"{name}.values()" if kind is dict else name
+            taken = {*frame.f_locals, *frame.f_globals}
+            one = next((free for free in _VARIABLES if free not in taken), _VARIABLES[0])
+            return (f"for {one} in {values}:", f"    {one}.grad = None")
+    names: dict[int, str] = {}
+    for name, value in held:
+        if id(value) in wanted:
+            names.setdefault(id(value), name)
+    complete = len(names) == len(wanted)
+    return tuple(f"{name}.grad = None" for name in names.values()) if complete else ()
+
+
+_HOLDERS: tuple[tuple[Any, Callable[[Any], Iterator[Any]]], ...] = (
+    (torch.optim.Optimizer, parameters_of),
+    (torch.nn.Module, lambda module: module.parameters()),
+    ((list, tuple), iter),
+    (dict, lambda values: iter(values.values())),
+)
+
+
+def _held(frame: FrameType) -> Iterator[tuple[str, Any]]:
+    """What the names of a frame hold, and what is one step away from them: as an attribute, or in a
+    container."""
+    scopes = [frame.f_locals, frame.f_globals]
+    names = [
+        (name, value)
+        for scope in scopes[: 1 if scopes[0] is scopes[1] else 2]
+        for name, value in list(scope.items())
+        if name.isidentifier() and not name.startswith("__")
+    ]
+    yield from names
+    for name, value in names:
+        if isinstance(value, dict) and len(value) < _MANY:
+            yield from ((f"{name}[{key!r}]", one) for key, one in list(value.items()))
+        elif isinstance(value, list | tuple) and len(value) < _MANY:
+            yield from ((f"{name}[{place}]", one) for place, one in enumerate(value))
+        elif not isinstance(value, type | ModuleType | torch.Tensor):
+            attributes = getattr(value, "__dict__", None)
+            if isinstance(attributes, dict):
+                found = list(attributes.items())
+                yield from ((f"{name}.{one}", held) for one, held in found if type(one) is str)
