@@ -10,13 +10,16 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 from gradscope.config import Config
-from gradscope.facts import Report
+from gradscope.facts import Report, Trace
+from gradscope.norms import NormOptions
+from gradscope.norms.run import _measure
 from gradscope.pipeline import trace
-from gradscope.target import parse_target
+from gradscope.target import RunOptions, parse_target, run
 
 LIMIT = 120.0  # seconds: one that hangs is stopped, and told
 
@@ -25,6 +28,14 @@ def traced(path: Path, limit: float = LIMIT, **options: Any) -> Report:
     importlib.import_module("torch._dynamo")  # else every child does, for its first optimizer
     with forgiving():
         return trace(parse_target(str(path)), Config(verify=False, time_limit=limit, **options))
+
+
+def watched(path: Path, limit: float = LIMIT) -> Trace:
+    """Run with the sizes of gradients measured alone, as `gradscope norms` does."""
+    with forgiving():
+        options = RunOptions(time_limit=limit)
+        measure = partial(_measure, NormOptions())
+        return run(parse_target(str(path)), options, measure=measure)
 
 
 def run_plainly(path: Path) -> None:

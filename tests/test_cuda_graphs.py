@@ -64,7 +64,7 @@ def test_what_runs_after_the_capture_is_observed() -> None:
 
 
 def test_a_captured_backward_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gradscope.record.sizes.magnitudes.is_capturing", lambda: True)
+    monkeypatch.setattr("gradscope.record.tracing.is_capturing", lambda: True)
     with MagnitudeWatch() as watch:
         step()
 

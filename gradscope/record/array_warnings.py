@@ -10,6 +10,7 @@ from typing import Any
 
 from gradscope.facts import ArrayWarning
 from gradscope.record.sites import note_site, resolve
+from gradscope.record.stand_ins import stand_in
 
 _SAID = " encountered in "  # "divide by zero encountered in log"
 _MOST_KEPT = 16
@@ -35,9 +36,7 @@ class ArrayWarnings:
                 self._note(str(message), sys._getframe(1))
             shown(message, category, filename, lineno, *rest)
 
-        self._stack.callback(setattr, warnings, "showwarning", shown)
-        heard: Any = showwarning
-        warnings.showwarning = heard
+        stand_in(self._stack, warnings, "showwarning", showwarning)
         return self
 
     def __exit__(self, *failure: object) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from gradscope.record.stand_ins import stand_in
+
 
 def is_capturing() -> bool:
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
@@ -31,7 +33,5 @@ def watch_captures(
         finally:
             after()
 
-    stack.callback(setattr, graph, "capture_begin", original_begin)
-    stack.callback(setattr, graph, "capture_end", original_end)
-    graph.capture_begin = capture_begin  # type: ignore[method-assign]
-    graph.capture_end = capture_end  # type: ignore[method-assign]
+    stand_in(stack, graph, "capture_begin", capture_begin)
+    stand_in(stack, graph, "capture_end", capture_end)

@@ -12,6 +12,7 @@ import torch
 
 _HALF = (torch.float16, torch.bfloat16)
 _ROWS_SHOWN = 8
+_is_legacy_batched = torch._C._functorch.is_legacy_batchedtensor
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -24,6 +25,8 @@ def plain(tensor: torch.Tensor) -> torch.Tensor | None:
     while torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # torch.func.grad, vmap
         tensor = torch._C._functorch.get_unwrapped(tensor)
     if tensor.is_meta or tensor.is_quantized or tensor.is_nested or tensor._is_zerotensor():
+        return None
+    if is_indirect(tensor):
         return None
     if tensor.layout is not torch.strided:
         if tensor.layout is torch.sparse_coo:
@@ -47,6 +50,12 @@ def plain(tensor: torch.Tensor) -> torch.Tensor | None:
     if tensor.element_size() == 1:  # float8 has no arithmetic of its own
         return tensor.to(torch.float32)
     return tensor
+
+
+def is_indirect(tensor: torch.Tensor) -> bool:
+    """Whether its values lie in another tensor, which only its own dispatch reaches: what
+    functionalization and the older `vmap` (of batched gradients) compute with."""
+    return torch._is_functional_tensor(tensor) or _is_legacy_batched(tensor)
 
 
 def _held_by(tensor: torch.Tensor) -> torch.Tensor | None:

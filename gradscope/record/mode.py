@@ -19,6 +19,7 @@ from gradscope.record.oprun import OpRun
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import note_site
 from gradscope.record.spot import NodeOps, note_spot
+from gradscope.record.stand_ins import hide_from_dynamo
 from gradscope.record.window import Window
 
 if TYPE_CHECKING:
@@ -69,6 +70,10 @@ class RecordingMode(TorchDispatchMode):
         # The default wraps __torch_dispatch__ to hide it from Dynamo, which imports Dynamo (a
         # second) at the first op and costs a microsecond at each.
         return False
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True  # what Dynamo still captures (see `compiled`) it captures without us
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -244,13 +249,6 @@ class RecordingMode(TorchDispatchMode):
         self.running.ops.clear()
         self.running.made.clear()
 
-    def hide_from_dynamo(self) -> None:
-        hidden = torch._disable_dynamo(_DISPATCH, recursive=True)  # type: ignore[attr-defined]
-        type(self).__torch_dispatch__ = hidden  # type: ignore[method-assign]
-
-    def show_to_dynamo(self) -> None:
-        type(self).__torch_dispatch__ = _DISPATCH  # type: ignore[method-assign]
-
     def forget_history(self) -> None:
         self.history.clear()
         self.history_room = _HISTORY
@@ -261,7 +259,7 @@ class RecordingMode(TorchDispatchMode):
         self._enter_node(None)
 
 
-_DISPATCH = RecordingMode.__torch_dispatch__
+hide_from_dynamo(RecordingMode.__torch_dispatch__)
 
 
 def _was_seen(tensor: Any, node: Any) -> bool:

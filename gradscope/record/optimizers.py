@@ -17,7 +17,8 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from gradscope.record.capture import is_capturing
+from gradscope.record.stand_ins import hide_from_dynamo
+from gradscope.record.tracing import computes_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def watch_optimizers(
     running: list[Work] = []  # optimizers may step others
 
     def is_foreign() -> bool:
-        return threading.get_ident() != thread or is_capturing()
+        return threading.get_ident() != thread or not computes_values()
 
     def begin(optimizer: Any, args: Any, kwargs: Any) -> Any:
         if is_foreign():
@@ -89,6 +90,8 @@ def watch_optimizers(
             before(work)
         after(work)
 
+    for hook in (begin, end):
+        hide_from_dynamo(hook)
     stack.callback(register_optimizer_step_pre_hook(begin).remove)
     stack.callback(register_optimizer_step_post_hook(end).remove)
     stack.callback(running.clear)

@@ -6,7 +6,6 @@ the originals run.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gradscope.record.capture import watch_captures
+from gradscope.record.compiled import run_uncompiled
 from gradscope.record.graph import function_name
 from gradscope.record.journal import Note
 from gradscope.record.mode import _sequence_nr
@@ -22,6 +22,7 @@ from gradscope.record.optimizers import watch_optimizers
 from gradscope.record.running import follow_modules
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import current_frame, note_site
+from gradscope.record.stand_ins import stand_in
 
 if TYPE_CHECKING:
     from gradscope.record.recorder import Recorder
@@ -31,29 +32,16 @@ def install(recorder: Recorder, stack: ExitStack) -> None:
     """Put everything in place; `stack` takes it off."""
     thread = threading.get_ident()
     follow_modules(recorder, stack, thread, recorder.names.saw_root)
-    _replace(
-        stack, torch.autograd.Function, "apply", classmethod(_function_apply(recorder, thread))
-    )
+    stand_in(stack, torch.autograd.Function, "apply", _function_apply(recorder, thread))
     engine = _engine(recorder, thread)
-    _replace(stack, torch.autograd, "_engine_run_backward", engine)
-    _replace(stack, torch.autograd.graph, "_engine_run_backward", engine)
-    _replace(
+    for owner in (torch.autograd, torch.autograd.graph):
+        stand_in(stack, owner, "_engine_run_backward", engine, inner=True)
+    stand_in(
         stack, torch.autograd.graph.saved_tensors_hooks, "__init__", _hooks_init(recorder, thread)
     )
-    _replace(stack, torch, "compile", _compile(recorder))
-    stack.callback(recorder.mode.show_to_dynamo)
-    # Optimizers import Dynamo without using it; a backend is there only once something compiled.
-    backends = getattr(sys.modules.get("torch._dynamo.eval_frame"), "cached_backends", {})
-    if any(backend is not None for backend in backends.values()):
-        recorder.mode.hide_from_dynamo()
+    run_uncompiled(stack, recorder.note_uncompiled)
     watch_optimizers(stack, recorder.optimizer_begins, recorder.optimizer_ends)
     watch_captures(stack, recorder.capture_begins, recorder.capture_ends)
-
-
-def _replace(stack: ExitStack, owner: Any, name: str, new: Any) -> None:
-    old = vars(owner)[name]
-    setattr(owner, name, new)
-    stack.callback(setattr, owner, name, old)
 
 
 def _function_apply(recorder: Recorder, thread: int) -> Callable[..., Any]:
@@ -63,6 +51,8 @@ def _function_apply(recorder: Recorder, thread: int) -> Callable[..., Any]:
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         if threading.get_ident() != thread or recorder.halted or recorder.probing:
+            return original(cls, *args, **kwargs)
+        if not recorder.computes_values():
             return original(cls, *args, **kwargs)
         user, inner = note_site(current_frame(), recorder.module)
         recorder.calls_function(cls, args, kwargs, original, user)
@@ -84,7 +74,7 @@ def _engine(recorder: Recorder, thread: int) -> Callable[..., Any]:
         if threading.get_ident() != thread:
             recorder.elsewhere[threading.current_thread().name] = None
             return original(t_outputs, *args, **kwargs)
-        if recorder.halted or recorder.probing or recorder.mode.capturing:
+        if recorder.halted or recorder.probing or not recorder.computes_values():
             return original(t_outputs, *args, **kwargs)
         return recorder.run_backward(original, t_outputs, args, kwargs)
 
@@ -106,16 +96,3 @@ def _hooks_init(recorder: Recorder, thread: int) -> Callable[..., Any]:
         original(self, pack_hook, unpack)
 
     return __init__
-
-
-def _compile(recorder: Recorder) -> Callable[..., Any]:
-    """Dynamo must not trace the recorder itself. Told only where it is used: telling imports it."""
-    original = torch.compile
-
-    def compile(*args: Any, **kwargs: Any) -> Any:
-        recorder.mode.hide_from_dynamo()
-        # Dynamo compiles nothing under a dispatch mode, and takes that for an error if it was
-        # asked for the full graph.
-        return original(*args, **kwargs | {"fullgraph": False})
-
-    return compile

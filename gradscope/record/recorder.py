@@ -31,8 +31,10 @@ from gradscope.record.probes.functions import FunctionChecks
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import Site, resolve, user_frames
 from gradscope.record.spot import NodeOps
+from gradscope.record.tracing import computes_values
 
 _FAULTS_TOLD = 3
+_UNCOMPILED = "what `torch.compile` is given ran uncompiled: compiled code shows none of its ops"
 _CAPTURED = "the ops of CUDA graphs were not observed, neither captured nor replayed"
 
 
@@ -165,6 +167,15 @@ class Recorder:
 
     def frame(self) -> Any:
         return sys._getframe(1)
+
+    def computes_values(self) -> bool:
+        """Whether there is anything to look at: no tracer and no capture is active."""
+        return not self.mode.capturing and computes_values()
+
+    def note_uncompiled(self) -> None:
+        """The program compiles something."""
+        if _UNCOMPILED not in self.notes:
+            self.notes.append(_UNCOMPILED)
 
     @property
     def probing(self) -> bool:

@@ -12,6 +12,7 @@ import torch
 from gradscope.record.graph import function_name
 from gradscope.record.journal import ModuleFrame
 from gradscope.record.sites import calls_modules
+from gradscope.record.stand_ins import stand_in
 
 
 class Follower(Protocol):
@@ -44,8 +45,7 @@ def follow_modules(
             follower.module = outer
 
     calls_modules(__call__.__code__)
-    stack.callback(setattr, torch.nn.Module, "__call__", original)
-    torch.nn.Module.__call__ = __call__  # type: ignore[method-assign]
+    stand_in(stack, torch.nn.Module, "__call__", __call__)
 
 
 class FunctionFollower(Protocol):
@@ -56,8 +56,7 @@ class FunctionFollower(Protocol):
 
 def follow_functions(follower: FunctionFollower, stack: ExitStack, thread: int) -> None:
     """Keep `follower.function` true, in one thread, until the stack is closed."""
-    before = vars(torch.autograd.Function)["apply"]
-    original = before.__func__
+    original: Any = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         if threading.get_ident() != thread:
@@ -68,5 +67,4 @@ def follow_functions(follower: FunctionFollower, stack: ExitStack, thread: int) 
         finally:
             follower.function = outer
 
-    stack.callback(setattr, torch.autograd.Function, "apply", before)
-    torch.autograd.Function.apply = classmethod(apply)  # type: ignore[assignment, method-assign]
+    stand_in(stack, torch.autograd.Function, "apply", apply)

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,8 @@ from gradscope.facts import FunctionCheck, Symptom
 from gradscope.record.probes import isolate
 from gradscope.record.probes.calls import needs_grad
 from gradscope.record.sites import Site, current_frame, note_site, resolve
+from gradscope.record.stand_ins import hide_from_dynamo, stand_in
+from gradscope.record.tracing import computes_values
 
 MOST_SIGNATURES = 4  # of one class: batches of every length are no news
 MOST_ELEMENTS = 1 << 22  # in all tensors of a call: more would make the program wait
@@ -101,24 +103,24 @@ class FunctionChecks:
         return work()
 
 
+hide_from_dynamo(FunctionChecks.before)
+
+
 @contextmanager
 def checked(checks: FunctionChecks) -> Iterator[None]:
     """Check the Functions that this thread calls, without a recorder."""
     thread = threading.get_ident()
-    before = vars(torch.autograd.Function)["apply"]
-    original = before.__func__
+    original: Any = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        if threading.get_ident() == thread and not checks.busy:
+        if threading.get_ident() == thread and not checks.busy and computes_values():
             user, _ = note_site(current_frame())
             checks.before(cls, args, kwargs, original, user)
         return original(cls, *args, **kwargs)
 
-    torch.autograd.Function.apply = classmethod(apply)  # type: ignore[assignment, method-assign]
-    try:
+    with ExitStack() as stack:
+        stand_in(stack, torch.autograd.Function, "apply", apply)
         yield
-    finally:
-        torch.autograd.Function.apply = before  # type: ignore[method-assign]
 
 
 def _is_checked(cls: Any, args: tuple[Any, ...]) -> bool:

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from gradscope.facts import Activation
-from gradscope.record.capture import is_capturing
 from gradscope.record.finite import plain
 from gradscope.record.sizes.crossings import norm_of
+from gradscope.record.tracing import computes_values
 
 
 class Activations:
@@ -28,7 +28,7 @@ class Activations:
         """The result of the op that made a node; one that comes later under its number counts."""
         found = [plain(one) for one in _results(out)]
         values = [one for one in found if one is not None and one.numel()]
-        if not values or is_capturing():
+        if not values or not computes_values():
             return
         with torch._C._DisableTorchDispatch(), torch.no_grad():
             self._norms[seq] = [_norm(one) for one in values]

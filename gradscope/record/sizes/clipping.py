@@ -15,6 +15,8 @@ from torch.nn.utils import clip_grad
 from gradscope.facts import LateClip, Location
 from gradscope.record.optimizers import Work, parameters_of
 from gradscope.record.sites import Site, note_site, resolve
+from gradscope.record.stand_ins import stand_in
+from gradscope.record.tracing import computes_values
 
 _MOST_KEPT = 16
 
@@ -60,7 +62,7 @@ class Clipping:
             if isinstance(parameters, torch.Tensor):
                 parameters = [parameters]
             parameters = list(parameters)  # may be a generator
-            if threading.get_ident() == thread:
+            if threading.get_ident() == thread and computes_values():
                 site = note_site(sys._getframe(1))[0]
                 found = _Clip("clip_grad_norm_", float(max_norm), total, site)
                 grads = _grads(parameters)
@@ -70,24 +72,21 @@ class Clipping:
 
         def group(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             caller = sys._getframe(1)
-            if caller.f_code is by_value and threading.get_ident() == thread:
+            mine = caller.f_code is by_value and threading.get_ident() == thread
+            if mine and computes_values():
                 bound = float(caller.f_locals["clip_value"])
                 found = _Clip("clip_grad_value_", bound, None, note_site(caller)[0])
                 self._clips(tensors[0], found)
             return grouped(tensors, *args, **kwargs)
 
         def unscale_(one: Any, optimizer: Any) -> None:
-            if threading.get_ident() == thread and one.is_enabled():
+            if threading.get_ident() == thread and one.is_enabled() and computes_values():
                 self._unscales(optimizer, one, note_site(sys._getframe(1))[0])
             unscale(one, optimizer)
 
-        for place, name, new in (
-            (owner, "_clip_grads_with_norm_", clip),
-            (owner, "_group_tensors_by_device_and_dtype", group),
-            (scaler, "unscale_", unscale_),
-        ):
-            stack.callback(setattr, place, name, getattr(place, name))
-            setattr(place, name, new)
+        stand_in(stack, owner, "_clip_grads_with_norm_", clip)
+        stand_in(stack, owner, "_group_tensors_by_device_and_dtype", group)
+        stand_in(stack, scaler, "unscale_", unscale_)
 
     def begin_backward(self) -> None:
         self._settle()

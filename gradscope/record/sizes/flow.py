@@ -22,6 +22,8 @@ from gradscope.record.sites import Site, note_site
 from gradscope.record.sizes.activations import Activations
 from gradscope.record.sizes.cuts import NUMBERS, Cut, cut_by, is_whole, normalises_one
 from gradscope.record.sizes.readouts import Readouts
+from gradscope.record.stand_ins import hide_from_dynamo
+from gradscope.record.tracing import computes_values
 
 _current_node = torch._C._current_autograd_node
 _sequence_nr = torch._C._autograd._get_sequence_nr
@@ -69,6 +71,10 @@ class Flow(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         return False  # as in the recording mode: Dynamo is slow to import
 
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True  # what the program compiles stays compiled
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
@@ -77,7 +83,7 @@ class Flow(TorchDispatchMode):
         # A question about sizes or strides may come from inside autograd, which then holds a lock
         # that our own questions (is it a leaf?) would wait for.
         tells = _gives_tensor(out) or _name(func) in NUMBERS
-        if tells and not self.paused and _current_node() is None:
+        if tells and not self.paused and _current_node() is None and computes_values():
             try:
                 self._follow(func, args, kwargs, out)
             except Exception:  # a fault of ours costs the reasons, not the program
@@ -241,6 +247,9 @@ class Flow(TorchDispatchMode):
                 self._state[key] = state
                 if state[0]:
                     self._made[key] = self._trail[-1][1]
+
+
+hide_from_dynamo(Flow.__torch_dispatch__)
 
 
 def _is_leaf(tensor: torch.Tensor) -> bool:

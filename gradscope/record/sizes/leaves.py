@@ -17,6 +17,7 @@ from gradscope.record.sizes.crossings import norm_of
 from gradscope.record.sizes.layers import Layers
 from gradscope.record.sizes.passes import Graded
 from gradscope.record.sizes.replaced import Replaced, Replacement
+from gradscope.record.stand_ins import stand_in
 
 _MANY = 50  # entries of a container that are looked through
 
@@ -127,8 +128,7 @@ class Leaves:
             self._let_go(t2)
             original(t1, t2)
 
-        torch.utils.swap_tensors = swap_tensors
-        stack.callback(setattr, torch.utils, "swap_tensors", original)
+        stand_in(stack, torch.utils, "swap_tensors", swap_tensors)
 
     def _let_go(self, leaf: Any) -> None:
         """Forget where a leaf is until it is met again; its name and norms stay."""

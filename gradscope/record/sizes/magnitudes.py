@@ -17,7 +17,6 @@ from typing import Any
 import torch
 
 from gradscope.facts import Activation, Depth, Magnitudes, Step, Summed
-from gradscope.record.capture import is_capturing
 from gradscope.record.finite import plain
 from gradscope.record.journal import ModuleFrame
 from gradscope.record.optimizers import Work, watch_optimizers
@@ -36,6 +35,8 @@ from gradscope.record.sizes.leaves import Leaves, norms_of
 from gradscope.record.sizes.passes import BackwardPass, Graded, Measure
 from gradscope.record.sizes.reduction import summed
 from gradscope.record.sizes.updates import Updates, held_by
+from gradscope.record.stand_ins import stand_in
+from gradscope.record.tracing import computes_values
 
 _MEASURED_FIRST = 12  # steps
 _LEAP = 2.0  # times the loss of the step before
@@ -101,14 +102,14 @@ class MagnitudeWatch:
         engine = torch.autograd.graph._engine_run_backward
 
         def run_backward(outputs: Any, *args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() != thread or is_capturing():
+            if threading.get_ident() != thread or not computes_values():
                 return engine(outputs, *args, **kwargs)
             return self._run_backward(engine, outputs, args, kwargs)
 
-        owner: Any
-        for owner in (torch.autograd, torch.autograd.graph):
-            self._stack.callback(setattr, owner, "_engine_run_backward", owner._engine_run_backward)
-            owner._engine_run_backward = run_backward
+        stand_in(self._stack, torch.autograd, "_engine_run_backward", run_backward, inner=True)
+        stand_in(
+            self._stack, torch.autograd.graph, "_engine_run_backward", run_backward, inner=True
+        )
         watch_optimizers(self._stack, self._begin_update, self._end_update)
         self._clipping.install(self._stack, thread)
         self.leaves.allow_swaps(self._stack)

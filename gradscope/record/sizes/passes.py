@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
-from gradscope.record.finite import plain
+from gradscope.record.finite import is_indirect, plain
 
 Graded = list[tuple[torch.Tensor, torch.Tensor]]  # leaves with the gradients that a pass gave them
 
@@ -48,13 +48,15 @@ class BackwardPass:
 
     @classmethod
     def of(cls, outputs: Any, args: Any, kwargs: Any) -> BackwardPass | None:
-        """None for a pass that is no step: one that is differentiated again, or that hands out
-        the gradients of what is no leaf."""
+        """None for a pass that is no step: one that is differentiated again, that hands out the
+        gradients of what is no leaf, or many at once."""
         roots = tuple(
             root for root in outputs if isinstance(root, torch.Tensor) and root.grad_fn is not None
         )
         if kwargs.get("accumulate_grad", False):
             return cls(roots, (), True)
+        if any(_is_tensor(grad) and is_indirect(grad) for grad in (args[0] if args else ()) or ()):
+            return None  # a Jacobian: a gradient for each of many `grad_outputs` at once
         functional = torch._C._are_functorch_transforms_active()
         create_graph = bool(args[2]) and not functional if len(args) > 2 else False
         inputs = [one for one in (args[3] if len(args) > 3 else ()) or () if _is_tensor(one)]

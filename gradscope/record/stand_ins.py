@@ -1,0 +1,44 @@
+"""What stands in the place of a function of torch's for a while, looking as that one does."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import WRAPPER_ASSIGNMENTS
+from types import FunctionType
+from typing import Any
+
+import torch
+
+_dynamo: Any = torch._C._dynamo.eval_frame
+_SKIP, _DEFAULT = _dynamo._FrameAction.SKIP, _dynamo._FrameAction.DEFAULT
+
+
+def stand_in(
+    stack: ExitStack, owner: Any, name: str, new: Callable[..., Any], *, inner: bool = False
+) -> None:
+    """Put `new` in the place of a function, until `stack` ends. What the program can ask a function
+    (its name, documentation, annotations, signature, attributes) is answered as by the original.
+    `inner` is as in `hide_from_dynamo`."""
+    old = vars(owner)[name]
+    original = getattr(old, "__func__", old)
+    for attribute in WRAPPER_ASSIGNMENTS:
+        if hasattr(original, attribute):
+            setattr(new, attribute, getattr(original, attribute))
+    vars(new).update(getattr(original, "__dict__", {}))
+    signature = inspect.signature(original)
+    if inspect.signature(new) != signature:
+        new.__signature__ = signature  # type: ignore[attr-defined]
+    hide_from_dynamo(new, inner=inner)
+    vars(new)["_torchdynamo_inline"] = original  # what Dynamo traces in its place
+    stack.callback(setattr, owner, name, old)
+    setattr(owner, name, classmethod(new) if isinstance(old, classmethod) else new)
+
+
+def hide_from_dynamo(function: Callable[..., Any], *, inner: bool = True) -> None:
+    """`torch.compile` runs this function of ours as it is, and with `inner` all that it calls.
+    Told to the frame evaluator, since telling Dynamo imports it, which takes a second."""
+    assert isinstance(function, FunctionType)
+    strategy = _dynamo._FrameExecStrategy(_SKIP, _SKIP if inner else _DEFAULT)
+    _dynamo.set_code_exec_strategy(function.__code__, strategy)
