@@ -41,7 +41,7 @@ def trace(
 
     With `hazards` also what has not hurt yet (GS6): asked for by a preflight, and not by somebody
     who looks for the cause of a failure. `started` is when the command did, by `time.monotonic`.
-    After Ctrl-C the report holds what was known by then.
+    After Ctrl-C the report holds what was known by then; a second one raises KeyboardInterrupt.
     """
     began = time.monotonic() if started is None else started
     stages = stages or Stages()
@@ -53,10 +53,13 @@ def trace(
     stages.begin(Doing.RUNNING)
     seen = run(target, looking, silent=silent, on_progress=stages.progress(options.steps))
     require_backward(target, seen)
+    was_interrupted = seen.ending.kind == "interrupted" and seen.ending.code is not None
     stages.begin(Doing.DIAGNOSING)
     try:
         found = diagnose(seen)
     except KeyboardInterrupt:
+        if was_interrupted:
+            raise
         seconds = time.monotonic() - began
         return Report(target.name, seen, (), said, undiagnosed=True, seconds=seconds)
     findings = tuple(
@@ -64,8 +67,8 @@ def trace(
         for finding in found
         if wanted(finding) and (hazards or not finding.rule.startswith(HAZARDS))
     )
-    again = Again(target, options, Budget(config.verify_time), stages)
-    again.budget.interrupted = seen.ending.kind == "interrupted" and seen.ending.code is not None
+    budget = Budget(config.verify_time, interrupted=was_interrupted)
+    again = Again(target, options, budget, stages)
     findings, left_out = _with_fixes(seen, findings, again, config.verify)
     return Report(
         target.name,
@@ -84,13 +87,15 @@ def _with_fixes(
     `verify` nothing runs again."""
     left_out = []
     for further, what in FURTHER if verify else ():
+        if again.budget.interrupted:
+            break
         try:
             findings = further(findings, again)
         except TimeoutError:
             given = f"--verify-time is {again.budget.seconds:g} s"
             left_out.append(NotChecked(what, f"out of time; {given}"))
         except KeyboardInterrupt:
-            again.budget.interrupted = True
+            again.budget.interrupt()
         except ChildFault as fault:
             last = str(fault).strip().splitlines()[-1]
             left_out.append(NotChecked(what, f"gradscope itself failed: {last}"))

@@ -82,17 +82,6 @@ def test_a_run_that_its_limit_ended_tells_nothing() -> None:
         Budget().run(Purpose.FIX, lasting(0.0, ended))
 
 
-def test_after_ctrl_c_nothing_runs_again() -> None:
-    def interrupted(limit: float) -> Trace:
-        raise KeyboardInterrupt
-
-    budget = Budget()
-    for again in (interrupted, lasting(0.0)):
-        with pytest.raises(KeyboardInterrupt):
-            budget.run(Purpose.FIX, again)
-    assert budget.interrupted
-
-
 @pytest.mark.parametrize(
     ("text", "left_out"),
     [

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,18 @@ def write(text: str, file: Path | None, asked_by: str = "--output") -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         stdout_is_gone()
+
+
+@contextmanager
+def told_at_least(report: Report) -> Iterator[None]:
+    """Where Ctrl-C ends the writing of a report, its last line is told all the same."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        from gradscope.report.verdicts import summary
+
+        say(summary(report))
+        raise
 
 
 def write_reports(summary: Summary, places: Iterable[tuple[str, Path | None, str]]) -> None:

@@ -22,7 +22,7 @@ from gradscope.cli.options import (
     TimeLimit,
     VerifyTime,
 )
-from gradscope.cli.output import check_report_place, parse_input, rendered, write
+from gradscope.cli.output import check_report_place, parse_input, rendered, told_at_least, write
 
 
 @app.command(epilog="The program's own arguments follow after --, as in: trace train.py -- --lr 1")
@@ -86,7 +86,9 @@ def trace(
             started=context.meta[STARTED],
         )
         stages.begin(Doing.WRITING)
-        report = accepted_by(report, choice.config)
-        text = rendered(report, format, output)
-    write(text, output)
+        with told_at_least(report):
+            report = accepted_by(report, choice.config)
+            text = rendered(report, format, output)
+            stages.clear()
+            write(text, output)
     return pipeline.exit_code(report, choice.config.fail_on)

@@ -68,7 +68,7 @@ def repaired(
             # Diagnosed anew: those given may be what the user's configuration lets through.
             bench = Bench(Seen(trace, diagnosis(trace)), rerun, diagnosis, budget, rerun_with)
     except KeyboardInterrupt:
-        budget.interrupted = True
+        budget.interrupt()
     service = Service(
         bench,
         NotTried(Reason.NOT_REPEATED if rerun is None else Reason.VERIFICATION_OFF),

@@ -127,6 +127,8 @@ class Bench:
     def _judged(
         self, finding: Finding, again: Callable[[], Trace], same: bool, kind: str
     ) -> Outcome:
+        if self.budget.interrupted:
+            return Outcome(NotTried(Reason.INTERRUPTED))
         try:
             trace = again()
             after = Seen(trace, self.diagnose(trace))
@@ -134,7 +136,7 @@ class Bench:
             if outcome.doubtful and not self._is_repeatable(last_step(finding)):
                 return Outcome(NotTried(Reason.NOT_REPEATABLE))
         except KeyboardInterrupt:
-            self.budget.interrupted = True
+            self.budget.interrupt()
             return Outcome(NotTried(Reason.INTERRUPTED))
         except TimeoutError:
             return Outcome(NotTried(Reason.TIME, f"{self.budget.seconds:g}"))

@@ -29,7 +29,7 @@ class Budget:
     a patch, the report) is not counted here."""
 
     seconds: float = 60.0
-    interrupted: bool = False  # Ctrl-C came: nothing more is tried
+    interrupted: bool = False  # Ctrl-C came: nothing more is to be tried
     spent: dict[Purpose, float] = field(default_factory=dict)
 
     @property
@@ -40,23 +40,24 @@ class Budget:
         share = SHARES[purpose] * self.seconds - self.spent.get(purpose, 0.0)
         return min(share, self.left)
 
+    def interrupt(self) -> None:
+        """Called where a KeyboardInterrupt was caught: the first one ends what is tried, the second
+        everything."""
+        if self.interrupted:
+            raise KeyboardInterrupt
+        self.interrupted = True
+
     def run(self, purpose: Purpose, again: Callable[[float], Trace]) -> Trace:
         """What a further run shows; `again` makes it, within so many seconds.
 
-        Raises TimeoutError where no time is left for it or it was not enough, and
-        KeyboardInterrupt once Ctrl-C came.
+        Raises TimeoutError where no time is left for it or it was not enough.
         """
         limit = self.left_for(purpose)
-        if self.interrupted:
-            raise KeyboardInterrupt
         if limit <= 0:
             raise TimeoutError
         started = time.monotonic()
         try:
             trace = again(limit)
-        except KeyboardInterrupt:
-            self.interrupted = True
-            raise
         finally:
             spent = time.monotonic() - started
             self.spent[purpose] = self.spent.get(purpose, 0.0) + spent

@@ -35,26 +35,23 @@ class Service:
         found: list[Fix] = []
         last = self.number + len(finding.fixes)
         try:
-            for fix in self._fixes(finding):
+            for fix in () if self.budget.interrupted else self._fixes(finding):
                 found.append(fix)
-                self._heed()
+                if self.budget.interrupted:
+                    break
         except KeyboardInterrupt:
-            self.budget.interrupted = True
+            self.budget.interrupt()
+        if self.budget.interrupted:
             known = {fix.kind for fix in found}
             left = (fix for fix in finding.fixes if fix.kind not in known)
             found += (replace(fix, verdict=NotTried(Reason.INTERRUPTED)) for fix in left)
         self.number = last
         return replace(finding, fixes=ordered(found))
 
-    def _heed(self) -> None:
-        if self.budget.interrupted:
-            raise KeyboardInterrupt
-
     def _fixes(self, finding: Finding) -> Iterator[Fix]:
         """Every fix that the rule proposes, tried until one holds; the later ones only written.
 
         Those that cannot be written are tried at run time, if no patch holds."""
-        self._heed()
         try:
             path = os.path.realpath(finding.location.file) if finding.location else ""
             culprit = locate(finding, self.overlay.get(path))

@@ -56,7 +56,7 @@ def run(
     are not recorded then. `on_progress` is told the steps and the ops so far, many times a second.
 
     Raises GradscopeError where the target cannot be run, and KeyboardInterrupt where a silent run
-    is interrupted.
+    is interrupted, or one is a second time.
     """
     from gradscope.record.sites import claim
     from gradscope.target.child import Job
@@ -76,9 +76,10 @@ def run(
         )
         limit = options.time_limit if timeout is None else timeout
         with _interrupts() as interrupts:
-            wait = _Wait(start(job, fork=fork), limit, interrupts, on_progress)
+            child = start(job, fork=fork)
+            wait = _Wait(child, limit, interrupts, on_progress, silent=silent)
             wait.until_gone()
-        if interrupts and silent:
+        if len(interrupts) > 1 or (interrupts and silent):
             raise KeyboardInterrupt  # nobody wants to see how half a trial ended
         trace = wait.trace(target.name, deaths)
     if trace.magnitudes is not None:
@@ -103,8 +104,11 @@ class _Wait:
         limit: float | None,
         interrupts: list[float],
         on_progress: Callable[[int, int], None] | None,
+        *,
+        silent: bool,
     ) -> None:
         self._child = child
+        self._silent = silent
         self._limit = limit
         self._interrupts = interrupts  # when each Ctrl-C came
         self._on_progress = on_progress
@@ -125,8 +129,7 @@ class _Wait:
         try:
             while self._status is None:
                 if not self._listen():
-                    left = max(TICK, min(self._ends_by - time.monotonic(), END_GRACE))
-                    self._status = wait(self._child, left)
+                    self._status = wait(self._child, TICK)
                 if self._status is None:
                     self._keep_limits()
             self._gone = time.monotonic()
@@ -171,7 +174,7 @@ class _Wait:
         if self._interrupts and not self._asked_to_end:
             self._asked_to_end = "Ctrl-C"
             self._ends_by = self._interrupts[0] + INTERRUPT_GRACE
-        if len(self._interrupts) > 1:
+        if len(self._interrupts) > 1 or (self._interrupts and self._silent):
             self._ends_by = now
         if self._asked_to_end and not self._forwarded and self._final is None:
             since = now - self._interrupts[0] if self._interrupts else FORWARD_AFTER

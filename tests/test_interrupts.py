@@ -1,0 +1,172 @@
+"""Ctrl-C in every stage: it ends what is being done, and what is known by then is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import paths
+
+BROKEN = """
+import os, signal, sys, time
+import torch
+
+x = torch.tensor([0.0, 4.0], requires_grad=True)
+torch.where(x > 0, x.sqrt(), 0.0).sum().backward()
+"""
+# Ctrl-C comes from the program itself, as soon as it is run a second time.
+AGAIN = """
+import os, signal, time
+if os.path.exists("ran-before"):
+    os.kill(os.getppid(), signal.SIGINT)
+    time.sleep(600)
+open("ran-before", "w").close()
+"""
+DIVERGES = """
+import torch
+w = torch.nn.Parameter(torch.ones(2))
+optimizer = torch.optim.SGD([w], lr=3.0)
+for _ in range(60):
+    optimizer.zero_grad()
+    w.square().sum().backward()
+    optimizer.step()
+"""
+WRONG = """
+import torch
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+    @staticmethod
+    def backward(ctx, grad):
+        return -2 * grad
+w = torch.ones(3, requires_grad=True)
+for _ in range(5):
+    Double.apply(w).square().sum().backward()
+"""
+# Stops for ever in a function of ours, and tells when it got there.
+STUCK = """
+import sys
+import {module}
+from gradscope.__main__ import main
+
+def stuck(*args, **kwargs):
+    print("here", file=sys.stderr, flush=True)
+    while True:
+        pass
+
+{module}.{name} = stuck
+sys.argv[1:] = {words}
+sys.exit(main())
+"""
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": paths(), "NO_COLOR": "1"}
+
+
+def traced(folder: Path, text: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command on a program that interrupts it itself."""
+    (folder / "train.py").write_text(text)
+    command = [sys.executable, "-m", "gradscope", "trace", "train.py", *words]
+    return subprocess.run(
+        command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=300
+    )
+
+
+def stuck(
+    folder: Path, place: str, *words: str, text: str = BROKEN
+) -> subprocess.CompletedProcess[str]:
+    """The command, stuck at a place of ours, where Ctrl-C comes."""
+    (folder / "train.py").write_text(text)
+    module, _, name = place.rpartition(".")
+    code = STUCK.format(module=module, name=name, words=["trace", "train.py", *words])
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        while (line := process.stderr.readline()) and line != "here\n":
+            pass
+        assert line == "here\n"
+        came = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    assert time.monotonic() - came < 60  # a guard: a second on a machine that does nothing else
+    return subprocess.CompletedProcess(code, process.returncode, out, err)
+
+
+def test_while_the_run_is_diagnosed_its_symptoms_are_told(tmp_path: Path) -> None:
+    done = stuck(tmp_path, "gradscope.pipeline.diagnose", "--format", "json")
+    document = json.loads(done.stdout)
+
+    assert (done.returncode, document["verdict"]) == (2, "failed")
+    assert [one["tensor"] for one in document["symptoms"]] == ["x"]
+    assert document["findings"] == []
+
+
+def test_while_the_run_is_diagnosed_no_health_is_claimed(tmp_path: Path) -> None:
+    healthy = "import torch\ntorch.ones(2, requires_grad=True).sum().backward()\n"
+    done = stuck(tmp_path, "gradscope.pipeline.diagnose", text=healthy)
+
+    assert done.returncode == 2
+    assert "train.py: interrupted before the cause was looked for in its run" in done.stdout
+
+
+@pytest.mark.parametrize("more", [(), ("--no-verify",)])
+def test_while_a_patch_is_looked_for_the_finding_is_told(
+    more: tuple[str, ...], tmp_path: Path
+) -> None:
+    done = stuck(tmp_path, "gradscope.repair.serve.candidates", "--format", "json", *more)
+    (finding,) = json.loads(done.stdout)["findings"]
+
+    assert (done.returncode, finding["rule"]) == (1, "GS101")
+    assert {fix["verdict"] for fix in finding["fixes"]} == {"not tried: Ctrl-C"}
+
+
+def test_while_a_fix_is_tried_it_keeps_its_patch(tmp_path: Path) -> None:
+    done = traced(tmp_path, AGAIN + BROKEN, "--format", "json")
+    (finding,) = json.loads(done.stdout)["findings"]
+
+    assert (done.returncode, finding["rule"]) == (1, "GS101")
+    assert finding["fixes"][0]["patch"]
+    assert {fix["verdict"] for fix in finding["fixes"]} == {"not tried: Ctrl-C"}
+
+
+@pytest.mark.parametrize(("text", "rule"), [(WRONG, "GS301"), (DIVERGES, "GS404")])
+def test_while_what_comes_later_is_sought_the_finding_is_told(
+    text: str, rule: str, tmp_path: Path
+) -> None:
+    done = traced(tmp_path, AGAIN + text, "--format", "json")
+    finding = json.loads(done.stdout)["findings"][0]
+
+    assert (done.returncode, finding["rule"]) == (1, rule)
+    assert {fix["verdict"] for fix in finding["fixes"]} == {"not tried: Ctrl-C"}
+
+
+def test_while_the_report_is_written_its_last_line_is_told(tmp_path: Path) -> None:
+    done = stuck(tmp_path, "gradscope.cli.trace.rendered", "--no-verify")
+
+    assert done.returncode == 130
+    last, interrupted = done.stderr.splitlines()
+    assert last.startswith("train.py: unhealthy (1 error; 0 of ")
+    assert interrupted == "gradscope: error: interrupted"
+
+
+def test_a_second_one_ends_it_at_once(tmp_path: Path) -> None:
+    """The first comes from the program, the second while its run is diagnosed."""
+    text = BROKEN + "os.kill(os.getppid(), signal.SIGINT)\ntime.sleep(600)\n"
+    done = stuck(tmp_path, "gradscope.pipeline.diagnose", "--keep-going", text=text)
+
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "gradscope: error: interrupted\n"
