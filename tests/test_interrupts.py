@@ -66,6 +66,24 @@ sys.argv[1:] = {words}
 sys.exit(main())
 """
 
+SECOND_ROUND = """
+import os, signal, sys
+from gradscope.repair import apply
+from gradscope.__main__ import main
+
+diagnose, rounds = apply.diagnose, []
+
+def diagnosed(trace):
+    rounds.append(trace)
+    if len(rounds) == 2:
+        os.kill(os.getpid(), signal.SIGINT)
+    return diagnose(trace)
+
+apply.diagnose = diagnosed
+sys.argv[1:] = ["fix", "train.py", "--write"]
+sys.exit(main())
+"""
+
 
 def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": paths(), "NO_COLOR": "1"}
@@ -151,6 +169,51 @@ def test_while_what_comes_later_is_sought_the_finding_is_told(
     finding = json.loads(done.stdout)["findings"][0]
 
     assert (done.returncode, finding["rule"]) == (1, rule)
+    assert {fix["verdict"] for fix in finding["fixes"]} == {"not tried: Ctrl-C"}
+
+
+def test_fix_prints_the_patch_so_far_and_writes_nothing(tmp_path: Path) -> None:
+    """Ctrl-C comes in the second round, which is to show what the patch of the first led to."""
+    text = BROKEN.replace("x.sqrt()", "x ** 0.5")
+    (tmp_path / "train.py").write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-c", SECOND_ROUND],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+    assert (done.returncode, (tmp_path / "train.py").read_text()) == (130, text)
+    assert "+torch.where(x > 0, torch.where(x > 0, x, 1.0) ** 0.5, 0.0)" in done.stdout
+    assert done.stderr.splitlines()[-2:] == [
+        "the patch holds the 1 fix found so far, and no file was written",
+        "gradscope: error: interrupted",
+    ]
+
+
+def test_check_keeps_what_a_worker_knows(tmp_path: Path) -> None:
+    again = AGAIN.replace("os.getppid()", "int(os.environ['GRADSCOPE_PID'])")
+    (tmp_path / "train.py").write_text(again + BROKEN)
+    code = (
+        "import os, sys\n"
+        "from gradscope.__main__ import main\n"
+        "os.environ['GRADSCOPE_PID'] = str(os.getpid())\n"
+        "sys.argv[1:] = ['check', 'train.py', '--format', 'json']\n"
+        "sys.exit(main())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    (finding,) = json.loads(done.stdout)["findings"]
+
+    assert (done.returncode, finding["rule"]) == (1, "GS101")
     assert {fix["verdict"] for fix in finding["fixes"]} == {"not tried: Ctrl-C"}
 
 

@@ -72,14 +72,12 @@ def run_all(
                 names = tuple(worker.case.shown for worker in running)
                 spent = time.monotonic() - started
                 on_progress(Standing(len(reports), len(cases), names, spent))
-            wait([worker.connection for worker in running], TICK)
-            for worker in list(running):
-                report = _result(worker)
-                if report is not None:
-                    reports[worker.place] = report
-                    running.remove(worker)
+            _take(running, reports)
     except KeyboardInterrupt:
         _interrupt(running)
+        deadline = time.monotonic() + INTERRUPT_GRACE
+        while running and time.monotonic() < deadline:
+            _take(running, reports)
         for place, case in enumerate(cases):
             if place not in reports:
                 reports[place] = _ended(case, Ending("interrupted", "Ctrl-C", 130))
@@ -87,6 +85,16 @@ def run_all(
         for worker in running:
             _kill(worker)
     return tuple(reports[place] for place in sorted(reports))
+
+
+def _take(running: list[_Worker], reports: dict[int, Report]) -> None:
+    """Wait a moment for the reports of workers, and take those that came."""
+    wait([worker.connection for worker in running], TICK)
+    for worker in list(running):
+        report = _result(worker)
+        if report is not None:
+            reports[worker.place] = report
+            running.remove(worker)
 
 
 def _cores() -> int:
@@ -116,10 +124,14 @@ def _work(case: Case, judge: Judge, threads: int, connection: Connection) -> Non
     """The worker's side."""
     import torch
 
-    from gradscope.target.process import wanted
+    from gradscope.target.process import die_with, wanted
 
+    if (parent := multiprocessing.parent_process()) is not None and parent.pid is not None:
+        die_with(parent.pid)
     with contextlib.suppress(OSError):
-        # The program must neither wait for the terminal nor share its Ctrl-C.
+        # The program must neither wait for the terminal nor share its Ctrl-C: we pass that on.
+        if hasattr(os, "setpgid"):
+            os.setpgid(0, 0)
         nowhere = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nowhere, 0)
     torch.set_num_threads(threads)
@@ -167,9 +179,6 @@ def _interrupt(running: Sequence[_Worker]) -> None:
         if worker.process.pid is not None and worker.process.is_alive():
             with contextlib.suppress(OSError):
                 os.kill(worker.process.pid, signal.SIGINT)
-    deadline = time.monotonic() + INTERRUPT_GRACE
-    for worker in running:
-        worker.process.join(max(0.0, deadline - time.monotonic()))
 
 
 def _kill(worker: _Worker) -> None:

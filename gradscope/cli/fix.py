@@ -20,6 +20,7 @@ from gradscope.cli.options import (
 )
 from gradscope.cli.output import parse_input, say
 from gradscope.errors import ExitCode, GradscopeError
+from gradscope.facts import plural
 
 
 @app.command(epilog="The program's own arguments follow after --, as in: fix train.py -- --lr 1")
@@ -78,6 +79,12 @@ def fix(
             stages=stages,
             tell=tell,
         )
+    if done.interrupted:
+        sys.stdout.write(done.patch)
+        sys.stdout.flush()
+        count = plural(len(done.applied), "fix", "fixes")
+        say(f"the patch holds the {count} found so far, and no file was written")
+        raise KeyboardInterrupt
     assert done.trace is not None
     require_backward(choice.target, done.trace)
     if write:

@@ -48,6 +48,7 @@ class Repaired:
     withheld: list[Applied] = field(default_factory=list)  # verified or not, but not asked for
     left: tuple[Finding, ...] = ()  # of the last trace
     rounds: int = 0
+    interrupted: bool = False  # Ctrl-C came: what is in `texts` holds, and more may be missing
     started: int = field(default_factory=time.time_ns)
     trace: Trace | None = None  # the last one
 
@@ -68,16 +69,21 @@ def fix_all(
 ) -> Repaired:
     """Repair the program that `run` runs. Each round traces it with the patches found so far and
     applies every fix that `may_apply` allows; the last round shows what they led to. The budget
-    is for all rounds together."""
+    is for all rounds together. Ctrl-C ends the work with the fixes that were verified by then; a
+    second one raises KeyboardInterrupt."""
     state = Repaired()
     budget = budget or Budget()
     stages = stages or Stages()
     while True:
-        stages.begin(Doing.RUNNING)
-        trace = run(state.texts, None, None)
-        stages.begin(Doing.DIAGNOSING)
+        try:
+            stages.begin(Doing.RUNNING)
+            trace = run(state.texts, None, None)
+            stages.begin(Doing.DIAGNOSING)
+            found = tuple(finding for finding in diagnose(trace) if wanted(finding))
+        except KeyboardInterrupt:
+            state.interrupted = True
+            return state
         state.trace = trace
-        found = tuple(finding for finding in diagnose(trace) if wanted(finding))
         state.left = tuple(finding for finding in found if finding.severity is Severity.ERROR)
         if not state.left or state.rounds == MOST_ROUNDS:
             return state
@@ -93,11 +99,12 @@ def fix_all(
             stages=stages,
             overlay=overlay,
         )
-        if budget.interrupted:
-            raise KeyboardInterrupt
+        state.interrupted = budget.interrupted
         state.rounds += 1
         if not _apply(state, tried, may_apply, tell):
             state.rounds -= 1
+            return state
+        if state.interrupted:
             return state
 
 
@@ -168,7 +175,8 @@ def _apply(
     state.withheld = []
     for finding in findings:
         patches = [fix for fix in finding.fixes if fix.patch and fix.verified is not False]
-        fix = next((one for one in patches if may_apply(one)), None)
+        allowed = (one for one in patches if may_apply(one))
+        fix = next((one for one in allowed if one.verified or not state.interrupted), None)
         if fix is None:
             # Without any patch, the first fix says why it has none.
             best = (patches or finding.fixes)[:1]

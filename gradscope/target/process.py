@@ -96,7 +96,7 @@ class _Forked:
         if self.leads:
             os.setpgid(0, 0)
         self.connection.close()
-        _die_with(parent)
+        die_with(parent)
         random.setstate(_RANDOM)
         _make_engine_anew()
         run_child(job, connection)
@@ -162,7 +162,7 @@ def _make_engine_anew() -> None:
     engine.is_checkpoint_valid()
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """Linux: a child whose parent was killed must not stay behind, holding its pipes open."""
     if sys.platform != "linux":
         return
