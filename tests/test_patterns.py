@@ -9,15 +9,27 @@ from torch.nn import functional as F
 from gradscope.facts import Ancestor, Call, Event, Kind, Phase
 from gradscope.ops import forms
 from gradscope.ops.patterns import match, recognize
+from gradscope.ops.traits import key
 
 LEVELS = 5
+
+
+ATEN = {full.removeprefix("aten::") for full in torch._C._dispatch_get_all_op_names()}
 
 
 def ancestor(node, levels: int = LEVELS) -> Ancestor | None:
     if node is None or levels == 0:
         return None
     above = tuple(ancestor(one, levels - 1) for one, _ in node.next_functions)
-    return Ancestor(node.name().removeprefix("torch::autograd::"), None, above)
+    name = node.name().removeprefix("torch::autograd::")
+    return Ancestor(name, Call(key(name), view=is_view(key(name))), above)
+
+
+def is_view(op: str) -> bool:
+    """By torch's own schemas, in which `op` is a name without underscores."""
+    named = (full.partition(".") for full in ATEN if full.partition(".")[0].replace("_", "") == op)
+    found = [getattr(getattr(torch.ops.aten, name), kind or "default") for name, _, kind in named]
+    return any(one.is_view for one in found)
 
 
 def of(op: str, *inputs: object, constant: float | None = None) -> Ancestor:
@@ -124,7 +136,7 @@ def test_a_large_constant_is_not_an_epsilon():
 
 def test_an_op_that_begins_a_pattern_is_told_by_what_follows():
     def path(*ops: str) -> list[Call]:
-        return [Call(op) for op in ops]
+        return [Call(op, view=is_view(op)) for op in ops]
 
     assert match("exp", [None], path("sum", "log", "mean")) is forms.LOGSUMEXP
     assert match("exp", [None], path("log1p")) is forms.SOFTPLUS

@@ -35,7 +35,8 @@ class Call:
     autograd node that the call made, `seq` its sequence number (None where none was made).
     `value` is the result where it is a single number. `constant` is the Python number that add or
     sub took as its second operand (an epsilon, often), where the recorder noted it. `formula_of` is
-    the call in whose backward the op ran, where that backward is differentiated too.
+    the call in whose backward the op ran, where that backward is differentiated too. `view`: the
+    result shares the operand's memory.
     """
 
     op: str
@@ -48,3 +49,4 @@ class Call:
     value: float | None = None
     constant: float | None = None
     formula_of: Call | None = None
+    view: bool = False

@@ -35,7 +35,7 @@ from gradscope.ops.forms import (
     STANDARDIZE,
     Pattern,
 )
-from gradscope.ops.names import node_stem
+from gradscope.ops.traits import Trait, has, key
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +53,6 @@ class Tree:
 CONSTANT = Tree(frozenset({"constant"}))
 EPSILON = 1e-2  # a constant up to here is added to guard something, not to mean something
 
-# Nodes that hand their operand on: views, copies, selections, casts and clamps.
-_TRANSPARENT = frozenset(
-    "gather select index indexselect maskedselect slice view reshape unsafeview unsqueeze squeeze"
-    " expand permute transpose t clone alias tocopy clamp clampmin clampmax where maskedfill"
-    " narrow".split()
-)
 _COMMUTES = frozenset({"add", "mul"})
 
 
@@ -156,7 +150,7 @@ def match(
     """The pattern that ends in `op`; else the one that `op` begins, by the calls that follow it."""
     root = Ancestor(op, None, tuple(ancestry))
     found = next((pattern for tree, pattern in PATTERNS if _matches(tree, root)), None)
-    return found or _followed(op, [call.op for call in path if _kind(call.op) not in _TRANSPARENT])
+    return found or _followed(op, [call.op for call in path if not _is_transparent(call.op, call)])
 
 
 def recognize(event: Event, chain: Iterable[Event] = ()) -> Pattern | None:
@@ -178,17 +172,12 @@ def _followed(op: str, path: list[str]) -> Pattern | None:
     return None
 
 
-def _kind(node: str) -> str:
-    """LogSoftmaxBackward0, _log_softmax -> logsoftmax."""
-    return (node_stem(node) or node).replace("_", "").lower()
-
-
 def _matches(tree: Tree | None, node: Ancestor | None) -> bool:
     if tree is None:
         return True
     if tree is CONSTANT or node is None:
         return tree is CONSTANT and node is None
-    if _kind(node.node) in tree.ops and _exponent_fits(node) and _inputs_match(tree, node):
+    if key(node.node) in tree.ops and _exponent_fits(node) and _inputs_match(tree, node):
         return True
     return _hands_on(node) and any(_matches(tree, above) for above in node.inputs if above)
 
@@ -196,7 +185,7 @@ def _matches(tree: Tree | None, node: Ancestor | None) -> bool:
 def _inputs_match(tree: Tree, node: Ancestor) -> bool:
     return any(
         all(_matches(part, above) for part, above in zip(tree.inputs, inputs, strict=True))
-        and (not tree.alike or _alike(inputs[0], inputs[1], _kind(node.node) == "mul"))
+        and (not tree.alike or _alike(inputs[0], inputs[1], key(node.node) == "mul"))
         for inputs in _orders(node, len(tree.inputs))
     )
 
@@ -218,7 +207,7 @@ def _alike(source: Ancestor | None, other: Ancestor | None, exactly: bool) -> bo
 
 
 def _behind_views(node: Ancestor | None) -> Ancestor | None:
-    while node is not None and _kind(node.node) in _TRANSPARENT:
+    while node is not None and _is_transparent(node.node, node.call):
         node = next((above for above in node.inputs if above is not None), None)
     return node
 
@@ -233,7 +222,7 @@ def _orders(node: Ancestor, count: int) -> Iterator[tuple[Ancestor | None, ...]]
     `1 - x` and `x * 2` have one input that is a tensor: where one is asked for, each may be it.
     """
     inputs = (*node.inputs, None, None)
-    kind = _kind(node.node)
+    kind = key(node.node)
     yield inputs[:count]
     if count == 2 and kind in _COMMUTES:
         yield (inputs[1], inputs[0])
@@ -241,11 +230,19 @@ def _orders(node: Ancestor, count: int) -> Iterator[tuple[Ancestor | None, ...]]
         yield (inputs[1],)
 
 
+def _is_transparent(name: str, call: Call | None) -> bool:
+    """Hands its operand on: a view, a copy, a selection or a clamp."""
+    if call is not None and call.view:
+        return True
+    chooses = has(name, Trait.CHOOSES) and not has(name, Trait.BY_VALUE)
+    return chooses or has(name, Trait.COPIES | Trait.CLAMPS)
+
+
 def _hands_on(node: Ancestor) -> bool:
     """A view, a copy, or the sum with a small constant: `softmax(x) + 1e-9` is a softmax still."""
-    if _kind(node.node) in _TRANSPARENT:
+    if _is_transparent(node.node, node.call):
         return True
-    if _kind(node.node) != "add" or sum(above is not None for above in node.inputs) != 1:
+    if key(node.node) != "add" or sum(above is not None for above in node.inputs) != 1:
         return False
     constant = node.call.constant if node.call is not None else None
     return constant is None or abs(constant) <= EPSILON

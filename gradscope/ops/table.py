@@ -16,7 +16,8 @@ from gradscope.ops import (
     softmaxes,
     special,
 )
-from gradscope.ops.edges import OpFact
+from gradscope.ops.edges import Nature, OpFact
+from gradscope.ops.traits import Trait, has
 
 _FAMILIES = (
     powers,
@@ -39,3 +40,14 @@ OPS: dict[str, OpFact] = {fact.name: fact for family in _FAMILIES for fact in fa
 def lookup(op: str) -> OpFact | None:
     """The facts of an aten op; None for an op that is regular or unknown."""
     return OPS.get(op)
+
+
+def breaks_at_operands(op: str) -> bool:
+    """Whether the values of an op's operands tell why it breaks. Of one that only grows with them
+    a result that is too large tells as much."""
+    fact = lookup(op)
+    edges = [edge for edge in fact.edges if edge.breaks_value] if fact is not None else []
+    own = [edge for edge in edges if edge.cause != "inf-arithmetic"]
+    if has(op, Trait.GROWS_SLOWLY):
+        own = [edge for edge in own if edge.nature in (Nature.POLE, Nature.DOMAIN)]
+    return bool(own)

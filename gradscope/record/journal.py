@@ -234,4 +234,5 @@ def to_call(note: Note, seq: int | None = None, node: str | None = None) -> Call
         seq=seq,
         value=note.value,
         constant=note.constant,
+        view=note.info.view and not note.custom,
     )

@@ -35,12 +35,6 @@ _OTHER = frozenset(
     | {getattr(torch, name) for name in dir(torch) if name.startswith("float8_")}
 )
 _HISTORY = 32 * 2**20  # bytes held of one backward pass, to tell afterwards who sent a zero
-# Changing these in place destroys the operand that the report needs, and is rare in healthy hot
-# loops, unlike `add_` and `mul_`.
-_KEEP_OPERAND = frozenset(
-    "sqrt log log2 log10 log1p div pow reciprocal rsqrt acos asin atanh acosh exp expm1 exp2 "
-    "erfinv logit fmod remainder true_divide".split()
-)
 
 
 class RecordingMode(TorchDispatchMode):
@@ -231,7 +225,7 @@ class RecordingMode(TorchDispatchMode):
             return None
         # In backward the engine adds the gradients of two branches: which sign of inf was there?
         added_to_inf = info.shifts and self.running.node is not None and recorder.provenance
-        if info.name not in _KEEP_OPERAND and not added_to_inf:
+        if not (info.keeps_operand or added_to_inf):
             return None
         if info.name == "div" and len(args) > 1 and type(args[1]) in (int, float) and args[1]:
             return None  # what dropout does to its mask, at every step

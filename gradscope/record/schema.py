@@ -11,31 +11,11 @@ from typing import Any
 
 import torch
 
+from gradscope.ops.table import breaks_at_operands
+from gradscope.ops.traits import Trait, has
+
 # Memory that nothing has written yet; reading it is a cause of its own, making it is not.
 _ALLOCATIONS = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"}
-# Ops that put a Python number into a tensor: an inf in their output is meant.
-_FILLS = frozenset(
-    "full full_like new_full fill masked_fill scalar_tensor where constant_pad_nd index_fill "
-    "index_put scatter zeros ones lift_fresh _to_copy copy".split()
-)
-# Finite whatever they are given.
-_FINITE = frozenset(
-    "bernoulli rand rand_like randn randn_like randint randperm arange zeros zeros_like ones "
-    "ones_like eye".split()
-)
-# Hand on values or zeros: finite where their operand is. Only ops that are large in practice.
-_HANDS_ON = frozenset(
-    "_unsafe_view clone relu threshold_backward select_backward slice_backward index_select".split()
-)
-# Rows of nothing but -inf turn into NaN here, whoever made the -inf.
-SOFTMAX_FAMILY = frozenset(
-    "_softmax _log_softmax _safe_softmax softmax log_softmax logsumexp logcumsumexp "
-    "_masked_softmax _sparse_softmax _sparse_log_softmax "
-    "_scaled_dot_product_flash_attention_for_cpu "
-    "_scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention "
-    "_scaled_dot_product_cudnn_attention _transformer_encoder_layer_fwd "
-    "_native_multi_head_attention".split()
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +25,8 @@ class OpInfo:
     `skip`: the outputs are views of the inputs, or nothing that can be non-finite.
     `shape_only`: of its tensors it takes shape, dtype and device, and no values (zeros_like).
     `finite`: the result is finite whatever the operands. `hands_on`: it is where the operand is.
+    `view`: the outputs share the operand's memory. `keeps_operand`: its operand is what a report
+    tells of it, so that it is kept where the op overwrites it.
     `shifts`: add or sub, whose number may be an epsilon that came too late.
     `written`: positions (int) and keyword names (str) of the arguments that the op writes.
     """
@@ -60,6 +42,8 @@ class OpInfo:
     finite: bool = False
     hands_on: bool = False
     shape_only: bool = False
+    view: bool = False
+    keeps_operand: bool = False
 
     def named_arguments(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -120,13 +104,19 @@ def read_schema(func: Any) -> OpInfo:
         argument_names=tuple(argument.name for argument in schema.arguments),
         skip=not written and (_only_views(schema) or _yields_no_tensor(schema)),
         allocates=name in _ALLOCATIONS,
-        fills=name in _FILLS,
+        fills=has(name, Trait.FILLS),
         written=tuple(written),
         shifts=name in ("add", "sub"),
-        finite=name in _FINITE,
-        hands_on=name in _HANDS_ON,
+        finite=has(name, Trait.FINITE),
+        hands_on=has(name, Trait.FINITE_AS_OPERAND),
+        view=_only_views(schema),
+        keeps_operand=_is_pointwise(func) and breaks_at_operands(name),
         shape_only=name.endswith("_like") or name.startswith("new_"),
     )
+
+
+def _is_pointwise(func: Any) -> bool:
+    return torch.Tag.pointwise in func.tags
 
 
 def _only_views(schema: Any) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from gradscope.facts import Phase, Root
 from gradscope.ops import Edge
+from gradscope.ops.traits import Trait, has
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.spelling import can_repeat, filled, operand_of
@@ -65,7 +66,7 @@ def _goes_by_value(culprit: Culprit) -> bool:
     """Whether a maximum, a sort or a clamp threw the value away, and not a mask."""
     chain = culprit.finding.chain
     thrown = evidence.discard(Root(chain[0], chain=chain)) if chain else None
-    return thrown is not None and thrown.op in evidence.BY_VALUE
+    return thrown is not None and has(thrown.op, Trait.BY_VALUE)
 
 
 def _restored(

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from gradscope.facts import Call, Event, Finding, Fix, Kind, Operand, Related, Root, Trace, plural
+from gradscope.ops.traits import Trait, has
 from gradscope.rules import attention, evidence, phrases
 from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
 
-FAMILY = frozenset(
-    "_softmax softmax _log_softmax log_softmax logsumexp logcumsumexp _masked_softmax"
-    " _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_attention_math"
-    " _scaled_dot_product_efficient_attention _native_multi_head_attention"
-    " scaled_dot_product_attention".split()
-)
 ONE_A_ROW = frozenset("logsumexp logcumsumexp".split())
-MASKS = frozenset("masked_fill where".split())
 # A softmax written by hand subtracts the largest score of the row first.
 ROW_MAXIMUM = frozenset("amax max logsumexp".split())
 
@@ -89,7 +83,7 @@ def _is_empty_row(event: Event, root: Root) -> bool:
         both = [event.values().get(role) for role in ("self", "other")]
         return both == [float("-inf")] * 2 and _subtracts_its_maximum(event)
     one = _masked(event)
-    if event.op not in FAMILY or one is None or one.nan or one.posinf:
+    if not has(event.op, Trait.SOFTMAX) or one is None or one.nan or one.posinf:
         return False
     # A softmax breaks at -inf in full rows alone. Attention makes its scores itself, and those
     # may overflow under a mask that leaves every row a key.
@@ -111,14 +105,18 @@ def weights_of_nothing(event: Event) -> Call | None:
     if event.values().get("other") != 0:
         return None
     one = evidence.above(event, "other")
-    for wanted in (*(("sum",), ("exp",)), MASKS):
-        while one is not None and one.call is not None and one.call.op in evidence.VIEWS:
+    for wanted in ("sum", "exp", Trait.MASKS):
+        while one is not None and one.call is not None and evidence.moves(one.call):
             one = next((above for above in one.inputs if above is not None), None)
-        if one is None or one.call is None or one.call.op not in wanted:
+        if one is None or one.call is None or not _is(one.call.op, wanted):
             return None
         found = one.call
         one = next((above for above in one.inputs if above is not None), None)
     return found
+
+
+def _is(op: str, wanted: str | Trait) -> bool:
+    return has(op, wanted) if isinstance(wanted, Trait) else op == wanted
 
 
 def _masked(event: Event) -> Operand | None:
@@ -140,7 +138,7 @@ def _headline(event: Event) -> str:
     if event.op == "div":
         count = phrases.of_total(event.bad, event.numel)
         return f"`{op}` shares out weights that are all 0, masked without exception, at {count}"
-    if event.op not in FAMILY:
+    if not has(event.op, Trait.SOFTMAX):
         return f"`{op}` subtracts a row's maximum of -inf from -inf at " + phrases.of_total(
             event.bad, event.numel
         )

@@ -24,6 +24,7 @@ from gradscope.facts import (
     number,
     plural,
 )
+from gradscope.ops.traits import Trait, has
 from gradscope.rules import phrases
 from gradscope.rules.cleared import cleared
 from gradscope.rules.dead_gradient_words import CURES, LABELS, WHY
@@ -243,13 +244,13 @@ def _numbers(group: Sequence[Absence], magnitudes: Magnitudes) -> Iterator[str]:
 
 
 def _fixes(absence: Absence) -> tuple[Fix, ...]:
-    call = absence.call.op.lstrip("_") if absence.call is not None else ""
-    if absence.reason == "saturated" and call.startswith(("clamp", "hardtanh")):
+    op = absence.call.op if absence.call is not None else ""
+    if absence.reason == "saturated" and has(op, Trait.BOUNDS):
         return (
             Fix("stable-op", "leave the bound out while training, or use one that is never flat",
                 "unsafe", "torch.sigmoid(x)  # between 0 and 1, with a slope everywhere"),
         )  # fmt: skip
-    if absence.reason == "saturated" and "softmax" in call:
+    if absence.reason == "saturated" and has(op, Trait.SOFTMAX):
         return (
             Fix("stable-op", "use `sigmoid` if the softmax runs over a single element, which is"
                 " always 1; else keep its scores closer together", "unsafe"),

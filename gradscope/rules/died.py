@@ -20,13 +20,11 @@ from gradscope.facts import (
     number,
     plural,
 )
-from gradscope.ops.names import node_stem
+from gradscope.ops.traits import Trait, has
 from gradscope.rules import phrases
 from gradscope.rules.dead_gradient_words import LABELS, WHY
 
 LASTS = 3  # passes in a row without a gradient; batches differ, and one may be flat by chance
-# What a model that has come to rest is flat in. A clamp or a choice is often meant to be.
-_FLAT = ("Relu", "Threshold", "Sigmoid", "Tanh", "Softmax", "LogSoftmax")
 
 
 def has_died(leaf: Leaf) -> bool:
@@ -42,7 +40,9 @@ def died(trace: Trace, magnitudes: Magnitudes) -> Iterator[Finding]:
         return  # a loss of 0 has no slope: training is done
     if not all(has_died(leaf) for leaf in trained):
         return
-    flat = [one for one in magnitudes.died if node_stem(one.node or "").startswith(_FLAT)]
+    # What a model that has come to rest is flat in. A clamp or a choice is often meant to be.
+    kinds = Trait.RECTIFIES | Trait.SATURATES
+    flat = [one for one in magnitudes.died if has(one.node or "", kinds)]
     if flat:
         yield _about(flat[0], trained, trace.steps[-1])
 

@@ -22,7 +22,7 @@ from gradscope.facts import (
     Update,
     number,
 )
-from gradscope.ops.names import spelled
+from gradscope.ops.traits import Trait, has
 from gradscope.rules import phrases
 from gradscope.rules.overshoots import BLIND_TO_SCALE, Overshoot, overshoot
 from gradscope.rules.rises import Rise, climb_of, largest_stable_lr, rise_of, stable_lr
@@ -38,14 +38,6 @@ FINITE = 10.0
 MOVED = 1.1
 FAR = 1e6  # a first loss, that of targets in the thousands
 FEWEST_STALE = 5  # updates in a row whose gradients had piled up; fewer may be meant
-# An overflow in one of these is the loop's own growth arriving there. One in `exp` or a division
-# is a cause of its own, whatever came before.
-_CARRIERS = frozenset(
-    "mul mm addmm bmm baddbmm matmul linear convolution add sub sum mean pow square mse_loss mv dot"
-    " smooth_l1_loss huber_loss l1_loss addcmul addcdiv norm linalg_vector_norm abs neg nll_loss"
-    " nll_loss_forward nll_loss2d_forward binary_cross_entropy_with_logits cumsum"
-    " scaled_dot_product_attention".split()
-)
 
 
 class DivergingTraining(Rule):
@@ -217,7 +209,9 @@ def _is_divergence(rise: Rise, roots: tuple[Root, ...], magnitudes: Magnitudes) 
     if not roots:
         large = rise.rises >= FINITE_RISES and rise.total >= FINITE * limit
         return large and not rise.falls and _have_moved(magnitudes.leaves)
-    if any(not {root.event.op, spelled(root.event.op)} & _CARRIERS for root in roots):
+    # An overflow in an op that grows slowly is the loop's own growth arriving there. One in `exp`
+    # or a division is a cause of its own, whatever came before.
+    if any(not has(root.event.op, Trait.GROWS_SLOWLY) for root in roots):
         return False
     return rise.total >= (limit if rise.rises > 1 else LEAP * limit)
 

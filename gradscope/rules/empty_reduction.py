@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from gradscope.facts import Event, Finding, Fix, Operand, Root, Trace, plural
+from gradscope.ops.traits import Trait, has
 from gradscope.rules import evidence, phrases
 from gradscope.rules.rule import Rule
-
-SPREADS = frozenset("std var std_mean var_mean".split())
-# From finite operands these give NaN only where they had nothing to reduce.
-AVERAGES = SPREADS | frozenset(
-    "mean nanmean nll_loss_forward nll_loss2d_forward nll_loss nll_loss2d cross_entropy"
-    " median nanmedian quantile".split()
-)
 
 
 class EmptyReduction(Rule):
@@ -76,7 +70,7 @@ def _reduces_nothing(event: Event) -> bool:
     if not evidence.gives_nan(event) or not evidence.is_fed_finite(event):
         return False
     operand = _operand(event)
-    return event.op in AVERAGES or (operand is not None and operand.numel == 0)
+    return has(event.op, Trait.AVERAGES) or (operand is not None and operand.numel == 0)
 
 
 def _operand(event: Event) -> Operand | None:
@@ -96,7 +90,7 @@ def _has_targets(event: Event) -> bool:
 
 def _headline(event: Event) -> str:
     op, count = phrases.spelled(event.op), phrases.of_total(event.bad, event.numel, "result")
-    if event.op in SPREADS:
+    if has(event.op, Trait.SPREADS):
         return f"`{op}` over {plural(_reduced(event), 'item')} ({count})"
     if _has_targets(event) and _reduced(event):
         return f"`{op}` averages over no target: all of them are ignored or weigh 0"
@@ -104,7 +98,7 @@ def _headline(event: Event) -> str:
 
 
 def _label(event: Event) -> str:
-    if event.op in SPREADS:
+    if has(event.op, Trait.SPREADS):
         return "divides by n - 1, which is 0"
     return "0 / 0: nothing to average"
 
@@ -114,7 +108,7 @@ def _mechanism(event: Event) -> str:
     operand = _operand(event)
     shape = list(operand.shape) if operand is not None else []
     name = phrases.name(operand, "The operand")
-    if event.op in SPREADS:
+    if has(event.op, Trait.SPREADS):
         return (
             f"{name} has shape {shape}, so each `{op}` is taken over"
             f" {plural(_reduced(event), 'item')}. The unbiased estimate divides by n - 1,"
@@ -134,7 +128,7 @@ def _mechanism(event: Event) -> str:
 def _repair(event: Event) -> Fix:
     operand = _operand(event)
     x = phrases.source(operand, operand.role) if operand else "x"
-    if event.op in SPREADS:
+    if has(event.op, Trait.SPREADS):
         title = "take the biased estimate, or skip batches of one item"
         code = f"{x}.{phrases.spelled(event.op)}(unbiased=False)"
         return Fix("guard-empty", title, "unsafe", code)

@@ -25,38 +25,9 @@ from gradscope.ops.dtypes import finfo
 from gradscope.ops.forms import SOFTMAX_BY_HAND, Pattern
 from gradscope.ops.operands import operands as op_values
 from gradscope.ops.patterns import EPSILON, recognize
+from gradscope.ops.traits import Trait, discards, has
 
 Near = TypeVar("Near", Approach, Headroom)
-
-# Ops that can throw an element of their operand away: it does not reach the loss, and receives
-# gradient 0. Index and view ops belong here, arithmetic that merely absorbs an inf does not.
-DISCARDS = frozenset(
-    "where index masked_fill masked_select masked_scatter clamp clamp_min clamp_max maximum minimum"
-    " fmax fmin max min amax amin mul slice select gather index_select index_put take narrow"
-    " scatter copy triu tril nan_to_num relu threshold hardtanh relu6 diagonal unbind split"
-    " split_with_sizes topk sort kthvalue median nanmedian nansum nanmean dropout native_dropout"
-    " max_pool2d_with_indices embedding fill zero index_fill nll_loss_forward nll_loss2d_forward"
-    " leaky_relu chunk unsafe_split fill_diagonal _pack_padded_sequence select_scatter"
-    " slice_scatter diagonal_scatter mm bmm dot matmul addmm".split()
-)
-
-VIEWS = frozenset(
-    "view reshape _unsafe_view unsqueeze squeeze expand permute transpose t clone alias detach"
-    " _to_copy contiguous slice select unbind split as_strided".split()
-)
-# Chooses by the value itself, so that another value in a discarded place may be chosen next time.
-BY_VALUE = frozenset(
-    "max min amax amin maximum minimum fmax fmin sort topk kthvalue median nanmedian cummax cummin"
-    " clamp clamp_min clamp_max relu relu6 threshold hardtanh leaky_relu"
-    " max_pool2d_with_indices".split()
-)
-# Discards only where a factor is 0 or a part was left out. No explanation where the inf has
-# already become finite by arithmetic: 1 / (1 + exp(-x)) hides nothing.
-WEAK = frozenset("mul mm bmm dot matmul addmm select slice narrow split unbind embedding".split())
-ABSORBS = frozenset(
-    "reciprocal div exp sigmoid tanh atan atan2 erf pow rsqrt _softmax logsigmoid"
-    " log_sigmoid_forward".split()
-)
 
 
 class Situation(StrEnum):
@@ -112,9 +83,17 @@ def discard(root: Root) -> Call | None:
     hidden = (event.hidden_by for event in (root.event, *root.chain))
     killed = [event.call for event in root.chain if event.kind is Kind.KILL]
     calls = (call for call in (*hidden, *killed) if call is not None)
-    absorbed = any(call.op in ABSORBS for call in killed)
-    taken = DISCARDS - WEAK if absorbed else DISCARDS
-    return next((call for call in calls if call.op in taken), None)
+    absorbed = not all(_throws_away(call) for call in killed)
+    return next((call for call in calls if _throws_away(call, absorbed=absorbed)), None)
+
+
+def _throws_away(call: Call, *, absorbed: bool = False) -> bool:
+    """Whether an element of the operand may not reach the loss, and receive gradient 0. A product
+    does that only where a factor is 0, a view only leaves a part out: no explanation where the inf
+    has already been `absorbed` by arithmetic, as 1 / (1 + exp(-x)) hides nothing."""
+    if absorbed and (call.view or has(call.op, Trait.MULTIPLIES)):
+        return False
+    return discards(call.op) or has(call.op, Trait.MULTIPLIES)
 
 
 def leak(root: Root) -> Event | None:
@@ -203,7 +182,7 @@ def above(event: Event, role: str) -> Ancestor | None:
 def made_by(event: Event, role: str) -> Call | None:
     """The call that made the operand of that name, copies and views left out."""
     one = above(event, role)
-    while one is not None and (one.call is None or one.call.op in VIEWS):
+    while one is not None and (one.call is None or moves(one.call)):
         one = next((more for more in one.inputs if more is not None), None)
     return one.call if one is not None else None
 
@@ -241,8 +220,15 @@ def sample(event: Event) -> int | None:
     return None
 
 
-# Ops that make, fill or move values: the trouble with bad ones begins at the op that reads them.
-PLUMBING = VIEWS | frozenset("lift_fresh copy fill index_put index_fill cat stack set full".split())
+def moves(call: Call) -> bool:
+    """Whether an op hands on its operand's values as they are: a view or a copy."""
+    return call.view or has(call.op, Trait.COPIES)
+
+
+def _places(call: Call) -> bool:
+    """Whether an op only moves values or puts them somewhere: the trouble with bad ones begins at
+    the op that reads them."""
+    return moves(call) or has(call.op, Trait.JOINS | Trait.WRITES)
 
 
 def reader(root: Root) -> Call:
@@ -250,9 +236,7 @@ def reader(root: Root) -> Call:
     forward = (one for one in root.chain if one.phase is not Phase.BACKWARD)
     calls = (one.blame for one in forward if one is not root.event)
     # What read them first may have absorbed them: exp of a parameter that holds -inf.
-    return next(
-        (call for call in calls if call.op not in PLUMBING and call.location), root.event.blame
-    )
+    return next((call for call in calls if not _places(call) and call.location), root.event.blame)
 
 
 def outside(event: Event) -> Operand | None:
@@ -272,7 +256,7 @@ def literal(root: Root, trace: Trace) -> Event | None:
         event = waiting.pop()
         if event.kind is Kind.MINTED and event.op == "lift_fresh":
             return event if event.numel > event.bad else None
-        if event is root.event or event.op in PLUMBING:
+        if event is root.event or _places(event.blame):
             sources = (trace.event(id) for id in event.sources)
             waiting += [source for source in sources if source is not None]
     return None

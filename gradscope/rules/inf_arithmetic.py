@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from gradscope.facts import Event, Finding, Fix, Kind, Phase, Root, Trace
+from gradscope.ops.traits import Trait, has
 from gradscope.rules import evidence, phrases
 from gradscope.rules.rule import Rule
 
 SIGNS = {"mul": "*", "div": "/", "sub": "-", "add": "+"}
-PRODUCTS = "0 * inf in a sum of products"
-SUMS = dict.fromkeys(("mm", "bmm", "addmm", "baddbmm", "dot", "mv", "convolution"), PRODUCTS)
-SUMS |= dict.fromkeys(("sum", "mean", "cumsum", "logsumexp"), "inf - inf in a sum")
 
 
 class InfArithmetic(Rule):
@@ -103,10 +101,12 @@ def _form(event: Event) -> str:
     if event.op in SIGNS and {"self", "other"} <= here.keys() and evidence.gives_nan(event):
         left, right = phrases.number(here["self"]), phrases.number(here["other"])
         return f"{left} {SIGNS[event.op]} {f'({right})' if right[0] == '-' else right}"
-    if event.op in SUMS:
-        return SUMS[event.op]
     if event.op == "mul":
         return "0 * inf"  # elsewhere: the first bad element is an inf that was meant
+    if has(event.op, Trait.MULTIPLIES):
+        return "0 * inf in a sum of products"
+    if has(event.op, Trait.SUMS):
+        return "inf - inf in a sum"
     infinite = evidence.infinite_operands(event)
     at = infinite[0].at if infinite else None
     return f"`{phrases.spelled(event.op)}` of {'inf' if at is None else phrases.number(at)}"

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Event, Finding, Fix, Root, Trace
+from gradscope.facts import Call, Event, Finding, Fix, Root, Trace
 from gradscope.ops import Edge
+from gradscope.ops.traits import Trait, has
 from gradscope.rules import evidence, fixes, phrases
 from gradscope.rules.rule import Rule
-
-_ROUNDED = ", whose result was rounded to that value"
-_REACHED = dict.fromkeys(("_softmax", "sigmoid", "exp", "softplus", "tanh", "prod"), _ROUNDED)
-_REACHED |= dict.fromkeys(("sub", "rsub"), ", where two equal numbers cancelled")
-_REACHED |= dict.fromkeys(("sum", "mean"), ", which had nothing but zeros to add up")
 
 
 class LogZero(Rule):
@@ -80,7 +76,7 @@ def _mechanism(event: Event, edge: Edge, root: Root) -> str:
     made = evidence.made_by(event, edge.argument)
     if made is not None:
         by = phrases.call(made, event.blame)
-        text = f"{text} The operand comes from {by}{_REACHED.get(made.op, '')}."
+        text = f"{text} The operand comes from {by}{_reached(made)}."
         text += evidence.lost_epsilon(event, edge.argument)
     guard = evidence.late_epsilon(event)
     if guard is not None:
@@ -88,6 +84,15 @@ def _mechanism(event: Event, edge: Edge, root: Root) -> str:
             f"{text} What is added after `{op}`{phrases.line(guard, event.blame)} comes too late."
         )
     return text
+
+
+def _reached(made: Call) -> str:
+    """How the op that made the operand came to 0."""
+    if has(made.op, Trait.POSITIVE | Trait.PRODUCT):
+        return ", whose result was rounded to that value"
+    if made.op in ("sub", "rsub"):
+        return ", where two equal numbers cancelled"
+    return ", which had nothing but zeros to add up" if has(made.op, Trait.SUMS) else ""
 
 
 def _repairs(edge: Edge, event: Event, root: Root, trace: Trace) -> tuple[Fix, ...]:

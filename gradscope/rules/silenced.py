@@ -6,10 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gradscope.facts import Absence, Event, Kind, Phase, Root, Symptom, Trace
+from gradscope.ops.traits import Trait, has
 from gradscope.rules import evidence
-
-# Ops that make 0 of an inf: the loss stays finite, and the factor that was to scale is gone.
-_MAKE_ZERO = frozenset("rsqrt reciprocal div".split())
 
 
 def silenced(trace: Trace) -> Root | None:
@@ -42,5 +40,5 @@ def _becomes_zero(event: Event) -> bool:
         and evidence.is_half(event)
         and not evidence.gives_nan(event)
         and hider is not None
-        and hider.op in _MAKE_ZERO
+        and has(hider.op, Trait.DIVIDES)
     )

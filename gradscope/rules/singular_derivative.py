@@ -5,13 +5,10 @@ from __future__ import annotations
 from gradscope.facts import Ancestor, Call, Event, Finding, Fix, Related, Root, Trace
 from gradscope.ops import Edge
 from gradscope.ops.edges import Nature
-from gradscope.ops.names import node_stem
+from gradscope.ops.traits import Trait, has
 from gradscope.rules import evidence, fixes, phrases
 from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
-
-# Nodes that keep a value inside a closed range, and so let the edge of the range itself through.
-BOUNDS = ("Clamp", "Relu", "Maximum", "Minimum", "Max", "Min", "Hardtanh", "Threshold")
 
 
 class SingularDerivative(Rule):
@@ -153,7 +150,7 @@ def _slope(edge: Edge) -> str:
 def _bound(event: Event, edge: Edge) -> Ancestor | None:
     """The clamp right above the op: it keeps the operand in a range whose end is the edge."""
     above = evidence.above(event, edge.argument)
-    return above if above and node_stem(above.node).startswith(BOUNDS) else None
+    return above if above and has(above.node, Trait.BOUNDS) else None
 
 
 def _away(call: Call) -> Fix:

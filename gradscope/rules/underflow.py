@@ -21,21 +21,13 @@ from gradscope.facts import (
 )
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import finfo
+from gradscope.ops.patterns import recognize
+from gradscope.ops.traits import Trait, has
 from gradscope.rules import evidence, fixes, phrases
 from gradscope.rules.all_masked_softmax import weights_of_nothing
-from gradscope.rules.evidence import VIEWS
 from gradscope.rules.rule import Rule
 
-# Greater than 0 for every finite operand, so that a 0 among their results was flushed.
-POSITIVE = frozenset("exp exp2 softplus sigmoid _softmax softmax prod cumprod".split())
-# The logarithm of the others is the business of log-zero, which knows their stable forms.
-LOGGED = frozenset("prod cumprod softplus".split())
-SQUARES = frozenset("pow square mul linalg_vector_norm".split())
-# 0 only where their operand is 0 already (a sum, if its terms are not negative).
-KEEPS_ZERO = VIEWS | frozenset("sum mean sqrt square neg abs pow index gather cumsum".split())
 SMALLEST_HALF = 2.0**-24  # the smallest float16 number that is not 0
-# Products of many factors below 1: the logarithm of the product is a sum of logarithms.
-PRODUCTS = frozenset("prod cumprod".split())
 
 
 class Underflow(Rule):
@@ -156,13 +148,16 @@ class Underflow(Rule):
 def _flushed_at(event: Event, edge: Edge) -> Call | None:
     """The call above the operand whose result cannot truly be 0."""
     one: Ancestor | None = evidence.above(event, edge.argument)
-    wanted = POSITIVE if edge.cause == "zero-division" else LOGGED
+    flushes = Trait.PRODUCT
+    # Where a logarithm has a stable form with what made its operand, it is log-zero that knows it.
+    if edge.cause == "zero-division" or recognize(event) is None:
+        flushes |= Trait.POSITIVE
     if evidence.dtype(event) == "float16" and event.values().get("self"):
-        wanted |= SQUARES  # the norm of what is not 0 is not 0 either
+        flushes |= Trait.SQUARES  # the norm of what is not 0 is not 0 either
     while one is not None and one.call is not None:
-        if one.call.op in wanted:
+        if has(one.call.op, flushes):
             return one.call
-        if one.call.op not in KEEPS_ZERO:
+        if not (has(one.call.op, Trait.KEEPS_ZERO) or evidence.moves(one.call)):
             return None
         one = next((above for above in one.inputs if above is not None), None)
     return None
@@ -214,7 +209,7 @@ def _repairs(
         return (eps, wide)
     stable = fixes.stable(edge, event, root, trace)
     guards = fixes.guards(edge, event)
-    if flushed is not None and flushed.op in PRODUCTS:
+    if flushed is not None and has(flushed.op, Trait.PRODUCT):  # of many factors below 1
         logs = Fix("stable-op", "add logarithms instead of multiplying", "safe", "x.log().sum(-1)")
         return (*stable, logs, fixes.wider(event), *guards)
     return (*guards, *stable, fixes.wider(event))

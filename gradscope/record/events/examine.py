@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from gradscope.facts import Kind, Phase
+from gradscope.ops.traits import Trait, has
 from gradscope.record.events import measure
 from gradscope.record.events.origins import LITERAL, Origins
 from gradscope.record.events.provenance import covers_storage
@@ -19,7 +20,6 @@ from gradscope.record.finite import has_nan, holds_bad, plain
 from gradscope.record.graph import node_name
 from gradscope.record.journal import Note, Raw
 from gradscope.record.oprun import OpRun, StainedInput, among, flatten
-from gradscope.record.schema import SOFTMAX_FAMILY
 from gradscope.record.spot import NodeOps, Spot
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _DETAILED = 200  # events measured in full a run: the first ones are those that people ask about
 _FILL_LIMIT = 1_000_000  # elements of uninitialised memory that are worth filling
 _FROM_OUTSIDE = ("set", "from_file", "_pin_memory")  # `torch.load` lays tensors over read memory
-_OVERWRITE = ("copy", "fill", "zero")
 
 
 class Examiner:
@@ -72,7 +71,7 @@ class Examiner:
         for tensor in written:
             if self.recorder.provenance.of(tensor) is not None and covers_storage(tensor):
                 self.recorder.provenance.clear(tensor)
-        anew = op.info.name in _OVERWRITE
+        anew = has(op.info.name, Trait.REPLACES)
         hidden = [one.stain for one in stained if not (anew and among(one.tensor, written))]
         if hidden and any(plain(tensor) is not None for tensor in outputs):
             raw = self._raw(Kind.KILL, op)
@@ -117,7 +116,7 @@ class Examiner:
         self, op: OpRun, raw: Raw, written: list[torch.Tensor], stained: list[StainedInput]
     ) -> tuple[int, ...]:
         """The events whose bad values the op read."""
-        anew = op.info.name in _OVERWRITE and bool(written) and covers_storage(written[0])
+        anew = has(op.info.name, Trait.REPLACES) and bool(written) and covers_storage(written[0])
         known = [one for one in stained if not (anew and among(one.tensor, written))]
         sources = list(dict.fromkeys(one.stain.event for one in known))
         if op.info.name != LITERAL:
@@ -164,7 +163,7 @@ class Examiner:
         if all(o is not None and o.innocent for o in origins):
             given = any(has_nan(one.tensor) for one in stained if one.tensor is not output)
             return Kind.BIRTH if nan and not given else Kind.PROPAGATION
-        if nan and op.info.name in SOFTMAX_FAMILY and _only_neginf(op):
+        if nan and has(op.info.name, Trait.SOFTMAX) and _only_neginf(op):
             return Kind.BIRTH if self._all_masks(raw) else Kind.PROPAGATION
         return Kind.PROPAGATION
 

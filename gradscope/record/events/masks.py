@@ -15,23 +15,11 @@ from typing import Any
 import torch
 
 from gradscope.facts import Call
+from gradscope.ops.traits import Trait, discards, has
 from gradscope.record.events.grad_outputs import gradient_in, is_gradient
 from gradscope.record.finite import numbers, value_at
 from gradscope.record.spot import NodeOps
 
-# Give a gradient of exactly 0 to every element that they did not choose.
-CHOOSE = frozenset(
-    "where masked_fill masked_select masked_scatter index index_put index_fill index_select "
-    "clamp clamp_min clamp_max minimum maximum fmin fmax max min amax amin median nanmedian "
-    "kthvalue topk sort cummax cummin nan_to_num nanmean nansum relu threshold hardtanh triu tril "
-    "gather take scatter embedding slice select narrow split split_with_sizes unsafe_split chunk "
-    "unbind diagonal copy fill zero fill_diagonal _pack_padded_sequence native_dropout "
-    "select_scatter slice_scatter diagonal_scatter "
-    "max_pool2d_with_indices smooth_l1_loss "
-    "nll_loss nll_loss_forward nll_loss2d_forward nll_loss_nd".split()
-)
-# Multiply by something: a mask where that has no gradient of its own.
-_MULTIPLY = frozenset("mul mm bmm dot addmm baddbmm matmul mv".split())
 _MOST_NODES = 10_000
 
 
@@ -183,7 +171,7 @@ def _part(
 
 
 def _discards(op: str, node: Any) -> bool:
-    return op in CHOOSE or (op in _MULTIPLY and _constant_factor(node))
+    return discards(op) or (has(op, Trait.MULTIPLIES) and _constant_factor(node))
 
 
 def _only_scales(

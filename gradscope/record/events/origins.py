@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from gradscope.facts import Kind, Phase
+from gradscope.ops.traits import Trait, has
 from gradscope.record.events import measure
 from gradscope.record.finite import has_nan, holds_bad
 from gradscope.record.journal import Raw
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from gradscope.record.recorder import Recorder
 
 LITERAL = "lift_fresh"  # `torch.tensor([...])` arrives as this, and so does an array of numpy's
-_WEIGHTED = frozenset("addmm mm linear convolution bmm baddbmm".split())
-# Ops that lay values down somewhere else as they are.
-_CARRY = frozenset("copy fill masked_fill index_put clone _to_copy set".split())
 
 
 class Origins:
@@ -86,7 +84,8 @@ class Origins:
         """An inf in an array may be meant as long as it is compared, added or masked. One that is
         multiplied with weights is bad data."""
         kin = self.recorder.names.kin
-        if op.info.name not in _WEIGHTED or not any(kin(x) == "parameter" for _, x in op.inputs()):
+        multiplies = has(op.info.name, Trait.MULTIPLIES)
+        if not multiplies or not any(kin(x) == "parameter" for _, x in op.inputs()):
             return
         past = [raw for id in reader.sources for raw in self.recorder.journal.ancestors(id)]
         arrays = [raw for raw in past if raw.kind is Kind.MINTED and _is_array(raw)]
@@ -116,7 +115,7 @@ class Origins:
             or (
                 raw.kind is Kind.PROPAGATION
                 and raw.phase in (Phase.FORWARD, Phase.DATA)
-                and raw.note.info.name in _CARRY
+                and has(raw.note.info.name, Trait.COPIES | Trait.FILLS)
             )
             for raw in past
         )

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gradscope.facts import Call, Ending, Kind, Phase, Symptom
+from gradscope.ops.traits import discards
 from gradscope.record import graph
-from gradscope.record.events.masks import CHOOSE, find_mask
+from gradscope.record.events.masks import find_mask
 from gradscope.record.finite import census, first_index, holds_bad, numbers
 from gradscope.record.gradients import describe_gradients
 from gradscope.record.journal import Raw, to_call
@@ -203,7 +204,7 @@ class Symptoms:
         for kill in kills:
             born = (one for one in journal.ancestors(kill.id) if one.kind is Kind.BIRTH)
             same = any(one.phase is Phase.FORWARD and one.seq == raw.node_seq for one in born)
-            if same and kill.phase is Phase.FORWARD and kill.note.info.name in CHOOSE:
+            if same and kill.phase is Phase.FORWARD and discards(kill.note.info.name):
                 return to_call(kill.note, kill.seq)
         return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gradscope.ops.traits import Trait, has
 from gradscope.record.journal import Note
 
 if TYPE_CHECKING:
@@ -11,9 +12,6 @@ if TYPE_CHECKING:
 
 _DEEPEST = 8  # ops from a guard to what it guards
 _SMALL = 0.05  # an epsilon; a number next to 1 or 0 in a clamp
-# Chosen by whoever wrote them to replace what must not come through.
-_CHOICES = frozenset({"where", "masked_fill", "maximum", "minimum", "nan_to_num", "threshold"})
-_CLAMPS = frozenset({"clamp", "clamp_min", "clamp_max"})
 
 
 def is_guarded(node: Any, distance: float, recorder: Recorder, depth: int = _DEEPEST) -> bool:
@@ -23,7 +21,8 @@ def is_guarded(node: Any, distance: float, recorder: Recorder, depth: int = _DEE
         return False
     note = recorder.call_of_node(node)
     name = note.info.name if note is not None else ""
-    if name in _CHOICES or (name in _CLAMPS and (_by_tensor(note) or _holds(node))):
+    # What whoever wrote it has chosen to replace what must not come through.
+    if has(name, Trait.FILLS) or (has(name, Trait.BOUNDS) and (_by_tensor(note) or _holds(node))):
         return True
     constant = abs(note.constant) if note is not None and note.constant is not None else 0.0
     # Where it came nearer than the epsilon, what that was added to was negative: no guard at all.

@@ -9,7 +9,7 @@ from types import CodeType
 import torch
 
 from gradscope.facts import Call, Location
-from gradscope.ops.names import node_stem
+from gradscope.ops.traits import Trait, has
 from gradscope.record.journal import to_call
 from gradscope.record.sites import Site, methods_of_result, resolve
 from gradscope.record.sizes.cuts import Cut
@@ -17,34 +17,16 @@ from gradscope.record.sizes.definitions import guarding_with
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.growth import Crossing
 
-_RECTIFIERS = ("Relu", "Threshold", "Hardtanh", "Relu6", "Hardswish")
-_SATURATE = ("Sigmoid", "Tanh", "Softmax", "Erf", "Gelu", "Silu", "Softplus", "Elu", "Clamp")
-_DRAWS = ("Normal", "Bernoulli", "Poisson", "Binomial", "Multinomial", "Cauchy", "Exponential")
-_STEPS = ("Sign", "Round", "Floor", "Ceil", "Trunc", "Heaviside", "FloorDivide", "Rint")
-_WRITES = ("Zero", "Fill", "CopySlices", "CopyBackwards", "MaskedFill", "IndexPut", "IndexFill")
-_PRODUCTS = ("Mul", "Mm", "Addmm", "Bmm", "Baddbmm", "Convolution", "Linear", "Div", "Dot", "Mv")
-_CHOICES = (
-    "Where",
-    "Index",
-    "Slice",
-    "Select",
-    "Gather",
-    "Max",
-    "Min",
-    "Narrow",
-    "Split",
-    "Embedding",
-)
-
 _FLUSHED = 2.0**-10  # norm of a gradient that a slope below 1 may bring under float16's smallest
 _REASONS = (
-    ("dead-relu", _RECTIFIERS),
-    ("zero-op", _STEPS),
-    ("sampled", _DRAWS),
-    ("saturated", _SATURATE),
-    ("overwritten", _WRITES),
-    ("masked", _CHOICES),
-    ("zero-weight", _PRODUCTS),
+    ("dead-relu", Trait.RECTIFIES),
+    ("zero-op", Trait.STEPS),
+    ("sampled", Trait.DRAWS),
+    ("saturated", Trait.SATURATES | Trait.CLAMPS),
+    ("masked", Trait.MASKS),
+    ("overwritten", Trait.WRITES),
+    ("masked", Trait.CHOOSES),
+    ("zero-weight", Trait.MULTIPLIES | Trait.DIVIDES),
 )
 
 
@@ -129,8 +111,7 @@ def where_it_ends(leaf: int, crossings: Sequence[Crossing]) -> tuple[int, int] |
 
 
 def zero_reason(crossing: Crossing, edge: int) -> str:
-    stem = node_stem(crossing.name)
-    named = next((reason for reason, stems in _REASONS if stem.startswith(stems)), None)
+    named = next((reason for reason, kinds in _REASONS if has(crossing.name, kinds)), None)
     if crossing.takes_nearest:
         named = "nearest"
     is_half = edge < len(crossing.half) and crossing.half[edge]
