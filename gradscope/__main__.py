@@ -12,6 +12,9 @@ def main() -> int:
     try:
         import signal
 
+        from gradscope.signals import leave_at_once
+
+        leave_at_once()
         from gradscope.cli import main as run_command
 
         code = run_command()

@@ -67,7 +67,7 @@ def trace(
         for finding in found
         if wanted(finding) and (hazards or not finding.rule.startswith(HAZARDS))
     )
-    budget = Budget(config.verify_time, interrupted=was_interrupted)
+    budget = Budget(config.verify_time, interrupted=was_interrupted or seen.ending.in_a_hurry)
     again = Again(target, options, budget, stages)
     findings, left_out = _with_fixes(seen, findings, again, config.verify)
     return Report(

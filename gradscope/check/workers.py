@@ -21,6 +21,7 @@ from typing import Any
 
 from gradscope.check.cases import Case
 from gradscope.facts import Ending, Report, Trace
+from gradscope.signals import raise_from_now_on
 
 TICK = 0.2  # seconds between two looks at the clock
 OVERTIME = 60.0  # seconds on top of the time for the run and for trying fixes
@@ -59,6 +60,7 @@ def run_all(
 
     Ctrl-C ends the check early: what is done is reported, the rest as interrupted.
     """
+    raise_from_now_on()
     jobs = max(1, min(jobs or _cores(), len(cases)))
     reports: dict[int, Report] = {}
     waiting = list(enumerate(cases))[::-1]

@@ -69,6 +69,7 @@ class Ending:
     code: int | None = None
     traceback: str = ""
     location: Location | None = None
+    in_a_hurry: bool = False  # somebody asked from outside for the end (SIGTERM, SIGHUP)
 
     @property
     def gave_up(self) -> bool:

@@ -6,13 +6,11 @@ import atexit
 import faulthandler
 import gc
 import os
-import signal
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn, TextIO
@@ -22,6 +20,7 @@ from gradscope.facts import Ending, Trace
 from gradscope.record import StopTrace
 from gradscope.record.observation import FullObservation, Observation, SizesAlone
 from gradscope.record.sites import calls_program, claim, shown_path
+from gradscope.signals import as_python_starts, held_back, undisturbed
 from gradscope.target.conditions import Conditions
 from gradscope.target.endings import ending_of, has_users_frames, is_ours, trimmed
 from gradscope.target.load import files_of, run_script
@@ -65,7 +64,7 @@ class Channel:
     def send(self, message: Message) -> None:
         if not self.is_open:
             return
-        with _uninterrupted():
+        with held_back():  # half of a message would be left in the pipe
             try:
                 self._connection.send(message)
             except OSError:
@@ -75,19 +74,6 @@ class Channel:
         """Send the last word. What happens later in the program is its own affair."""
         self.send(last)
         self._closed = True
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """A Ctrl-C in the middle of a message would leave half of it in the pipe."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Messenger:
@@ -182,20 +168,27 @@ def _run(job: Job, channel: Channel) -> int:
             job.setup()
         with observation:
             run(lambda: observation.steps > 0)
-        ending = Ending("finished")
     except StopTrace:
         return 0
     except GradscopeError as error:
         channel.close(Unusable(str(error), error.help, error.detail))
         return 2
     except BaseException as error:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the ending is told once
-        if isinstance(error, ImportError | SyntaxError) and not observation.steps:
-            channel.close(_not_importable(job.target, error))
-            return 2
-        if isinstance(error, Exception) and is_ours(error):
-            raise
-        ending = ending_of(error)
+        with undisturbed():  # the ending is told once
+            return _told(error, job, messenger, channel)
+    with undisturbed():
+        messenger.end(Ending("finished"))
+    return 0
+
+
+def _told(error: BaseException, job: Job, messenger: Messenger, channel: Channel) -> int:
+    """Report what the program let out, and return its exit code."""
+    if isinstance(error, ImportError | SyntaxError) and not messenger.observation.steps:
+        channel.close(_not_importable(job.target, error))
+        return 2
+    if isinstance(error, Exception) and is_ours(error):
+        raise error
+    ending = ending_of(error)
     messenger.end(ending)
     return ending.code or 0
 
@@ -242,7 +235,7 @@ def _not_importable(target: Target, error: ImportError | SyntaxError) -> Unusabl
 
 def _redirect(job: Job) -> None:
     faulthandler.enable(job.deaths, all_threads=False)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    as_python_starts()
     if job.silent:
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):

@@ -37,6 +37,9 @@ class Child(Protocol):
     def interrupt(self) -> None:
         """What Ctrl-C does."""
 
+    def pass_on(self, number: int) -> None:
+        """A signal to the program itself, and not to what it started."""
+
     def kill(self) -> None:
         """At once, with everything that it started."""
 
@@ -115,6 +118,11 @@ class _Forked:
     def interrupt(self) -> None:
         self._signal(signal.SIGINT)
 
+    def pass_on(self, number: int) -> None:
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
     def kill(self) -> None:
         self._signal(signal.SIGKILL)
         wait(self, 1.0)
@@ -139,8 +147,12 @@ class _Spawned:
         return self._process.exitcode
 
     def interrupt(self) -> None:
+        self.pass_on(signal.SIGINT)
+
+    def pass_on(self, number: int) -> None:
         if self._process.pid is not None and os.name == "posix":
-            os.kill(self._process.pid, signal.SIGINT)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process.pid, number)
 
     def kill(self) -> None:
         self._process.kill()

@@ -6,15 +6,14 @@ import os
 import signal
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING
 
 from gradscope.errors import CTRL_C, GradscopeError
 from gradscope.facts import Ending, Trace
+from gradscope.signals import HURRIED, PASSED_ON, heard, raise_from_now_on
 from gradscope.target.messages import Fault, Final, Message, Progress, Snapshot, Unusable
 from gradscope.target.options import DEFAULTS, RunOptions
 from gradscope.target.targets import Target
@@ -26,6 +25,7 @@ TICK = 0.05  # seconds between looks at the clock, at Ctrl-C and at the child
 STOP_GRACE = 2.0  # seconds that a program has to unwind after we stopped it
 END_GRACE = 60.0  # and for its exit handlers, where it ended by itself
 INTERRUPT_GRACE = 0.6  # and after Ctrl-C, when somebody waits for the report
+TWICE = 0.05  # within which a signal that comes again is the same one
 FORWARD_AFTER = 0.3  # a terminal's Ctrl-C reaches the child without our help
 
 
@@ -63,6 +63,7 @@ def run(
     from gradscope.target.load import files_of
     from gradscope.target.process import start
 
+    raise_from_now_on()
     claim(files_of(target))
     with _notebook() as deaths:
         job = Job(
@@ -75,13 +76,29 @@ def run(
             measure=measure,
         )
         limit = options.time_limit if timeout is None else timeout
-        with _interrupts() as interrupts:
+        # A KeyboardInterrupt could tear a message in two.
+        interrupts: list[float] = []
+        passed_on: dict[str, float] = {}  # when each last came
+        with heard([signal.SIGINT], lambda _: interrupts.append(time.monotonic())):
             child = start(job, fork=fork)
-            wait = _Wait(child, limit, interrupts, on_progress, silent=silent)
-            wait.until_gone()
+
+            def pass_on(number: int) -> None:
+                # Sent to a process and to its group at once, as `timeout` does, it comes twice
+                # where a bare program would have seen one.
+                now, name = time.monotonic(), signal.Signals(number).name
+                if now - passed_on.get(name, -1.0) > TWICE:
+                    child.pass_on(number)
+                passed_on[name] = now
+
+            with heard(() if silent else PASSED_ON, pass_on):
+                wait = _Wait(child, limit, interrupts, on_progress, silent=silent)
+                wait.until_gone()
         if len(interrupts) > 1 or (interrupts and silent):
             raise KeyboardInterrupt  # nobody wants to see how half a trial ended
         trace = wait.trace(target.name, deaths)
+    if passed_on:
+        hurried = not set(HURRIED).isdisjoint(passed_on)
+        trace = replace(trace, ending=replace(trace.ending, in_a_hurry=hurried))
     if trace.magnitudes is not None:
         trace = replace(trace, magnitudes=replace(trace.magnitudes, limits=options.limits))
     return trace
@@ -211,17 +228,3 @@ class _Wait:
             ending = Ending("interrupted", self._asked_to_end, code, location=trace.ending.location)
             trace = replace(trace, ending=ending)
         return trace
-
-
-@contextmanager
-def _interrupts() -> Iterator[list[float]]:
-    """Collects Ctrl-C as it comes: a KeyboardInterrupt could tear a message in two."""
-    came: list[float] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield came
-        return
-    before = signal.signal(signal.SIGINT, lambda *_: came.append(time.monotonic()))
-    try:
-        yield came
-    finally:
-        signal.signal(signal.SIGINT, before)

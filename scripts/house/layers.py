@@ -9,6 +9,7 @@ from pathlib import Path
 # A layer imports those before it and none after it.
 LAYERS = [
     "errors",
+    "signals",
     "writing",
     "outputs",
     "facts",

@@ -1,0 +1,155 @@
+"""Signals reach the program as they would without us, and cost none of what was found."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from conftest import paths
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="no such signals here")
+
+LOOP = """
+import pathlib, time, torch
+x = torch.tensor([0.0, 4.0], requires_grad=True)
+torch.where(x > 0, x.sqrt(), x).sum().backward() if BROKEN else x.sum().backward()
+pathlib.Path("running").touch()
+while not pathlib.Path("enough").exists():
+    time.sleep(0.01)
+print("finished", flush=True)
+"""
+SAVES = """
+import signal, sys
+def save(number, frame):
+    print("saved", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+"""
+HEARS = """
+import pathlib, signal
+def hear(number, frame):
+    print("heard", flush=True)
+    pathlib.Path("enough").touch()
+signal.signal(signal.SIGUSR1, hear)
+"""
+
+
+def signalled(
+    folder: Path, program: str, number: signal.Signals, more: Iterable[str] = ()
+) -> tuple[int, str]:
+    """What `gradscope trace` prints, and its exit code, where it is sent a signal."""
+    (folder / "train.py").write_text(program)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gradscope", "trace", "train.py", *more],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": paths(), "NO_COLOR": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    while not (folder / "running").exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=120)
+    return process.returncode, out
+
+
+def test_the_programs_own_handler_saves_and_the_report_comes_out(tmp_path: Path) -> None:
+    program = SAVES + LOOP.replace("BROKEN", "False")
+
+    code, out = signalled(tmp_path, program, signal.SIGTERM)
+
+    assert out.count("saved") == 1
+    assert "train.py: healthy" in out
+    assert code == 0
+
+
+def test_what_was_found_is_told_and_nothing_is_tried_any_more(tmp_path: Path) -> None:
+    program = SAVES + LOOP.replace("BROKEN", "True")
+
+    code, out = signalled(tmp_path, program, signal.SIGTERM, ["--keep-going"])
+
+    assert out.count("saved") == 1
+    assert "error[GS101]" in out
+    assert "= verified" not in out
+    assert code == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2], ids=str)
+def test_without_a_handler_it_ends_as_it_would(number: signal.Signals, tmp_path: Path) -> None:
+    code, out = signalled(tmp_path, LOOP.replace("BROKEN", "False"), number)
+
+    assert f"error: the program died: {number.name}" in out
+    assert "finished" not in out
+    assert code == 2
+
+
+def test_a_program_that_only_listens_goes_on(tmp_path: Path) -> None:
+    code, out = signalled(tmp_path, HEARS + LOOP.replace("BROKEN", "False"), signal.SIGUSR1)
+
+    assert out.index("heard") < out.index("finished") < out.index("healthy")
+    assert code == 0
+
+
+@pytest.mark.parametrize("ignored", [True, False])
+def test_what_we_are_to_ignore_the_program_ignores(ignored: bool, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import signal, torch\n"
+        "print(signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))\n"
+        "torch.ones(2, requires_grad=True).sum().backward()\n"
+    )
+    start = "import signal, runpy, sys; sys.argv = ['gradscope', *sys.argv[1:]]; "
+    start += "signal.signal(signal.SIGINT, signal.SIG_IGN); " if ignored else ""
+    start += "runpy.run_module('gradscope', run_name='__main__')"
+
+    bare, watched = (
+        subprocess.run(
+            [sys.executable, "-c", start.replace("'gradscope', run", f"{module!r}, run"), *words],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join((paths(), str(tmp_path)))},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.splitlines()[0]
+        for module, words in (("train", ()), ("gradscope", ("trace", "train.py")))
+    )
+
+    assert watched.replace("at 0x", "") == bare.replace("at 0x", "")
+
+
+def test_ctrl_c_in_the_middle_of_an_import_ends_at_once() -> None:
+    """Whatever the import would have made of it: numpy's turns it into an ImportError."""
+    code = """if True:
+        import builtins, os, signal, sys
+        from gradscope.__main__ import main
+
+        plainly = builtins.__import__
+
+        def interrupted(name, *rest):
+            if name == "numpy":
+                try:
+                    os.kill(os.getpid(), signal.SIGINT)
+                except KeyboardInterrupt:
+                    raise ImportError("half of it is there")
+            return plainly(name, *rest)
+
+        builtins.__import__ = interrupted
+        sys.argv = ["gradscope", "trace", "gamma_mask"]
+        sys.exit(main())
+    """
+
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": paths()},
+        capture_output=True,
+        text=True,
+    )
+
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "gradscope: error: interrupted\n"
