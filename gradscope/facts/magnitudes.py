@@ -15,6 +15,7 @@ class Leaf:
 
     `kin`: parameter or leaf. `trained`: an optimizer that stepped holds it. `weight` is the norm
     of the leaf's own values when it was last seen, `start` when it was first seen.
+    `owner` is the module that holds it, "" where none does.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Leaf:
     weight: float
     norms: tuple[float | None, ...]
     start: float = 0.0
+    owner: str = ""
 
     @property
     def known(self) -> tuple[float, ...]:

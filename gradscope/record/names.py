@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -10,12 +10,14 @@ import torch
 
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.sites import user_frames
+from gradscope.record.sizes.layers import Layers, parts_of
 
 
 class Names:
     """Looks names up in the live frames and in the modules that were seen running."""
 
     def __init__(self) -> None:
+        self.layers = Layers()
         self.roots: dict[int, torch.nn.Module] = {}  # outermost modules, by id
         self.given: Mapping[str, Any] = {}  # inputs, which no frame of the user's holds afterwards
         self._held: dict[int, torch.Tensor] | None = None  # parameters and buffers by memory
@@ -23,6 +25,7 @@ class Names:
     def saw_root(self, module: torch.nn.Module) -> None:
         if id(module) not in self.roots:
             self.roots[id(module)] = module
+            self.layers.saw_root(module)
             self._held = None
 
     def forget_memory(self) -> None:
@@ -55,58 +58,32 @@ class Names:
 
     def name(self, tensor: torch.Tensor, frame: FrameType | None) -> str | None:
         """The shortest honest name; None where the program has none for it."""
-        frames = user_frames(frame)
         held = self.holder(tensor)
         if held is not None:
-            fqn = self._fqn(held, frames)
-            if fqn is not None:
-                return fqn
-        for current in frames:
-            for scope in (current.f_locals, current.f_globals):
-                for name, value in scope.items():
-                    if not name.startswith("__") and _is_same(value, tensor):
+            if self.layers.name_of(held) is None:
+                self.layers.look(frame)
+            name = self.layers.name_of(held)
+            if name is not None:
+                return name
+        return held_as(user_frames(frame), lambda value: _is_same(value, tensor), self.given)
+
+
+def held_as(
+    frames: Sequence[FrameType], is_it: Callable[[Any], bool], given: Mapping[str, Any]
+) -> str | None:
+    """The shortest honest name of a tensor that is no module's: a variable of a live frame, the
+    innermost first, else `self.scale`, `params["w"]`, `weights[0]`, one level deep."""
+    for frame in frames:
+        for scope in (frame.f_locals, frame.f_globals):
+            variables = [pair for pair in list(scope.items()) if not pair[0].startswith("__")]
+            for name, value in variables:
+                if is_it(value):
+                    return name
+            for holder, value in variables:
+                for name, part in parts_of(holder, value):
+                    if part is not None and is_it(part):
                         return name
-            found = self._attribute(tensor, current)
-            if found is not None:
-                return found
-        return next((name for name, value in self.given.items() if _is_same(value, tensor)), None)
-
-    def _fqn(self, tensor: torch.Tensor, frames: list[FrameType]) -> str | None:
-        for variable, module in self._modules(frames):
-            for name, held in (*module.named_parameters(), *module.named_buffers()):
-                if held is tensor:
-                    return f"{variable}.{name}" if variable else name
-        return None
-
-    def _modules(self, frames: list[FrameType]) -> Iterator[tuple[str, torch.nn.Module]]:
-        """Modules with the variable that holds them, outermost frame first: `model` before the
-        `self` of a layer."""
-        for frame in reversed(frames):
-            for scope in (frame.f_globals, frame.f_locals):
-                for name, value in list(scope.items()):
-                    if isinstance(value, torch.nn.Module) and name != "self":
-                        yield name, value
-                    elif isinstance(value, dict | list | tuple) and len(value) < 50:
-                        yield from _modules_in(name, value)
-        for module in self.roots.values():
-            yield "", module
-
-    def _attribute(self, tensor: torch.Tensor, frame: FrameType) -> str | None:
-        """`self.scale`, `params["w"]`, `weights[0]`: one level deep."""
-        for holder, value in list(frame.f_locals.items()):
-            if isinstance(value, list | tuple) and len(value) < 200:
-                for position, item in enumerate(value):
-                    if item is tensor:
-                        return f"{holder}[{position}]"
-            elif isinstance(value, dict) and value is not frame.f_globals and len(value) < 200:
-                for key, item in list(value.items()):
-                    if item is tensor:
-                        return f"{holder}[{key!r}]"
-            elif type(value).__module__ not in ("builtins", "torch") and hasattr(value, "__dict__"):
-                for key, item in list(vars(value).items()):
-                    if item is tensor:
-                        return f"{holder}.{key}"
-        return None
+    return next((name for name, value in given.items() if is_it(value)), None)
 
 
 def _is_same(value: Any, tensor: torch.Tensor) -> bool:
@@ -127,10 +104,3 @@ def _is_same(value: Any, tensor: torch.Tensor) -> bool:
         and value.storage_offset() == tensor.storage_offset()
         and value.stride() == tensor.stride()
     )
-
-
-def _modules_in(name: str, held: Any) -> Iterator[tuple[str, torch.nn.Module]]:
-    pairs = held.items() if isinstance(held, dict) else enumerate(held)
-    for key, value in pairs:
-        if isinstance(value, torch.nn.Module):
-            yield f"{name}[{key!r}]", value

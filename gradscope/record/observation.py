@@ -57,7 +57,7 @@ class FullObservation:
             check_functions=check_functions,
             hazards=hazards,
         )
-        self.sizes = MagnitudeWatch(lambda: self.recorder.module)
+        self.sizes = MagnitudeWatch(lambda: self.recorder.module, layers=self.recorder.names.layers)
         self.arrays = ArrayWarnings()
         self.recorder.on_write = self.sizes.note_write
         self.recorder.on_result = self.sizes.note_result

@@ -190,9 +190,8 @@ def _is_zero_for_good(absence: Absence, magnitudes: Magnitudes) -> bool:
         and len(leaf.known) < magnitudes.limits.zero_passes
     ):
         return False
-    owner = absence.leaf.rpartition(".")[0]
-    beside = [one for one in magnitudes.leaves if one.name.rpartition(".")[0] == owner]
-    if owner and absence.reason != "zero-op" and any(any(one.known) for one in beside):
+    beside = [one for one in magnitudes.leaves if one.owner == leaf.owner]
+    if leaf.owner and absence.reason != "zero-op" and any(any(one.known) for one in beside):
         return False  # a bias before a normalisation, a scale that another one absorbs
     return absence.trained or leaf.kin == "leaf" or absence.reason not in ("masked", "unknown")
 

@@ -13,7 +13,7 @@ from gradscope.record.sites import resolve
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.definitions import definition
 from gradscope.record.sizes.flow import Flow
-from gradscope.record.sizes.layers import Layers, packaged, siblings
+from gradscope.record.sizes.layers import Layers, in_some_module, packaged, siblings
 from gradscope.record.sizes.reasons import (
     blocking,
     call_of,
@@ -156,6 +156,8 @@ class Absences:
             absence = self._missing.get(key)
             if absence is None and key in trained:
                 absence = Absence("", True, "stale", True, 0)
+            if absence is not None and absence.reason == "stale" and in_some_module({key}):
+                absence = replace(absence, reason="unused")
             if absence is not None and candidates[key].numel():
                 name = self._name(key, names)
                 found.append(self._finish(absence, key, name, key in trained, gone))

@@ -47,7 +47,9 @@ class Flow(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def __init__(
-        self, module: Callable[[], ModuleFrame | None], function: Callable[[], str | None]
+        self,
+        module: Callable[[], ModuleFrame | None],
+        function: Callable[[], str | None] = lambda: None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.module = module

@@ -39,7 +39,7 @@ class Inspection:
     def install(self, stack: ExitStack, thread: int) -> None:
         if self.modules is None:
             self.modules = lambda: self.module
-            follow_modules(self, stack, thread)
+            follow_modules(self, stack, thread, self.layers.saw_root)
         follow_functions(self, stack, thread)
 
     def begin(self) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import gc
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any
 
 import torch
@@ -12,7 +15,9 @@ import torch
 from gradscope.record.sites import LIBRARY, kind_of, user_frames
 from gradscope.record.sizes.definitions import definition
 
-_MANY = 50  # entries of a container that are looked through
+_MANY = 200  # entries of a container that are looked through
+_DEEPEST = 3  # holders between a variable and a module: `trainer.parts["nets"][0]`
+_MOST_HELD = 20_000  # values that are looked at for one frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +37,14 @@ class Layers:
         self.parameters: dict[int, torch.nn.Parameter] = {}
         self.unregistered: dict[int, Owner] = {}  # what a module holds and `parameters()` skips
         self.modules: dict[int, str] = {}  # by id
+        self._roots: list[tuple[str, torch.nn.Module]] = []  # by the user's variables
+        self._unnamed: list[type] = []  # the classes of those that no variable leads to
+        self._running: dict[int, torch.nn.Module] = {}  # that no other module called
         self._kept: list[torch.Tensor] = []  # so that no other leaf gets the id of one
 
     def look(self, frame: FrameType | None) -> None:
-        """Learn the modules that variables of the live frames hold, the outermost frame first."""
+        """Learn the modules that variables of the live frames lead to, the outermost frame first,
+        and those that have run: by a name without a variable, where no frame leads to them."""
         held = [
             pair
             for current in reversed(user_frames(frame))
@@ -46,10 +55,36 @@ class Layers:
         # The whole model before the lists and variables that hold parts of it.
         for name, module in sorted(held, key=lambda pair: -_size(pair[1])):
             self._learn(name, module)
+        for module in self._running.values():
+            unnamed = sum(kind is type(module) for kind in self._unnamed)
+            if id(module) not in self.modules:
+                name = f"{type(module).__name__} {unnamed + 1}" if self._unnamed else ""
+                self._unnamed.append(type(module))
+                self._learn(name, module)
+
+    def saw_root(self, module: torch.nn.Module) -> None:
+        self._running.setdefault(id(module), module)
+
+    def name_of(self, held: torch.Tensor) -> str | None:
+        """What a parameter or a buffer is called from the user's variable on."""
+        owner = self.owners.get(id(held))
+        if owner is not None:
+            return owner.name
+        for name, root in self._roots:
+            for inside, one in (*root.named_parameters(), *root.named_buffers()):
+                if one is held:
+                    return f"{name}.{inside}" if name else inside
+        return None
+
+    def owner_of(self, leaf: torch.Tensor) -> str:
+        """The module that holds a parameter; nothing for a leaf of no module."""
+        owner = self.owners.get(id(leaf))
+        return self.modules.get(id(owner.path[-1][1]), "") if owner is not None else ""
 
     def _learn(self, name: str, root: torch.nn.Module) -> None:
         if id(root) in self.modules:
             return
+        self._roots.append((name, root))
         for prefix, module in root.named_modules():
             self.modules.setdefault(id(module), f"{name}.{prefix}" if prefix else name)
             path = _path(root, name, prefix)
@@ -79,6 +114,14 @@ class Layers:
         return owner
 
 
+def in_some_module(leaves: set[int]) -> set[int]:
+    """Those leaves (by id) that are a parameter of any module there is, wherever it hangs. Asked
+    where no variable leads to the module, since it goes through all objects."""
+    modules = (one for one in gc.get_objects() if issubclass(type(one), torch.nn.Module))
+    held = (id(leaf) for one in modules for leaf in vars(one).get("_parameters", {}).values())
+    return leaves.intersection(held)
+
+
 def packaged(owner: Owner) -> bool:
     """Whether the layer is a part of a module whose code is an installed package's, so that
     nothing the user wrote decides what becomes of it."""
@@ -97,20 +140,41 @@ def siblings(owner: Owner) -> bool:
 
 
 def _held(scope: dict[str, Any]) -> Iterator[tuple[str, torch.nn.Module]]:
-    for name, value in list(scope.items()):
-        if isinstance(value, torch.nn.Module):
-            if name != "self":
-                yield name, value
-        elif isinstance(value, list | tuple) and 0 < len(value) < _MANY:
-            yield from _modules(name, enumerate(value))
-        elif isinstance(value, dict) and 0 < len(value) < _MANY and not name.startswith("__"):
-            yield from _modules(name, value.items())
-        elif type(value).__module__ not in ("builtins", "torch") and hasattr(value, "__dict__"):
-            if not isinstance(value, type):
-                held = getattr(value, "__dict__", {})
-                yield from (
-                    (f"{name}.{key}", one) for key, one in list(held.items()) if _is_module(one)
-                )
+    """The modules that variables lead to through lists, dicts and attributes, nearest first."""
+    waiting = deque(
+        (name, value, 0)
+        for name, value in list(scope.items())
+        if not name.startswith("__") and not (name == "self" and _is_module(value))
+    )
+    seen: set[int] = set()
+    for _ in range(_MOST_HELD):
+        if not waiting:
+            break
+        name, value, depth = waiting.popleft()
+        if _is_module(value):
+            yield name, value
+        elif depth < _DEEPEST and id(value) not in seen:
+            seen.add(id(value))
+            waiting.extend((part, one, depth + 1) for part, one in parts_of(name, value))
+
+
+def parts_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """What a list, a dict, a closure or an object of the program's holds, by the expressions that
+    reach it."""
+    if isinstance(value, list | tuple):
+        if len(value) < _MANY:
+            yield from ((f"{name}[{key}]", one) for key, one in enumerate(value))
+    elif isinstance(value, dict):
+        if len(value) < _MANY:
+            yield from ((f"{name}[{key!r}]", one) for key, one in list(value.items()))
+    elif isinstance(value, FunctionType):
+        for variable, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+            with suppress(ValueError):  # the cell is empty until its variable is bound
+                yield variable, cell.cell_contents
+    elif not isinstance(value, type | torch.Tensor | torch.nn.Module):
+        attributes = getattr(value, "__dict__", None)
+        if type(value).__module__ not in ("builtins", "torch") and isinstance(attributes, dict):
+            yield from ((f"{name}.{key}", one) for key, one in list(attributes.items()))
 
 
 def _in_plain_attributes(module: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor]]:
@@ -128,10 +192,6 @@ def _in_plain_attributes(module: torch.nn.Module) -> Iterator[tuple[str, str, to
             elif isinstance(one, torch.nn.Module):
                 for name, parameter in one.named_parameters():
                     yield attribute, f"[{key!r}].{name}", parameter
-
-
-def _modules(name: str, pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, torch.nn.Module]]:
-    return ((f"{name}[{key!r}]", value) for key, value in list(pairs) if _is_module(value))
 
 
 def _size(module: torch.nn.Module) -> int:

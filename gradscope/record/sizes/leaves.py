@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any
 
 import torch
 
 from gradscope.facts import Leaf
+from gradscope.record.names import held_as
 from gradscope.record.sites import Site, user_frames
 from gradscope.record.sizes.crossings import norm_of
 from gradscope.record.sizes.layers import Layers
 from gradscope.record.sizes.passes import Graded
 from gradscope.record.sizes.replaced import Replaced, Replacement
 from gradscope.record.stand_ins import stand_in
-
-_MANY = 50  # entries of a container that are looked through
 
 
 @dataclass(slots=True)
@@ -36,6 +34,7 @@ class Watched:
     trained: bool = False
     weight: float = 0.0
     start: float = 0.0
+    owner: str = ""
     norms: list[float | None] = field(default_factory=list)
 
 
@@ -162,26 +161,17 @@ class Leaves:
             device=str(leaf.device),
             numel=leaf.numel(),
             start=norm_of(leaf),
+            owner=self.layers.owner_of(leaf),
         )
         self.watched[name] = watched
         return watched
 
     def _name(self, leaf: torch.Tensor, frame: Any) -> str:
-        owner = self.layers.owners.get(id(leaf))
-        if owner is not None:
-            return owner.name
-        for current in user_frames(frame):
-            for scope in (current.f_locals, current.f_globals):
-                for name, value in list(scope.items()):
-                    if value is leaf and not name.startswith("__"):
-                        return name
-                    if (key := _key_in(value, leaf)) is not None:
-                        return f"{name}[{key!r}]"
-                    if (attribute := _attribute_in(value, leaf)) is not None:
-                        return f"{name}.{attribute}"
-        for name, value in self.given.items():
-            if value is leaf:
-                return name
+        owned = self.layers.owners.get(id(leaf))
+        name = owned.name if owned is not None else None
+        name = name or held_as(user_frames(frame), lambda value: value is leaf, self.given)
+        if name is not None:
+            return name
         kind = "parameter" if isinstance(leaf, torch.nn.Parameter) else "leaf"
         taken = sum(name.startswith(f"{kind} ") for name in self.watched)
         return f"{kind} {taken + 1}"
@@ -203,26 +193,6 @@ def _gone() -> None:
     return None
 
 
-def _key_in(value: Any, leaf: torch.Tensor) -> Any:
-    """Where a container holds a leaf; None where it does not."""
-    pairs: Iterable[tuple[Any, Any]] = ()
-    if isinstance(value, dict) and 0 < len(value) < _MANY:
-        pairs = list(value.items())
-    elif isinstance(value, list | tuple) and 0 < len(value) < _MANY:
-        pairs = enumerate(value)
-    return next((key for key, one in pairs if one is leaf), None)
-
-
-def _attribute_in(value: Any, leaf: torch.Tensor) -> str | None:
-    """Where a module, or another object of the program's, holds a leaf."""
-    if isinstance(value, torch.nn.Module):
-        return next((name for name, one in value.named_parameters() if one is leaf), None)
-    if isinstance(value, type | ModuleType | torch.Tensor):
-        return None
-    attributes = getattr(value, "__dict__", None)
-    return _key_in(attributes, leaf) if isinstance(attributes, dict) else None
-
-
 def _frozen(watched: Watched, steps: int) -> Leaf:
     return Leaf(
         name=watched.name,
@@ -234,6 +204,7 @@ def _frozen(watched: Watched, steps: int) -> Leaf:
         trained=watched.trained,
         weight=watched.weight,
         start=watched.start,
+        owner=watched.owner,
         norms=(*watched.norms, *[None] * (steps - len(watched.norms))),
     )
 

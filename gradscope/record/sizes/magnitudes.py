@@ -45,7 +45,8 @@ _LEAP = 2.0  # times the loss of the step before
 class MagnitudeWatch:
     """Context manager; enter it inside a `Recorder` if there is one.
 
-    `modules` tells the running module, None makes the watch keep track of it itself. Gradients
+    `modules` tells the running module, None makes the watch keep track of it itself; `layers` knows
+    the modules by name. Gradients
     are read and never written: those that `backward` leaves with the leaves, or, in a program that
     never calls it, those that `torch.autograd.grad` hands out. `measure` is told of each of these
     passes and of each update. With `limit` the program is ended, as a recorder does, when that
@@ -57,6 +58,7 @@ class MagnitudeWatch:
         self,
         modules: Callable[[], ModuleFrame | None] | None = None,
         measure: Measure | None = None,
+        layers: Layers | None = None,
         *,
         limit: int | None = None,
         on_step: Callable[[int], None] = lambda step: None,
@@ -67,7 +69,7 @@ class MagnitudeWatch:
         self.on_step = on_step
         self.on_stop = on_stop
         self.step = 0
-        self.layers = Layers()
+        self.layers = layers or Layers()
         self.absences = Absences(self.layers)
         self.leaves = Leaves(self.layers)
         self.losses: list[float | None] = []
