@@ -55,7 +55,7 @@ def find_roots(trace: Trace) -> tuple[Root, ...]:
         Root(events[id], tuple(symptom for symptom, _ in found), _with_kills(found[0][1], trace))
         for id, found in sorted(ways.items())
     ]
-    roots = list(_one_a_place(roots))
+    roots = list(_one_a_place(roots, trace))
     if losses and roots:
         rest = tuple(symptom for symptom in symptoms if symptom not in losses)
         roots[0] = replace(roots[0], symptoms=roots[0].symptoms + rest)
@@ -130,10 +130,12 @@ def _forward_descendants(root: Event, trace: Trace) -> set[int]:
     return found
 
 
-def _one_a_place(roots: Iterable[Root]) -> Iterator[Root]:
+def _one_a_place(roots: Iterable[Root], trace: Trace) -> Iterator[Root]:
     """Join roots of the same op on the same line: a loop, a helper that is called twice and a term
-    that is written twice are one cause. So are an op and its own formula, differentiated again."""
+    that is written twice are one cause. So are an op and its own formula, differentiated again, and
+    all that an optimizer breaks in one step with a setting that is not finite."""
     roots = tuple(roots)
+    broken = {setting.step for setting in trace.settings}
     places: dict[object, Root] = {}
     calls = {root.event.blame.seq: root for root in roots}
     for root in roots:
@@ -142,7 +144,8 @@ def _one_a_place(roots: Iterable[Root]) -> Iterator[Root]:
         location = first.event.blame.location
         key: object = first.event.id
         if location is not None:
-            key = (first.event.op, location.file, location.line)
+            by_setting = first.event.phase is Phase.OPTIMIZER and first.event.step in broken
+            key = ("" if by_setting else first.event.op, location.file, location.line)
         known = places.get(key)
         if known is None:
             places[key] = root

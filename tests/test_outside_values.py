@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import sys
 
 import numpy as np
@@ -14,14 +16,18 @@ from gradscope.record import Recorder, StopTrace, sites
 from gradscope.record.sites import assigned_name
 
 
-def first_finding(program):
+def findings(program):
     recorder = Recorder(steps=3)
     try:
         with recorder:
             program()
     except StopTrace:
         pass
-    return diagnose(recorder.trace("test", Ending("finished")))[0]
+    return diagnose(recorder.trace("test", Ending("finished")))
+
+
+def first_finding(program):
+    return findings(program)[0]
 
 
 def here():
@@ -140,6 +146,57 @@ def test_an_integer_denominator_is_measured():
     assert found.evidence["operands"] == {"self": 1.0, "other": 0.0}
 
 
+SGD = functools.partial(torch.optim.SGD, momentum=0.9)
+ADAM = torch.optim.AdamW
+
+
+@pytest.mark.parametrize("options", [{}, {"foreach": True}])
+@pytest.mark.parametrize(
+    ("kind", "setting", "value", "told"),
+    [
+        (SGD, "lr", math.inf, "`SGD` steps with lr = inf"),
+        (SGD, "weight_decay", math.inf, "`SGD` steps with weight_decay = inf"),
+        (SGD, "momentum", math.nan, "`SGD` steps with momentum = nan"),
+        (ADAM, "lr", math.inf, "`AdamW` steps with lr = inf"),
+        (ADAM, "lr", math.nan, "`AdamW` steps with lr = nan"),
+        (ADAM, "betas", (math.nan, 0.999), "`AdamW` steps with betas[0] = nan"),
+    ],
+)
+def test_a_setting_that_is_not_finite_is_told_once(kind, options, setting, value, told):
+    layer = torch.nn.Linear(2, 1)
+    optimizer = kind([{"params": [layer.bias]}, {"params": [layer.weight]}], lr=0.1, **options)
+
+    def program():
+        for step in range(3):
+            if step == 2:
+                optimizer.param_groups[1][setting] = value
+            optimizer.zero_grad()
+            layer(torch.ones(3, 2)).square().mean().backward()
+            optimizer.step()
+
+    (found,) = findings(program)
+
+    assert (found.rule, found.message) == ("GS406", told)
+
+
+class Bounded(torch.optim.SGD):
+    """Has a bound of its own, which inf switches off."""
+
+    def __init__(self, parameters, bound):
+        super().__init__(parameters, lr=0.1)
+        self.param_groups[0]["bound"] = bound
+
+
+def test_a_bound_of_inf_is_not_to_blame():
+    def program():
+        w = torch.zeros(2, requires_grad=True)
+        optimizer = Bounded([w], bound=float("inf"))
+        w.sqrt().sum().backward()
+        optimizer.step()
+
+    assert first_finding(program).rule != "GS406"
+
+
 def test_the_learning_rate_is_inf():
     def program():
         x = torch.ones(2, requires_grad=True)
@@ -150,5 +207,5 @@ def test_the_learning_rate_is_inf():
 
     found = first_finding(program)
 
-    assert "the size of its step" in found.message
+    assert found.message == "`SGD` steps with lr = inf"
     assert [fix.kind for fix in found.fixes] == ["lower-lr"]

@@ -46,6 +46,7 @@ from gradscope.facts.traces import ArrayWarning as ArrayWarning
 from gradscope.facts.traces import Ending as Ending
 from gradscope.facts.traces import Environment as Environment
 from gradscope.facts.traces import Gradient as Gradient
+from gradscope.facts.traces import Setting as Setting
 from gradscope.facts.traces import Step as Step
 from gradscope.facts.traces import Trace as Trace
 from gradscope.facts.verdicts import NotTried as NotTried

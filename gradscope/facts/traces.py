@@ -59,6 +59,17 @@ class ArrayWarning:
 
 
 @dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting of an optimizer that was inf or NaN when it stepped: `lr`, `betas[0]`. `step` is
+    that of the events of its update."""
+
+    name: str
+    value: float
+    optimizer: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ending:
     """How the traced program ended. `kind`: stopped (by us, at an error or at --steps), finished,
     raised, exited, interrupted, died; and in a check unusable (it could not be run at all), hung,
@@ -110,6 +121,7 @@ class Trace:
     hidden: tuple[Event, ...] = ()  # births on the way to a loss that a mask hid, and no symptom
     approaches: tuple[Approach, ...] = ()  # of operands to singular points, nearest first
     headroom: tuple[Headroom, ...] = ()  # half precision near its ends, worst first
+    settings: tuple[Setting, ...] = ()  # of optimizers, that were not finite
     elsewhere: tuple[str, ...] = ()  # names of other threads that ran backward: not observed
     processes: tuple[str, ...] = ()  # names of those that the program started: not observed
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -17,8 +18,12 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from gradscope.facts import Setting
 from gradscope.record.stand_ins import hide_from_dynamo
 from gradscope.record.tracing import computes_values
+
+# By torch's own names. What else a group holds may well be inf: a bound that is switched off.
+_SETTINGS = ("lr", "betas", "momentum", "dampening", "weight_decay", "eps", "alpha")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,27 @@ class Work:
 def parameters_of(optimizer: Any) -> Iterator[torch.Tensor]:
     for group in optimizer.param_groups:
         yield from group["params"]
+
+
+def bad_settings(optimizer: Any, step: int) -> Iterator[Setting]:
+    """Those that are inf or NaN, of the ones that a step is computed with, each once."""
+    told = set()
+    for group in optimizer.param_groups:
+        for name in filter(group.__contains__, _SETTINGS):
+            for place, value in enumerate(_numbers(group[name])):
+                called = f"{name}[{place}]" if isinstance(group[name], tuple | list) else name
+                if not math.isfinite(value) and called not in told:
+                    told.add(called)
+                    yield Setting(called, value, type(optimizer).__name__, step)
+
+
+def _numbers(value: object) -> tuple[float, ...]:
+    """Those of a setting; none that lie on a device, which reading would wait for."""
+    if isinstance(value, tuple | list):
+        return tuple(number for one in value for number in _numbers(one))
+    if isinstance(value, torch.Tensor):
+        return (float(value),) if value.is_cpu and value.numel() == 1 else ()
+    return (float(value),) if isinstance(value, int | float) else ()
 
 
 def watch_optimizers(

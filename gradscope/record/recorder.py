@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import Ending, Environment, Gradient, Kind, Step, Trace
+from gradscope.facts import Ending, Environment, Gradient, Kind, Setting, Step, Trace
 from gradscope.record import journal as journals
 from gradscope.record.events.examine import Examiner
 from gradscope.record.events.hidden import Hidden
@@ -24,7 +24,7 @@ from gradscope.record.journal import Journal, ModuleFrame, Note, Raw
 from gradscope.record.mode import RecordingMode
 from gradscope.record.names import Names
 from gradscope.record.oprun import OpRun
-from gradscope.record.optimizers import Work
+from gradscope.record.optimizers import Work, bad_settings
 from gradscope.record.overwrites import Overwrites
 from gradscope.record.patches import install
 from gradscope.record.probes.functions import FunctionChecks
@@ -35,6 +35,7 @@ from gradscope.record.tracing import computes_values
 
 _FAULTS_TOLD = 3
 _UNCOMPILED = "what `torch.compile` is given ran uncompiled: compiled code shows none of its ops"
+_SETTINGS_KEPT = 64
 _CAPTURED = "the ops of CUDA graphs were not observed, neither captured nor replayed"
 
 
@@ -91,6 +92,7 @@ class Recorder:
         self.step = 0
         self.done: list[Step] = []
         self.notes: list[str] = []
+        self.settings: list[Setting] = []
         self.elsewhere: dict[str, None] = {}  # names of other threads that ran backward, in order
         self.gradients: tuple[Gradient, ...] = ()
         self.faults = 0
@@ -277,6 +279,8 @@ class Recorder:
         if work.updates:
             with unobserved():
                 self.symptoms.before_optimizer(work.optimizer)
+                if len(self.settings) < _SETTINGS_KEPT:
+                    self.settings += bad_settings(work.optimizer, self.step)
 
     def optimizer_ends(self, work: Work) -> None:
         if not self.in_optimizer:
@@ -340,6 +344,7 @@ class Recorder:
             hidden=self.hidden.events(wanted),
             approaches=self.margins.approaches() if self.margins is not None else (),
             headroom=self.margins.headroom() if self.margins is not None else (),
+            settings=tuple(self.settings),
             elsewhere=tuple(self.elsewhere),
         )
 

@@ -37,7 +37,7 @@ def optimizer_eps(culprit: Culprit) -> Iterator[Candidate]:
 
 def lower_rate(culprit: Culprit) -> Iterator[Candidate]:
     """The largest power of ten below the learning rate that holds is found by trying."""
-    if culprit.finding.name == "inf-arithmetic":
+    if culprit.finding.name == "bad-setting":
         return  # the rate became inf while the program ran
     for call in optimizers(culprit):
         given = next((key.value for key in call.keywords if key.arg == "lr"), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Event, Finding, Fix, Kind, Phase, Root, Trace
+from gradscope.facts import Event, Finding, Fix, Kind, Root, Trace
 from gradscope.ops.traits import Trait, has
 from gradscope.rules import evidence, phrases
 from gradscope.rules.rule import Rule
@@ -74,14 +74,7 @@ class InfArithmetic(Rule):
         )
 
 
-def _is_update(event: Event) -> bool:
-    """An optimizer's update by a number that is inf: only the learning rate comes as one."""
-    return event.kind is Kind.MINTED and event.phase is Phase.OPTIMIZER
-
-
 def _label(event: Event) -> str:
-    if _is_update(event):
-        return "steps with a learning rate of inf"
     if event.kind is Kind.MINTED:
         return f"{_written(event)} that was written on purpose, and that the loss meets"
     return f"{_form(event)} is {phrases.outcome(event.output)}"
@@ -119,8 +112,6 @@ def _written(event: Event) -> str:
 
 def _headline(event: Event) -> str:
     count = phrases.of_total(event.bad, event.numel)
-    if _is_update(event):
-        return f"the optimizer was given inf for the size of its step, at {count}"
     if event.kind is Kind.MINTED:
         share = f" at {count}" if event.numel else ""
         what, op = phrases.outcome(event.output), phrases.spelled(event.op)
@@ -130,11 +121,6 @@ def _headline(event: Event) -> str:
 
 def _mechanism(event: Event) -> str:
     gives, op = phrases.outcome(event.output), phrases.spelled(event.op)
-    if _is_update(event):
-        return (
-            f"`{op}` adds the gradient times the learning rate, and that is inf: a schedule that"
-            " divides by 0 or grows without end. Neither loss nor gradient is at fault."
-        )
     if event.kind is Kind.MINTED:
         return (
             f"`{op}` writes {_written(event)} on purpose. No op after it takes those elements"
@@ -151,8 +137,6 @@ def _mechanism(event: Event) -> str:
 
 
 def _replace(event: Event) -> Fix:
-    if _is_update(event):
-        return Fix("lower-lr", "keep the learning rate finite, also where a schedule sets it")
     if event.kind is Kind.MINTED:
         if evidence.gives_nan(event):
             return Fix("masked-branch", "fill with a finite number, or leave these elements out")

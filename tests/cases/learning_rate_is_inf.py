@@ -1,12 +1,8 @@
-# symptom: nan-param
+# symptom: inf-param
 # phase: optimizer
 # op: add
-# cause: zero-division
+# cause: bad-setting
 # fix: lower-lr
-# also: symptom=inf-param,nan-loss
-# also: cause=overflow,inf-arithmetic,bad-parameter,bad-input
-# also: op=add_,mul
-# also: fix=epsilon,clip-norm,data,masked-branch,clamp-domain,init
 """Learning rate is inf."""
 
 import torch

@@ -1,0 +1,80 @@
+"""GS406."""
+
+from __future__ import annotations
+
+from gradscope.facts import Finding, Fix, Phase, Root, Setting, Trace, text_of
+from gradscope.rules.rule import Rule
+
+
+class BadSetting(Rule):
+    """
+    ## What it does
+    Finds an optimizer that has broken the parameters because a setting of its own is inf or NaN:
+    the learning rate, the weight decay, the momentum, a beta.
+
+    ## Why is this bad?
+    Each parameter moves by a multiple of the learning rate. With inf it becomes inf, with NaN, or
+    where the gradient is 0, it becomes NaN, and the next loss is lost. Loss and gradients
+    were in order, and looking for the fault there finds nothing.
+
+    ## Example
+    ```python
+    import torch
+
+    w = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([w], lr=0.1)
+    for step in range(3):
+        optimizer.param_groups[0]["lr"] = float("inf") if step == 2 else 0.1
+        optimizer.zero_grad()
+        w.square().sum().backward()
+        optimizer.step()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    w = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([w], lr=0.1)
+    for step in range(3):
+        optimizer.param_groups[0]["lr"] = 0.1 / (1 + step)
+        optimizer.zero_grad()
+        w.square().sum().backward()
+        optimizer.step()
+    ```
+
+    ## Fix safety
+    Display-only: which number was meant is for you to say.
+    """
+
+    code = "GS406"
+    name = "bad-setting"
+
+    def explain(self, root: Root, trace: Trace) -> Finding | None:
+        bad = settings_of(root, trace)
+        if not bad:
+            return None
+        first = bad[0]
+        told = " and ".join(f"{one.name} = {text_of(one.value)}" for one in bad)
+        names = " and ".join(f"`{one.name}`" for one in bad)
+        return self.finding(
+            root,
+            trace,
+            message=f"`{first.optimizer}` steps with {told}",
+            label=f"steps with {told}",
+            why=f"The step moves each parameter by what it computes from {names}, so the parameters"
+            " are not finite after it. Neither the loss nor a gradient is at fault.",
+            facts={
+                "optimizer": first.optimizer,
+                "settings": {one.name: one.value for one in bad},
+            },
+            fixes=(Fix("lower-lr", f"keep {names} finite, also where a schedule sets a value"),),
+            confidence=0.97,
+        )
+
+
+def settings_of(root: Root, trace: Trace) -> tuple[Setting, ...]:
+    """The settings that were not finite when an optimizer made the root's bad value."""
+    if root.event.phase is not Phase.OPTIMIZER:
+        return ()
+    return tuple(one for one in trace.settings if one.step == root.event.step)
