@@ -9,7 +9,6 @@ from gradscope.facts import Edit
 from gradscope.repair import slips
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import ATOMS, Culprit
-from gradscope.source.spans import scope
 
 # What spreads one number over all elements, and what had made one number of them.
 _SPREADS = ("expand", "expand_as", "repeat", "reshape", "view")
@@ -34,7 +33,7 @@ def corrected(culprit: Culprit) -> Iterator[Candidate]:
     if not isinstance(template, str):
         yield from slips.slips(culprit, node)
         return
-    where = scope(culprit.source, node)
+    where = culprit.source.nodes.function(node)
     arguments = [one.arg for one in where.args.args] if isinstance(where, ast.FunctionDef) else []
     elementwise = _without_mean(culprit, node)
     if "{elementwise}" in template and elementwise is None:
@@ -52,10 +51,8 @@ def _computed(culprit: Culprit, position: int) -> ast.expr | None:
     location = culprit.finding.location
     if location is None:
         return None
-    for node in ast.walk(culprit.source.tree):
-        if not isinstance(node, ast.Return | ast.Assign | ast.AnnAssign) or node.value is None:
-            continue
-        if not node.lineno <= location.line <= (node.end_lineno or node.lineno):
+    for node in culprit.source.nodes.every(ast.Return, ast.Assign, ast.AnnAssign):
+        if node.value is None or not node.lineno <= location.line <= (node.end_lineno or node.lineno):
             continue
         value = node.value
         if isinstance(node, ast.Return) and isinstance(value, ast.Tuple):
@@ -127,9 +124,8 @@ def _returned_at(culprit: Culprit, position: int) -> ast.expr | None:
         return None
     around = [
         node
-        for node in ast.walk(culprit.source.tree)
-        if isinstance(node, ast.FunctionDef)
-        and node.lineno <= location.line <= (node.end_lineno or node.lineno)
+        for node in culprit.source.nodes.every(ast.FunctionDef)
+        if node.lineno <= location.line <= (node.end_lineno or node.lineno)
     ]
     if not around:
         return None

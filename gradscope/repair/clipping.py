@@ -10,9 +10,7 @@ from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.splice import before
 from gradscope.repair.training import optimizers, steps_of
-from gradscope.source import Source, expression
-from gradscope.source.masks import in_reach
-from gradscope.source.spans import scope, statement
+from gradscope.source import Source, expression, holds
 
 
 def clipped(culprit: Culprit) -> Iterator[Candidate]:
@@ -23,11 +21,10 @@ def clipped(culprit: Culprit) -> Iterator[Candidate]:
             continue
         parameters = call.args[0]
         for step in steps_of(culprit, call):
-            in_one_scope = scope(culprit.source, call) is scope(culprit.source, step)
-            if in_one_scope and in_reach(culprit.source, parameters, parameters):
+            if holds(culprit.source, parameters, step):
                 bound = _bound(culprit)
                 line = f"{clip}({culprit.source.of(parameters)}, {bound})"
-                edit = before(culprit.source, statement(culprit.source, step), line)
+                edit = before(culprit.source, culprit.source.nodes.statement(step), line)
                 if edit is not None:
                     title = f"clip the total gradient norm to {bound} before each step"
                     yield Candidate("clip-norm", title, (edit,))
@@ -46,7 +43,7 @@ def in_time(culprit: Culprit) -> Iterator[Candidate]:
     other = expression(source, related[0].location) if related else None
     if culprit.node is None or not isinstance(other, ast.Call):
         return
-    clip, call = statement(source, culprit.node), statement(source, other)
+    clip, call = map(source.nodes.statement, (culprit.node, other))
     if not _are_siblings(source, clip, call):
         return
     title = culprit.finding.fixes[0].title
@@ -75,7 +72,7 @@ def _unscaled(source: Source, step: ast.Call, place: ast.stmt) -> Iterator[Edit]
     line = f"{source.of(step.func.value)}.unscale_({source.of(step.args[0])})"
     written = {
         source.of(node)
-        for node in ast.walk(scope(source, step))
+        for node in ast.walk(source.nodes.function(step))
         if isinstance(node, ast.Call) and _method(node) == "unscale_"
     }
     edit = before(source, place, line) if line not in written else None

@@ -30,7 +30,10 @@ class Culprit:
     finding: Finding
     source: Source
     node: ast.expr | ast.AugAssign | None
-    names: Names
+
+    @property
+    def names(self) -> Names:
+        return self.source.names
 
     @property
     def operands(self) -> Mapping[str, ast.expr]:
@@ -143,7 +146,7 @@ def locate(finding: Finding, source: Source | None = None) -> Culprit:
         tree = source.tree
     except SourceError as error:
         raise Unpatchable(Reason.UNREADABLE, str(error)) from error
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError) as error:
         raise Unpatchable(Reason.NO_PYTHON, location.file) from error
     assert tree is not None
     if source.encoding not in ("utf-8", "utf-8-sig", "ascii"):
@@ -152,4 +155,4 @@ def locate(finding: Finding, source: Source | None = None) -> Culprit:
     if node is None:
         written = list(find(source, location.line, finding.op))
         node = written[0] if len(written) == 1 else None
-    return Culprit(finding, source, node, Names.of(source))
+    return Culprit(finding, source, node)

@@ -11,7 +11,7 @@ from gradscope.repair.culprit import Culprit
 from gradscope.repair.masked import INFINITE
 from gradscope.repair.spelling import can_repeat
 from gradscope.repair.splice import keyword
-from gradscope.source.masks import definition
+from gradscope.source import definition
 from gradscope.source.operands import canonical, spelled
 
 MEANS = frozenset(

@@ -10,7 +10,7 @@ from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.spelling import can_repeat
 from gradscope.source.operands import spelled
-from gradscope.source.spans import ancestors, scope, statement
+from gradscope.source.spans import ancestors
 
 PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 GUARDS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.set_grad_enabled"})
@@ -75,7 +75,7 @@ def _detached_elsewhere(culprit: Culprit, node: ast.expr) -> Iterator[Edit]:
     target = made.targets[0]
     uses = [
         one
-        for one in ast.walk(scope(culprit.source, made))
+        for one in ast.walk(culprit.source.nodes.function(made))
         if isinstance(one, ast.Name)
         and isinstance(target, ast.Name)
         and one.id == target.id
@@ -104,10 +104,10 @@ def _straight_through(culprit: Culprit) -> Iterator[Candidate]:
 def _copied(culprit: Culprit) -> Iterator[Candidate]:
     """`h = h.clone()` before `h.data[mask] = 0.0`, and that without the `.data`."""
     source, place = culprit.source, culprit.finding.location
-    for node in ast.walk(source.tree):
-        if not isinstance(node, ast.Attribute) or node.attr != "data":
+    for node in source.nodes.every(ast.Attribute):
+        if node.attr != "data":
             continue
-        written = statement(source, node)
+        written = source.nodes.statement(node)
         is_here = place is not None and written.lineno <= place.line <= (written.end_lineno or 0)
         if is_here and isinstance(node.value, ast.Name):
             name, start = node.value.id, source.extent(written)[0]
@@ -185,7 +185,7 @@ def _enabled(culprit: Culprit) -> Iterator[Candidate]:
 def _registered(culprit: Culprit) -> Iterator[Candidate]:
     """`self.layers = nn.ModuleList([...])`, `self.scale = nn.Parameter(...)`."""
     location = culprit.finding.location
-    made = (node for node in ast.walk(culprit.source.tree) if isinstance(node, ast.Assign))
+    made = culprit.source.nodes.every(ast.Assign)
     assignment = next((one for one in made if location and one.lineno == location.line), None)
     if assignment is None:
         return
@@ -207,7 +207,7 @@ def _made_later(culprit: Culprit) -> Iterator[Candidate]:
     source, call = culprit.source, culprit.node
     if not isinstance(call, ast.Call) or not call.args:
         return
-    made = statement(source, call)
+    made = source.nodes.statement(call)
     body = getattr(source.parents[made], "body", [])
     given = {node.id for node in ast.walk(call.args[0]) if isinstance(node, ast.Name)}
     later = [one for one in body if one.lineno > made.lineno and _replaces(one, given)]

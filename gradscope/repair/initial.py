@@ -56,9 +56,7 @@ def _through(culprit: Culprit, stem: str) -> bool:
 
 def _filled_by_hand(culprit: Culprit) -> Iterator[tuple[ast.expr, str]]:
     """The expressions that fill a weight, with the text of what they fill."""
-    for node in ast.walk(culprit.source.tree):
-        if not isinstance(node, ast.Call):
-            continue
+    for node in culprit.source.nodes.every(ast.Call):
         dotted = culprit.names.dotted(node.func) or ""
         name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         if dotted.startswith("torch.nn.init.") and dotted.rpartition(".")[2] in _FILLERS:
@@ -112,8 +110,8 @@ def _renamed(culprit: Culprit, old: str, new: str) -> Iterator[Edit]:
     if isinstance(node, ast.Call) and _ending(culprit, node.func) == old:
         yield _ended(culprit, node.func, old, new)
         return
-    for one in ast.walk(culprit.source.tree):
-        if isinstance(one, ast.Attribute | ast.Name) and isinstance(one.ctx, ast.Load):
+    for one in culprit.source.nodes.every(ast.Attribute, ast.Name):
+        if isinstance(one.ctx, ast.Load):
             if culprit.names.dotted(one) == f"torch.nn.{_MODULES[old]}":
                 yield _ended(culprit, one, _MODULES[old], _MODULES[new])
 

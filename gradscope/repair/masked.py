@@ -13,8 +13,7 @@ from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.spelling import can_repeat, filled, operand_of
 from gradscope.rules import evidence, phrases
-from gradscope.source import Mask, expression, mask
-from gradscope.source.masks import definition, in_reach
+from gradscope.source import Mask, definition, expression, holds, mask
 from gradscope.source.operands import spelled
 
 INFINITE = frozenset(
@@ -190,9 +189,9 @@ def _condition(culprit: Culprit, found: Mask) -> str | None:
     """The condition as it can be written at the culprit: itself, or the definition of its name."""
     assert culprit.node is not None
     node = found.condition
-    if not in_reach(culprit.source, node, culprit.node):
+    if not holds(culprit.source, node, culprit.node):
         meaning = definition(culprit.source, node) if isinstance(node, ast.Name) else None
-        if meaning is None or not in_reach(culprit.source, meaning, culprit.node):
+        if meaning is None or not holds(culprit.source, meaning, culprit.node):
             return None
         node = meaning
     text = culprit.source.of(node)

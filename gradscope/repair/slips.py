@@ -15,7 +15,6 @@ from itertools import chain, islice
 
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
-from gradscope.source.spans import scope
 
 MOST = 40  # edits of one formula that are worth a run each
 
@@ -195,7 +194,7 @@ def _tensors(culprit: Culprit, formula: ast.expr) -> Iterator[ast.expr]:
 def _names(culprit: Culprit, formula: ast.expr) -> Iterator[str]:
     """What backward has unpacked or computed before it comes to the formula. grad_output is left
     out: a gradient is linear in it, and hardly ever mistaken for another name."""
-    where = scope(culprit.source, formula)
+    where = culprit.source.nodes.function(formula)
     if not isinstance(where, ast.FunctionDef):
         return
     stored = (
@@ -211,8 +210,8 @@ def _names(culprit: Culprit, formula: ast.expr) -> Iterator[str]:
 def _forward(culprit: Culprit) -> ast.FunctionDef | None:
     """The forward beside the backward in which the finding is."""
     location = culprit.finding.location
-    for node in ast.walk(culprit.source.tree):
-        if isinstance(node, ast.ClassDef) and location is not None:
+    for node in culprit.source.nodes.every(ast.ClassDef):
+        if location is not None:
             if node.lineno <= location.line <= (node.end_lineno or node.lineno):
                 functions = [n for n in node.body if isinstance(n, ast.FunctionDef)]
                 return next((n for n in functions if n.name == "forward"), None)

@@ -9,7 +9,6 @@ from gradscope.ops.dtypes import Margin, eps_for
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.splice import before, keyword
-from gradscope.source.spans import scope, statement
 
 RATES = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # of the learning rate that diverged
 LOSS_SCALE = 65536.0  # GradScaler's own first scale
@@ -19,9 +18,8 @@ def optimizers(culprit: Culprit) -> list[ast.Call]:
     """The calls of the file that construct an optimizer of torch."""
     return [
         node
-        for node in ast.walk(culprit.source.tree)
-        if isinstance(node, ast.Call)
-        and (culprit.names.dotted(node.func) or "").startswith("torch.optim.")
+        for node in culprit.source.nodes.every(ast.Call)
+        if (culprit.names.dotted(node.func) or "").startswith("torch.optim.")
         and not (culprit.names.dotted(node.func) or "").startswith("torch.optim.lr_scheduler")
     ]
 
@@ -53,7 +51,7 @@ def lower_rate(culprit: Culprit) -> Iterator[Candidate]:
 def through_scaler(culprit: Culprit) -> Iterator[Candidate]:
     """`scaler.step(optimizer)` for `optimizer.step()`, where a GradScaler scales the loss and
     nothing divides the gradients by its scale again."""
-    calls = [node for node in ast.walk(culprit.source.tree) if isinstance(node, ast.Call)]
+    calls = list(culprit.source.nodes.every(ast.Call))
     used = {culprit.source.of(call.func) for call in calls}
     for made in calls:
         name = target_of(culprit, made) if _is_scaler(culprit, made) else None
@@ -92,7 +90,7 @@ def scaled(culprit: Culprit) -> Iterator[Candidate]:
                 "        if parameter.grad is not None:",
                 f"            parameter.grad /= {LOSS_SCALE}",
             )
-            edit = before(culprit.source, statement(culprit.source, step), *unscale)
+            edit = before(culprit.source, culprit.source.nodes.statement(step), *unscale)
             if edit is not None:
                 scale = culprit.replace(receiver, f"({culprit.text(receiver)} * {LOSS_SCALE})")
                 title = f"scale the loss by {LOSS_SCALE:g} for backward, and the gradients back"
@@ -107,8 +105,8 @@ def target_of(culprit: Culprit, call: ast.Call) -> str | None:
 
 def steps_of(culprit: Culprit, call: ast.Call) -> Iterator[ast.Call]:
     name = target_of(culprit, call)
-    for node in ast.walk(culprit.source.tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+    for node in culprit.source.nodes.every(ast.Call):
+        if isinstance(node.func, ast.Attribute):
             if node.func.attr == "step" and culprit.source.of(node.func.value) == name:
                 yield node
 
@@ -117,7 +115,7 @@ def _backward(culprit: Culprit, step: ast.Call) -> ast.Call | None:
     """The last `loss.backward()` before a step in the same function."""
     found = [
         node
-        for node in ast.walk(scope(culprit.source, step))
+        for node in ast.walk(culprit.source.nodes.function(step))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "backward"

@@ -10,9 +10,8 @@ from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.splice import before
 from gradscope.rules import phrases
-from gradscope.source.masks import definition
+from gradscope.source import definition, expression
 from gradscope.source.operands import spelled
-from gradscope.source.spans import expression, scope
 
 TENSORS = frozenset(
     "self other mat1 mat2 tensor1 tensor2 x1 x2 target weight query key value".split()
@@ -35,7 +34,7 @@ def widened(culprit: Culprit) -> Iterator[Candidate]:
         yield Candidate("dtype", f"compute what follows in {wide}", (edit,))
     for node in tensors[:1]:
         meaning = definition(culprit.source, node) if isinstance(node, ast.Name) else None
-        if meaning is not None and scope(culprit.source, meaning) is not culprit.source.tree:
+        if meaning is not None and culprit.source.nodes.function(meaning) is not culprit.source.tree:
             text = f"{culprit.text(meaning)}.{method}"
             edit = culprit.replace(meaning, text)
             yield Candidate("dtype", f"compute what follows in {wide}", (edit,))
@@ -52,7 +51,7 @@ def widened(culprit: Culprit) -> Iterator[Candidate]:
 def _within(culprit: Culprit, widening: Edit, wide: str) -> Iterator[Candidate]:
     """The wider dtype inside of the function alone, whose caller gets the dtype that it had."""
     back = {"float16": "half()", "bfloat16": "bfloat16()"}.get(culprit.dtype or "")
-    where = scope(culprit.source, culprit.node) if culprit.node is not None else None
+    where = culprit.source.nodes.function(culprit.node) if culprit.node is not None else None
     if back is None or where is None:
         return
     returns = [node for node in ast.walk(where) if isinstance(node, ast.Return)]
@@ -80,9 +79,7 @@ def _widened_before(culprit: Culprit, wide: str, method: str) -> Iterator[Candid
 def _bfloat16(culprit: Culprit) -> Iterator[Candidate]:
     """bfloat16 wherever the file says float16: as small, with the range of float32."""
     edits = []
-    for node in ast.walk(culprit.source.tree):
-        if not isinstance(node, ast.Attribute):
-            continue
+    for node in culprit.source.nodes.every(ast.Attribute):
         end = culprit.source.extent(node)[1]
         if culprit.names.dotted(node) in ("torch.float16", "torch.half"):
             edits.append(culprit.source.edit(end - len(node.attr), end, "bfloat16"))
@@ -96,7 +93,7 @@ def _rebound(culprit: Culprit, read: set[str], method: str) -> Edit | None:
     """A line at the top of the function that widens the parameters which the culprit reads."""
     if culprit.node is None:
         return None
-    where = scope(culprit.source, culprit.node)
+    where = culprit.source.nodes.function(culprit.node)
     if not isinstance(where, ast.FunctionDef):
         return None
     names = [one.arg for one in where.args.args if one.arg in read and one.arg != "self"]

@@ -32,7 +32,6 @@ from gradscope.rules.died import died
 from gradscope.rules.rule import Rule
 from gradscope.rules.silenced import silenced_leaves
 from gradscope.rules.vanishing_gradient import fades
-from gradscope.source.spans import scope
 
 
 class DeadGradient(Rule):
@@ -217,7 +216,7 @@ def _constructed(step: Location | None) -> Location | None:
     if len(made) != 1:
         return step
     start, end = (text.place(offset) for offset in text.extent(made[0].value))
-    function = getattr(scope(text, made[0]), "name", "<module>")
+    function = getattr(text.nodes.function(made[0]), "name", "<module>")
     return Location(step.file, *start, *end, function)
 
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from gradscope import source
 from gradscope.errors import GradscopeError
 from gradscope.facts import Clearing, Edit, Location, Summed, Update
-from gradscope.source import Source
-from gradscope.source.masks import definition
+from gradscope.source import Source, definition
 
 
 def rate_of(update: Update) -> float | None:

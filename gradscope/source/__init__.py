@@ -1,9 +1,11 @@
 """The user's source: text, the expression at a span, the operands and the masks written there."""
 
 from gradscope.source.masks import Mask, mask
-from gradscope.source.operands import Names, find, operands
+from gradscope.source.meaning import definition, holds
+from gradscope.source.names import Names
+from gradscope.source.operands import find, operands
 from gradscope.source.pointing import pointed
-from gradscope.source.spans import expression, shown, statement
+from gradscope.source.spans import expression, shown
 from gradscope.source.text import Source, SourceError, at, lines, parsed, read
 
 __all__ = [
@@ -12,8 +14,10 @@ __all__ = [
     "Source",
     "SourceError",
     "at",
+    "definition",
     "expression",
     "find",
+    "holds",
     "lines",
     "mask",
     "operands",
@@ -21,5 +25,4 @@ __all__ = [
     "pointed",
     "read",
     "shown",
-    "statement",
 ]

@@ -6,8 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gradscope.source.operands import draws, operands, spelled
-from gradscope.source.spans import Scope, scope, statement
+from gradscope.source.operands import operands, spelled
 from gradscope.source.text import Source
 
 
@@ -27,7 +26,7 @@ class Mask:
 
 def mask(source: Source, place: ast.AST, culprit: ast.AST | None = None) -> Mask | None:
     """The mask that a call, an index or a product at `place` applies to the culprit's value."""
-    carriers = _Carriers(source, culprit, before=statement(source, place).lineno)
+    carriers = _Carriers(source, culprit, before=source.nodes.statement(place).lineno)
     found = spelled(source, place)
     name = found.name if found else ""
     if name in ("where", "masked_fill", "masked_select") and isinstance(place, ast.Call):
@@ -80,10 +79,11 @@ class _Carriers:
         self.names: set[str] = set()
         if culprit is None:
             return
-        for made in _assignments(scope(source, culprit)):
-            carries = any(self._is_carrier(part) for part in ast.walk(made.value))
-            if made.lineno < before and carries:
-                self.names.update(_bound(made.targets))
+        here = source.nodes.scope(culprit).function
+        for made in source.nodes.every(ast.Assign):
+            if made.lineno < before and source.nodes.scope(made).function is here:
+                if any(self._is_carrier(part) for part in ast.walk(made.value)):
+                    self.names.update(_bound(made.targets))
 
     def _is_carrier(self, node: ast.AST) -> bool:
         return node is self.culprit or (isinstance(node, ast.Name) and node.id in self.names)
@@ -97,93 +97,8 @@ class _Carriers:
         return holds[0] if holds[0] != holds[1] else None
 
 
-def _assignments(where: Scope) -> Iterator[ast.Assign]:
-    return (node for node in _in_order(where) if isinstance(node, ast.Assign))
-
-
-def _in_order(where: ast.AST) -> Iterator[ast.AST]:
-    """Depth first, as the text runs; other than ast.walk, which goes level by level."""
-    for child in ast.iter_child_nodes(where):
-        yield child
-        yield from _in_order(child)
-
-
 def _bound(targets: list[ast.expr]) -> Iterator[str]:
     for target in targets:
         for part in ast.walk(target):
             if isinstance(part, ast.Name):
                 yield part.id
-
-
-def definition(source: Source, name: ast.Name) -> ast.expr | None:
-    """What a name was given by plain assignment: the only one in its function, or the last one of
-    several that stand one below the other in the block of the name's own statement."""
-    made = [
-        one
-        for one in _assignments(scope(source, name))
-        if any(isinstance(target, ast.Name) and target.id == name.id for target in one.targets)
-    ]
-    if len(made) > 1:
-        here = statement(source, name)
-        block = source.parents.get(here)
-        if any(source.parents.get(one) is not block for one in made) or _writes(source, name, made):
-            return None
-        made = [one for one in made if _start(one) < _start(here)][-1:]
-    return made[0].value if made else None
-
-
-def _start(node: ast.stmt) -> tuple[int, int]:
-    return node.lineno, node.col_offset
-
-
-def _writes(source: Source, name: ast.Name, made: list[ast.Assign]) -> bool:
-    """Whether anything but these assignments binds the name: a loop, `+=`, an unpacking."""
-    known = {id(target) for one in made for target in one.targets}
-    return any(
-        isinstance(node, ast.Name)
-        and node.id == name.id
-        and isinstance(node.ctx, ast.Store)
-        and id(node) not in known
-        for node in ast.walk(scope(source, name))
-    )
-
-
-def in_reach(source: Source, node: ast.expr, place: ast.AST) -> bool:
-    """Whether an expression means the same right before the statement that holds `place`.
-
-    Every name in it must be bound by then, and not be given anew between there and the node.
-    """
-    here, there = scope(source, place), scope(source, node)
-    if here is not there:
-        return False
-    before, after = statement(source, place).lineno, statement(source, node).lineno
-    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-    for name in names:
-        stores = [line for line, bound in _stores(here) if bound == name]
-        if any(before <= line < after for line in stores):
-            return False
-        is_local = bool(stores) or name in _parameters(here)
-        if is_local and name not in _parameters(here) and not any(line < before for line in stores):
-            return False
-    # What draws random numbers cannot be written twice.
-    return not any(draws(source, part) for part in ast.walk(node))
-
-
-def _stores(where: Scope) -> Iterator[tuple[int, str]]:
-    for node in _in_order(where):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.lineno, node.id
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            yield node.lineno, node.target.id
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield node.lineno, node.name
-        elif isinstance(node, ast.alias):
-            yield node.lineno, (node.asname or node.name).partition(".")[0]
-
-
-def _parameters(where: Scope) -> set[str]:
-    if isinstance(where, ast.Module):
-        return set()
-    spec = where.args
-    listed = (*spec.posonlyargs, *spec.args, *spec.kwonlyargs, spec.vararg, spec.kwarg)
-    return {parameter.arg for parameter in listed if parameter}

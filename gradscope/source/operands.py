@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 from gradscope.source.text import Source
 
@@ -96,54 +95,6 @@ def canonical(op: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
-    """What the names of a file stand for: `F` -> torch.nn.functional, `sqrt` -> torch.sqrt."""
-
-    imported: Mapping[str, str]
-
-    @classmethod
-    def of(cls, source: Source) -> Names:
-        imported: dict[str, str] = {}
-        for node in ast.walk(source.tree):
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    top = alias.name.partition(".")[0]
-                    imported[alias.asname or top] = alias.name if alias.asname else top
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                for alias in node.names:
-                    imported[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-        names = cls(imported)
-        for node in ast.walk(source.tree):  # sqrt = torch.sqrt
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
-                dotted, target = names.dotted(node.value), node.targets[0]
-                if dotted and isinstance(target, ast.Name):
-                    imported.setdefault(target.id, dotted)
-        return names
-
-    def dotted(self, node: ast.expr) -> str | None:
-        """`th.linalg.norm` -> torch.linalg.norm; None for what does not start at an import."""
-        if isinstance(node, ast.Name):
-            return self.imported.get(node.id)
-        if isinstance(node, ast.Attribute):
-            base = self.dotted(node.value)
-            return f"{base}.{node.attr}" if base else None
-        return None
-
-    def spell(self, dotted: str) -> str | None:
-        """How the file can write a dotted name: torch.where -> `th.where`; None if it cannot.
-
-        From the import that comes nearest to the name, the first of several.
-        """
-        reaching = {
-            name: target
-            for name, target in self.imported.items()
-            if dotted == target or dotted.startswith(f"{target}.")
-        }
-        name = max(reaching, key=lambda name: len(reaching[name]), default=None)
-        return None if name is None else name + dotted[len(reaching[name]) :]
-
-
-@dataclass(frozen=True, slots=True)
 class Spelled:
     """One place where an op is written: its canonical name and its arguments in source order."""
 
@@ -151,11 +102,6 @@ class Spelled:
     positional: tuple[ast.expr, ...]
     keywords: Mapping[str, ast.expr]
     method: bool = False
-
-
-@lru_cache(maxsize=64)
-def _names(source: Source) -> Names:
-    return Names.of(source)
 
 
 def spelled(source: Source, node: ast.AST) -> Spelled | None:
@@ -169,7 +115,7 @@ def spelled(source: Source, node: ast.AST) -> Spelled | None:
     if not isinstance(node, ast.Call) or any(isinstance(a, ast.Starred) for a in node.args):
         return None
     keywords = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
-    dotted = _names(source).dotted(node.func)
+    dotted = source.names.dotted(node.func)
     if dotted is not None and dotted.startswith("torch."):  # else: a tensor that was imported
         return Spelled(canonical(dotted), tuple(node.args), keywords)
     if isinstance(node.func, ast.Name):
@@ -178,6 +124,15 @@ def spelled(source: Source, node: ast.AST) -> Spelled | None:
         name, receiver = canonical(node.func.attr), _receiver(node)
         return Spelled(name, (*receiver, *node.args), keywords, method=bool(receiver))
     return None
+
+
+def draws(source: Source, call: ast.Call) -> bool:
+    """Whether a call gives random numbers, other ones each time."""
+    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    dotted = source.names.dotted(call.func) or name
+    return dotted.rpartition(".")[2].rstrip("_") in DRAWS or dotted.startswith(
+        ("random.", "numpy.random.")
+    )
 
 
 def _receiver(call: ast.Call) -> tuple[ast.expr, ...]:
@@ -219,7 +174,6 @@ def operands(source: Source, node: ast.AST, op: str) -> dict[str, ast.expr]:
 
 def find(source: Source, line: int, op: str) -> Iterator[ast.expr | ast.AugAssign]:
     """The spellings of an op on a line, for call sites whose columns are not known."""
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.expr | ast.AugAssign) and writes(source, node, op):
-            if node.lineno <= line <= (node.end_lineno or node.lineno):
-                yield node
+    for node in source.nodes.every(ast.Call, ast.BinOp, ast.UnaryOp, ast.AugAssign):
+        if node.lineno <= line <= (node.end_lineno or node.lineno) and writes(source, node, op):
+            yield node

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import zip_longest
 
 from gradscope.facts import Location
 from gradscope.source.text import Source
+from gradscope.source.tree import Op
 
-Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
 
-
-def expression(source: Source, location: Location) -> ast.expr | ast.AugAssign | None:
+def expression(source: Source, location: Location) -> Op | None:
     """The expression (or `x /= y`) that a span covers exactly.
 
     The span may be the whole of a method chain, as `co_positions` has it, or trimmed to its last
@@ -22,8 +22,8 @@ def expression(source: Source, location: Location) -> ast.expr | ast.AugAssign |
     if not 0 < location.line <= location.end_line <= len(source.lines):
         return None
     start = source.offset(location.line, location.col)
-    end = source.offset(location.end_line, location.end_col)
-    found = [node for node in _nodes(source) if source.extent(node)[1] == end]
+    end = location.end_line, len(source.line(location.end_line)[: location.end_col].encode())
+    found = source.nodes.ending(end)
     exact = [node for node in found if source.extent(node)[0] == start]
     trimmed = [node for node in found if isinstance(node, ast.Call) and _dot(source, node) == start]
     # `(a.b())` and its inner call cannot share a span, but `x` as an expression statement
@@ -31,20 +31,33 @@ def expression(source: Source, location: Location) -> ast.expr | ast.AugAssign |
     return next((node for node in (*exact, *trimmed) if _reads_as_itself(source, node)), None)
 
 
-def _nodes(source: Source) -> Iterator[ast.expr | ast.AugAssign]:
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.expr | ast.AugAssign) and node.end_lineno is not None:
-            yield node
-
-
-def _reads_as_itself(source: Source, node: ast.expr | ast.AugAssign) -> bool:
-    if isinstance(node, ast.AugAssign):
-        return True
+def _reads_as_itself(source: Source, node: Op) -> bool:
+    if isinstance(node, ast.AugAssign) or not any(
+        isinstance(one, ast.JoinedStr) for one in (node, *ancestors(source, node))
+    ):
+        return not isinstance(node, ast.Starred | ast.Slice)
     try:
         again = ast.parse(f"({source.of(node)}\n)", mode="eval").body
     except SyntaxError:
         return False
-    return ast.dump(again) == ast.dump(node).replace("ctx=Store()", "ctx=Load()")
+    return alike(again, node)
+
+
+def alike(one: ast.AST, other: ast.AST) -> bool:
+    """Whether two trees say the same. Without recursion: a sum may have a thousand terms."""
+    pairs = zip_longest(ast.walk(one), ast.walk(other))
+    return all(a is not None and b is not None and _label(a) == _label(b) for a, b in pairs)
+
+
+def _label(node: ast.AST) -> tuple[object, ...]:
+    """All of a node but what is below it, of which the number must agree."""
+    if isinstance(node, ast.expr_context):
+        return ()
+    held = (value for _, value in ast.iter_fields(node))
+    return type(node), *(
+        type(one) if isinstance(one, ast.AST) else len(one) if isinstance(one, list) else repr(one)
+        for one in held
+    )
 
 
 def _dot(source: Source, call: ast.Call) -> int | None:
@@ -69,13 +82,6 @@ def shown(source: Source, location: Location) -> Location:
     return replace(location, line=line, col=col)
 
 
-def statement(source: Source, node: ast.AST) -> ast.stmt:
-    """The statement that holds a node."""
-    while not isinstance(node, ast.stmt):
-        node = source.parents[node]
-    return node
-
-
 def ancestors(source: Source, node: ast.AST) -> Iterator[ast.AST]:
     """The nodes around a node, innermost first."""
     while node in source.parents:
@@ -83,24 +89,19 @@ def ancestors(source: Source, node: ast.AST) -> Iterator[ast.AST]:
         yield node
 
 
-def scope(source: Source, node: ast.AST) -> Scope:
-    """The innermost function (or the module) whose code runs a node."""
-    return next(a for a in ancestors(source, node) if isinstance(a, Scope))
-
-
 def parenthesized(source: Source, node: ast.expr) -> tuple[int, int]:
     """A node's extent with the parentheses around it alone: `(x + y)` of `a / (x + y)`."""
+    text = source.text
     start, end = source.extent(node)
     while True:
-        before = len(source.text[:start].rstrip()) - 1
-        after = end + len(source.text[end:]) - len(source.text[end:].lstrip())
-        if (
-            before < 0
-            or source.text[before : before + 1] != "("
-            or source.text[after : after + 1] != ")"
-        ):
+        before, after = start - 1, end
+        while before >= 0 and text[before].isspace():
+            before -= 1
+        while after < len(text) and text[after].isspace():
+            after += 1
+        if before < 0 or text[before] != "(" or text[after : after + 1] != ")":
             return start, end
         # The parentheses of a call belong to the call, not to its only argument.
-        if before > 0 and (source.text[before - 1].isalnum() or source.text[before - 1] in "_)]"):
+        if before > 0 and (text[before - 1].isalnum() or text[before - 1] in "_)]"):
             return start, end
         start, end = before, after + 1

@@ -6,12 +6,16 @@ import ast
 import io
 import re
 import tokenize
+from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import Edit, Location
+from gradscope.source.names import Names
+from gradscope.source.tree import Tree, tree_of
 
 LINE_END = re.compile(r"\r\n|\r|\n")
 
@@ -25,7 +29,7 @@ class Source:
     """The decoded text of one file, newlines as on disk, without the byte order mark.
 
     Offsets are characters into `text`; lines and columns are those of `Location`. Not slotted:
-    the tree is parsed once, when it is first asked for.
+    its lines and its nodes are found once, when they are first asked for.
     """
 
     file: str
@@ -33,21 +37,26 @@ class Source:
     encoding: str = "utf-8"
 
     @cached_property
+    def nodes(self) -> Tree:
+        """The tree of the text, made once for all sources with this text."""
+        return tree_of(self.text)
+
+    @property
     def tree(self) -> ast.Module:
-        return ast.parse(self.text)
+        return self.nodes.module
 
     @cached_property
     def lines(self) -> tuple[str, ...]:
         """The lines without their ends, as Python counts them: a form feed ends none."""
         return tuple(LINE_END.split(self.text))
 
-    @cached_property
-    def parents(self) -> dict[ast.AST, ast.AST]:
-        return {
-            child: parent
-            for parent in ast.walk(self.tree)
-            for child in ast.iter_child_nodes(parent)
-        }
+    @property
+    def parents(self) -> Mapping[ast.AST, ast.AST]:
+        return self.nodes.parents
+
+    @property
+    def names(self) -> Names:
+        return self.nodes.names
 
     @cached_property
     def _line_starts(self) -> tuple[int, ...]:
@@ -81,7 +90,7 @@ class Source:
 
     def place(self, offset: int) -> tuple[int, int]:
         """(line, column) of an offset."""
-        line = sum(start <= offset for start in self._line_starts)
+        line = bisect_right(self._line_starts, offset)
         return line, offset - self._line_starts[line - 1]
 
     def edit(self, start: int, end: int, text: str) -> Edit:

@@ -18,7 +18,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gradscope.facts import FunctionCheck, Location
 from gradscope.record.sites import resolve
 from gradscope.source import Source, parsed
-from gradscope.source.spans import statement
 from gradscope.source.text import characters
 
 # Ops that pass numbers on as they are: what computed them is to blame.
@@ -146,7 +145,7 @@ def _widened(place: Location, position: int) -> Location | None:
             and node.lineno == place.line
             and node.end_lineno == place.end_line
         ):
-            found = statement(source, node)
+            found = source.nodes.statement(node)
             expression = _expression(found, position)
             return _span(source, expression, place) if expression else None
     return None

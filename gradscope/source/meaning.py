@@ -1,0 +1,80 @@
+"""What a name was given, and whether an expression still means the same elsewhere."""
+
+from __future__ import annotations
+
+import ast
+
+from gradscope.source.operands import draws
+from gradscope.source.scopes import Binding, Function, Place
+from gradscope.source.text import Source
+
+_LOOPS = ast.For | ast.AsyncFor | ast.While
+
+
+def definition(source: Source, name: ast.Name) -> ast.expr | None:
+    """The expression whose value a name has where it is read; None where the text does not tell.
+
+    What its function assigned last before, if no branch and no loop can have given it another.
+    """
+    scope = source.nodes.scope(name).owner(name.id)
+    if scope is not source.nodes.scope(name).function:
+        return None
+    here = source.nodes.statement(name)
+    count = scope.before(name.id, _start(here))
+    made = scope.bindings[name.id]
+    if not count or made[count - 1].value is None:
+        return None
+    is_only = len(made) == 1
+    return made[count - 1].value if is_only or _decides(source, made, count, here) else None
+
+
+def _decides(source: Source, made: list[Binding], count: int, here: ast.stmt) -> bool:
+    """Whether the last of `count` bindings before a statement is always the one that it reads."""
+    block = _block(source, made[count - 1].statement)
+    while _block(source, here) != block:
+        if isinstance(here, _LOOPS):  # what is bound further down in it comes round again
+            end = here.end_lineno or 0, here.end_col_offset or 0
+            if count < len(made) and made[count].at < end:
+                return False
+        around = source.parents[here]
+        if isinstance(around, Function | ast.ClassDef):
+            return False
+        here = source.nodes.statement(around)
+    return True
+
+
+def _block(source: Source, statement: ast.stmt) -> tuple[ast.AST, int]:
+    """Where a statement stands: in the body of what is around it, or in its `else`."""
+    around = source.parents[statement]
+    if isinstance(around, ast.ExceptHandler | ast.match_case):
+        return around, 0
+    lists = (value for _, value in ast.iter_fields(around) if isinstance(value, list) and value)
+    starts = (one[0] for one in lists if isinstance(one[0], ast.stmt))
+    return around, sum(_start(first) <= _start(statement) for first in starts)
+
+
+def holds(source: Source, node: ast.expr, place: ast.AST) -> bool:
+    """Whether an expression has the same value in the statement of a place as where it stands.
+
+    Every name in it must be bound before both, and not be given anew between them; and it must not
+    draw random numbers.
+    """
+    here = source.nodes.scope(node).function
+    if source.nodes.scope(place).function is not here:
+        return False
+    first, last = sorted(_start(source.nodes.statement(one)) for one in (node, place))
+    for part in ast.walk(node):
+        if draws(source, part):
+            return False
+        if isinstance(part, ast.Name):
+            scope = source.nodes.scope(part).owner(part.id)
+            if scope is not here:
+                continue
+            count = scope.before(part.id, first)
+            if scope.before(part.id, last) != count or (not count and scope.bindings[part.id]):
+                return False
+    return True
+
+
+def _start(statement: ast.stmt) -> Place:
+    return statement.lineno, statement.col_offset

@@ -1,0 +1,106 @@
+"""A text as a tree, walked once: what is around each node, where it ends, and whose its names are."""
+
+from __future__ import annotations
+
+import ast
+import symtable
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cached_property, lru_cache
+from typing import TypeVar
+
+from gradscope.source.names import Names
+from gradscope.source.scopes import OPENS, Function, Place, Scope, bound, outside
+
+Kind = TypeVar("Kind", bound=ast.AST)
+Op = ast.expr | ast.AugAssign  # what can run an op
+
+# Python has one object for all of a kind of these.
+_SHARED = ast.expr_context | ast.operator | ast.unaryop | ast.boolop | ast.cmpop
+
+
+class Tree:
+    """The nodes of a text. Lines and columns are as ast counts them."""
+
+    def __init__(self, text: str) -> None:
+        self.module = ast.parse(text)
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self._kinds: defaultdict[type[ast.AST], list[ast.AST]] = defaultdict(list)
+        self._ending: defaultdict[Place, list[Op]] = defaultdict(list)
+        self._scopes: dict[ast.AST, Scope] = {}
+        self._walk(Scope(self.module, None, symtable.symtable(text, "<text>", "exec")))
+
+    def every(self, *kinds: type[Kind]) -> Iterator[Kind]:
+        """All nodes of some kinds, those of each in the order of the text."""
+        for kind in kinds:
+            for node in self._kinds.get(kind, ()):
+                assert isinstance(node, kind)
+                yield node
+
+    def ending(self, at: Place) -> Sequence[Op]:
+        """The expressions that end at a place, the outermost first."""
+        return self._ending.get(at, ())
+
+    def scope(self, node: ast.AST) -> Scope:
+        """The scope in which a node stands. A function stands in the one that defines it."""
+        return self._scopes[node]
+
+    def function(self, node: ast.AST) -> Function:
+        """The innermost function (or the module) whose code runs a node."""
+        found = self._scopes[node].function.node
+        assert isinstance(found, Function)
+        return found
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The statement that holds a node."""
+        while not isinstance(node, ast.stmt):
+            node = self.parents[node]
+        return node
+
+    @cached_property
+    def names(self) -> Names:
+        return Names.of(self.every(ast.Import, ast.ImportFrom, ast.Assign))
+
+    def _walk(self, module: Scope) -> None:
+        waiting: list[tuple[ast.AST, Scope]] = [(self.module, module)]
+        opening: set[ast.AST] = set()
+        while waiting:
+            node, scope = waiting.pop()
+            if isinstance(node, OPENS) and node not in opening:
+                # What is run outside of it is looked at before it, as Python does.
+                opening.add(node)
+                self._note(node, scope)
+                waiting.append((node, scope))
+                parts = []
+                for parent, part in outside(node):
+                    self.parents[part] = parent
+                    parts.append(part)
+            elif node in self._scopes and node not in opening:
+                continue  # a part that was run outside
+            else:
+                if isinstance(node, OPENS):
+                    scope = module if node is self.module else scope.within(node)
+                else:
+                    self._note(node, scope)
+                parts = [one for one in ast.iter_child_nodes(node) if not isinstance(one, _SHARED)]
+                for part in parts:
+                    self.parents.setdefault(part, node)
+            waiting += ((part, scope) for part in reversed(parts))
+
+    def _note(self, node: ast.AST, scope: Scope) -> None:
+        self._scopes[node] = scope
+        self._kinds[type(node)].append(node)
+        if isinstance(node, Op):
+            self._ending[node.end_lineno or 0, node.end_col_offset or 0].append(node)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            scope.owner(node.id).reads[node.id].append(node)
+        for name in bound(node):
+            around = self.parents[node]
+            value = around.value if isinstance(around, ast.Assign | ast.AnnAssign) else None
+            scope.owner(name).bind(name, node, self.statement(node), value)
+
+
+@lru_cache(maxsize=8)
+def tree_of(text: str) -> Tree:
+    """The tree of a text, made once; SyntaxError, ValueError or RecursionError where there is none."""
+    return Tree(text)
