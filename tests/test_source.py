@@ -6,8 +6,18 @@ import inspect
 import pytest
 
 from gradscope.facts import Location
-from gradscope.source import Source, SourceError, at, expression, find, mask, operands, read, shown
-from gradscope.source.masks import definition
+from gradscope.source import (
+    Source,
+    SourceError,
+    at,
+    definition,
+    expression,
+    find,
+    mask,
+    operands,
+    read,
+    shown,
+)
 from gradscope.source.text import characters
 
 
@@ -195,7 +205,27 @@ def test_this_file_reads_itself():
         ("p = 1\np = exp(z); p = p / 2\np = 3", "exp(z)"),
         ("p = exp(z)\np += 1\np = p / 2", None),
         ("p = exp(z)\nif z:\n    p = 1\nq = p / 2", None),
-        ("for p in z:\n    p = exp(p)\n    p = p / 2", None),
+        ("for p in z:\n    p = exp(p)\n    p = p / 2", "exp(p)"),
+        ("for _ in z:\n    q = p / 2\n    p = exp(z)", None),
+        ("p = exp(z)\nfor _ in z:\n    q = p / 2\n    p = 1", None),
+        ("p = exp(z)\nfor _ in z:\n    q = p / 2\np = 1", "exp(z)"),
+        ("p = 1\nif z:\n    p = exp(z)\nelse:\n    q = p / 2", None),
+        ("p = 1\nif z:\n    p = exp(z)\n    with z:\n        q = p / 2", "exp(z)"),
+        ("try:\n    p = exp(z)\nexcept z as p:\n    q = p / 2", None),
+        ("p = exp(z)\np += 1\nq = p / 2", None),
+        ("p, r = exp(z)\nq = p / 2", None),
+        ("p = exp(z)\nq = [p / 2 for _ in z]", "exp(z)"),
+        ("p = exp(z)\nq = [p / 2 for p in z]", None),
+        ("p = exp(z)\nq = lambda p: p / 2", None),
+        ("def f(p):\n    p = exp(p)\n    return p / 2", "exp(p)"),
+        ("p = exp(z)\ndef f():\n    return p / 2", None),
+        ("def f():\n    p = exp(z)\n    def g():\n        p = 1\n    return p / 2", "exp(z)"),
+        (
+            "def f():\n    p = exp(z)\n    def g():\n        nonlocal p\n        p = 1\n"
+            "    return p / 2",
+            None,
+        ),
+        ("p: int = exp(z)\nq = p / 2", "exp(z)"),
         ("q = p / 2", None),
     ],
 )

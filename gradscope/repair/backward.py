@@ -51,8 +51,10 @@ def _computed(culprit: Culprit, position: int) -> ast.expr | None:
     location = culprit.finding.location
     if location is None:
         return None
-    for node in culprit.source.nodes.every(ast.Return, ast.Assign, ast.AnnAssign):
-        if node.value is None or not node.lineno <= location.line <= (node.end_lineno or node.lineno):
+    for node in ast.walk(culprit.source.tree):
+        if not isinstance(node, ast.Return | ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        if not node.lineno <= location.line <= (node.end_lineno or node.lineno):
             continue
         value = node.value
         if isinstance(node, ast.Return) and isinstance(value, ast.Tuple):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gradscope.facts import Edit, Finding, NotTried, Reason
 from gradscope.ops import Edge, OpFact, lookup
+from gradscope.repair.search import Search
 from gradscope.source import Names, Source, SourceError, expression, find, operands, read
 from gradscope.source.operands import spelled
 from gradscope.source.spans import parenthesized
@@ -30,6 +31,7 @@ class Culprit:
     finding: Finding
     source: Source
     node: ast.expr | ast.AugAssign | None
+    search: Search = field(default_factory=Search)
 
     @property
     def names(self) -> Names:
@@ -134,7 +136,7 @@ def edges_of(finding: Finding, fact: OpFact) -> Iterator[Edge]:
     yield from (edge for edge in fact.edges if edge not in seen)
 
 
-def locate(finding: Finding, source: Source | None = None) -> Culprit:
+def locate(finding: Finding, source: Source | None = None, search: Search | None = None) -> Culprit:
     """The culprit in its file (or in the text that stands in for it), or Unpatchable."""
     location = finding.location
     if location is None:
@@ -155,4 +157,4 @@ def locate(finding: Finding, source: Source | None = None) -> Culprit:
     if node is None:
         written = list(find(source, location.line, finding.op))
         node = written[0] if len(written) == 1 else None
-    return Culprit(finding, source, node)
+    return Culprit(finding, source, node, search or Search())

@@ -5,10 +5,21 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from gradscope.repair.reading import Reading
 
-Form = Callable[[Reading, ast.expr], str | None]
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A composite expression. `ends` are the ops that it may end in, `ops` all that it is made of.
+
+    `write` gives the stable form of an expression that ends so, None where it is another one.
+    """
+
+    write: Callable[[Reading, ast.expr], str | None]
+    ends: frozenset[str]
+    ops: frozenset[str]
 
 
 def _log_softmax(read: Reading, node: ast.expr) -> str | None:
@@ -246,21 +257,25 @@ def _squared(read: Reading, node: ast.expr) -> ast.expr | None:
     return power.positional[0] if exponents in ([], [2]) else None
 
 
+def _form(write: Callable[[Reading, ast.expr], str | None], ends: str, made_of: str = "") -> Form:
+    return Form(write, frozenset(ends.split()), frozenset(f"{ends} {made_of}".split()))
+
+
 FORMS: tuple[Form, ...] = (
-    _log_softmax,
-    _log_sigmoid,
-    _log_one_minus_sigmoid,
-    _softplus,
-    _logsumexp,
-    _log_prod,
-    _logaddexp,
-    _log_cosh,
-    _log_expm1,
-    _log_bessel,
-    _log_determinant,
-    _softmax,
-    _sigmoid,
-    _cross_entropy_with_logits,
+    _form(_log_softmax, "log", "softmax"),
+    _form(_log_sigmoid, "log", "sigmoid"),
+    _form(_log_one_minus_sigmoid, "log log1p", "sub neg sigmoid"),
+    _form(_softplus, "log log1p", "add exp"),
+    _form(_logsumexp, "log", "sum exp"),
+    _form(_log_prod, "log", "prod"),
+    _form(_logaddexp, "log", "div mul add exp"),
+    _form(_log_cosh, "log", "cosh"),
+    _form(_log_expm1, "log", "sub exp expm1"),
+    _form(_log_bessel, "log", "mul i0"),
+    _form(_log_determinant, "det"),
+    _form(_softmax, "div", "exp sum"),
+    _form(_sigmoid, "div", "add exp neg"),
+    _form(_cross_entropy_with_logits, "binary_cross_entropy", "sigmoid"),
 )
 # What a guard does as well, at the cost of another gradient: it is written, and does not lead.
-BESIDE: tuple[Form, ...] = (_norm,)
+BESIDE: tuple[Form, ...] = (_form(_norm, "sqrt pow", "sum mul pow"),)

@@ -110,8 +110,8 @@ def _renamed(culprit: Culprit, old: str, new: str) -> Iterator[Edit]:
     if isinstance(node, ast.Call) and _ending(culprit, node.func) == old:
         yield _ended(culprit, node.func, old, new)
         return
-    for one in culprit.source.nodes.every(ast.Attribute, ast.Name):
-        if isinstance(one.ctx, ast.Load):
+    for one in ast.walk(culprit.source.tree):
+        if isinstance(one, ast.Attribute | ast.Name) and isinstance(one.ctx, ast.Load):
             if culprit.names.dotted(one) == f"torch.nn.{_MODULES[old]}":
                 yield _ended(culprit, one, _MODULES[old], _MODULES[new])
 

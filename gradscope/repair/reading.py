@@ -10,9 +10,9 @@ import ast
 from dataclasses import dataclass, field
 
 from gradscope.repair.culprit import Culprit
-from gradscope.source.masks import definition, in_reach
+from gradscope.source import definition, holds
 from gradscope.source.operands import Spelled, spelled
-from gradscope.source.spans import ancestors, scope
+from gradscope.source.spans import alike, ancestors
 
 
 @dataclass
@@ -29,9 +29,7 @@ class Reading:
         if not isinstance(node, ast.Name):
             return node
         given = definition(self.culprit.source, node)
-        if given is None or not in_reach(self.culprit.source, given, given):
-            return node
-        if not _lasts(self.culprit, given, self.place):
+        if given is None or not holds(self.culprit.source, given, self.place):
             return node
         # Computed under no_grad or autocast, it would mean something else outside of that.
         if _blocks(self.culprit, given) - _blocks(self.culprit, self.place):
@@ -62,7 +60,7 @@ class Reading:
         return self.text(node) if isinstance(node, ast.Constant) else self.culprit.text(node)
 
     def same(self, first: ast.expr, second: ast.expr) -> bool:
-        return ast.dump(self.meaning(first)) == ast.dump(self.meaning(second))
+        return alike(self.meaning(first), self.meaning(second))
 
     def dim(self, found: Spelled) -> str | None:
         """The `dim` argument of a reduction as text."""
@@ -76,15 +74,3 @@ def _blocks(culprit: Culprit, node: ast.expr) -> set[ast.AST]:
     """The `with` statements around a node."""
     around = ancestors(culprit.source, node)
     return {one for one in around if isinstance(one, ast.With | ast.AsyncWith)}
-
-
-def _lasts(culprit: Culprit, given: ast.expr, place: ast.expr) -> bool:
-    """Whether the names of an earlier expression still hold the same values at `place`."""
-    lines = range(given.lineno, place.lineno)
-    names = {part.id for part in ast.walk(given) if isinstance(part, ast.Name)}
-    stored = (
-        part
-        for part in ast.walk(scope(culprit.source, place))
-        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and part.id in names
-    )
-    return not any(part.lineno in lines for part in stored)

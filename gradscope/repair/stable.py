@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Set
 
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.forms import BESIDE, FORMS, Form
 from gradscope.repair.reading import Reading
 from gradscope.repair.splice import keyword
-from gradscope.source.operands import canonical
-from gradscope.source.spans import ancestors, scope
+from gradscope.source import definition
+from gradscope.source.operands import canonical, spelled
+
+DEEPEST = 8  # ops from the culprit to the end of its expression: no form has more
 
 
 def rewritten(culprit: Culprit) -> Iterator[Candidate]:
@@ -26,15 +29,16 @@ def leading(culprit: Culprit) -> Iterator[Candidate]:
 
 
 def _written(culprit: Culprit, forms: tuple[Form, ...]) -> Iterator[Candidate]:
-    if culprit.node is None:
-        return
     if canonical(culprit.finding.op) == "ctc_loss":
         yield from with_zero_infinity(culprit)
         return
-    for node in _expressions(culprit):
+    written = spelled(culprit.source, culprit.node) if culprit.node is not None else None
+    forms = tuple(form for form in forms if written is not None and written.name in form.ops)
+    ops = frozenset(op for form in forms for op in form.ops)
+    for node, op in _around(culprit, ops):
         for form in forms:
             reading = Reading(culprit, node)
-            template = form(reading, node)
+            template = form.write(reading, node) if op in form.ends else None
             if template is None or culprit.node not in reading.seen:
                 continue
             text = culprit.torch(template)
@@ -48,23 +52,45 @@ def _written(culprit: Culprit, forms: tuple[Form, ...]) -> Iterator[Candidate]:
 def with_zero_infinity(culprit: Culprit) -> Iterator[Candidate]:
     """CTC has no alignment for a target longer than its input, and an argument that says so."""
     names = ("torch.nn.functional.ctc_loss", "torch.nn.CTCLoss")
-    for node in ast.walk(culprit.source.tree):
-        if isinstance(node, ast.Call) and culprit.names.dotted(node.func) in names:
+    for node in culprit.source.nodes.every(ast.Call):
+        if culprit.names.dotted(node.func) in names:
             title = "let samples without any alignment count as 0"
             edit = keyword(culprit.source, node, "zero_infinity", "True")
             yield Candidate("stable-op", title, (edit,))
 
 
-def _expressions(culprit: Culprit) -> list[ast.expr]:
-    """The largest first, from the culprit outwards to what else its function computes."""
-    assert culprit.node is not None
-    around = [
-        node for node in ancestors(culprit.source, culprit.node) if isinstance(node, ast.expr)
-    ]
-    own = [culprit.node] if isinstance(culprit.node, ast.expr) else []
-    others = [
-        node
-        for node in ast.walk(scope(culprit.source, culprit.node))
-        if isinstance(node, ast.expr) and node not in around and node is not culprit.node
-    ]
-    return [*reversed(around), *own, *others]
+def _around(culprit: Culprit, ops: Set[str]) -> list[tuple[ast.expr, str]]:
+    """The culprit and the expressions that are made of it by some ops, also on later lines through
+    a name for it, with the op that each writes; the largest first."""
+    found: list[tuple[ast.expr, str]] = []
+    waiting: deque[tuple[ast.AST, int]] = deque()
+    if isinstance(culprit.node, ast.expr):
+        waiting.append((culprit.node, 0))
+    seen: set[ast.AST] = set()
+    while waiting and not culprit.search.is_over:
+        node, depth = waiting.popleft()
+        op = spelled(culprit.source, node)
+        if node in seen or depth > DEEPEST or not isinstance(node, ast.expr):
+            continue
+        seen.add(node)
+        if op is not None and op.name in ops:
+            found.append((node, op.name))
+        elif not isinstance(node, ast.Name):
+            continue
+        waiting += ((one, depth + 1) for one in _next(culprit, node))
+    return found[::-1]
+
+
+def _next(culprit: Culprit, node: ast.expr) -> Iterator[ast.AST]:
+    """What an expression is an operand of, or the places that read it by its name."""
+    source, above = culprit.source, culprit.source.parents[node]
+    while isinstance(above, ast.Attribute | ast.keyword):  # of `node.log()` the call
+        above = source.parents[above]
+    yield above
+    if isinstance(above, ast.Assign | ast.AnnAssign) and above.value is node:
+        targets = above.targets if isinstance(above, ast.Assign) else [above.target]
+        for target in targets:
+            if isinstance(target, ast.Name):
+                owner = source.nodes.scope(target).owner(target.id)
+                reads = owner.reads.get(target.id, ())
+                yield from (one for one in reads if definition(source, one) is node)

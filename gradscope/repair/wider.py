@@ -32,9 +32,10 @@ def widened(culprit: Culprit) -> Iterator[Candidate]:
     if edit is not None:
         yield from _within(culprit, edit, wide)
         yield Candidate("dtype", f"compute what follows in {wide}", (edit,))
+    nodes = culprit.source.nodes
     for node in tensors[:1]:
         meaning = definition(culprit.source, node) if isinstance(node, ast.Name) else None
-        if meaning is not None and culprit.source.nodes.function(meaning) is not culprit.source.tree:
+        if meaning is not None and nodes.function(meaning) is not nodes.module:
             text = f"{culprit.text(meaning)}.{method}"
             edit = culprit.replace(meaning, text)
             yield Candidate("dtype", f"compute what follows in {wide}", (edit,))

@@ -32,14 +32,14 @@ def _decides(source: Source, made: list[Binding], count: int, here: ast.stmt) ->
     """Whether the last of `count` bindings before a statement is always the one that it reads."""
     block = _block(source, made[count - 1].statement)
     while _block(source, here) != block:
-        if isinstance(here, _LOOPS):  # what is bound further down in it comes round again
-            end = here.end_lineno or 0, here.end_col_offset or 0
-            if count < len(made) and made[count].at < end:
-                return False
         around = source.parents[here]
         if isinstance(around, Function | ast.ClassDef):
             return False
         here = source.nodes.statement(around)
+        if isinstance(here, _LOOPS):  # what is bound further down in it comes round again
+            end = here.end_lineno or 0, here.end_col_offset or 0
+            if count < len(made) and made[count].at < end:
+                return False
     return True
 
 

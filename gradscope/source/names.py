@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -14,11 +14,11 @@ class Names:
     imported: Mapping[str, str]
 
     @classmethod
-    def of(cls, nodes: Iterable[ast.AST]) -> Names:
-        """By the imports among some nodes, and by what they give another name: sqrt = torch.sqrt"""
+    def of(cls, module: ast.Module) -> Names:
+        """By the imports of a file, and by what it gives another name: sqrt = torch.sqrt"""
         imported: dict[str, str] = {}
         renamed = []
-        for node in nodes:
+        for node in ast.walk(module):
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     top = alias.name.partition(".")[0]

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gradscope.source.text import Source
+from gradscope.source.tree import Op
 
 # The positional arguments of an op by their schema names, where they are not (self, other).
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
@@ -126,15 +127,6 @@ def spelled(source: Source, node: ast.AST) -> Spelled | None:
     return None
 
 
-def draws(source: Source, call: ast.Call) -> bool:
-    """Whether a call gives random numbers, other ones each time."""
-    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
-    dotted = source.names.dotted(call.func) or name
-    return dotted.rpartition(".")[2].rstrip("_") in DRAWS or dotted.startswith(
-        ("random.", "numpy.random.")
-    )
-
-
 def _receiver(call: ast.Call) -> tuple[ast.expr, ...]:
     """The tensor that a method is called on; nothing for `self.softmax(x)`, a module of self."""
     assert isinstance(call.func, ast.Attribute)
@@ -172,8 +164,9 @@ def operands(source: Source, node: ast.AST, op: str) -> dict[str, ast.expr]:
     return mapped
 
 
-def find(source: Source, line: int, op: str) -> Iterator[ast.expr | ast.AugAssign]:
+def find(source: Source, line: int, op: str) -> Iterator[Op]:
     """The spellings of an op on a line, for call sites whose columns are not known."""
-    for node in source.nodes.every(ast.Call, ast.BinOp, ast.UnaryOp, ast.AugAssign):
-        if node.lineno <= line <= (node.end_lineno or node.lineno) and writes(source, node, op):
-            yield node
+    for node in ast.walk(source.tree):
+        if isinstance(node, Op) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            if writes(source, node, op):
+                yield node

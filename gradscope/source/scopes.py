@@ -57,7 +57,7 @@ class Scope:
 
     def within(self, node: OPENS) -> Scope:
         """The scope of a node that stands in this one. Nodes must come in the order of the text."""
-        name = _TABLES.get(type(node)) or getattr(node, "name", "top")
+        name = _TABLES.get(type(node)) or str(getattr(node, "name", ""))
         found = self._tables.get((name, getattr(node, "lineno", 0)))
         return Scope(node, self, found.pop() if found else None)
 

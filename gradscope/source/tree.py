@@ -1,4 +1,4 @@
-"""A text as a tree, walked once: what is around each node, where it ends, and whose its names are."""
+"""A text as a tree that is walked once: what is around each node, and whose its names are."""
 
 from __future__ import annotations
 
@@ -30,12 +30,11 @@ class Tree:
         self._scopes: dict[ast.AST, Scope] = {}
         self._walk(Scope(self.module, None, symtable.symtable(text, "<text>", "exec")))
 
-    def every(self, *kinds: type[Kind]) -> Iterator[Kind]:
-        """All nodes of some kinds, those of each in the order of the text."""
-        for kind in kinds:
-            for node in self._kinds.get(kind, ()):
-                assert isinstance(node, kind)
-                yield node
+    def every(self, kind: type[Kind]) -> Iterator[Kind]:
+        """All nodes of a kind, in the order of the text."""
+        for node in self._kinds.get(kind, ()):
+            assert isinstance(node, kind)
+            yield node
 
     def ending(self, at: Place) -> Sequence[Op]:
         """The expressions that end at a place, the outermost first."""
@@ -59,7 +58,7 @@ class Tree:
 
     @cached_property
     def names(self) -> Names:
-        return Names.of(self.every(ast.Import, ast.ImportFrom, ast.Assign))
+        return Names.of(self.module)
 
     def _walk(self, module: Scope) -> None:
         waiting: list[tuple[ast.AST, Scope]] = [(self.module, module)]
@@ -102,5 +101,5 @@ class Tree:
 
 @lru_cache(maxsize=8)
 def tree_of(text: str) -> Tree:
-    """The tree of a text, made once; SyntaxError, ValueError or RecursionError where there is none."""
+    """The tree of a text, made once. SyntaxError, ValueError, RecursionError: it is no Python."""
     return Tree(text)

@@ -12,7 +12,7 @@ import torch
 
 from gradscope.facts import Location
 from gradscope.record.sites import USER, kind_of, shown_path
-from gradscope.source import Names, Source
+from gradscope.source import Source
 
 # No op is run when grad mode changes: where that is written has to be read.
 _GUARDS = frozenset(
@@ -106,7 +106,7 @@ def guarding_with(code: CodeType, line: int) -> Location | None:
     source = _source(code.co_filename)
     if source is None:
         return None
-    names, found = Names.of(source), None
+    names, found = source.names, None
     for node in ast.walk(source.tree):
         if not isinstance(node, ast.With | ast.FunctionDef):
             continue
