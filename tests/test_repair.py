@@ -380,14 +380,14 @@ def test_an_installed_package_is_never_edited():
     stdlib = replace(found, location=resolve(random.shuffle.__code__, 0))
 
     for one in (found, stdlib):
-        with pytest.raises(Unpatchable, match="installed package"):
+        with pytest.raises(Unpatchable, match="INSTALLED"):
             locate(one)
 
 
 @pytest.mark.parametrize(
     ("raw", "reason"),
     [
-        (b"# coding: latin-1\ny = '\xe9'.sqrt()\n", "encoded as"),
+        (b"# coding: latin-1\ny = '\xe9'.sqrt()\n", "ENCODING"),
         (b"y = '\xe9'.sqrt()\n", "not valid text"),
     ],
 )

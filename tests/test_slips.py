@@ -113,7 +113,7 @@ def test_a_slip_is_found_and_verified(slip, tmp_path):
 
 
 def test_where_no_edit_mends_it_none_is_shown(tmp_path, monkeypatch):
-    monkeypatch.setattr("gradscope.repair.GUESSING", 1.0)
+    monkeypatch.setattr("gradscope.repair.serve.GUESSES", 1 / 60)
     text = PROGRAM.format(
         arguments="x",
         given="x",

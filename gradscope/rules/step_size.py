@@ -102,7 +102,7 @@ def with_clearing(clearing: Clearing) -> tuple[Edit, ...]:
     call = source.expression(text, clearing.location) if text is not None else None
     if text is None or call is None:
         return ()
-    place = source.statement(text, call)
+    place = text.nodes.statement(call)
     (start, end), indent = text.extent(place), text.indent(place.lineno)
     past = text.offset(place.end_lineno or place.lineno, 0)
     past += len(text.line(place.end_lineno or place.lineno))
