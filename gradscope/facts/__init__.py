@@ -4,6 +4,9 @@ A number that was measured is a Python float, NaN and inf included; only the JSO
 those into strings. Facts cross a process boundary, so everything here pickles.
 """
 
+from gradscope.facts.effects import Effect as Effect
+from gradscope.facts.effects import EffectKind as EffectKind
+from gradscope.facts.effects import hindrance as hindrance
 from gradscope.facts.events import Ancestor as Ancestor
 from gradscope.facts.events import Event as Event
 from gradscope.facts.events import Kind as Kind

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gradscope.facts.effects import Effect
 from gradscope.facts.events import Event
 from gradscope.facts.functions import FunctionCheck
 from gradscope.facts.hazards import Approach, Headroom
@@ -124,6 +125,7 @@ class Trace:
     settings: tuple[Setting, ...] = ()  # of optimizers, that were not finite
     elsewhere: tuple[str, ...] = ()  # names of other threads that ran backward: not observed
     processes: tuple[str, ...] = ()  # names of those that the program started: not observed
+    effects: tuple[Effect, ...] = ()  # what it did outside; of a repeated run, what it may not do
 
     def event(self, id: int) -> Event | None:
         return next((event for event in self.events if event.id == id), None)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from gradscope.facts import Ending, Trace
 from gradscope.record.array_warnings import ArrayWarnings
+from gradscope.record.optimizers import watch_optimizers
 from gradscope.record.probes.functions import FunctionChecks, checked
 from gradscope.record.recorder import Recorder, environment
 from gradscope.record.sizes.magnitudes import MagnitudeWatch
@@ -48,6 +49,7 @@ class FullObservation:
         on_stop: Callable[[], None] = lambda: None,
         check_functions: bool = True,
         hazards: bool = False,
+        ends_with_update: bool = False,
     ) -> None:
         self.recorder = Recorder(
             steps=steps,
@@ -56,8 +58,13 @@ class FullObservation:
             on_stop=on_stop,
             check_functions=check_functions,
             hazards=hazards,
+            ends_with_update=ends_with_update,
         )
-        self.sizes = MagnitudeWatch(lambda: self.recorder.module, layers=self.recorder.names.layers)
+        self.sizes = MagnitudeWatch(
+            lambda: self.recorder.module,
+            on_step=lambda step: self.recorder.step_is_measured(self.sizes.updates_by_hand),
+            layers=self.recorder.names.layers,
+        )
         self.arrays = ArrayWarnings()
         self.recorder.on_write = self.sizes.note_write
         self.recorder.on_result = self.sizes.note_result
@@ -68,6 +75,8 @@ class FullObservation:
     def __enter__(self) -> FullObservation:
         for one in (self.arrays, self.recorder, self.sizes):
             self._stack.enter_context(one)
+        # After the others, which are told of each update first.
+        watch_optimizers(self._stack, lambda optimizer: None, self.recorder.update_is_measured)
         return self
 
     def __exit__(self, *failure: object) -> None:

@@ -21,6 +21,7 @@ from gradscope.record.finite import plain
 from gradscope.record.graph import node_name
 from gradscope.record.hazards.margins import Margins
 from gradscope.record.journal import Journal, ModuleFrame, Note, Raw
+from gradscope.record.last_update import LastUpdate
 from gradscope.record.mode import RecordingMode
 from gradscope.record.names import Names
 from gradscope.record.oprun import OpRun
@@ -48,8 +49,9 @@ class Recorder:
     """Context manager that records every op of the thread that enters it.
 
     Stops the program (by `StopTrace`) at the first step with an error unless `keep_going`, and
-    after `steps` backward passes. `on_stop` is called once, before that, in the program's thread,
-    and `on_step` after each backward, with the steps and the ops so far.
+    after `steps` backward passes: when the next one begins, or, `ends_with_update`, as soon as the
+    optimizers have taken the last one's gradients. `on_stop` is called once, before that, in the
+    program's thread, and `on_step` after each backward, with the steps and the ops so far.
     Losses and gradients are bit-identical with and without it; the RNG streams are untouched.
 
     Not observed: ops of other threads, code inside compiled or exported programs that bypasses
@@ -65,6 +67,7 @@ class Recorder:
         on_stop: Callable[[], None] = lambda: None,
         check_functions: bool = True,
         hazards: bool = False,
+        ends_with_update: bool = False,
     ) -> None:
         self.limit = steps
         self.keep_going = keep_going
@@ -98,6 +101,7 @@ class Recorder:
         self.faults = 0
         self._clock = time.perf_counter()
         self._step_ops = 0
+        self.last = LastUpdate(ends_with_update)
         self._stack = ExitStack()
 
     def __enter__(self) -> Recorder:
@@ -228,7 +232,18 @@ class Recorder:
         return result
 
     def _begin_step(self) -> None:
+        self.last.begin_backward()
         if self.at_limit:
+            self.halt()
+
+    def step_is_measured(self, updates_by_hand: bool) -> None:
+        """A backward is over, and all that is asked of it is known."""
+        if self.at_limit and self.last.is_over_after_backward(updates_by_hand):
+            self.halt()
+
+    def update_is_measured(self, optimizer: Any) -> None:
+        """An optimizer has stepped, and all that is asked of it is known."""
+        if self.last.is_over_after(optimizer):
             self.halt()
 
     def _end_backward(

@@ -16,23 +16,28 @@ from multiprocessing.connection import Connection
 from typing import Any, NoReturn, TextIO
 
 from gradscope.errors import GradscopeError
-from gradscope.facts import Ending, Trace
+from gradscope.facts import Effect, Ending, Trace
 from gradscope.record import StopTrace
 from gradscope.record.observation import FullObservation, Observation, SizesAlone
 from gradscope.record.sites import calls_program, claim, shown_path
-from gradscope.signals import as_python_starts, held_back, undisturbed
+from gradscope.signals import as_python_starts, undisturbed
+from gradscope.target import native, redirect
+from gradscope.target.channel import Channel
 from gradscope.target.conditions import Conditions
+from gradscope.target.effects import Effects
 from gradscope.target.endings import ending_of, has_users_frames, is_ours, trimmed
 from gradscope.target.load import files_of, run_script
 from gradscope.target.loss import Run, prepare_function, prepare_parts
-from gradscope.target.messages import Fault, Final, Message, Progress, Snapshot, Unusable
-from gradscope.target.options import RunOptions
+from gradscope.target.messages import Fault, Final, Progress, Snapshot, Unusable
+from gradscope.target.options import Repeat, RunOptions
+from gradscope.target.overlay import Overlay
 from gradscope.target.patches import install
-from gradscope.target.processes import watch_processes
 from gradscope.target.targets import Function, Parts, Script, Target
 
 PROGRESS_EVERY = 0.1  # seconds
 SNAPSHOT_SHARE = 0.05  # of the run's time may go into snapshots
+_UNINTERRUPTED = 3_600.0  # seconds: until another thread has its turn
+_leave = os._exit  # which the program's calls of are told of
 SLOW_MODULES = ("torch._dynamo", "torch._inductor", "torch.distributed.tensor")
 
 
@@ -47,33 +52,8 @@ class Job:
     deaths: int  # file descriptor for what faulthandler writes
     setup: Callable[[], None] | None = None
     measure: Callable[[], Any] | None = None  # measure sizes only, and leave the ops alone
-
-
-class Channel:
-    """The way to the parent. Only the process that made it speaks: workers stay silent."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._pid = os.getpid()
-        self._closed = False
-
-    @property
-    def is_open(self) -> bool:
-        return not self._closed and os.getpid() == self._pid
-
-    def send(self, message: Message) -> None:
-        if not self.is_open:
-            return
-        with held_back():  # half of a message would be left in the pipe
-            try:
-                self._connection.send(message)
-            except OSError:
-                os._exit(1)  # the parent is gone, and nobody waits for this run
-
-    def close(self, last: Message) -> None:
-        """Send the last word. What happens later in the program is its own affair."""
-        self.send(last)
-        self._closed = True
+    repeat: Repeat | None = None
+    scratch: str = ""  # the folder for what a repeated run writes
 
 
 class Messenger:
@@ -85,7 +65,11 @@ class Messenger:
         self._channel = channel
         self._told = 0.0
         self._next_snapshot = 0.0
-        self._processes = watch_processes()
+        self._repeat = job.repeat
+        self._limit = job.options.steps
+        self.effects = Effects(
+            lambda: self.observation.steps, self._may_not if job.repeat is not None else None
+        )
 
     def _observation(self, job: Job) -> Observation:
         options = job.options
@@ -104,6 +88,7 @@ class Messenger:
             on_stop=self._stop,
             check_functions=options.custom_backward,
             hazards=options.hazards,
+            ends_with_update=job.repeat is not None and job.repeat.after_update,
         )
 
     def _tell(self, steps: int, ops: int) -> None:
@@ -119,6 +104,19 @@ class Messenger:
 
     def _stop(self) -> None:
         self.end(Ending("stopped"))
+        if self._repeat is not None:
+            _leave(0)  # what the program does while it is unwound, it has done once
+
+    def _may_not(self, effect: Effect) -> None:
+        """A repeated run is about to do something outside, which it may, if at all, before the end
+        of the last step."""
+        assert self._repeat is not None
+        if self._repeat.allowed and self.observation.steps < self._limit:
+            return
+        if threading.current_thread() is not threading.main_thread():
+            sys.setswitchinterval(_UNINTERRUPTED)  # the facts must not change while they are told
+        self.end(Ending("stopped"))
+        _leave(0)
 
     def end(self, ending: Ending) -> None:
         """The last word, unless it was said before."""
@@ -128,7 +126,8 @@ class Messenger:
 
     def _trace(self, ending: Ending) -> Trace:
         trace = self.observation.trace(self._target, ending)
-        return replace(trace, processes=tuple(self._processes))
+        effects = self.effects
+        return replace(trace, processes=tuple(effects.processes), effects=effects.found())
 
 
 def run_child(job: Job, connection: Connection) -> NoReturn:
@@ -139,11 +138,11 @@ def run_child(job: Job, connection: Connection) -> NoReturn:
         _redirect(job)
         code = _run(job, channel)
         _flush()
-        if not job.silent:
+        if job.repeat is None:
             _finish_as_python_does()
     except BaseException:
         channel.close(Fault(traceback.format_exc()))
-    os._exit(code)
+    _leave(code)
 
 
 def _run(job: Job, channel: Channel) -> int:
@@ -152,7 +151,11 @@ def _run(job: Job, channel: Channel) -> int:
         install(job.patches)
     claim(files_of(job.target))  # in a fresh interpreter nobody has yet
     calls_program(_run.__code__)
+    if job.repeat is not None:
+        redirect.install(Overlay(job.scratch, job.repeat.made))
     messenger = Messenger(job, channel)
+    if job.repeat is None:
+        native.install(messenger.effects.writes)
     observation = messenger.observation
     if hasattr(os, "register_at_fork"):
         # A process that the program forks has nobody to report to, and is not stopped.
@@ -195,11 +198,10 @@ def _told(error: BaseException, job: Job, messenger: Messenger, channel: Channel
 
 def _tell_of_sudden_exits(messenger: Messenger) -> None:
     """Python itself has no chance to do anything at an `os._exit`."""
-    leave = os._exit
 
     def exit_at_once(status: int) -> NoReturn:
         messenger.end(Ending("exited", f"os._exit({status})", status))
-        leave(status)
+        _leave(status)
 
     os._exit = exit_at_once
 

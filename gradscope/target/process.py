@@ -78,6 +78,7 @@ class _Forked:
         # At a terminal the child stays in our group: another one could not read from it. Elsewhere
         # it leads its own, so that its workers die with it.
         self.leads = job.silent or not os.isatty(0)
+        self._ends_alone = job.repeat is None  # what it started may go on without it
         self.connection, theirs = Pipe(duplex=False)
         parent = os.getpid()
         sys.stdout.flush()
@@ -107,6 +108,8 @@ class _Forked:
     def poll(self) -> int | None:
         if self._status is None:
             try:
+                if not self._ends_alone:
+                    self._end_group()
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
             except ChildProcessError:
                 self._status = 0  # somebody else in this process has reaped it
@@ -114,6 +117,14 @@ class _Forked:
             if pid:
                 self._status = os.waitstatus_to_exitcode(status)
         return self._status
+
+    def _end_group(self) -> None:
+        """Once the child is gone: its workers go as well. Not before it is waited for, which makes
+        the group's number free for others."""
+        gone = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        if os.waitid(os.P_PID, self.pid, gone) is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGTERM)
 
     def interrupt(self) -> None:
         self._signal(signal.SIGINT)

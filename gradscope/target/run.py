@@ -15,7 +15,8 @@ from gradscope.errors import CTRL_C, GradscopeError
 from gradscope.facts import Ending, Trace
 from gradscope.signals import HURRIED, PASSED_ON, heard, raise_from_now_on
 from gradscope.target.messages import Fault, Final, Message, Progress, Snapshot, Unusable
-from gradscope.target.options import DEFAULTS, RunOptions
+from gradscope.target.options import DEFAULTS, Repeat, RunOptions
+from gradscope.target.overlay import Overlay
 from gradscope.target.targets import Target
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def run(
     on_progress: Callable[[int, int], None] | None = None,
     fork: bool | None = None,
     measure: Callable[[], object] | None = None,
+    repeat: Repeat | None = None,
 ) -> Trace:
     """Run a target once and return what was seen of it, however it ended.
 
@@ -54,6 +56,7 @@ def run(
 
     `measure` makes, in the child, what is told of each backward (see `MagnitudeWatch`): the ops
     are not recorded then. `on_progress` is told the steps and the ops so far, many times a second.
+    With `repeat` the run repeats an earlier one, and is silent.
 
     Raises GradscopeError where the target cannot be run, and KeyboardInterrupt where a silent run
     is interrupted, or one is a second time.
@@ -63,9 +66,10 @@ def run(
     from gradscope.target.load import files_of
     from gradscope.target.process import start
 
+    silent = silent or repeat is not None
     raise_from_now_on()
     claim(files_of(target))
-    with _notebook() as deaths:
+    with _notebook() as deaths, _scratch(repeat) as scratch:
         job = Job(
             target=target,
             options=options,
@@ -74,6 +78,8 @@ def run(
             deaths=deaths.fileno(),
             setup=setup,
             measure=measure,
+            repeat=repeat,
+            scratch=scratch,
         )
         limit = options.time_limit if timeout is None else timeout
         # A KeyboardInterrupt could tear a message in two.
@@ -102,6 +108,18 @@ def run(
     if trace.magnitudes is not None:
         trace = replace(trace, magnitudes=replace(trace.magnitudes, limits=options.limits))
     return trace
+
+
+@contextmanager
+def _scratch(repeat: Repeat | None) -> Iterator[str]:
+    """The folder for what a repeated run writes, as long as it runs. OSError where none can be."""
+    if repeat is None:
+        yield ""
+        return
+    with tempfile.TemporaryDirectory(prefix="gradscope-", ignore_cleanup_errors=True) as folder:
+        folder = os.path.realpath(folder)
+        Overlay(folder).prepare()
+        yield folder
 
 
 def _notebook() -> IO[str]:

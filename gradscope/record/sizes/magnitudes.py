@@ -138,6 +138,11 @@ class MagnitudeWatch:
         finally:
             self._nested -= 1
 
+    @property
+    def updates_by_hand(self) -> bool:
+        """Whether the program has written its parameters without an optimizer."""
+        return self._updates.are_by_hand
+
     # A backward pass
 
     def _run_backward(self, engine: Any, outputs: Any, args: Any, kwargs: Any) -> Any:

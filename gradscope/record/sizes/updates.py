@@ -85,6 +85,10 @@ class Updates:
             watched.trained = True
             _keep(self._by_hand, Update(step, "", None, self._place(found.user)))
 
+    @property
+    def are_by_hand(self) -> bool:
+        return bool(self._by_hand) and not self._updates
+
     def forgive(self) -> None:
         """The last update runs a backward of its own: what was cleared before is not missed."""
         if self._updates and self._updates[-1].cleared:

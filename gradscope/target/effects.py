@@ -1,0 +1,277 @@
+"""Sees what the program does outside of its own process: by Python's audit events.
+
+What native code does on its own (a connection of gRPC, a file of HDF5) has no such event; the
+writers that PyTorch and sqlite3 have are told of by `target.native`.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import multiprocessing
+import os
+import pickle
+import shlex
+import socket
+import stat
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager, suppress
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from gradscope.facts import Effect, EffectKind
+from gradscope.record.sites import note_site, resolve
+from gradscope.target.addresses import Addresses
+
+_MOST = 2_000  # effects that are kept
+_LONGEST = 400  # characters of a command or a path
+OPENS_TO_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_OF_THE_SYSTEM = ("/proc/", "/sys/")
+# Python's own cache of compiled modules is nobody's effect.
+_importer: Any = sys.modules[importlib.machinery.SourceFileLoader.__module__]
+_CACHING = frozenset(
+    (_importer._write_atomic.__code__, _importer.SourceFileLoader.set_data.__code__)
+)
+
+
+class _Aside(threading.local):
+    depth = 0
+
+
+_aside = _Aside()
+
+
+@contextmanager
+def aside() -> Any:
+    """What runs inside is ours, and not the program's: it is neither noted nor redirected."""
+    _aside.depth += 1
+    try:
+        yield
+    finally:
+        _aside.depth -= 1
+
+
+def is_aside() -> bool:
+    return _aside.depth > 0
+
+
+def not_aside(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of the program's that is called from within."""
+
+    def call(*args: Any) -> Any:
+        before, _aside.depth = _aside.depth, 0
+        try:
+            return function(*args)
+        finally:
+            _aside.depth = before
+
+    return call
+
+
+class Effects:
+    """Collects them, from its making to the end of this process: it runs one program, and an audit
+    hook cannot be taken off. `step` tells the backward passes so far. `stop` is told of each effect
+    before it happens, and may leave the process."""
+
+    def __init__(
+        self, step: Callable[[], int], stop: Callable[[Effect], None] | None = None
+    ) -> None:
+        self.processes: list[str] = []  # names of those that multiprocessing started
+        self._step = step
+        self._stop = stop
+        self._found: dict[tuple[EffectKind, str], Effect] = {}
+        self._made: set[str] = set()
+        self._addresses = Addresses()
+        self._forks = _Forks()
+        self._handlers: dict[str, Callable[..., None]] = {
+            "open": self._opens,
+            "os.mkdir": self._makes,
+            "os.rename": self._renames,
+            "os.remove": self._deletes,
+            "os.rmdir": self._deletes,
+            "os.link": lambda source, target, *_: self.writes(target),
+            "os.symlink": lambda source, target, *_: self.writes(target),
+            "os.truncate": lambda path, length: self.writes(path),
+            "sqlite3.connect": self._opens_database,
+            "socket.bind": lambda sock, address: self._addresses.bound.append(sock),
+            "socket.getaddrinfo": lambda host, port, *_: self._addresses.note(host, port),
+            "socket.connect": self._connects,
+            "socket.sendto": self._connects,
+            "socket.sendmsg": self._connects,
+            "subprocess.Popen": lambda executable, args, *_: self._starts(args or executable),
+            "os.system": self._starts,
+            "os.exec": lambda path, args, env: self._starts(args),
+            "os.posix_spawn": lambda path, args, env: self._starts(args),
+        }
+        _watch_starts(self.processes, self._starts)
+        sys.addaudithook(self._hear)
+
+    def found(self) -> tuple[Effect, ...]:
+        """In the order in which they came; those of forked processes last."""
+        for effect in self._forks.told():
+            self._found.setdefault((effect.kind, effect.what), effect)
+        return tuple(self._found.values())
+
+    def writes(self, path: Any) -> Any:
+        """A file is about to be written: told by an event, or by a writer that has none. It is
+        written where it is."""
+        if (name := _named(path)) is not None and not is_special(name):
+            self._note(EffectKind.WRITE, name, own=self._is_new(name))
+        return path
+
+    def _hear(self, event: str, args: tuple[Any, ...]) -> None:
+        handler = self._handlers.get(event)
+        if handler is None or _aside.depth:
+            return
+        _aside.depth += 1
+        try:
+            if event == "open" or sys._getframe(1).f_code not in _CACHING:
+                handler(*args)
+        except Exception:
+            return  # the program's call must not fail for want of a note on it
+        finally:
+            _aside.depth -= 1
+
+    def _opens(self, path: Any, mode: Any, flags: int) -> None:
+        if flags & OPENS_TO_WRITE and sys._getframe(2).f_code not in _CACHING:
+            self.writes(path)
+
+    def _makes(self, path: Any, mode: int, dir_fd: int = -1) -> None:
+        name = _named(path, dir_fd)
+        if name is not None and self._is_new(name):
+            self._note(EffectKind.FOLDER, name, own=True)
+
+    def _deletes(self, path: Any, dir_fd: int = -1) -> None:
+        name = _named(path, dir_fd)
+        if name is not None and os.path.lexists(name):
+            self._note(EffectKind.DELETION, name, own=self._is_own(name))
+
+    def _renames(self, source: Any, target: Any, src_fd: int = -1, dst_fd: int = -1) -> None:
+        old, new = _named(source, src_fd), _named(target, dst_fd)
+        if old is None or new is None or not os.path.lexists(old):
+            return
+        self._note(EffectKind.RENAME, old, own=self._is_own(old))
+        self._note(EffectKind.WRITE, new, own=self._is_new(new))
+
+    def _is_new(self, name: str) -> bool:
+        """Whether nothing was there before this run; it is the run's own from now on."""
+        if self._is_own(name):
+            return True
+        if os.path.lexists(name):
+            return False
+        self._made.add(name)
+        return True
+
+    def _is_own(self, name: str) -> bool:
+        while name not in self._made:
+            name, last = os.path.dirname(name), name
+            if name == last:
+                return False
+        return True
+
+    def _opens_database(self, database: Any) -> None:
+        name = _text(database)
+        if name and name != ":memory:" and not name.startswith("file:"):
+            self.writes(name)
+
+    def _connects(self, sock: socket.socket, address: Any) -> None:
+        if not self._addresses.is_ours(sock, address):
+            self._note(EffectKind.CONNECTION, self._addresses.shown(sock, address))
+
+    def _starts(self, command: Any) -> None:
+        if isinstance(command, str | bytes):
+            words = _text(command)
+        else:
+            words = shlex.join(_text(one) for one in command)
+        self._note(EffectKind.PROCESS, words)
+
+    def _note(self, kind: EffectKind, what: str, *, own: bool = False) -> None:
+        key = kind, what[:_LONGEST]
+        if key in self._found and self._stop is None:
+            return
+        user, _ = note_site(sys._getframe(1))
+        effect = Effect(*key, self._step(), resolve(*user[0]) if user else None, own)
+        if key not in self._found and len(self._found) < _MOST:
+            self._found[key] = effect
+            self._forks.tell(effect)
+        if self._stop is not None:
+            self._stop(effect)
+
+
+class _Forks:
+    """The way from forked processes (a loader's workers) to the one that reports."""
+
+    def __init__(self) -> None:
+        self._pipe: tuple[int, int] | None = None
+        self._is_fork = False
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=self._before, after_in_child=self._in_child)
+
+    def _before(self) -> None:
+        if self._pipe is None:
+            with suppress(OSError):
+                self._pipe = os.pipe()
+                for end in self._pipe:
+                    os.set_blocking(end, False)
+
+    def _in_child(self) -> None:
+        self._is_fork = True
+
+    def tell(self, effect: Effect) -> None:
+        if self._is_fork and self._pipe is not None:
+            said = pickle.dumps(effect)
+            with suppress(OSError):  # full: so many say enough
+                os.write(self._pipe[1], len(said).to_bytes(4, "little") + said)
+
+    def told(self) -> Iterable[Effect]:
+        if self._is_fork or self._pipe is None:
+            return
+        came = b""
+        with suppress(OSError):
+            while more := os.read(self._pipe[0], 1 << 16):
+                came += more
+        while came:
+            size = int.from_bytes(came[:4], "little")
+            yield pickle.loads(came[4 : 4 + size])
+            came = came[4 + size :]
+
+
+def _watch_starts(names: list[str], starts: Callable[[Any], None]) -> None:
+    """Processes of `multiprocessing`: forked ones are this program still, others start anew."""
+    start = BaseProcess.start
+
+    def noted(process: BaseProcess) -> None:
+        names.append(process.name)
+        method = getattr(process, "_start_method", None) or multiprocessing.get_start_method()
+        if method != "fork":
+            with aside():
+                starts([process.name])
+        start(process)
+
+    BaseProcess.start = noted  # type: ignore[method-assign,assignment]
+
+
+def _named(path: Any, dir_fd: int = -1) -> str | None:
+    """The absolute path; None of what is open already."""
+    if isinstance(path, int):
+        return None
+    name = os.fsdecode(path)
+    if dir_fd != -1 and not os.path.isabs(name):
+        name = os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}"), name)
+    return os.path.abspath(name)
+
+
+def is_special(name: str) -> bool:
+    """Devices, pipes and what the kernel shows as files: nothing is stored there."""
+    if name.startswith(_OF_THE_SYSTEM):
+        return True
+    try:
+        mode = os.stat(name).st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def _text(value: Any) -> str:
+    return os.fsdecode(value) if isinstance(value, str | bytes | os.PathLike) else str(value)

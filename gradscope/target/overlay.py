@@ -1,0 +1,181 @@
+"""The files as a repeated run sees them: what it writes lies in a folder of its own.
+
+Every path has three states: written in this run (its copy lies below `upper`), gone (deleted in
+this run, or made by the first one and so not there yet), or as it is on the disk.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Iterable
+
+_LARGEST = 2 * 2**30  # bytes of a file that is copied because the program writes into it
+
+
+class Overlay:
+    """Maps absolute paths of the program to where they lie. It asks the disk itself: its callers
+    see to it that nothing is redirected meanwhile."""
+
+    def __init__(self, folder: str, gone: Iterable[str] = ()) -> None:
+        self.folder = folder
+        self.upper = os.path.join(folder, "files")
+        self.temporary = os.path.join(folder, "tmp")
+        self.gone = set(gone)
+        self.is_used = bool(self.gone)  # nothing is redirected before
+
+    def prepare(self) -> None:
+        """Make what it needs of the empty folder. Raises OSError where the disk is full."""
+        os.mkdir(self.upper)
+        os.mkdir(self.temporary)
+
+    def copy_of(self, path: str) -> str:
+        """What lies in the folder itself (temporary files) is its own copy."""
+        return path if self.is_ours(path) else self.upper + path
+
+    def shown(self, real: str) -> str:
+        """The program's name for a path."""
+        return real[len(self.upper) :] if real.startswith(self.upper + os.sep) else real
+
+    def is_ours(self, path: str) -> bool:
+        return path == self.folder or path.startswith(self.folder + os.sep)
+
+    def is_gone(self, path: str) -> bool:
+        while path not in self.gone:
+            path, last = os.path.dirname(path), path
+            if path == last:
+                return False
+        return True
+
+    def read(self, path: str) -> str:
+        """Where to look for it. What is gone is looked for where nothing is."""
+        copy = self.copy_of(path)
+        return copy if os.path.lexists(copy) or self.is_gone(path) else path
+
+    def enter(self, path: str) -> str:
+        """Of a folder, where to go: where it is, unless this run alone has it."""
+        return path if os.path.isdir(path) and not self.is_gone(path) else self.read(path)
+
+    def write(self, path: str, *, anew: bool = False) -> str:
+        """Where to write it; `anew`: nothing of what it held is needed."""
+        copy = self.copy_of(path)
+        if os.path.lexists(copy):
+            return copy
+        there = self.read(path) != copy and os.path.lexists(path)
+        if there and (os.path.isdir(path) or not os.access(path, os.W_OK)):
+            return path  # which is refused there as well
+        self._make_parent(path)
+        if there:
+            if anew:
+                shutil.copymode(path, self._touched(copy))
+            else:
+                _copy(path, copy)
+        return copy
+
+    def _touched(self, copy: str) -> str:
+        os.close(os.open(copy, os.O_CREAT | os.O_WRONLY, 0o600))
+        return copy
+
+    def _make_parent(self, path: str) -> None:
+        """As an open does where the folder is missing: FileNotFoundError."""
+        parent = os.path.dirname(path)
+        real = self.read(parent)
+        if not stat.S_ISDIR(os.stat(real).st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        if real == parent and not os.access(parent, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        self.is_used = True
+        os.makedirs(self.copy_of(parent), exist_ok=True)
+
+    def remove(self, path: str) -> None:
+        """A file or a link."""
+        real = self.read(path)
+        if stat.S_ISDIR(os.lstat(real).st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if real == self.copy_of(path):
+            os.remove(real)
+        self.hide(path)
+
+    def hide(self, path: str) -> None:
+        self.is_used = True
+        if os.path.lexists(path):
+            self.gone.add(path)
+
+    def new(self, path: str) -> str:
+        """Where to make what must not be there yet."""
+        if os.path.lexists(self.read(path)):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        self._make_parent(path)
+        return self.copy_of(path)
+
+    def remove_folder(self, path: str) -> None:
+        if self.names(path):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
+        real = self.read(path)
+        if real == self.copy_of(path):
+            os.rmdir(real)
+        self.hide(path)
+
+    def rename(self, source: str, target: str) -> None:
+        real = self.read(source)
+        os.lstat(real)
+        if source == target:
+            return
+        self._make_parent(target)
+        copy = self.copy_of(target)
+        if stat.S_ISDIR(os.lstat(real).st_mode):
+            if os.path.lexists(self.read(target)):
+                self.remove_folder(target)
+            os.rename(self._whole(source), copy)
+        elif real == self.copy_of(source):
+            os.replace(real, copy)
+        else:
+            if os.path.isdir(self.read(target)):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
+            _copy(source, copy)
+        self.hide(source)
+
+    def _whole(self, path: str) -> str:
+        """A folder with all that it holds, as a copy."""
+        copy = self.copy_of(path)
+        if os.path.lexists(path) and not self.is_gone(path):
+            os.makedirs(copy, exist_ok=True)
+            for name in self.names(path):
+                below = os.path.join(path, name)
+                if os.path.isdir(self.read(below)) and not os.path.islink(self.read(below)):
+                    self._whole(below)
+                else:
+                    self.write(below)
+        return copy
+
+    def names(self, path: str) -> list[str]:
+        """What a folder holds."""
+        copy = self.copy_of(path)
+        made = os.listdir(copy) if os.path.isdir(copy) else None
+        if self.is_gone(path):
+            return os.listdir(copy)
+        try:
+            there = os.listdir(path)
+        except OSError:
+            if made is None:
+                raise
+            there = []
+        left = [name for name in there if os.path.join(path, name) not in self.gone]
+        return list(dict.fromkeys((*left, *(made or ()))))
+
+    def is_mixed(self, path: str) -> bool:
+        """Whether a folder holds other names than those on the disk."""
+        if os.path.isdir(self.copy_of(path)) or self.is_gone(path):
+            return True
+        return any(os.path.dirname(one) == path for one in self.gone)
+
+
+def _copy(source: str, target: str) -> None:
+    if os.path.islink(source):
+        os.symlink(os.readlink(source), target)
+        return
+    if os.path.getsize(source) > _LARGEST:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), source)
+    shutil.copy2(source, target)

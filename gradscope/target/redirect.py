@@ -1,0 +1,312 @@
+"""Puts an overlay under a program: `open`, `os` and native writers then see that one.
+
+Replaced where they are looked up, also under names that other modules gave them before. What gets
+by (a reference that nobody can see) is told by an audit event, and stops the run before it writes.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import io
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial, wraps
+from multiprocessing import process
+from typing import Any
+
+from gradscope.target import native
+from gradscope.target.effects import OPENS_TO_WRITE, aside, is_aside, is_special, not_aside
+from gradscope.target.overlay import Overlay
+from gradscope.target.scanned import Entries
+
+_ONLY_READS = frozenset("rbtU")
+_READING = "access getxattr listxattr stat statvfs".split()
+_READING_LINKS = "lstat readlink".split()
+_CHANGING = "chmod chown utime truncate setxattr removexattr".split()
+_CAPABILITIES = (
+    os.supports_dir_fd,
+    os.supports_fd,
+    os.supports_follow_symlinks,
+    os.supports_effective_ids,
+)
+_MOST_LINKS = 40  # that a path leads through, as on Linux
+_Any = Callable[..., Any]
+
+
+def install(overlay: Overlay) -> None:
+    """Not undone: this process runs one program."""
+    os.environ["TMPDIR"] = overlay.temporary
+    tempfile.tempdir = None
+    process.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]
+    files = _Redirected(overlay)
+    native.install(files.written, files.read)
+    shutil._use_fd_functions = False  # type: ignore[attr-defined]
+    pairs = tuple(files.functions())
+    for known in _CAPABILITIES:
+        known.update([new for old, new in pairs if old in known])
+    taking_over = {id(old): new for old, new in pairs}
+    gc.unfreeze()  # what was made before a fork is not looked through otherwise
+    for holder in gc.get_referrers(*(old for old, _ in pairs)):
+        if isinstance(holder, dict):
+            for name in [key for key, value in holder.items() if id(value) in taking_over]:
+                holder[name] = taking_over[id(holder[name])]
+    gc.freeze()
+
+
+class _Redirected:
+    """The functions that stand in for those of Python. The originals live in closures alone, where
+    `install` does not replace them."""
+
+    def __init__(self, overlay: Overlay) -> None:
+        self._overlay = overlay
+        self._folders: dict[str, str] = {}  # without the links on the disk that lead to them
+
+    def functions(self) -> Iterator[tuple[_Any, _Any]]:
+        """Each original with what takes its place."""
+        overlay = self._overlay
+        yield os.open, self._open(os.open)
+        yield io.open, self._open_file(io.open)
+        with suppress(ImportError):  # Python can be built without it
+            from _sqlite3 import connect
+
+            yield connect, self._connect(connect)
+        yield os.getcwd, self._getcwd(os.getcwd)
+        yield os.scandir, self._scandir(os.scandir)
+        yield os.listdir, self._listdir(os.listdir)
+        for name in filter(partial(hasattr, os), _READING):
+            yield getattr(os, name), self._mapped(getattr(os, name), overlay.read)
+        yield os.chdir, self._mapped(os.chdir, overlay.enter)
+        for name in _READING_LINKS:
+            yield getattr(os, name), self._mapped(getattr(os, name), overlay.read, follow=False)
+        for name in filter(partial(hasattr, os), _CHANGING):
+            yield getattr(os, name), self._mapped(getattr(os, name), overlay.write)
+        yield os.mkdir, self._mkdir(os.mkdir)
+        yield os.rmdir, self._removing(os.rmdir, overlay.remove_folder)
+        yield os.remove, self._removing(os.remove, overlay.remove)
+        yield os.unlink, self._removing(os.unlink, overlay.remove)
+        yield os.rename, self._renaming(os.rename)
+        yield os.replace, self._renaming(os.replace)
+        yield os.symlink, self._symlink(os.symlink)
+        yield os.link, self._link(os.link)
+
+    def written(self, path: Any) -> Any:
+        """Where a native writer is to write."""
+        if is_aside():
+            return path
+        with aside(), _told_of(path):
+            return self._overlay.write(self._resolved(path))
+
+    def read(self, path: Any) -> Any:
+        if is_aside():
+            return path
+        with aside(), _told_of(path):
+            return self._overlay.read(self._resolved(path))
+
+    def _open(self, original: _Any) -> _Any:
+        @wraps(original)
+        def open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> Any:
+            if self._is_left_alone(path, flags & OPENS_TO_WRITE):
+                return original(path, flags, mode, dir_fd=dir_fd)
+            with aside(), _told_of(path):
+                return self._opened(original, self._resolved(path, dir_fd), flags, mode)
+
+        return open
+
+    def _opened(self, original: _Any, full: str, flags: int, mode: int) -> Any:
+        overlay = self._overlay
+        if not flags & OPENS_TO_WRITE or is_special(full):
+            return original(overlay.read(full), flags, mode)
+        there = os.path.lexists(overlay.read(full))
+        if there and flags & os.O_EXCL:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), full)
+        if not there and not flags & os.O_CREAT:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), full)
+        return original(overlay.write(full, anew=bool(flags & os.O_TRUNC)), flags, mode)
+
+    def _open_file(self, original: _Any) -> _Any:
+        """A file keeps the name that the program gave: only its descriptor leads elsewhere."""
+        open_descriptor = os.open
+
+        def opened(path: Any, flags: int) -> Any:
+            with _told_of(path):
+                return self._opened(open_descriptor, self._resolved(path), flags, 0o666)
+
+        @wraps(original)
+        def open(
+            file: Any,
+            mode: Any = "r",
+            buffering: Any = -1,
+            encoding: Any = None,
+            errors: Any = None,
+            newline: Any = None,
+            closefd: Any = True,
+            opener: Any = None,
+        ) -> Any:
+            writes = not (isinstance(mode, str) and _ONLY_READS.issuperset(mode))
+            text = (mode, buffering, encoding, errors, newline, closefd)
+            if self._is_left_alone(file, writes):
+                return original(file, *text, opener)
+            with aside():
+                return original(file, *text, opened if opener is None else not_aside(opener))
+
+        return open
+
+    def _connect(self, original: _Any) -> _Any:
+        @wraps(original)
+        def connect(database: Any, *args: Any, **kwargs: Any) -> Any:
+            name = os.fsdecode(database)
+            if is_aside() or name in ("", ":memory:") or name.startswith("file:"):
+                return original(database, *args, **kwargs)
+            with aside(), _told_of(database):
+                place = self._overlay.write(self._resolved(database))
+                return original(place, *args, **kwargs)
+
+        return connect
+
+    def _getcwd(self, original: _Any) -> _Any:
+        @wraps(original)
+        def getcwd() -> Any:
+            return self._overlay.shown(original())
+
+        return getcwd
+
+    def _scandir(self, original: _Any) -> _Any:
+        @wraps(original)
+        def scandir(path: Any = None) -> Any:
+            folder = "." if path is None else path
+            if self._is_left_alone(folder, False):
+                return original(folder)
+            with aside(), _told_of(folder):
+                full = self._resolved(folder)
+                if not (self._overlay.is_mixed(full) or self._is_elsewhere()):
+                    return original(folder)
+                return Entries(folder, self._overlay.names(full))
+
+        return scandir
+
+    def _listdir(self, original: _Any) -> _Any:
+        @wraps(original)
+        def listdir(path: Any = None) -> Any:
+            folder = "." if path is None else path
+            if self._is_left_alone(folder, False):
+                return original(folder)
+            with aside(), _told_of(folder):
+                names = self._overlay.names(self._resolved(folder))
+            return list(map(os.fsencode, names)) if isinstance(folder, bytes) else names
+
+        return listdir
+
+    def _mapped(self, original: _Any, place: Callable[[str], str], follow: bool = True) -> _Any:
+        writes = place == self._overlay.write
+
+        @wraps(original)
+        def call(path: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._is_left_alone(path, writes):
+                return original(path, *args, **kwargs)
+            with aside(), _told_of(path):
+                links = follow and kwargs.get("follow_symlinks", True)
+                full = self._resolved(path, kwargs.get("dir_fd"), follow=links)
+                real = place(full)
+                if real != full or self._is_elsewhere():
+                    kwargs.pop("dir_fd", None)
+                    path = real
+                return original(path, *args, **kwargs)
+
+        return call
+
+    def _mkdir(self, original: _Any) -> _Any:
+        @wraps(original)
+        def mkdir(path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+            if is_aside():
+                return original(path, mode, dir_fd=dir_fd)  # type: ignore[no-any-return]
+            with aside(), _told_of(path):
+                original(self._overlay.new(self._resolved(path, dir_fd, follow=False)), mode)
+
+        return mkdir
+
+    def _removing(self, original: _Any, remove: Callable[[str], None]) -> _Any:
+        @wraps(original)
+        def call(path: Any, *, dir_fd: int | None = None) -> None:
+            if is_aside():
+                return original(path, dir_fd=dir_fd)  # type: ignore[no-any-return]
+            with aside(), _told_of(path):
+                remove(self._resolved(path, dir_fd, follow=False))
+
+        return call
+
+    def _renaming(self, original: _Any) -> _Any:
+        @wraps(original)
+        def call(
+            src: Any, dst: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None
+        ) -> None:
+            if is_aside():
+                fds = {"src_dir_fd": src_dir_fd, "dst_dir_fd": dst_dir_fd}
+                return original(src, dst, **fds)  # type: ignore[no-any-return]
+            with aside(), _told_of(src):
+                source = self._resolved(src, src_dir_fd, follow=False)
+                self._overlay.rename(source, self._resolved(dst, dst_dir_fd, follow=False))
+
+        return call
+
+    def _symlink(self, original: _Any) -> _Any:
+        @wraps(original)
+        def symlink(src: Any, dst: Any, *args: Any, dir_fd: int | None = None, **kw: Any) -> None:
+            if is_aside():
+                return original(src, dst, *args, dir_fd=dir_fd, **kw)  # type: ignore[no-any-return]
+            with aside(), _told_of(dst):
+                place = self._overlay.new(self._resolved(dst, dir_fd, follow=False))
+                original(os.fsdecode(src), place, *args, **kw)
+
+        return symlink
+
+    def _link(self, original: _Any) -> _Any:
+        @wraps(original)
+        def link(src: Any, dst: Any, **kwargs: Any) -> None:
+            if is_aside():
+                return original(src, dst, **kwargs)  # type: ignore[no-any-return]
+            with aside(), _told_of(dst):
+                place = self._overlay.new(self._resolved(dst, follow=False))
+                original(self._overlay.write(self._resolved(src)), place)
+
+        return link
+
+    def _is_elsewhere(self) -> bool:
+        """Whether the current folder is one that this run made: a relative path means another."""
+        here = os.getcwd()
+        return self._overlay.shown(here) != here
+
+    def _is_left_alone(self, path: Any, writes: object) -> bool:
+        """What is asked by ourselves, or is open already; and what is read before anything was
+        written."""
+        return is_aside() or isinstance(path, int) or not (writes or self._overlay.is_used)
+
+    def _resolved(self, path: Any, dir_fd: int | None = None, *, follow: bool = True) -> str:
+        """The one name of what a path leads to; of a link itself where it is not followed."""
+        name = os.fsdecode(path)
+        if dir_fd is not None and not os.path.isabs(name):
+            name = os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}"), name)
+        name = self._overlay.shown(os.path.abspath(name))
+        for _ in range(_MOST_LINKS if follow else 1):
+            folder, last = os.path.split(name)
+            if folder not in self._folders:
+                self._folders[folder] = os.path.realpath(folder)
+            name = os.path.join(self._folders[folder], last)
+            real = self._overlay.read(name)
+            if not (follow and os.path.islink(real)):
+                break
+            name = os.path.normpath(os.path.join(self._folders[folder], os.readlink(real)))
+        return name
+
+
+@contextmanager
+def _told_of(path: Any) -> Iterator[None]:
+    """An error names the path that the program gave."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = path
+        raise
