@@ -123,6 +123,8 @@ class Overlay:
         os.lstat(real)
         if source == target:
             return
+        if target.startswith(source + os.sep):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), source)
         self._make_parent(target)
         copy = self.copy_of(target)
         if stat.S_ISDIR(os.lstat(real).st_mode):
