@@ -92,10 +92,10 @@ def outcomes(steps: list[tuple[str, str, str]], root: Path) -> list[Any]:
         try:
             told.append((operation, OPERATIONS[operation](first, second)))
         except (OSError, shutil.Error) as error:
-            name = error.filename
-            told.append(
-                (operation, type(error).__name__, isinstance(name, str) and name[:1] == "/")
-            )
+            # Of two reasons against a renaming each system names another first.
+            kind = OSError if operation in RENAMINGS else type(error)
+            is_absolute = isinstance(error.filename, str) and os.path.isabs(error.filename)
+            told.append((operation, kind.__name__, is_absolute))
             os.chdir(root)
     return [*told, tree(Path("."))]
 
@@ -139,6 +139,7 @@ def through(root: Path, scratch: Path, work: Callable[[], Any], gone: tuple[str,
     return in_another_process(run)
 
 
+RENAMINGS = ("rename", "replace", "move")
 STEP = st.tuples(
     st.sampled_from(sorted(OPERATIONS)), st.sampled_from(NAMES), st.sampled_from(NAMES)
 )
