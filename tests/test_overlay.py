@@ -146,7 +146,7 @@ STEP = st.tuples(
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.lists(STEP, min_size=1, max_size=8))
 def test_it_acts_as_the_disk_does(tmp_path_factory, steps):

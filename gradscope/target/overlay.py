@@ -155,7 +155,7 @@ class Overlay:
     def names(self, path: str) -> list[str]:
         """What a folder holds."""
         copy = self.copy_of(path)
-        made = os.listdir(copy) if os.path.isdir(copy) else None
+        made = os.listdir(copy) if os.path.lexists(copy) else None
         if self.is_gone(path):
             return os.listdir(copy)
         try:

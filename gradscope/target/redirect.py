@@ -182,7 +182,8 @@ class _Redirected:
                 return original(folder)
             with aside(), _told_of(folder):
                 full = self._resolved(folder)
-                if not (self._overlay.is_mixed(full) or self._is_elsewhere()):
+                as_named = full == os.path.abspath(os.fsdecode(folder))
+                if as_named and not self._overlay.is_mixed(full):
                     return original(folder)
                 return Entries(folder, self._overlay.names(full))
 
@@ -209,12 +210,8 @@ class _Redirected:
                 return original(path, *args, **kwargs)
             with aside(), _told_of(path):
                 links = follow and kwargs.get("follow_symlinks", True)
-                full = self._resolved(path, kwargs.get("dir_fd"), follow=links)
-                real = place(full)
-                if real != full or self._is_elsewhere():
-                    kwargs.pop("dir_fd", None)
-                    path = real
-                return original(path, *args, **kwargs)
+                full = self._resolved(path, kwargs.pop("dir_fd", None), follow=links)
+                return original(place(full), *args, **kwargs)
 
         return call
 
@@ -273,11 +270,6 @@ class _Redirected:
                 original(self._overlay.write(self._resolved(src)), place)
 
         return link
-
-    def _is_elsewhere(self) -> bool:
-        """Whether the current folder is one that this run made: a relative path means another."""
-        here = os.getcwd()
-        return self._overlay.shown(here) != here
 
     def _is_left_alone(self, path: Any, writes: object) -> bool:
         """What is asked by ourselves, or is open already; and what is read before anything was
