@@ -136,6 +136,8 @@ class Overlay:
         else:
             if os.path.isdir(self.read(target)):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
+            if os.path.lexists(copy):
+                os.remove(copy)  # it may be a link, which a copy would follow
             _copy(source, copy)
         self.hide(source)
 
