@@ -19,6 +19,7 @@ from gradscope.facts import Report, Trace
 from gradscope.norms import NormOptions
 from gradscope.norms.run import _measure
 from gradscope.pipeline import trace
+from gradscope.record.forking import pause_openmp
 from gradscope.target import RunOptions, parse_target, run
 
 LIMIT = 120.0  # seconds: one that hangs is stopped, and told
@@ -51,6 +52,7 @@ def run_plainly(path: Path) -> None:
 def in_fork(run: Callable[[], None]) -> int:
     """Run in a forked child that leaves as python would; its exit code."""
     with forgiving():
+        pause_openmp()
         pid = os.fork()
         if pid == 0:
             _run_and_leave(run)

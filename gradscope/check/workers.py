@@ -106,6 +106,7 @@ def _cores() -> int:
 
 
 def _start(place: int, case: Case, judge: Judge, threads: int) -> _Worker:
+    from gradscope.record.forking import pause_openmp
     from gradscope.target.process import can_fork, import_wanted
 
     method = "fork" if can_fork() else "spawn"
@@ -116,6 +117,7 @@ def _start(place: int, case: Case, judge: Judge, threads: int) -> _Worker:
     with warnings.catch_warnings():
         # numpy's threads make Python 3.12 warn; they have fork handlers of their own.
         warnings.simplefilter("ignore", DeprecationWarning)
+        pause_openmp()
         process.start()
     theirs.close()
     limit = (case.config.time_limit or float("inf")) + case.config.verify_time + OVERTIME

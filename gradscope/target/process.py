@@ -17,6 +17,7 @@ from typing import Any, NoReturn, Protocol
 
 import torch
 
+from gradscope.record.forking import pause_openmp
 from gradscope.target.child import Job, run_child
 
 _NAP = 0.005  # seconds between two looks at a child that is about to end
@@ -87,6 +88,7 @@ class _Forked:
         with warnings.catch_warnings():
             # numpy's threads make Python 3.12 warn; they have fork handlers of their own.
             warnings.simplefilter("ignore", DeprecationWarning)
+            pause_openmp()
             self.pid = os.fork()
         if self.pid == 0:
             self._be_the_child(job, theirs, parent)

@@ -22,6 +22,8 @@ from typing import Any, NoReturn, TypeVar
 
 import torch
 
+from gradscope.record.forking import pause_openmp
+
 T = TypeVar("T")
 
 FORKS = sys.platform == "linux"  # elsewhere system libraries do not survive a fork
@@ -33,6 +35,7 @@ def forked(work: Callable[[], T], seconds: float) -> T | None:
     with warnings.catch_warnings():
         # Python warns of threads at a fork. The copy uses none of them.
         warnings.simplefilter("ignore", DeprecationWarning)
+        pause_openmp()
         pid = os.fork()
     if pid == 0:
         _work_and_leave(work, reader, writer)

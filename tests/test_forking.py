@@ -1,0 +1,43 @@
+"""Runs of a process that has computed with several threads before."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = """
+import torch
+torch.manual_seed(0)
+x = torch.randn(400, 400, requires_grad=True)
+(x @ x).square().mean().backward()
+print(x.grad.sum().item(), torch.get_num_threads(), flush=True)
+"""
+CALLER = """
+import runpy, sys
+import torch
+from gradscope.config import Config
+from gradscope.pipeline import trace
+from gradscope.target import parse_target
+torch.set_num_threads(2)
+for _ in range(2):
+    runpy.run_path("train.py")
+    report = trace(parse_target("train.py"), Config(verify=False))
+    assert report.verdict == "healthy", report
+"""
+
+
+def test_a_process_that_used_threads_can_run_programs(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PROGRAM)
+
+    done = subprocess.run(
+        [sys.executable, "-c", CALLER],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,  # a child that waits for threads it does not have does so for ever
+    )
+
+    assert done.returncode == 0, done.stderr
+    printed = done.stdout.splitlines()
+    assert len(printed) == 4 and len(set(printed)) == 1
