@@ -153,6 +153,37 @@ def test_a_second_run_that_somebody_killed_speaks_against_no_fix(file, number):
     assert fix.verdict == NotTried(Reason.KILLED, killed.detail)
 
 
+def test_a_second_run_without_memory_speaks_against_no_fix(file):
+    raised = Ending("raised", "MemoryError", 1, out_of_memory=True)
+
+    verdict = judged(replace(seen(3.0), ending=raised)).verdict
+    assert verdict == NotTried(Reason.MEMORY, "MemoryError")
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        ("os.kill(os.getpid(), signal.SIGKILL)", Reason.KILLED),
+        ("torch.empty(1 << 60)", Reason.MEMORY),
+    ],
+)
+def test_only_what_a_fix_does_is_held_against_it(end, reason, tmp_path, monkeypatch):
+    """The program runs a second time where the machine is not as kind to it."""
+    monkeypatch.chdir(tmp_path)
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, signal, torch\n"
+        "if os.path.exists('ran-before'):\n"
+        f"    {end}\n"
+        "open('ran-before', 'w').close()\n"
+        "x = torch.tensor([0.0, 4.0], requires_grad=True)\n"
+        "torch.where(x > 0, x.sqrt(), 0.0).sum().backward()\n"
+    )
+    fixes = diagnosed_file(script, verify=True).findings[0].fixes
+
+    assert {fix.verdict.reason for fix in fixes} == {reason}
+
+
 def test_a_second_run_that_dies_of_the_patch_refutes_it(file):
     died = Ending("died", "SIGSEGV", -signal.SIGSEGV)
 

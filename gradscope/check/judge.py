@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from dataclasses import replace
 
 from gradscope import pipeline
@@ -21,8 +22,6 @@ _NOT_IN_DTYPE = re.compile(
     r"|must have the same (data )?type|Unsupported dtype|but found|LAPACK",
     re.IGNORECASE,
 )
-_OUT_OF_MEMORY = re.compile(r"can't allocate memory|MemoryError|bad_alloc|out of memory", re.I)
-_KILLED = re.compile(r"SIGKILL|SIGABRT")
 _SILENCE = 10.0  # times its longest step, after which a program counts as hung
 
 
@@ -61,7 +60,7 @@ def _true_ending(trace: Trace, case: Case) -> Trace:
         words = f"{done} within {ending.detail}"
         return replace(trace, ending=replace(ending, kind="hung", detail=words))
     if ending.kind in ("raised", "died") and case.config.memory_limit:
-        if _KILLED.search(ending.detail) or _OUT_OF_MEMORY.search(ending.detail):
+        if ending.out_of_memory or ending.code in (-signal.SIGKILL, -signal.SIGABRT):
             limit = f"{case.config.memory_limit / 1024**2:,.0f} MiB"
             words = f"{ending.detail} (memory limit {limit})"
             return replace(trace, ending=replace(ending, detail=words))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gradscope.cli.app import app
+from gradscope.cli.app import STARTED, app
 from gradscope.cli.options import (
     Batch,
     ConfigFile,
@@ -64,7 +64,7 @@ def fix(
     )
     for line in choice.said:
         say(line)
-    with stage_line() as stages:
+    with stage_line(context.meta[STARTED]) as stages:
 
         def tell(line: str) -> None:
             stages.clear()

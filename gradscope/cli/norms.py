@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gradscope.cli.app import app
+from gradscope.cli.app import STARTED, app
 from gradscope.cli.options import (
     Batch,
     ConfigFile,
@@ -88,7 +88,7 @@ def norms(
     )
     aside = format != "terminal" and output is None
     run_options = RunOptions.configured(choice.config, stdout_to_stderr=aside)
-    with stage_line() as stages:
+    with stage_line(context.meta[STARTED]) as stages:
         report = measure(choice.target, options, run_options, said=choice.said, stages=stages)
     command.write(report, format, output, html, depth=depth, sort=sort, table=table)
     return pipeline.exit_code(report.as_findings(), choice.config.fail_on)

@@ -76,7 +76,7 @@ def trace(
         inputs=tuple(map(parse_input, input or ())),
         parts=(model, loss, batch),
     )
-    with stage_line() as stages:
+    with stage_line(context.meta[STARTED]) as stages:
         report = pipeline.trace(
             choice.target,
             choice.config,

@@ -74,7 +74,8 @@ class Setting:
 class Ending:
     """How the traced program ended. `kind`: stopped (by us, at an error or at --steps), finished,
     raised, exited, interrupted, died; and in a check unusable (it could not be run at all), hung,
-    fault (gradscope itself failed). `detail` is one line, `traceback` the user's frames."""
+    fault (gradscope itself failed). `detail` is one line, `traceback` the user's frames. `code` of
+    a program that a signal ended is minus the signal. `out_of_memory`: what it raised says so."""
 
     kind: str
     detail: str = ""
@@ -82,6 +83,7 @@ class Ending:
     traceback: str = ""
     location: Location | None = None
     in_a_hurry: bool = False  # somebody asked from outside for the end (SIGTERM, SIGHUP)
+    out_of_memory: bool = False
 
     @property
     def gave_up(self) -> bool:

@@ -154,8 +154,9 @@ class Reason(Enum):
     NOT_REPEATED = auto()  # this run cannot be made again
     ANOTHER_HOLDS = auto()
     TIME = auto()  # the budget was spent, or the share of it for guesses (the seconds)
-    INTERRUPTED = auto()  # Ctrl-C
+    INTERRUPTED = auto()  # by Ctrl-C, or asked to end from outside
     KILLED = auto()  # from outside (the signal)
+    MEMORY = auto()  # the second run had too little of it (what it raised)
     NOT_REPEATABLE = auto()  # the program itself takes another way each time
     ENDED_EARLY = auto()  # the second run did not come as far as the failing step
     NO_UPDATE = auto()  # of clipping, where no optimizer steps

@@ -152,6 +152,8 @@ def _failure(before: Trace, after: Trace, step: int) -> Outcome | None:
             return None
         if ending.kind == "died" and ending.code in _FROM_OUTSIDE:
             return Outcome(NotTried(Reason.KILLED, ending.detail))
+        if ending.out_of_memory:
+            return Outcome(NotTried(Reason.MEMORY, ending.detail))
         return _refuted(ProgramEnds(ending.detail))
     if len(after.steps) >= len(before.steps):
         return None

@@ -89,14 +89,15 @@ def worded(stage: Stage) -> str:
 
 
 @contextmanager
-def stage_line() -> Iterator[Stages]:
-    """Shows each stage on the terminal, with the seconds since the start."""
+def stage_line(started: float) -> Iterator[Stages]:
+    """Shows each stage on the terminal, with the seconds since the command `started`, by
+    `time.monotonic`."""
     with status_line() as say:
         if say is None:
             yield Stages()
             return
-        started = began = time.monotonic()
-        shown, shown_at = Stage(Doing.LOADING), 0.0
+        began = shown_at = time.monotonic()
+        shown = Stage(Doing.LOADING)
 
         def show(stage: Stage | None) -> None:
             nonlocal began, shown, shown_at

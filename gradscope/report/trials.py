@@ -30,8 +30,9 @@ _REASONS = {
     Reason.NOT_REPEATED: "this run cannot be made again",
     Reason.ANOTHER_HOLDS: "an earlier fix holds",
     Reason.TIME: "out of time after {} s of trying fixes; --verify-time SECONDS gives more",
-    Reason.INTERRUPTED: "Ctrl-C",
+    Reason.INTERRUPTED: "interrupted",
     Reason.KILLED: "the second run was killed from outside ({})",
+    Reason.MEMORY: "the second run had too little memory ({})",
     Reason.NOT_REPEATABLE: "the second run differed before the failing step, without a patch as "
     "well",
     Reason.ENDED_EARLY: "the second run ended before the failing step",

@@ -28,7 +28,16 @@ def ending_of(error: BaseException) -> Ending:
         case KeyboardInterrupt():
             return Ending("interrupted", "Ctrl-C", CTRL_C, trimmed(error), place)
     detail = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
-    return Ending("raised", detail, 1, trimmed(error), place)
+    return Ending("raised", detail, 1, trimmed(error), place, _ran_out_of_memory(error))
+
+
+def _ran_out_of_memory(error: BaseException) -> bool:
+    kinds = getattr(sys.modules.get("torch"), "OutOfMemoryError", MemoryError)
+    if isinstance(error, MemoryError | kinds):
+        return True
+    # What torch's allocator for the CPU raises is a plain RuntimeError: its text alone tells.
+    texts = ("can't allocate memory", "bad_alloc")
+    return type(error) is RuntimeError and any(text in str(error) for text in texts)
 
 
 def ending_of_status(status: int, deaths: str) -> Ending:
