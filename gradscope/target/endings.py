@@ -28,7 +28,8 @@ def ending_of(error: BaseException) -> Ending:
         case KeyboardInterrupt():
             return Ending("interrupted", "Ctrl-C", CTRL_C, trimmed(error), place)
     detail = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
-    return Ending("raised", detail, 1, trimmed(error), place, _ran_out_of_memory(error))
+    lacked = _ran_out_of_memory(error)
+    return Ending("raised", detail, 1, trimmed(error), place, out_of_memory=lacked)
 
 
 def _ran_out_of_memory(error: BaseException) -> bool:
