@@ -12,7 +12,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from gradscope import rules
-from gradscope.facts import Event, Finding, Kind, Location, Phase, Root, Severity, Symptom, Trace
+from gradscope.facts import (
+    Event,
+    Finding,
+    Kind,
+    Location,
+    Phase,
+    Root,
+    Severity,
+    Subject,
+    Symptom,
+    Trace,
+    Trouble,
+)
 from gradscope.rules.rule_fault import RuleFault
 
 # What values that have become too large do next.
@@ -43,10 +55,10 @@ def find_roots(trace: Trace) -> tuple[Root, ...]:
     are consequences.
     """
     events = {event.id: event for event in trace.events}
-    values = [symptom for symptom in trace.symptoms if symptom.kind != "wrong-grad"]
+    values = [symptom for symptom in trace.symptoms if symptom.trouble is not Trouble.WRONG]
     first = min((symptom.step for symptom in values), default=0)
     symptoms = [symptom for symptom in values if symptom.step <= first + 1]
-    losses = [symptom for symptom in symptoms if symptom.kind.endswith("-loss")]
+    losses = [symptom for symptom in symptoms if symptom.subject is Subject.LOSS]
     ways: dict[int, list[tuple[Symptom, tuple[Event, ...]]]] = {}
     for symptom in losses or symptoms:
         for way in _explaining(symptom, list(_ways_back(symptom, events))):
@@ -86,7 +98,7 @@ def _ways_back(symptom: Symptom, events: dict[int, Event]) -> Iterator[tuple[Eve
 def _explaining(symptom: Symptom, ways: list[tuple[Event, ...]]) -> list[tuple[Event, ...]]:
     """The ways that tell why: beside the op that made a NaN, an inf that was meant is innocent."""
     born = [way for way in ways if way[0].kind is not Kind.MINTED]
-    return born if born and symptom.kind.startswith("nan-") else ways
+    return born if born and symptom.trouble is Trouble.NAN else ways
 
 
 def _is_root(event: Event, sources: list[Event], events: dict[int, Event]) -> bool:
@@ -178,7 +190,7 @@ def _join(found: Iterable[Finding], roots: tuple[Root, ...]) -> Iterator[Finding
 def is_wrong_gradient(finding: Finding) -> bool:
     """Whether a finding is about a gradient that is wrong where it is computed."""
     return finding.severity is Severity.ERROR and any(
-        symptom.kind == "wrong-grad" for symptom in finding.symptoms
+        symptom.trouble is Trouble.WRONG for symptom in finding.symptoms
     )
 
 

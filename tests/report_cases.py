@@ -27,8 +27,10 @@ from gradscope.facts import (
     Report,
     Severity,
     Step,
+    Subject,
     Symptom,
     Trace,
+    Trouble,
     Verified,
 )
 from gradscope.facts.verdicts import Change, Effects, GradientMove, Unchanged, ValuesMove
@@ -150,7 +152,7 @@ def masked_branch() -> Finding:
             event(4, Kind.PROPAGATION, "pow", power),
             event(5, Kind.PROPAGATION, "pow", power),
         ),
-        symptoms=(Symptom("nan-grad", 0, "x", 1, 5, (0,), 5),),
+        symptoms=(Symptom(Trouble.NAN, Subject.GRADIENT, 0, "x", 1, 5, (0,), 5),),
         fixes=(
             Fix(
                 "clamp-domain",
@@ -166,7 +168,7 @@ def masked_branch() -> Finding:
                 code="torch.where(dark, 1.0, x) ** 0.5",
                 verdict=Verified(
                     Effects(
-                        Change(Symptom("nan-grad", 0, "x", 1, 5)),
+                        Change(Symptom(Trouble.NAN, Subject.GRADIENT, 0, "x", 1, 5)),
                         loss=(0.0105, 0.0105),
                         gradient_norm=0.1445,
                         unchanged=Unchanged(4, all_of_them=False),
@@ -218,7 +220,8 @@ def singular_derivative() -> Finding:
             event(10, Kind.PROPAGATION, "sub", minus),
         ),
         symptoms=tuple(
-            Symptom("nan-grad", 0, f"embed.{n}.weight", 4096, 4096, (0, 0)) for n in range(251)
+            Symptom(Trouble.NAN, Subject.GRADIENT, 0, f"embed.{n}.weight", 4096, 4096, (0, 0))
+            for n in range(251)
         ),
         fixes=(
             Fix(
@@ -314,7 +317,7 @@ def hostile() -> Report:
         target=bad,
         trace=Trace(
             bad,
-            symptoms=(Symptom("nan-grad", 0, bad, 1, 2),),
+            symptoms=(Symptom(Trouble.NAN, Subject.GRADIENT, 0, bad, 1, 2),),
             steps=(Step(0, 1.0, 0.01, 3),),
             ending=Ending("raised", bad, traceback=bad, location=location),
             environment=Environment(bad, bad, bad),
@@ -341,7 +344,7 @@ def hostile() -> Report:
                     event(1, Kind.BIRTH, bad, location),
                     event(2, Kind.PROPAGATION, bad, location),
                 ),
-                symptoms=(Symptom("nan-grad", 0, bad, 1, 2),),
+                symptoms=(Symptom(Trouble.NAN, Subject.GRADIENT, 0, bad, 1, 2),),
                 fixes=(
                     Fix("epsilon", bad, "unsafe", code=bad, verdict=NotTried(Reason.KILLED, bad)),
                     Fix(
@@ -349,7 +352,9 @@ def hostile() -> Report:
                         bad,
                         "safe",
                         patch=f"--- a/{bad}\n+++ b/{bad}\n@@ -1,1 +1,1 @@\n-{bad}\n+{bad}\n",
-                        verdict=Verified(Effects(Change(Symptom("nan-grad", 0, bad, 1, 2)))),
+                        verdict=Verified(
+                            Effects(Change(Symptom(Trouble.NAN, Subject.GRADIENT, 0, bad, 1, 2)))
+                        ),
                     ),
                 ),
             ),

@@ -20,8 +20,10 @@ from gradscope.facts import (
     Refuted,
     Severity,
     Step,
+    Subject,
     Symptom,
     Trace,
+    Trouble,
     Verified,
 )
 from gradscope.facts.verdicts import (
@@ -58,7 +60,7 @@ def gradient(*values: float) -> Gradient:
 
 
 def seen(*losses: float, values=(1.0, 2.0), bad: bool = False, ending: str = "finished") -> Trace:
-    symptoms = (Symptom("nan-grad", len(losses) - 1, "x", 1, 2),) if bad else ()
+    symptoms = (Symptom(Trouble.NAN, Subject.GRADIENT, len(losses) - 1, "x", 1, 2),) if bad else ()
     return Trace(
         "loss.py",
         symptoms=symptoms,
@@ -136,7 +138,7 @@ def test_rounding_is_no_change(file):
         (seen(3.0, 2.0, values=(0.0, INF)), GradientBreaks("x")),
         (seen(3.0, ending="raised"), ProgramEnds("ValueError: no")),
         (
-            replace(HEALED, symptoms=(Symptom("inf-grad", 1, "z", 1, 1),)),
+            replace(HEALED, symptoms=(Symptom(Trouble.INF, Subject.GRADIENT, 1, "z", 1, 1),)),
             CauseRemains(Cause("GS101", "masked-branch", 2)),
         ),
     ],

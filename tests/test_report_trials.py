@@ -6,7 +6,17 @@ from typing import get_args
 
 import pytest
 
-from gradscope.facts import Fix, NotTried, Reason, Refuted, Symptom, Verdict, Verified
+from gradscope.facts import (
+    Fix,
+    NotTried,
+    Reason,
+    Refuted,
+    Subject,
+    Symptom,
+    Trouble,
+    Verdict,
+    Verified,
+)
 from gradscope.facts.verdicts import (
     CannotRun,
     Cause,
@@ -26,7 +36,7 @@ from gradscope.facts.verdicts import (
 )
 from gradscope.report import trials
 
-NAN = Symptom("nan-grad", 0, "x", 2, 5)
+NAN = Symptom(Trouble.NAN, Subject.GRADIENT, 0, "x", 2, 5)
 ROOT = Cause("GS102", "singular-derivative", 7)
 
 OBJECTIONS = {
@@ -94,7 +104,7 @@ def test_effects_are_told_in_one_order() -> None:
 def test_a_symptom_without_bad_elements_is_told_by_what_it_became(
     bounded: bool, became: str
 ) -> None:
-    change = Change(Symptom("exploding-grad", 0, "w"), bounded=bounded)
+    change = Change(Symptom(Trouble.EXPLODING, Subject.GRADIENT, 0, "w"), bounded=bounded)
 
     words = trials.sentence(fix(Verified(Effects(change))))
     assert words == f"exploding-grad of `w` is {became}"

@@ -20,16 +20,18 @@ from gradscope.facts import (
     Root,
     Severity,
     Step,
+    Subject,
     Symptom,
     Trace,
+    Trouble,
 )
 from gradscope.rules import RULES, phrases
 
 INF, NAN = math.inf, math.nan
 BY_VALUE = [rule for code, rule in RULES.items() if code.startswith(("GS1", "GS2", "GS5"))]
 
-NAN_GRAD = Symptom("nan-grad", 0, "w", bad=2, numel=8, first_index=(0,))
-NAN_LOSS = Symptom("nan-loss", 0, "loss", bad=1, numel=1)
+NAN_GRAD = Symptom(Trouble.NAN, Subject.GRADIENT, 0, "w", bad=2, numel=8, first_index=(0,))
+NAN_LOSS = Symptom(Trouble.NAN, Subject.LOSS, 0, "loss", bad=1, numel=1)
 
 
 def place(line: int) -> Location:

@@ -44,7 +44,9 @@ from gradscope.facts.places import Call as Call
 from gradscope.facts.places import Location as Location
 from gradscope.facts.reports import Report as Report
 from gradscope.facts.reports import Summary as Summary
+from gradscope.facts.symptoms import Subject as Subject
 from gradscope.facts.symptoms import Symptom as Symptom
+from gradscope.facts.symptoms import Trouble as Trouble
 from gradscope.facts.traces import ArrayWarning as ArrayWarning
 from gradscope.facts.traces import Ending as Ending
 from gradscope.facts.traces import Environment as Environment

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gradscope.facts.places import Location
-from gradscope.facts.symptoms import Symptom
+from gradscope.facts.symptoms import Subject, Symptom, Trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,4 +61,6 @@ class FunctionCheck:
 
     @property
     def symptom(self) -> Symptom:
-        return Symptom("wrong-grad", self.step, self.input, self.bad, self.numel, self.index)
+        return Symptom(
+            Trouble.WRONG, Subject.GRADIENT, self.step, self.input, self.bad, self.numel, self.index
+        )

@@ -3,19 +3,49 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Trouble(StrEnum):
+    """What is the matter with a value."""
+
+    NAN = "nan"
+    INF = "inf"
+    ZERO = "zero"  # or so small that nothing is learnt
+    NONE = "none"  # it is missing
+    WRONG = "wrong"
+    EXPLODING = "exploding"
+    DIVERGING = "diverging"
+
+    @property
+    def is_nonfinite(self) -> bool:
+        return self in (Trouble.NAN, Trouble.INF)
+
+
+class Subject(StrEnum):
+    """Which of the values that a training step lives by."""
+
+    LOSS = "loss"
+    GRADIENT = "grad"
+    PARAMETER = "param"  # after the optimizer's step
 
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
-    """What the user suffers from. `kind` is nan-loss, inf-loss, nan-grad, inf-grad, nan-param,
-    inf-param, zero-grad, none-grad, wrong-grad, exploding-grad or diverging-loss. `bad` of `numel`
-    elements are (both 0 where nobody counted); of a zero-grad that has only faded none is. `event`
-    is the event that made the bad value, None where it was not observed."""
+    """What the user suffers from. `bad` of `numel` elements are (both 0 where nobody counted); of a
+    zero gradient that has only faded none is. `event` is the event that made the bad value, None
+    where it was not observed."""
 
-    kind: str
+    trouble: Trouble
+    subject: Subject
     step: int
     tensor: str
     bad: int = 0
     numel: int = 0
     first_index: tuple[int, ...] = ()
     event: int | None = None
+
+    @property
+    def kind(self) -> str:
+        """As reports for programs spell it: nan-loss, inf-grad, zero-grad ..."""
+        return f"{self.trouble}-{self.subject}"

@@ -12,8 +12,10 @@ from gradscope.facts import (
     Reason,
     Refuted,
     Severity,
+    Subject,
     Symptom,
     Trace,
+    Trouble,
     Verdict,
     Verified,
 )
@@ -194,7 +196,7 @@ def _was_dead(finding: Finding, before: Trace) -> bool:
     """Whether a finding is about gradients that never came in the first run either: it ended too
     early for that to be told."""
     alive = {gradient.name for gradient in before.gradients if gradient.norm or gradient.bad}
-    lost = [one for one in finding.symptoms if one.kind in ("none-grad", "zero-grad")]
+    lost = [one for one in finding.symptoms if one.trouble in (Trouble.NONE, Trouble.ZERO)]
     return bool(alive and lost) and not any(symptom.tensor in alive for symptom in lost)
 
 
@@ -225,9 +227,9 @@ def _unexplained(before: Seen, after: Seen, step: int) -> Symptom | None:
     return next((s for s in after.trace.symptoms if s.step <= step and _hurt(s) not in had), None)
 
 
-def _hurt(symptom: Symptom) -> tuple[str, str]:
-    """What is bad, whether by NaN or by inf: ("grad", "x")."""
-    return symptom.kind.partition("-")[2], symptom.tensor
+def _hurt(symptom: Symptom) -> tuple[Subject, str]:
+    """What is bad, whether by NaN or by inf."""
+    return symptom.subject, symptom.tensor
 
 
 def _start(finding: Finding) -> tuple[int, int] | None:

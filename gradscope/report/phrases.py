@@ -12,7 +12,9 @@ from gradscope.facts import (
     Fix,
     Kind,
     Location,
+    Subject,
     Symptom,
+    Trouble,
     percent,
     text_of,
 )
@@ -27,18 +29,14 @@ SAFETY = {
     "display-only": "a direction, not a finished patch",
 }
 
-_SYMPTOMS = {
-    "nan-loss": "is NaN",
-    "inf-loss": "is inf",
-    "nan-grad": "is NaN",
-    "inf-grad": "is inf",
-    "nan-param": "is NaN",
-    "inf-param": "is inf",
-    "zero-grad": "is 0",
-    "none-grad": "is None",
-    "wrong-grad": "is wrong",
-    "exploding-grad": "explodes",
-    "diverging-loss": "diverges",
+_TROUBLES = {
+    Trouble.NAN: "is NaN",
+    Trouble.INF: "is inf",
+    Trouble.ZERO: "is 0",
+    Trouble.NONE: "is None",
+    Trouble.WRONG: "is wrong",
+    Trouble.EXPLODING: "explodes",
+    Trouble.DIVERGING: "diverges",
 }
 
 
@@ -74,15 +72,15 @@ def inside(finding: Finding) -> list[str]:
 def tensor(found: Symptom) -> str:
     """ "x.grad": what the user would have to print to see the symptom."""
     name = clean(found.tensor)
-    if found.kind.endswith("-grad") and not name.endswith(".grad"):
+    if found.subject is Subject.GRADIENT and not name.endswith(".grad"):
         name += ".grad"
     return name
 
 
 def condition(found: Symptom) -> str:
-    if found.kind == "zero-grad" and found.numel and not found.bad:
-        return "is next to 0"
-    return _SYMPTOMS.get(found.kind, clean(found.kind))
+    if found.trouble is Trouble.ZERO and found.numel and not found.bad:
+        return "is nearly 0"
+    return _TROUBLES[found.trouble]
 
 
 def symptom(found: Symptom) -> str:

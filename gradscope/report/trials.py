@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradscope.facts import Fix, NotTried, Reason, Refuted, Verified, number, plural, text_of
+from gradscope.facts import (
+    Fix,
+    NotTried,
+    Reason,
+    Refuted,
+    Subject,
+    Verified,
+    number,
+    plural,
+    text_of,
+)
 from gradscope.facts.verdicts import (
     CannotRun,
     Cause,
@@ -105,7 +115,7 @@ def _effects(effects: Effects) -> Iterator[str]:
 def _change(change: Change) -> str:
     symptom = change.symptom
     more = f" (and {plural(change.others, 'more tensor')})" if change.others else ""
-    if symptom.kind.endswith(("-grad", "-param")) and symptom.bad:
+    if symptom.subject is not Subject.LOSS and symptom.bad:
         counts = f"{symptom.bad:,} -> {change.bad_after:,}"
         return f"bad elements of `{symptom.tensor}` {counts}{more}"
     became = "bounded" if change.bounded else "gone"

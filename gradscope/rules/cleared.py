@@ -11,7 +11,9 @@ from gradscope.facts import (
     Magnitudes,
     Phase,
     Severity,
+    Subject,
     Symptom,
+    Trouble,
     Update,
     plural,
 )
@@ -52,7 +54,7 @@ def _about(updates: list[Update], magnitudes: Magnitudes) -> Finding:
         " the weights stay as they are.",
         evidence={"reason": "cleared", "parameters": trained, "of": len(magnitudes.leaves)},
         numbers=(f"{plural(len(trained), 'parameter')} held by the optimizer",),
-        symptoms=tuple(Symptom("none-grad", first, name) for name in trained),
+        symptoms=tuple(Symptom(Trouble.NONE, Subject.GRADIENT, first, name) for name in trained),
         fixes=(
             Fix(
                 "graph",

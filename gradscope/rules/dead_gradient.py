@@ -19,8 +19,10 @@ from gradscope.facts import (
     Related,
     Root,
     Severity,
+    Subject,
     Symptom,
     Trace,
+    Trouble,
     number,
     plural,
 )
@@ -135,7 +137,12 @@ class DeadGradient(Rule):
             },
             numbers=tuple(_numbers(group, magnitudes)),
             symptoms=tuple(
-                Symptom("none-grad" if one.missing else "zero-grad", one.step, one.leaf)
+                Symptom(
+                    Trouble.NONE if one.missing else Trouble.ZERO,
+                    Subject.GRADIENT,
+                    one.step,
+                    one.leaf,
+                )
                 for one in group
                 if not hidden
             ),

@@ -15,8 +15,10 @@ from gradscope.facts import (
     Phase,
     Severity,
     Step,
+    Subject,
     Symptom,
     Trace,
+    Trouble,
     number,
     plural,
 )
@@ -70,7 +72,7 @@ def _about(where: Absence, trained: list[Leaf], last: Step) -> Finding:
             f"{plural(len(trained), 'parameter')} held by the optimizer",
         ),
         # Of the last step: whether a repair holds shows when it has run as far.
-        symptoms=tuple(Symptom("zero-grad", last.index, name) for name in names),
+        symptoms=tuple(Symptom(Trouble.ZERO, Subject.GRADIENT, last.index, name) for name in names),
         fixes=(
             Fix(
                 "graph",

@@ -18,6 +18,7 @@ from gradscope.facts import (
     Operand,
     Phase,
     Root,
+    Subject,
     Trace,
 )
 from gradscope.ops import Edge, lookup
@@ -57,14 +58,14 @@ def breaks_in_use(root: Root) -> bool:
 
 
 def _reaches_the_loss(root: Root) -> bool:
-    return any(symptom.kind.endswith("-loss") for symptom in root.symptoms)
+    return any(symptom.subject is Subject.LOSS for symptom in root.symptoms)
 
 
 def phase(root: Root) -> Phase:
     """The phase in which the first bad value that matters is born."""
     if root.event.kind is Kind.SOURCE:
         return Phase.DATA
-    gradients = [symptom.kind.endswith("-grad") for symptom in root.symptoms]
+    gradients = [symptom.subject is Subject.GRADIENT for symptom in root.symptoms]
     if root.event.phase is Phase.FORWARD and gradients and all(gradients):
         return Phase.BACKWARD
     return root.event.phase

@@ -15,8 +15,10 @@ from gradscope.facts import (
     Related,
     Root,
     Severity,
+    Subject,
     Symptom,
     Trace,
+    Trouble,
     number,
     plural,
     text_of,
@@ -95,7 +97,7 @@ class ExplodingGradient(Rule):
         explained = [root for root in roots if _is_consequence(root, growth)]
         symptoms = tuple(symptom for root in explained for symptom in root.symptoms)
         hurt = _largest_leaf(magnitudes, growth.step)
-        own = Symptom("exploding-grad", growth.step, hurt or "gradient")
+        own = Symptom(Trouble.EXPLODING, Subject.GRADIENT, growth.step, hurt or "gradient")
         return Finding(
             rule=self.code,
             name=self.name,

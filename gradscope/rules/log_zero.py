@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Call, Event, Finding, Fix, Root, Trace
+from gradscope.facts import Call, Event, Finding, Fix, Root, Subject, Trace
 from gradscope.ops import Edge
 from gradscope.ops.traits import Trait, has
 from gradscope.rules import evidence, fixes, phrases
@@ -71,7 +71,7 @@ def _mechanism(event: Event, edge: Edge, root: Root) -> str:
     op, at = phrases.spelled(event.op), event.values().get(edge.argument, 0.0)
     text = f"`{op}` of {phrases.number(at)} is {phrases.outcome(event.output)}, and its slope there"
     text = f"{text} is not finite either"
-    hurt = any(symptom.kind.endswith("-grad") for symptom in root.symptoms)
+    hurt = any(symptom.subject is Subject.GRADIENT for symptom in root.symptoms)
     text += ", so the gradient breaks with the value." if hurt else "."
     made = evidence.made_by(event, edge.argument)
     if made is not None:

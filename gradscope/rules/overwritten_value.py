@@ -12,8 +12,10 @@ from gradscope.facts import (
     Related,
     Root,
     Severity,
+    Subject,
     Symptom,
     Trace,
+    Trouble,
 )
 from gradscope.rules import phrases
 from gradscope.rules.rule import Rule
@@ -86,7 +88,7 @@ class OverwrittenValue(Rule):
             label="written after it was saved",
             related=(Related("use", place, f"`{op}` saved it here"),) if place else (),
             evidence={"saved_by": one.call.op},
-            symptoms=(Symptom("wrong-grad", one.step, op),),
+            symptoms=(Symptom(Trouble.WRONG, Subject.GRADIENT, one.step, op),),
             fixes=(Fix("graph", "write into a copy, with autograd looking on", "unsafe"),),
             confidence=0.9,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from gradscope.facts import Call, Operand, Symptom, plural, text_of
+from gradscope.facts import Call, Operand, Subject, Symptom, Trouble, plural, text_of
 from gradscope.facts import number as figures
 from gradscope.ops.names import spelled as spelled
 
@@ -96,17 +96,18 @@ def outcome(output: Operand | None) -> str:
     return bad_word(output.nan, output.posinf + output.neginf)
 
 
+_NOUNS = {Subject.GRADIENT: "gradient", Subject.PARAMETER: "parameter", Subject.LOSS: "loss"}
+
+
 def symptom(one: Symptom) -> str:
-    word, what = _word(one), one.kind.partition("-")[2]
-    match what:
-        case "grad":
-            return f"gradient of `{one.tensor}` is {word} at {of_total(one.bad, one.numel)}"
-        case "param":
-            count = of_total(one.bad, one.numel)
+    count, word = of_total(one.bad, one.numel), _word(one)
+    match one.subject:
+        case Subject.GRADIENT:
+            return f"gradient of `{one.tensor}` is {word} at {count}"
+        case Subject.PARAMETER:
             return f"parameter `{one.tensor}` is {word} at {count} after the step"
-        case "loss":
+        case Subject.LOSS:
             return f"the loss is {word}"
-    return f"{one.kind} in `{one.tensor}`"
 
 
 def symptoms(many: Iterable[Symptom]) -> str:
@@ -116,14 +117,12 @@ def symptoms(many: Iterable[Symptom]) -> str:
         return "nothing that was measured is bad yet"
     if len(many) == 1:
         return symptom(many[0])
-    kinds = {one.kind.rpartition("-")[2] for one in many}
-    noun = {"grad": "gradient", "param": "parameter", "loss": "loss"}.get(kinds.pop(), "tensor")
-    if kinds:
+    if len({one.subject for one in many}) > 1:
         return f"{symptom(many[0])}, and with it {plural(len(many) - 1, 'tensor')}"
     word = " or ".join(sorted({_word(one) for one in many}))
+    noun = _NOUNS[many[0].subject]
     return f"{plural(len(many), noun)} hold {word}, `{many[0].tensor}` first"
 
 
 def _word(one: Symptom) -> str:
-    word = one.kind.partition("-")[0]
-    return "NaN" if word == "nan" else word
+    return "NaN" if one.trouble is Trouble.NAN else str(one.trouble)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gradscope.facts import Absence, Event, Kind, Phase, Root, Symptom, Trace
+from gradscope.facts import Absence, Event, Kind, Phase, Root, Subject, Symptom, Trace, Trouble
 from gradscope.ops.traits import Trait, has
 from gradscope.rules import evidence
 
@@ -17,7 +17,7 @@ def silenced(trace: Trace) -> Root | None:
     gone = silenced_leaves(trace)
     if not births or not gone:
         return None
-    symptoms = tuple(Symptom("zero-grad", one.step, one.leaf) for one in gone)
+    symptoms = tuple(Symptom(Trouble.ZERO, Subject.GRADIENT, one.step, one.leaf) for one in gone)
     return Root(replace(births[0], hidden_by=None), symptoms, (births[0],))
 
 

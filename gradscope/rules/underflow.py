@@ -15,8 +15,10 @@ from gradscope.facts import (
     Related,
     Root,
     Severity,
+    Subject,
     Symptom,
     Trace,
+    Trouble,
     plural,
 )
 from gradscope.ops import Edge
@@ -130,7 +132,9 @@ class Underflow(Rule):
                 "smallest": SMALLEST_HALF,
             },
             numbers=(f"a gradient of norm {size} comes in, exactly 0 goes out",),
-            symptoms=tuple(Symptom("zero-grad", one.step, one.leaf) for one in group),
+            symptoms=tuple(
+                Symptom(Trouble.ZERO, Subject.GRADIENT, one.step, one.leaf) for one in group
+            ),
             fixes=(
                 Fix(
                     "loss-scaling",

@@ -15,8 +15,10 @@ from gradscope.facts import (
     Phase,
     Root,
     Severity,
+    Subject,
     Symptom,
     Trace,
+    Trouble,
     number,
     plural,
 )
@@ -116,7 +118,11 @@ class VanishingGradient(Rule):
                 f" {number(_rms(smallest, growth.step), 2)} an element; Adam's eps is"
                 f" {number(ADAM_EPS)}",
             ),
-            symptoms=(Symptom("zero-grad", growth.step, smallest.name, 0, smallest.numel),),
+            symptoms=(
+                Symptom(
+                    Trouble.ZERO, Subject.GRADIENT, growth.step, smallest.name, 0, smallest.numel
+                ),
+            ),
             fixes=_fixes(growth),
             confidence=0.85,
         )

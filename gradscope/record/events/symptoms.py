@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gradscope.facts import Call, Ending, Kind, Phase, Symptom
+from gradscope.facts import Call, Ending, Kind, Phase, Subject, Symptom, Trouble
 from gradscope.ops.traits import discards
 from gradscope.record import graph
 from gradscope.record.events.masks import find_mask
@@ -57,7 +57,9 @@ class Symptoms:
         if hurt and any(e.phase is Phase.BACKWARD for e in self.recorder.journal.ancestors(raw.id)):
             # A hand-written update has taken a bad gradient.
             self._confirm_waiting()
-            self._confirm([s for t in hurt if (s := self._symptom("param", t)) is not None])
+            self._confirm(
+                [s for t in hurt if (s := self._symptom(Subject.PARAMETER, t)) is not None]
+            )
             self._stop()
 
     def after_backward(
@@ -69,7 +71,9 @@ class Symptoms:
     ) -> None:
         self._backward_seen = True
         recorder = self.recorder
-        losses = [symptom for root in roots if (symptom := self._symptom("loss", root)) is not None]
+        losses = [
+            symptom for root in roots if (symptom := self._symptom(Subject.LOSS, root)) is not None
+        ]
         gradients: list[tuple[torch.Tensor, Symptom]] = []
         if losses or recorder.bad_in_step or recorder.provenance.holds_guilty():
             above = graph.consumers(nodes)
@@ -104,7 +108,7 @@ class Symptoms:
             stain = self.recorder.provenance.of(parameter)
             if stain is None:
                 continue
-            symptom = self._symptom("param", parameter)
+            symptom = self._symptom(Subject.PARAMETER, parameter)
             if symptom is not None:
                 found.append(symptom)
         if found:
@@ -124,14 +128,19 @@ class Symptoms:
             found += [symptom for symptom in held if symptom not in found]
         raw = self._last_bad_scalar
         if not found and raw is not None and (ending.gave_up or not self._backward_seen):
-            kind = "nan-loss" if raw.output is None or raw.output.nan else "inf-loss"
+            is_nan = raw.output is None or raw.output.nan
+            trouble = Trouble.NAN if is_nan else Trouble.INF
             bad, numel = raw.bad or 1, raw.numel or 1
-            found.append(Symptom(kind, raw.step, "loss", bad, numel, raw.index, raw.id))
+            found.append(
+                Symptom(trouble, Subject.LOSS, raw.step, "loss", bad, numel, raw.index, raw.id)
+            )
         return found
 
     # How a symptom is made
 
-    def _symptom(self, what: str, tensor: torch.Tensor, name: str | None = None) -> Symptom | None:
+    def _symptom(
+        self, what: Subject, tensor: torch.Tensor, name: str | None = None
+    ) -> Symptom | None:
         values = numbers(tensor)
         if values is None or not holds_bad(tensor):
             return None
@@ -140,9 +149,10 @@ class Symptoms:
         if name is None:
             name = self.recorder.names.name(tensor, self.recorder.frame())
         return Symptom(
-            kind=f"{'nan' if counts.nan else 'inf'}-{what}",
-            step=self.recorder.step if what != "param" else max(self.recorder.step - 1, 0),
-            tensor=name or what,
+            trouble=Trouble.NAN if counts.nan else Trouble.INF,
+            subject=what,
+            step=max(self.recorder.step - (what is Subject.PARAMETER), 0),
+            tensor=name or str(what),
             bad=counts.bad,
             numel=counts.numel,
             first_index=first_index(~torch.isfinite(values)),
@@ -160,7 +170,7 @@ class Symptoms:
         for leaf, grad in pairs:
             if grad is None or len(found) >= _MOST_NAMED or not holds_bad(grad):
                 continue
-            symptom = self._symptom("grad", grad, self._leaf_name(leaf))
+            symptom = self._symptom(Subject.GRADIENT, grad, self._leaf_name(leaf))
             if symptom is not None:
                 found.append((leaf, symptom))
         return found
