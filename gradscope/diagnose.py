@@ -102,7 +102,7 @@ def _explaining(symptom: Symptom, ways: list[tuple[Event, ...]]) -> list[tuple[E
 
 
 def _is_root(event: Event, sources: list[Event], events: dict[int, Event]) -> bool:
-    if event.kind in (Kind.BIRTH, Kind.SOURCE, Kind.UNINITIALIZED) or not sources:
+    if event.kind in (Kind.BIRTH, Kind.SOURCE, Kind.RECEIVED, Kind.UNINITIALIZED) or not sources:
         return True
     # An inf that was meant cannot be to blame for what happened when a saved copy of it met a
     # gradient: the op that saved it is.

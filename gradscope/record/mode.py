@@ -104,6 +104,10 @@ class RecordingMode(TorchDispatchMode):
             seq, noted = taken.start + 1, True
         if info.shifts and node is None and not info.written and not recorder.in_optimizer:
             recorder.on_result(args, out, sys._getframe(1))
+        if info.receives:
+            spot = note_spot(sys._getframe(1), recorder)
+            recorder.received.note(OpRun(info, args, kwargs, out, seq, before, spot))
+            return out
         if info.skip:
             return out
         if node is not None:

@@ -16,6 +16,7 @@ from gradscope.record import journal as journals
 from gradscope.record.events.examine import Examiner
 from gradscope.record.events.hidden import Hidden
 from gradscope.record.events.provenance import Provenance
+from gradscope.record.events.received import Received
 from gradscope.record.events.symptoms import Symptoms
 from gradscope.record.finite import plain
 from gradscope.record.graph import node_name
@@ -75,6 +76,7 @@ class Recorder:
         self.on_stop = on_stop
         self.journal = Journal()
         self.provenance = Provenance()
+        self.received = Received(self.provenance)
         self.names = Names()
         self.symptoms = Symptoms(self)
         self.hidden = Hidden(self)
@@ -281,6 +283,7 @@ class Recorder:
         self.journal.turn_step()
         self.bad_in_step = False
         self.names.forget_memory()
+        self.received.forget_dead()
         if self.journal.events:
             self.provenance.forget_dead()
             alive = [stain.event for stain in self.provenance]

@@ -16,6 +16,10 @@ from gradscope.ops.traits import Trait, has
 
 # Memory that nothing has written yet; reading it is a cause of its own, making it is not.
 _ALLOCATIONS = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"}
+# Torch's own namespaces of collectives. Those that return no result fill their first argument, and
+# end in an underscore: `c10d::send` and `c10d::barrier` fill nothing.
+_COLLECTIVES = "c10d"
+_FUNCTIONAL_COLLECTIVES = ("_c10d_functional", "_c10d_functional_autograd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,8 @@ class OpInfo:
     `view`: the outputs share the operand's memory. `keeps_operand`: its operand is what a report
     tells of it, so that it is kept where the op overwrites it.
     `shifts`: add or sub, whose number may be an epsilon that came too late.
+    `receives`: a collective, which fills memory with what other ranks send, later than it returns:
+    with `fills_first` that of its first argument, else that of its result.
     `written`: positions (int) and keyword names (str) of the arguments that the op writes.
     """
 
@@ -41,6 +47,8 @@ class OpInfo:
     shifts: bool = False
     finite: bool = False
     hands_on: bool = False
+    receives: bool = False
+    fills_first: bool = False
     shape_only: bool = False
     view: bool = False
     keeps_operand: bool = False
@@ -93,7 +101,9 @@ def read_schema(func: Any) -> OpInfo:
     schema = getattr(func, "_schema", None)
     if schema is None:
         return OpInfo(getattr(func, "__name__", str(func)), "", (), False, False, False, ())
-    name = plain_name(schema.name.split("::")[-1])
+    namespace, _, raw_name = schema.name.rpartition("::")
+    name = plain_name(raw_name)
+    fills_first = namespace == _COLLECTIVES and raw_name.endswith("_")
     written: list[int | str] = []
     for position, argument in enumerate(schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
@@ -111,6 +121,8 @@ def read_schema(func: Any) -> OpInfo:
         hands_on=has(name, Trait.FINITE_AS_OPERAND),
         view=_only_views(schema),
         keeps_operand=_is_pointwise(func) and breaks_at_operands(name),
+        receives=fills_first or namespace in _FUNCTIONAL_COLLECTIVES,
+        fills_first=fills_first,
         shape_only=name.endswith("_like") or name.startswith("new_"),
     )
 

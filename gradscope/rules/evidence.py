@@ -34,6 +34,7 @@ Near = TypeVar("Near", Approach, Headroom)
 class Situation(StrEnum):
     """Where a root's harm comes from. Each rule about non-finite values answers to one of these."""
 
+    ELSEWHERE = "elsewhere"  # another rank
     OUTSIDE = "outside"  # data, a parameter, unwritten memory
     HIDDEN = "hidden"  # the value was thrown away going forward; its gradient was not
     VALUE = "value"  # the value itself breaks
@@ -41,6 +42,8 @@ class Situation(StrEnum):
 
 
 def situation(root: Root) -> Situation:
+    if root.event.kind is Kind.RECEIVED:
+        return Situation.ELSEWHERE
     # Born going back, a bad slope may go on into a loss that is made of gradients (a penalty).
     hidden = root.event.phase is Phase.BACKWARD or not _reaches_the_loss(root)
     if hidden and discard(root) is not None:
@@ -63,7 +66,7 @@ def _reaches_the_loss(root: Root) -> bool:
 
 def phase(root: Root) -> Phase:
     """The phase in which the first bad value that matters is born."""
-    if root.event.kind is Kind.SOURCE:
+    if root.event.kind in (Kind.SOURCE, Kind.RECEIVED):
         return Phase.DATA
     gradients = [symptom.subject is Subject.GRADIENT for symptom in root.symptoms]
     if root.event.phase is Phase.FORWARD and gradients and all(gradients):

@@ -36,7 +36,7 @@ def facts_of(root: Root, event: Event) -> dict[str, object]:
     return found
 
 
-_OUTSIDE = (Kind.SOURCE, Kind.UNINITIALIZED, Kind.MINTED)
+_OUTSIDE = (Kind.SOURCE, Kind.RECEIVED, Kind.UNINITIALIZED, Kind.MINTED)
 _SILENT = frozenset("result alpha dim keepdim correction reduction unbiased ignore_index".split())
 
 

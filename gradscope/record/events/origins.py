@@ -10,6 +10,7 @@ import torch
 from gradscope.facts import Kind, Phase
 from gradscope.ops.traits import Trait, has
 from gradscope.record.events import measure
+from gradscope.record.events.received import Arrival
 from gradscope.record.finite import has_nan, holds_bad
 from gradscope.record.journal import Raw
 from gradscope.record.oprun import OpRun, StainedInput, among
@@ -28,17 +29,25 @@ class Origins:
 
     def of_unknown(self, op: OpRun, reader: Raw, written: list[torch.Tensor]) -> list[int]:
         """Events for the bad inputs that no observed op made."""
-        return [
-            self._came_in(name, tensor, reader)
-            for name, tensor in op.inputs()
-            if self.recorder.provenance.of(tensor) is None
-            and not among(tensor, written)
-            and holds_bad(tensor)
-        ]
+        found: list[int] = []
+        for name, tensor in op.inputs():
+            known = self.recorder.provenance.of(tensor) is not None or among(tensor, written)
+            if known or not holds_bad(tensor):
+                continue
+            arrival = self.recorder.received.by(op, tensor, written)
+            if arrival is not None and arrival.sources:
+                found += arrival.sources  # bad before it was sent
+            else:
+                found.append(self._came_in(name, tensor, reader, arrival))
+        return found
 
-    def _came_in(self, name: str, tensor: torch.Tensor, reader: Raw) -> int:
+    def _came_in(
+        self, name: str, tensor: torch.Tensor, reader: Raw, arrival: Arrival | None
+    ) -> int:
         recorder = self.recorder
         raw = _source(reader)
+        if arrival is not None:
+            raw.kind, raw.note, raw.seq = Kind.RECEIVED, arrival.note, None
         if recorder.journal.add(raw) is None:
             return -1
         # A buffer that holds inf and no NaN is a mask.

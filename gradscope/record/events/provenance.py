@@ -60,7 +60,7 @@ class Provenance:
     ) -> None:
         key = storage_key(tensor)
         if key is not None:
-            reference = StorageWeakRef(_storage(tensor))
+            reference = StorageWeakRef(storage_of(tensor))
             self._stains[key] = Stain(reference, event, innocent, uninitialized)
 
     def clear(self, tensor: torch.Tensor) -> None:
@@ -73,7 +73,7 @@ class Provenance:
             del self._stains[key]
 
 
-def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
+def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage:
     while _is_wrapped(tensor):  # by torch.func; ops are recorded below those transforms
         tensor = _unwrapped(tensor)
     if tensor.layout is torch.sparse_coo:
@@ -85,7 +85,7 @@ def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
 def storage_key(tensor: torch.Tensor) -> int | None:
     """The identity of a tensor's memory; None for tensors that have none (CSR, MKLDNN, ...)."""
     try:
-        return int(_storage(tensor)._cdata)
+        return int(storage_of(tensor)._cdata)
     except (NotImplementedError, RuntimeError):
         return None
 
@@ -93,7 +93,7 @@ def storage_key(tensor: torch.Tensor) -> int | None:
 def covers_storage(tensor: torch.Tensor) -> bool:
     """Whether writing the tensor overwrites everything that its storage holds."""
     try:
-        size = _storage(tensor).nbytes()
+        size = storage_of(tensor).nbytes()
     except (NotImplementedError, RuntimeError):
         return False
     return tensor.numel() * tensor.element_size() >= size
