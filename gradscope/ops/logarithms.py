@@ -89,7 +89,7 @@ LOGIT = OpFact(
         Edge(
             "self",
             Nature.POLE,
-            lambda values: "eps" not in values and values["self"] in (0, 1),
+            both(equals("self", 0, 1), lambda values: "eps" not in values),
             "logit is -inf at 0 and inf at 1",
             "log-zero",
             slope="inf",
@@ -125,7 +125,7 @@ XLOGY = OpFact(
         _floored(
             "other",
             Nature.POLE,
-            lambda values: values["self"] != 0 and values["other"] == 0,
+            both(equals("other", 0), lambda values: values["self"] != 0),
             _OF_ZERO,
             "log-zero",
             "inf",
@@ -171,7 +171,7 @@ XLOG1PY = OpFact(
         _one_more(
             "other",
             Nature.POLE,
-            lambda values: values["self"] != 0 and values["other"] == -1,
+            both(equals("other", -1), lambda values: values["self"] != 0),
             _AT_MINUS_1,
             "log-zero",
             "inf",

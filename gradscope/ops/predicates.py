@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from gradscope.ops.dtypes import FINFO
 from gradscope.ops.edges import Holds, Values
@@ -14,8 +15,38 @@ def largest(values: Values) -> float:
     return values.get("dtype.max", FINFO["float32"].max)
 
 
-def equals(name: str, *points: float) -> Holds:
-    return lambda values: values[name] in points
+@dataclass(frozen=True, slots=True)
+class At:
+    """One operand is at one of some points."""
+
+    name: str
+    points: tuple[float, ...]
+
+    def __call__(self, values: Values) -> bool:
+        return values[self.name] in self.points
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    first: Holds
+    second: Holds
+
+    def __call__(self, values: Values) -> bool:
+        return self.first(values) and self.second(values)
+
+
+def equals(name: str, *points: float) -> At:
+    return At(name, points)
+
+
+def points_of(holds: Holds, name: str) -> tuple[float, ...]:
+    """The points of an operand at which a condition can hold; none where it holds elsewhere."""
+    match holds:
+        case At():
+            return holds.points if holds.name == name else ()
+        case Both():
+            return points_of(holds.first, name) or points_of(holds.second, name)
+    return ()
 
 
 def below(name: str, bound: float) -> Holds:
@@ -35,8 +66,8 @@ def infinite(*names: str) -> Holds:
     return lambda values: any(math.isinf(values[name]) for name in names if name in values)
 
 
-def both(first: Holds, second: Holds) -> Holds:
-    return lambda values: first(values) and second(values)
+def both(first: Holds, second: Holds) -> Both:
+    return Both(first, second)
 
 
 def is_negative_integer(name: str) -> Holds:

@@ -6,8 +6,12 @@ The edges of the table say of values whether they break an op; these say how far
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from gradscope.ops.dtypes import Margin, eps_for, finfo
+from gradscope.ops.edges import Nature
+from gradscope.ops.predicates import points_of
+from gradscope.ops.table import lookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,45 +25,36 @@ class Singularity:
     beside: str = ""
 
 
-def _at(argument: str, margin: Margin, *points: float, beside: str = "") -> Singularity:
-    return Singularity(argument, points, margin, beside)
-
-
-# A logarithm's own margin is made to leave probabilities alone; one that has come down to a
-# divisor's margin is on its way to 0.
-_POINTS: dict[str, Singularity] = {
-    "sqrt": _at("self", Margin.ROOT, 0.0),
-    "rsqrt": _at("self", Margin.DENOMINATOR, 0.0),
-    "log": _at("self", Margin.DENOMINATOR, 0.0),
-    "log2": _at("self", Margin.DENOMINATOR, 0.0),
-    "log10": _at("self", Margin.DENOMINATOR, 0.0),
-    "log1p": _at("self", Margin.ENDPOINT, -1.0),
-    "xlogy": _at("other", Margin.DENOMINATOR, 0.0),
-    "div": _at("other", Margin.DENOMINATOR, 0.0),
-    "reciprocal": _at("self", Margin.DENOMINATOR, 0.0),
-    "acos": _at("self", Margin.ENDPOINT, -1.0, 1.0),
-    "asin": _at("self", Margin.ENDPOINT, -1.0, 1.0),
-    "atanh": _at("self", Margin.ENDPOINT, -1.0, 1.0),
-    "erfinv": _at("self", Margin.ENDPOINT, -1.0, 1.0),
-    "acosh": _at("self", Margin.ENDPOINT, 1.0),
-    "special_ndtri": _at("self", Margin.ENDPOINT, 0.0, 1.0),
-    "logit": _at("self", Margin.ENDPOINT, 0.0, 1.0),
-    "lgamma": _at("self", Margin.DENOMINATOR, 0.0),
-    "digamma": _at("self", Margin.DENOMINATOR, 0.0),
-    "atan2": _at("self", Margin.DENOMINATOR, 0.0, beside="other"),
-}
-_ROOT = _at("self", Margin.ROOT, 0.0)
-_INVERSE = _at("self", Margin.DENOMINATOR, 0.0)
+_ROOT = Singularity("self", (0.0,), Margin.ROOT)
+_INVERSE = Singularity("self", (0.0,), Margin.DENOMINATOR)
+# Of a pair, torch gives gradient 0 at the very origin: what breaks is near it.
+_ANGLE = Singularity("self", (0.0,), Margin.DENOMINATOR, beside="other")
 
 
 def singularity(op: str, exponent: float | None = None) -> Singularity | None:
     """Where the op is singular; None where it is nowhere, or nobody knows. `exponent` is that of
     `pow`: a power that is at least 1, and a whole one at least 0, is regular."""
+    if op == "atan2":
+        return _ANGLE
     if op != "pow":
-        return _POINTS.get(op)
+        return _of_edges(op)
     if exponent is None or exponent >= 1 or exponent == 0:
         return None
     return _INVERSE if exponent < 0 else _ROOT
+
+
+@cache
+def _of_edges(op: str) -> Singularity | None:
+    """The points of the first edge at which an op has a pole or an infinite slope."""
+    fact = lookup(op)
+    for edge in fact.edges if fact is not None else ():
+        points = points_of(edge.holds, edge.argument)
+        if points and edge.cure.guard and edge.nature in (Nature.POLE, Nature.INFINITE_SLOPE):
+            # A logarithm's own margin is made to leave probabilities alone; one that has come down
+            # to a divisor's margin is on its way to 0.
+            margin = Margin.DENOMINATOR if edge.cure.margin is Margin.LOG else edge.cure.margin
+            return Singularity(edge.argument, points, margin)
+    return None
 
 
 def reach_of_matrix(dtype: str, order: int) -> float:

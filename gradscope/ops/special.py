@@ -40,12 +40,15 @@ def _is_order(order: int) -> Holds:
 LGAMMA = OpFact(
     "lgamma",
     (
-        _edge(
-            Nature.POLE,
-            is_negative_integer("self"),
-            "lgamma is inf at 0 and the negative integers",
-            "domain-error",
-            "nan",
+        *(
+            _edge(
+                Nature.POLE,
+                holds,
+                "lgamma is inf at 0 and the negative integers",
+                "domain-error",
+                "nan",
+            )
+            for holds in (equals("self", 0), is_negative_integer("self"))
         ),
         Edge(
             "self",

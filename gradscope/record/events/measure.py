@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gradscope.facts import Ancestor, Kind, Operand, Phase
+from gradscope.ops.reach import singularity
 from gradscope.record.events.grad_outputs import grad_output_of
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import bad_rows, census, first_index, numbers, rows_of_neginf, value_at
@@ -38,10 +39,6 @@ _FROM_RESULT: dict[str, Callable[[float], float]] = {
     "reciprocal": lambda result: 1 / result if result else math.inf,
     "rsqrt": lambda result: result**-2 if result else math.inf,
 }
-
-
-# Ops whose derivative divides by the operand, or by what is 0 with it.
-_DIVIDE_BY_OPERAND = frozenset(("sqrt", "log", "log2", "log10"))
 
 
 def operand(
@@ -218,7 +215,9 @@ def _operand_from_formula(raw: Raw) -> Iterator[Operand]:
     of 0 shows in the division that its formula makes."""
     divisor = next((one for one in raw.inputs if one.role == "other" and one.at == 0), None)
     op = raw.blame.info.name.removesuffix("_") if raw.blame is not None else ""
-    if divisor is not None and raw.note.info.name == "div" and op in _DIVIDE_BY_OPERAND:
+    point = singularity(op)
+    at_zero = point is not None and (point.argument, point.points) == ("self", (0.0,))
+    if divisor is not None and raw.note.info.name == "div" and at_zero:
         yield replace(divisor, role="self", name=None, min=None, max=None)
 
 

@@ -16,22 +16,19 @@ from torch.autograd.function import FunctionCtx
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.facts import FunctionCheck, Location
+from gradscope.ops.traits import Trait, has
+from gradscope.record.schema import read_schema
 from gradscope.record.sites import resolve
 from gradscope.source import Source, parsed
 from gradscope.source.text import characters
-
-# Ops that pass numbers on as they are: what computed them is to blame.
-_LAYOUT = frozenset(
-    "view reshape _unsafe_view expand t transpose permute clone contiguous unsqueeze squeeze alias"
-    " _to_copy to detach slice select as_strided expand_as view_as lift_fresh copy_".split()
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Op:
     name: str
     output: Any
-    first: Any  # the tensor that it read its numbers from, where it only passes them on
+    first: Any  # the tensor that it reads its numbers from
+    passes_on: bool  # it computes none: what computed them is to blame
     code: CodeType
     lasti: int
 
@@ -66,7 +63,9 @@ class Watcher(TorchDispatchMode):
             name = func._schema.name.partition("::")[2]
             tensors = [arg for arg in args if isinstance(arg, Tensor)]
             source = tensors[1:2] if name == "copy_" else tensors[:1]
-            self.ops.append(Op(name, out, source[0] if source else None, *place))
+            info = read_schema(func)
+            passes_on = info.view or has(info.name, Trait.COPIES) or name == "copy_"
+            self.ops.append(Op(name, out, source[0] if source else None, passes_on, *place))
         return out
 
     def _place(self) -> tuple[CodeType, int] | None:
@@ -92,7 +91,7 @@ class Watcher(TorchDispatchMode):
         for op in reversed(self.ops):
             if op.output is gradient or _writes_into(op, gradient):
                 found = op
-                if op.name not in _LAYOUT:
+                if not op.passes_on:
                     break
                 gradient = op.first
         return found
