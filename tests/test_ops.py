@@ -346,3 +346,13 @@ class TestDtypes:
 def test_a_complex_dtype_has_the_limits_of_its_parts():
     assert finfo("torch.complex128") == finfo("float64")
     assert finfo("int64") == finfo("float32")
+
+
+@pytest.mark.parametrize("op", [op for op, fact in OPS.items() if fact.inverse is not None])
+def test_the_operand_is_found_again_in_the_result_that_the_node_saves(op: str) -> None:
+    x = torch.tensor([0.25, 1.0, 3.0], dtype=torch.float64, requires_grad=True)
+    result = getattr(torch, op)(x)
+
+    assert hasattr(result.grad_fn, "_saved_result")
+    assert not hasattr(result.grad_fn, "_saved_self")
+    assert [OPS[op].inverse(one) for one in result.tolist()] == pytest.approx(x.tolist())

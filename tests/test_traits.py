@@ -178,6 +178,9 @@ RUN: dict[str, Op] = {
     "reciprocal": lambda x: x.reciprocal(),
     "rsqrt": lambda x: x.rsqrt(),
     "addcdiv": lambda x: torch.addcdiv(x, x, 2 * x),
+    "rsub": lambda x: torch.rsub(x, 3 * x),
+    "soft_margin_loss": lambda x: F.soft_margin_loss(x, x.detach()),
+    "binary_cross_entropy": lambda x: F.binary_cross_entropy(x.sigmoid(), torch.ones_like(x)),
     "binary_cross_entropy_with_logits": lambda x: F.binary_cross_entropy_with_logits(x, 2 * x),
 }
 PRODUCTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -436,6 +439,19 @@ def test_what_divides_gives_0_of_inf(op: str) -> None:
 @pytest.mark.parametrize("op", of(Trait.SQUARES))
 def test_what_squares_gives_0_of_what_is_too_small(op: str) -> None:
     assert not RUN[op](operand() * 1e-200).any()
+
+
+@pytest.mark.parametrize("op", ["add", "sub", "rsub", "mul", "div"])
+def test_what_subtracts_is_0_of_equals_and_what_shifts_keeps_what_it_shifts_by_0(op: str) -> None:
+    x, function = operand(), getattr(torch, op)
+
+    assert bool((function(x, x) == 0).all()) is has(op, Trait.SUBTRACTS)
+    assert torch.equal(function(x, 0), x) is has(op, Trait.SHIFTS)
+
+
+@pytest.mark.parametrize("op", of(Trait.CLEANS))
+def test_what_cleans_is_finite_of_nan(op: str) -> None:
+    assert RUN[op](with_nan(1)).isfinite().all()
 
 
 @pytest.mark.parametrize("op", of(Trait.MULTIPLIES))

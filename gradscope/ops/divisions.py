@@ -155,6 +155,7 @@ RECIPROCAL = OpFact(
         ),
     ),
     ("1 /", "torch.reciprocal", "Tensor.reciprocal"),
+    inverse=lambda result: 1 / result if result else math.inf,
 )
 
 ADDCDIV = OpFact(

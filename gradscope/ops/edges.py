@@ -69,6 +69,7 @@ class OpFact:
     name: str
     edges: tuple[Edge, ...] = ()
     spelled: tuple[str, ...] = ()  # how users write it: "torch.sqrt", "Tensor.sqrt", "** 0.5"
+    inverse: Callable[[float], float] | None = None  # its operand, of the result that a node saves
     matrix: Decomposition | None = None  # where nearness to a degenerate matrix can be measured
 
     def value_edge(self, values: Values) -> Edge | None:

@@ -14,7 +14,12 @@ from gradscope.ops.shared import infinite_input, no_answer, value_overflow
 
 
 def _growing(
-    name: str, by: Callable[[float], float], spelled: tuple[str, ...], *, even: bool = False
+    name: str,
+    by: Callable[[float], float],
+    spelled: tuple[str, ...],
+    *,
+    even: bool = False,
+    inverse: Callable[[float], float] | None = None,
 ) -> OpFact:
     """`even`: grows on both sides, as cosh; else only towards positive inputs."""
     return OpFact(
@@ -31,7 +36,20 @@ def _growing(
             ),
         ),
         spelled,
+        inverse=inverse,
     )
+
+
+def _back(logarithm: Callable[[float], float]) -> Callable[[float], float]:
+    """The operand of a result; one that has underflown comes of -inf as far as anybody can tell."""
+
+    def value(result: float) -> float:
+        try:
+            return logarithm(result)
+        except ValueError:
+            return -math.inf
+
+    return value
 
 
 def _bessel(order: int) -> Callable[[float], float]:
@@ -173,9 +191,24 @@ LOG_NDTR = OpFact(
 )
 
 FACTS = (
-    _growing("exp", math.exp, ("torch.exp", "Tensor.exp")),
-    _growing("exp2", lambda x: 2.0**x, ("torch.exp2", "Tensor.exp2")),
-    _growing("expm1", math.expm1, ("torch.expm1", "Tensor.expm1")),
+    _growing(
+        "exp",
+        math.exp,
+        ("torch.exp", "Tensor.exp"),
+        inverse=_back(math.log),
+    ),
+    _growing(
+        "exp2",
+        lambda x: 2.0**x,
+        ("torch.exp2", "Tensor.exp2"),
+        inverse=_back(math.log2),
+    ),
+    _growing(
+        "expm1",
+        math.expm1,
+        ("torch.expm1", "Tensor.expm1"),
+        inverse=_back(math.log1p),
+    ),
     _growing("sinh", math.sinh, ("torch.sinh", "Tensor.sinh"), even=True),
     _growing("cosh", math.cosh, ("torch.cosh", "Tensor.cosh"), even=True),
     _growing("i0", _bessel(0), ("torch.i0", "torch.special.i0"), even=True),

@@ -99,7 +99,7 @@ def _decomposition(
                 cure=Cure(guard=guard, margin=Margin.PIVOT),
             )
         )
-    return OpFact(name, tuple(edges), spelled, matrix)
+    return OpFact(name, tuple(edges), spelled, matrix=matrix)
 
 
 _SINGULAR = "the matrix is singular: a pivot is 0"

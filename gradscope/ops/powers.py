@@ -61,6 +61,7 @@ SQRT = OpFact(
         ),
     ),
     ("torch.sqrt", "Tensor.sqrt"),
+    inverse=lambda result: result * result,
 )
 
 RSQRT = OpFact(
@@ -87,6 +88,7 @@ RSQRT = OpFact(
         ),
     ),
     ("torch.rsqrt", "Tensor.rsqrt"),
+    inverse=lambda result: result**-2 if result else math.inf,
 )
 
 POW = OpFact(

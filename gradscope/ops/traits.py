@@ -22,6 +22,7 @@ class Trait(Flag):
     WRITES = auto()  # puts other values in at places that it is given, or at all
     REPLACES = auto()  # nothing remains of what it overwrites
     COPIES = auto()  # the operand's elements, all of them, in other memory or another dtype
+    CLEANS = auto()  # finite of NaN: that is what it is for
     JOINS = auto()  # the elements of several operands, all of them
     FINITE_AS_OPERAND = auto()  # hands on elements of its first operand, or 0
     FINITE = auto()  # whatever it is given, in every dtype
@@ -34,6 +35,8 @@ class Trait(Flag):
     POSITIVE = auto()  # greater than 0 for every finite operand: a 0 was flushed
     KEEPS_ZERO = auto()  # of operands that are not negative, 0 only where they are
     SQUARES = auto()  # squares on the way: 0 for an operand that is too small for that
+    SHIFTS = auto()  # adds or subtracts; the second operand may be a number
+    SUBTRACTS = auto()  # a number or tensor from another of its size: 0 where they are equal
     MULTIPLIES = auto()  # products of elements of two operands, or their sums
     DIVIDES = auto()  # by its operand, or a power of that: 0 where it is inf
     PRODUCT = auto()  # of all elements of one operand
@@ -62,6 +65,7 @@ _OPS: dict[Trait, str] = {
     " diagonal_scatter",
     Trait.REPLACES: "copy fill zero",
     Trait.COPIES: "clone _to_copy _unsafe_view lift_fresh set",
+    Trait.CLEANS: "nansum nan_to_num",
     Trait.JOINS: "cat stack",
     Trait.FINITE_AS_OPERAND: "_unsafe_view clone relu threshold_backward select_backward"
     " slice_backward index_select",
@@ -75,6 +79,8 @@ _OPS: dict[Trait, str] = {
     Trait.POSITIVE: "exp exp2 softplus sigmoid _softmax",
     Trait.KEEPS_ZERO: "sum mean sqrt neg abs pow index gather cumsum linalg_vector_norm",
     Trait.SQUARES: "pow mul linalg_vector_norm",
+    Trait.SHIFTS: "add sub",
+    Trait.SUBTRACTS: "sub rsub",
     Trait.MULTIPLIES: "mul mm bmm dot mv addmm baddbmm convolution matmul linear",
     Trait.DIVIDES: "div reciprocal rsqrt",
     Trait.PRODUCT: "prod cumprod",
@@ -85,8 +91,9 @@ _OPS: dict[Trait, str] = {
     " _scaled_dot_product_attention lerp round rad2deg sinc elu gelu hardswish",
     Trait.SOFTMAX: "_softmax _log_softmax logsumexp logcumsumexp _masked_softmax"
     " _scaled_dot_product_attention",
-    Trait.AVERAGES: "mean nll_loss_forward nll_loss2d_forward median nanmedian std var std_mean"
-    " var_mean",
+    Trait.AVERAGES: "mean mse_loss smooth_l1_loss huber_loss soft_margin_loss binary_cross_entropy"
+    " binary_cross_entropy_with_logits nll_loss_forward nll_loss2d_forward median nanmedian"
+    " std var std_mean var_mean",
     Trait.SPREADS: "std var std_mean var_mean",
 }
 _WRITES = {"CopySlices": "copy", "CopyBackwards": "copy"}  # nodes that autograd puts in by itself

@@ -116,7 +116,7 @@ def read_schema(func: Any) -> OpInfo:
         allocates=name in _ALLOCATIONS,
         fills=has(name, Trait.FILLS),
         written=tuple(written),
-        shifts=name in ("add", "sub"),
+        shifts=has(name, Trait.SHIFTS),
         finite=has(name, Trait.FINITE),
         hands_on=has(name, Trait.FINITE_AS_OPERAND),
         view=_only_views(schema),

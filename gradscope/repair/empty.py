@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from gradscope.facts import Edit
+from gradscope.ops.traits import Trait, has
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.masked import INFINITE
@@ -13,12 +14,6 @@ from gradscope.repair.spelling import can_repeat
 from gradscope.repair.splice import keyword
 from gradscope.source import definition
 from gradscope.source.operands import canonical, spelled
-
-MEANS = frozenset(
-    "mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy soft_margin_loss"
-    " binary_cross_entropy_with_logits".split()
-)
-SOFTMAXES = frozenset({"softmax", "log_softmax", "logsumexp", "scaled_dot_product_attention"})
 
 
 def filled(culprit: Culprit) -> Iterator[Candidate]:
@@ -30,13 +25,13 @@ def filled(culprit: Culprit) -> Iterator[Candidate]:
         yield from _spread(culprit)
     elif found.name == "mean":
         yield from _mean(culprit)
-    elif canonical(culprit.finding.op) in MEANS:
-        yield from _nothing_to_compare(culprit)
     elif found.name in ("cross_entropy", "nll_loss"):
         yield from _ignored(culprit)
     elif canonical(culprit.finding.op) in ("nll_loss", "nll_loss2d"):
         yield from _criterion(culprit)
-    elif found.name in SOFTMAXES:
+    elif has(culprit.finding.op, Trait.AVERAGES):
+        yield from _nothing_to_compare(culprit)
+    elif has(found.name, Trait.SOFTMAX):
         yield from _rows(culprit)
     yield from _attention(culprit)
 

@@ -194,7 +194,7 @@ def made_by(event: Event, role: str) -> Call | None:
 def lost_epsilon(event: Event, role: str) -> str:
     """A sentence for a guard that is too small for its dtype: `x + 1e-50` in float32."""
     made = made_by(event, role)
-    added = abs(made.constant or 0.0) if made is not None and made.op in ("add", "sub") else 0.0
+    added = abs(made.constant or 0.0) if made is not None else 0.0
     limits = finfo(dtype(event))
     if not 0 < added <= limits.tiny * limits.eps / 2:
         return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradscope.facts import Event, Finding, Related, Root, Severity, Trace
+from gradscope.ops.traits import Trait, has
 from gradscope.rules import phrases
 from gradscope.rules.measurements import operand_values, operands_told
 from gradscope.rules.rule import Rule, tensors
@@ -43,8 +44,6 @@ class HiddenInf(Rule):
 
     code = "GS601"
     name = "hidden-inf"
-    # Written to hide NaN, and right to: whoever writes them knows.
-    MEANT = ("nansum", "nan_to_num")
     severity = Severity.WARNING
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
@@ -53,7 +52,7 @@ class HiddenInf(Rule):
             hider = event.hidden_by
             # torch's own losses hide what they are asked to: ctc_loss with zero_infinity.
             by_itself = hider is not None and hider.location == event.blame.location
-            meant = by_itself or (hider is not None and hider.op in self.MEANT)
+            meant = by_itself or (hider is not None and has(hider.op, Trait.CLEANS))
             if event.blame.location not in broken and not meant:
                 yield self._about(event)
 

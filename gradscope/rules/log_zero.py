@@ -90,7 +90,7 @@ def _reached(made: Call) -> str:
     """How the op that made the operand came to 0."""
     if has(made.op, Trait.POSITIVE | Trait.PRODUCT):
         return ", whose result was rounded to that value"
-    if made.op in ("sub", "rsub"):
+    if has(made.op, Trait.SUBTRACTS):
         return ", where two equal numbers cancelled"
     return ", which had nothing but zeros to add up" if has(made.op, Trait.SUMS) else ""
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from gradscope.facts import Call, Event, Kind, Related, Root, Trace, percent, plural
 from gradscope.ops.names import role_name
+from gradscope.ops.traits import Trait, has
 from gradscope.rules import evidence, phrases
 from gradscope.rules.evidence import Situation
 
@@ -131,7 +132,7 @@ def _operand_at_edge(event: Event) -> Call | None:
 def term(event: Event) -> str | None:
     """Which summand of the loss the culprit feeds, where the loss is a sum of single numbers."""
     for inner, total in pairwise((event.blame, *event.path)):
-        if total.op in ("add", "sub", "rsub") and None not in (inner.value, total.value):
+        if has(total.op, Trait.SHIFTS | Trait.SUBTRACTS) and None not in (inner.value, total.value):
             whole, part = total.value or 0.0, inner.value or 0.0
             at = phrases.line(inner, event.blame)
             if not math.isfinite(part):

@@ -24,13 +24,13 @@ from gradscope.check.stress.variants import (
 )
 from gradscope.errors import GradscopeError
 from gradscope.facts import Severity
+from gradscope.ops.traits import Trait, has, key
 from gradscope.target import Conditions, Function, Parts
 from gradscope.target.loss import SEED, loss_of
 
 _TRIES = 400  # calls of the function that one shrinking may take
 _ELEMENTS = 64  # of a tensor whose elements are simplified one by one
-_SOFTMAXES = ("SoftmaxBackward", "LogSoftmaxBackward", "LogsumexpBackward")
-_BY_HAND = {"ExpBackward", "SumBackward", "DivBackward"}
+_BY_HAND = {"exp", "sum", "div"}  # the ops of a softmax that is written out
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +242,8 @@ def _nodes(loss: Tensor) -> list[Any]:
 
 
 def _has_softmax(nodes: list[Any]) -> bool:
-    names = {type(node).__name__.rstrip("0123456789") for node in nodes}
-    return not names.isdisjoint(_SOFTMAXES) or names >= _BY_HAND
+    names = [type(node).__name__ for node in nodes]
+    return any(has(name, Trait.SOFTMAX) for name in names) or _BY_HAND <= set(map(key, names))
 
 
 def _grads_are_finite(loss: Tensor, nodes: list[Any]) -> bool:

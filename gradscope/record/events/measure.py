@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from gradscope.facts import Ancestor, Kind, Operand, Phase
+from gradscope.ops import lookup
 from gradscope.ops.reach import singularity
 from gradscope.record.events.grad_outputs import grad_output_of
 from gradscope.record.events.provenance import storage_key
@@ -29,16 +29,6 @@ _OPERANDS = 12  # tensors described an event; `cat` of hundreds says nothing mor
 
 _ARITHMETIC = frozenset(("self", "other", "exponent"))
 _INTEGERS = frozenset((torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
-
-# Nodes that save their result and not their operand: the operand is a function of the result.
-_FROM_RESULT: dict[str, Callable[[float], float]] = {
-    "sqrt": lambda result: result * result,
-    "exp": lambda result: math.log(result) if result > 0 else -math.inf,
-    "exp2": lambda result: math.log2(result) if result > 0 else -math.inf,
-    "expm1": lambda result: math.log1p(result) if result > -1 else -math.inf,
-    "reciprocal": lambda result: 1 / result if result else math.inf,
-    "rsqrt": lambda result: result**-2 if result else math.inf,
-}
 
 
 def operand(
@@ -193,7 +183,8 @@ def saved_by(node: Any, running: NodeOps) -> Iterator[tuple[str, Any]]:
 
 
 def _operand_from_result(op: str, saved: list[Operand]) -> tuple[Operand, ...]:
-    inverse = _FROM_RESULT.get(op)
+    fact = lookup(op)
+    inverse = fact.inverse if fact is not None else None
     result = next((item for item in saved if item.role == "result"), None)
     if (
         inverse is None

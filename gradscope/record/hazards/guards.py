@@ -26,10 +26,10 @@ def is_guarded(node: Any, distance: float, recorder: Recorder, depth: int = _DEE
         return True
     constant = abs(note.constant) if note is not None and note.constant is not None else 0.0
     # Where it came nearer than the epsilon, what that was added to was negative: no guard at all.
-    if name in ("add", "sub") and 0 < constant <= _SMALL and distance >= 0.99 * min(constant, 1.0):
+    if 0 < constant <= _SMALL and distance >= 0.99 * min(constant, 1.0):
         return True
     below = [one for one, _ in node.next_functions if one is not None]
-    if name in ("sub", "rsub") and len(below) > 1:
+    if has(name, Trait.SUBTRACTS) and len(below) > 1:
         return False  # the difference of two guarded numbers may be anything
     guards = (is_guarded(one, distance, recorder, depth - 1) for one in below)
     return bool(below) and (all(guards) if name == "mul" else any(guards))
@@ -38,7 +38,7 @@ def is_guarded(node: Any, distance: float, recorder: Recorder, depth: int = _DEE
 def has_constant_added(node: Any, recorder: Recorder) -> bool:
     """Whether a tensor without gradient was added to a matrix: `a + eps * torch.eye(n)`."""
     note = recorder.call_of_node(node) if node is not None else None
-    if note is None or note.info.name not in ("add", "sub"):
+    if note is None or not note.info.shifts:
         return False
     return any(below is None for below, _ in node.next_functions)
 

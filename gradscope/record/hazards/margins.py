@@ -16,8 +16,8 @@ import torch
 from gradscope.facts import Approach, Call, DistanceOf, Headroom
 from gradscope.ops import lookup
 from gradscope.ops.dtypes import finfo
-from gradscope.ops.names import node_stem
 from gradscope.ops.reach import reach, singularity
+from gradscope.ops.traits import Trait, has
 from gradscope.record.finite import plain
 from gradscope.record.graph import consumers, node_name
 from gradscope.record.hazards.guards import has_constant_added, is_guarded
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 _FREE = 4  # the part of half precision's range that is to stay free: a factor of so much
 _MOST = 8  # places told of a run, of each kind
 _HALF = (torch.float16, torch.bfloat16)
-_DIFFERENCES = ("Sub", "Rsub")
 _NOWHERE = Call("")
 
 
@@ -185,7 +184,7 @@ def _badness(fact: Approach | Headroom) -> float:
 
 
 def _is_difference(node: Any) -> bool:
-    return node is not None and node_stem(node_name(node)) in _DIFFERENCES
+    return node is not None and has(node_name(node), Trait.SUBTRACTS)
 
 
 def _exponent(arguments: dict[str, Any]) -> tuple[float | None, Any]:
