@@ -40,6 +40,9 @@ from gradscope.facts.verdicts import (
 )
 from gradscope.repair import Budget, repaired
 from gradscope.repair.apply import fix_all, policy, summary, write
+from gradscope.repair.budget import Purpose
+from gradscope.repair.candidate import Candidate
+from gradscope.repair.order import without_contradiction
 
 TEXT = "import torch\ny = torch.where(x > 0, x ** 0.5, x)\n"
 NAN, INF = float("nan"), float("inf")
@@ -252,6 +255,38 @@ def test_a_refuted_patch_is_never_first(file):
     assert found.fixes[0].verified is True
     assert "clamp_min" in found.fixes[0].patch
     assert found.fixes[-1].verified is False
+
+
+def test_guesses_end_with_their_share_of_the_time(file, monkeypatch):
+    """Of what was not run no patch is shown: nothing but a run would speak for it."""
+    budget, texts = Budget(60.0), []
+
+    def guesses(culprit, fix):
+        for col in (30, 31):
+            edit = Edit("loss.py", 2, col, 2, col, "2")
+            yield Candidate(fix.kind, "a guess", (edit,), is_guess=True)
+
+    def slow(patches):
+        texts.extend(patches.values())
+        budget.spent[Purpose.FIX] = budget.spent.get(Purpose.FIX, 0.0) + 11.0
+        return BROKEN
+
+    monkeypatch.setattr("gradscope.repair.serve.candidates", guesses)
+    fix = judged(slow, budget=budget)
+
+    assert len(texts) == 1
+    assert (fix.title, fix.patch, fix.verdict) == ("a fix", None, NotTried(Reason.TIME, "10"))
+
+
+def test_what_holds_under_a_title_is_not_refuted_under_it():
+    holds = Fix("epsilon", "keep it above 0", verdict=Verified(Effects()))
+    fails = replace(holds, verdict=Refuted(GradientBreaks("x")))
+    other = replace(fails, title="something else")
+    first, second = without_contradiction(
+        (finding(fixes=(holds, fails)), finding(fixes=(fails, other)))
+    )
+
+    assert (first.fixes, second.fixes) == ((holds,), (other,))
 
 
 def test_two_culprits_are_repaired_by_one_patch(file):

@@ -30,6 +30,12 @@ class Report:
         return (*self.trace.not_checked, *self.not_searched)
 
     @property
+    def duration(self) -> float:
+        """In seconds: of the command, else of the steps."""
+        known = self.seconds
+        return known if known is not None else sum(step.seconds for step in self.trace.steps)
+
+    @property
     def verdict(self) -> str:
         if any(finding.severity is Severity.ERROR for finding in self.findings):
             return "unhealthy"

@@ -13,6 +13,7 @@ from gradscope.facts import Finding, Fix, Trace
 from gradscope.repair.again import Again
 from gradscope.repair.budget import Purpose
 from gradscope.report.status import Doing
+from gradscope.rules.rises import slower, tried
 
 COARSE, MOST_COARSE, FINE = 4.0, 4, 2  # quarter the rate until it holds, then halve the gap
 TOO_SMALL = 10.0  # times smaller than what holds: training would take that much longer
@@ -118,15 +119,12 @@ def settles(trace: Trace) -> bool:
 def _with(finding: Finding, border: Border) -> Finding:
     lr = _rate(finding) or 0.0
     high = lr * border.diverges
-    again = f"found by running again {border.runs} time{'s' * (border.runs != 1)}"
-    if border.holds is None:
-        said = f"still diverges at lr {high:.3g} ({again})"
-        return replace(finding, numbers=(*finding.numbers, said))
-    low = lr * border.holds
-    said = f"stops diverging between lr {low:.3g} and {high:.3g} ({again})"
+    low = lr * border.holds if border.holds is not None else None
+    found = replace(finding, numbers=(*finding.numbers, tried(low, high, border.runs)))
+    if low is None:
+        return found
     return replace(
-        finding,
-        numbers=(*finding.numbers, said),
+        found,
         evidence={**finding.evidence, "stable_lr": low, "diverging_lr": high},
         fixes=tuple(_at_most(fix, lr, low) for fix in finding.fixes),
     )
@@ -138,11 +136,5 @@ def _at_most(fix: Fix, lr: float, stable: float) -> Fix:
         return fix
     if stable / TOO_SMALL <= fix.number <= stable:
         return fix
-    new = f"{stable:.2g}"
-    return replace(
-        fix,
-        title=f"lower the learning rate from {lr:g} to {new}",
-        code=f"lr={new}",
-        number=float(new),
-        edits=tuple(replace(edit, text=new) for edit in fix.edits),
-    )
+    new = float(f"{stable:.2g}")
+    return slower(lr, new, tuple(replace(edit, text=f"{new:g}") for edit in fix.edits))

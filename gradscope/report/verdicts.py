@@ -61,9 +61,7 @@ def notes(report: Report) -> tuple[str, ...]:
 def effort(report: Report) -> str:
     """ "100 steps, 12,345 ops, 1.2 s"."""
     trace = report.trace
-    seconds = report.seconds
-    if seconds is None:
-        seconds = sum(step.seconds for step in trace.steps)
+    seconds = report.duration
     spent = f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.1f}"
     return f"{plural(len(trace.steps), 'step')}, {plural(trace.ops, 'op')}, {spent} s"
 

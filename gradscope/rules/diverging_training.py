@@ -27,7 +27,7 @@ from gradscope.facts import (
 from gradscope.ops.traits import Trait, has
 from gradscope.rules import phrases
 from gradscope.rules.overshoots import BLIND_TO_SCALE, Overshoot, overshoot
-from gradscope.rules.rises import Rise, climb_of, largest_stable_lr, rise_of, stable_lr
+from gradscope.rules.rises import Rise, climb_of, largest_stable_lr, rise_of, slower, stable_lr
 from gradscope.rules.rule import Rule
 from gradscope.rules.step_size import rate_of, with_clearing, with_mean, with_rate
 
@@ -329,9 +329,7 @@ def _slower(rise: Rise, update: Update, lr: float | None) -> Fix:
     if lr is None:
         return Fix("lower-lr", "shorten the steps", "display-only", "lower the learning rate")
     stable = stable_lr(rise, lr)
-    title = f"lower the learning rate from {lr:g} to {stable:g}"
-    edits = with_rate(update, stable)
-    return Fix("lower-lr", title, "unsafe", f"lr={stable:g}", number=stable, edits=edits)
+    return slower(lr, stable, with_rate(update, stable))
 
 
 def _clearing(updates: Iterable[Update]) -> Fix:

@@ -6,7 +6,7 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from gradscope.facts import Step
+from gradscope.facts import Edit, Fix, Step, plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,21 @@ def stable_lr(rise: Rise, lr: float) -> float:
 def largest_stable_lr(rise: Rise, lr: float) -> float:
     """2 / c, as `stable_lr` has it."""
     return 2 * lr / (1 + math.sqrt(_worst(rise)))
+
+
+def slower(lr: float, new: float, edits: tuple[Edit, ...]) -> Fix:
+    """The fix that lowers the learning rate; `edits` write the new one."""
+    title = f"lower the learning rate from {lr:g} to {new:g}"
+    return Fix("lower-lr", title, "unsafe", f"lr={new:g}", number=new, edits=edits)
+
+
+def tried(holds: float | None, diverges: float, runs: int) -> str:
+    """The learning rates between which training stops diverging, as further runs found them;
+    `holds` is None where none of those tried did."""
+    again = f"found by running again {plural(runs, 'time')}"
+    if holds is None:
+        return f"still diverges at lr {diverges:.3g} ({again})"
+    return f"stops diverging between lr {holds:.3g} and {diverges:.3g} ({again})"
 
 
 def _worst(rise: Rise) -> float:
