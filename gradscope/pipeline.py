@@ -99,7 +99,11 @@ def _with_fixes(
         except ChildFault as fault:
             last = str(fault).strip().splitlines()[-1]
             left_out.append(NotChecked(what, f"gradscope itself failed: {last}"))
-    return repair(seen, findings, again, verify=verify), tuple(left_out)
+    findings = repair(seen, findings, again, verify=verify)
+    if again.search.is_cut:
+        seconds = f"{again.search.seconds:g} s"
+        left_out.append(NotChecked("further ways to write the fixes", f"out of time; {seconds}"))
+    return findings, tuple(left_out)
 
 
 def require_backward(target: Target, seen: Trace) -> None:

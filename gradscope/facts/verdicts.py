@@ -160,6 +160,7 @@ class Reason(Enum):
     NOT_REPEATABLE = auto()  # the program itself takes another way each time
     ENDED_EARLY = auto()  # the second run did not come as far as the failing step
     NO_UPDATE = auto()  # of clipping, where no optimizer steps
+    SEARCH = auto()  # the time for looking for patches was over (seconds)
     ADVICE = auto()  # the source does not tell what to edit
     NO_PLACE = auto()
     INSTALLED = auto()  # the place lies in an installed package (the file)

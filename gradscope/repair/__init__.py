@@ -16,6 +16,7 @@ from gradscope.repair.attempt import Bench, Rerun, RerunWith
 from gradscope.repair.budget import Budget
 from gradscope.repair.compare import Seen
 from gradscope.repair.order import without_contradiction
+from gradscope.repair.search import Search
 from gradscope.repair.serve import Service
 from gradscope.report.status import Stages
 from gradscope.source import Source
@@ -40,6 +41,7 @@ def repair(
         verify=verify,
         budget=again.budget,
         stages=again.stages,
+        search=again.search,
     )
 
 
@@ -52,6 +54,7 @@ def repaired(
     verify: bool = True,
     budget: Budget | None = None,
     stages: Stages | None = None,
+    search: Search | None = None,
     diagnosis: Callable[[Trace], tuple[Finding, ...]] = diagnose,
     overlay: Mapping[str, Source] | None = None,
 ) -> tuple[Finding, ...]:
@@ -61,12 +64,14 @@ def repaired(
     `overlay` holds texts that stand in for files, by their real path: patches of earlier rounds.
     Ctrl-C ends the work, and what is known by then is kept.
     """
-    budget = budget or Budget()
+    budget, search = budget or Budget(), search or Search()
     bench = None
     try:
         if rerun is not None and verify and not budget.interrupted:
             # Diagnosed anew: those given may be what the user's configuration lets through.
-            bench = Bench(Seen(trace, diagnosis(trace)), rerun, diagnosis, budget, rerun_with)
+            bench = Bench(
+                Seen(trace, diagnosis(trace)), rerun, diagnosis, budget, search, rerun_with
+            )
     except KeyboardInterrupt:
         budget.interrupt()
     service = Service(
@@ -75,6 +80,7 @@ def repaired(
         overlay or {},
         budget,
         stages or Stages(),
+        search,
         sum(len(finding.fixes) for finding in findings if _has_fixes(finding)),
     )
     return without_contradiction(

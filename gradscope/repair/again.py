@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from gradscope.facts import Trace
 from gradscope.repair.budget import Budget, Purpose
+from gradscope.repair.search import Search
 from gradscope.report.status import Stages
 from gradscope.target import RunOptions, Target, run
 
@@ -21,6 +22,7 @@ class Again:
     options: RunOptions
     budget: Budget = field(default_factory=Budget)
     stages: Stages = field(default_factory=Stages)
+    search: Search = field(default_factory=Search)
 
     def run(self, purpose: Purpose, steps: int, setup: Setup | None = None) -> Trace:
         """Without a look at custom Functions, as long as the budget allows; raises as it does."""

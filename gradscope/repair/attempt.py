@@ -15,9 +15,10 @@ from gradscope.repair.again import Setup
 from gradscope.repair.budget import Budget, Purpose
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.compare import Outcome, Seen, compare, last_step
-from gradscope.repair.culprit import Unpatchable, locate
+from gradscope.repair.culprit import Culprit, Unpatchable, locate
 from gradscope.repair.differences import repeats
 from gradscope.repair.propose import candidates, fixes_of
+from gradscope.repair.search import Search
 from gradscope.repair.splice import edits_between, spliced, unified
 from gradscope.source import Source
 from gradscope.target import ChildFault
@@ -72,6 +73,12 @@ def patched(source: Source, candidate: Candidate) -> Patched | None:
     )
 
 
+def ways(culprit: Culprit, fix: Fix) -> Iterator[Patched]:
+    """The ways to write a fix, as texts, as far as the time for the search allows."""
+    written = (patched(culprit.source, candidate) for candidate in candidates(culprit, fix))
+    return culprit.search.found(one for one in written if one is not None)
+
+
 @dataclass
 class Bench:
     """Runs candidates against one traced run, within the budget for all of them together."""
@@ -80,6 +87,7 @@ class Bench:
     rerun: Rerun
     diagnose: Callable[[Trace], tuple[Finding, ...]]
     budget: Budget
+    search: Search
     rerun_with: RerunWith | None = None  # None where nothing can be installed before a run
     _held: list[Patched] = field(default_factory=list)
     _runs: dict[tuple[str, str, int], Trace] = field(default_factory=dict)
@@ -160,6 +168,14 @@ class Bench:
         ends before that is known."""
         return repeats(self.before.trace, self._run("", "", step), step)
 
+    def _ways(self, finding: Finding, source: Source) -> Iterator[Patched]:
+        try:
+            culprit = locate(finding, source, self.search)
+        except Unpatchable:
+            return
+        for fix in fixes_of(culprit):
+            yield from ways(culprit, fix)
+
     def _extended(
         self, finding: Finding, one: Patched, remains: Finding, depth: int
     ) -> Iterator[Patched]:
@@ -167,22 +183,10 @@ class Bench:
         if depth == 0 or remains.location is None or remains.location.file != one.source.file:
             return
         source = replace(one.source, text=one.text)
-        for more in islice(_ways(remains, source), BRANCHES):
+        for more in islice(self._ways(remains, source), BRANCHES):
             # What the values may do is what the looser of the two claims.
             wider = replace(one, text=more.text, same=one.same and more.same)
             yield wider
             outcome = self._verdict(finding, wider)
             if outcome.remains is not None:
                 yield from self._extended(finding, wider, outcome.remains, depth - 1)
-
-
-def _ways(finding: Finding, source: Source) -> Iterator[Patched]:
-    try:
-        culprit = locate(finding, source)
-    except Unpatchable:
-        return
-    for fix in fixes_of(culprit):
-        for candidate in candidates(culprit, fix):
-            written = patched(source, candidate)
-            if written is not None:
-                yield written

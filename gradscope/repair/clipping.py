@@ -9,25 +9,22 @@ from gradscope.facts import Edit, text_of
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.splice import before
-from gradscope.repair.training import optimizers, steps_of
+from gradscope.repair.training import steps
 from gradscope.source import Source, expression, holds
 
 
 def clipped(culprit: Culprit) -> Iterator[Candidate]:
     """Clip the total norm before every step of the optimizer."""
     clip = culprit.torch("torch.nn.utils.clip_grad_norm_")
-    for call in optimizers(culprit):
-        if clip is None or not call.args:
+    for made, step in steps(culprit):
+        if clip is None or not made.args or not holds(culprit.source, made.args[0], step):
             continue
-        parameters = call.args[0]
-        for step in steps_of(culprit, call):
-            if holds(culprit.source, parameters, step):
-                bound = _bound(culprit)
-                line = f"{clip}({culprit.source.of(parameters)}, {bound})"
-                edit = before(culprit.source, culprit.source.nodes.statement(step), line)
-                if edit is not None:
-                    title = f"clip the total gradient norm to {bound} before each step"
-                    yield Candidate("clip-norm", title, (edit,))
+        bound = _bound(culprit)
+        line = f"{clip}({culprit.source.of(made.args[0])}, {bound})"
+        edit = before(culprit.source, culprit.source.nodes.statement(step), line)
+        if edit is not None:
+            title = f"clip the total gradient norm to {bound} before each step"
+            yield Candidate("clip-norm", title, (edit,))
 
 
 def _bound(culprit: Culprit) -> str:

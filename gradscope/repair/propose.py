@@ -78,7 +78,7 @@ def fixes_of(culprit: Culprit) -> tuple[Fix, ...]:
     if culprit.finding.name == "diverging-training":
         scaler = next(training.through_scaler(culprit), None)
         return fixes if scaler is None else (Fix(scaler.kind, scaler.title, "unsafe"), *fixes)
-    stable_form = next(stable.leading(culprit), None)
+    stable_form = next(culprit.search.found(stable.leading(culprit)), None)
     if stable_form is None:
         return fixes
     proposed = [fix for fix in fixes if fix.kind == "stable-op"]

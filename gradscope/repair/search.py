@@ -15,13 +15,14 @@ Found = TypeVar("Found")
 
 @dataclass
 class Search:
-    """`left` are the seconds that remain. `is_cut`: something was not looked at for want of them.
+    """`is_cut`: something was not looked at for want of time.
 
     The clock runs while `found` is asked for the next patch, and stands still while one is tried.
     """
 
-    left: float = SECONDS
+    seconds: float = SECONDS
     is_cut: bool = False
+    spent: float = 0.0
     _until: float = math.inf
 
     @property
@@ -34,11 +35,11 @@ class Search:
         """What an iterator finds in the time that is left."""
         while True:
             started = time.monotonic()
-            self._until = started + self.left
+            self._until = started + self.seconds - self.spent
             try:
                 if self.is_over or (one := next(ways, None)) is None:
                     return
             finally:
-                self.left -= time.monotonic() - started
+                self.spent += time.monotonic() - started
                 self._until = math.inf
             yield one

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gradscope.facts import Finding, Fix, NotTried, Reason
-from gradscope.repair.attempt import Bench, Patched, patched
+from gradscope.repair.attempt import Bench, Patched, ways
 from gradscope.repair.budget import GUESSES, Budget
 from gradscope.repair.culprit import Unpatchable, locate
 from gradscope.repair.order import falls_short, ordered
-from gradscope.repair.propose import candidates, fixes_of
+from gradscope.repair.propose import fixes_of
 from gradscope.repair.runtime import at_run_time
+from gradscope.repair.search import Search
 from gradscope.report.status import Doing, Stages
 from gradscope.source import Source
 
@@ -27,6 +28,7 @@ class Service:
     overlay: Mapping[str, Source]
     budget: Budget
     stages: Stages
+    search: Search
     proposed: int  # fixes, of all findings together
     number: int = 0  # of the fix that is being looked at
 
@@ -54,7 +56,7 @@ class Service:
         Those that cannot be written are tried at run time, if no patch holds."""
         try:
             path = os.path.realpath(finding.location.file) if finding.location else ""
-            culprit = locate(finding, self.overlay.get(path))
+            culprit = locate(finding, self.overlay.get(path), self.search)
         except Unpatchable as unpatchable:
             yield from self._unwritten(finding, finding.fixes, self.bench, unpatchable.verdict)
             return
@@ -66,8 +68,7 @@ class Service:
         advice = []
         for fix in fixes_of(culprit):
             self._begin(Doing.SEARCHING)
-            ways = (patched(culprit.source, candidate) for candidate in candidates(culprit, fix))
-            written = [way for way in ways if way is not None]
+            written = ways(culprit, fix)
             if self.bench is None or holds:
                 known = next((way for way in written if not way.is_guess), None)
                 if known is None:
@@ -85,7 +86,10 @@ class Service:
             if is_advice:
                 advice.append(fix)
         bench = None if holds or verified else self.bench
-        yield from self._unwritten(finding, advice, bench, NotTried(Reason.ADVICE))
+        reason = NotTried(Reason.ADVICE)
+        if self.search.is_cut:
+            reason = NotTried(Reason.SEARCH, f"{self.search.seconds:g}")
+        yield from self._unwritten(finding, advice, bench, reason)
 
     def _begin(self, doing: Doing) -> None:
         if doing is Doing.SEARCHING:
@@ -108,7 +112,7 @@ class Service:
                     bench = None
 
     def _until_one_holds(
-        self, finding: Finding, fix: Fix, written: list[Patched], bench: Bench
+        self, finding: Finding, fix: Fix, written: Iterator[Patched], bench: Bench
     ) -> Iterator[Fix]:
         """The ways to write `fix`, tried; of guesses only the one that holds."""
         share = self.budget.seconds * GUESSES

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator
 
 from gradscope.ops.dtypes import Margin, eps_for
@@ -51,24 +53,17 @@ def lower_rate(culprit: Culprit) -> Iterator[Candidate]:
 def through_scaler(culprit: Culprit) -> Iterator[Candidate]:
     """`scaler.step(optimizer)` for `optimizer.step()`, where a GradScaler scales the loss and
     nothing divides the gradients by its scale again."""
-    calls = list(culprit.source.nodes.every(ast.Call))
-    used = {culprit.source.of(call.func) for call in calls}
-    for made in calls:
-        name = target_of(culprit, made) if _is_scaler(culprit, made) else None
-        if f"{name}.scale" not in used or used & {f"{name}.step", f"{name}.unscale_"}:
-            continue
-        for call in optimizers(culprit):
-            optimizer = target_of(culprit, call)
-            for step in steps_of(culprit, call):
-                if isinstance(culprit.source.parents[step], ast.Expr):
-                    indent = culprit.source.indent(step.lineno)
-                    text = (
-                        f"{name}.step({optimizer}){culprit.source.newline}{indent}{name}.update()"
-                    )
-                    start, end = culprit.source.extent(step)
-                    title = "step through the scaler, which divides the gradients by its scale"
-                    edit = culprit.source.edit(start, end, text)
-                    yield Candidate("loss-scaling", title, (edit,))
+    source = culprit.source
+    for made in (call for call in source.nodes.every(ast.Call) if _is_scaler(culprit, call)):
+        name = target_of(culprit, made) or ""
+        used = {method for method in ("scale", "step", "unscale_") if _calls(culprit, name, method)}
+        for call, step in steps(culprit) if used == {"scale"} else ():
+            if isinstance(source.parents[step], ast.Expr):
+                text = f"{name}.step({target_of(culprit, call)})"
+                text += f"{source.newline}{source.indent(step.lineno)}{name}.update()"
+                title = "step through the scaler, which divides the gradients by its scale"
+                edit = source.edit(*source.extent(step), text)
+                yield Candidate("loss-scaling", title, (edit,))
 
 
 def _is_scaler(culprit: Culprit, call: ast.Call) -> bool:
@@ -77,24 +72,27 @@ def _is_scaler(culprit: Culprit, call: ast.Call) -> bool:
 
 def scaled(culprit: Culprit) -> Iterator[Candidate]:
     """Scale the loss before backward and the gradients back before the step, as GradScaler does."""
-    for call in optimizers(culprit):
-        name = target_of(culprit, call)
-        for step in steps_of(culprit, call):
-            backward = _backward(culprit, step)
-            receiver = backward.func.value if backward else None  # type: ignore[attr-defined]
-            if name is None or receiver is None:
-                continue
-            unscale = (
-                f"for group in {name}.param_groups:",
-                '    for parameter in group["params"]:',
-                "        if parameter.grad is not None:",
-                f"            parameter.grad /= {LOSS_SCALE}",
-            )
-            edit = before(culprit.source, culprit.source.nodes.statement(step), *unscale)
-            if edit is not None:
-                scale = culprit.replace(receiver, f"({culprit.text(receiver)} * {LOSS_SCALE})")
-                title = f"scale the loss by {LOSS_SCALE:g} for backward, and the gradients back"
-                yield Candidate("loss-scaling", title, (scale, edit))
+    backwards = defaultdict(list)
+    for call in sorted(_calls(culprit, None, "backward"), key=lambda call: call.lineno):
+        backwards[culprit.source.nodes.function(call)].append(call)
+    for made, step in steps(culprit):
+        name = target_of(culprit, made)
+        here = backwards[culprit.source.nodes.function(step)]
+        before_it = bisect_left(here, step.lineno, key=lambda call: call.lineno)
+        if not before_it:
+            continue
+        receiver = here[before_it - 1].func.value  # type: ignore[attr-defined]
+        unscale = (
+            f"for group in {name}.param_groups:",
+            '    for parameter in group["params"]:',
+            "        if parameter.grad is not None:",
+            f"            parameter.grad /= {LOSS_SCALE}",
+        )
+        edit = before(culprit.source, culprit.source.nodes.statement(step), *unscale)
+        if edit is not None:
+            scale = culprit.replace(receiver, f"({culprit.text(receiver)} * {LOSS_SCALE})")
+            title = f"scale the loss by {LOSS_SCALE:g} for backward, and the gradients back"
+            yield Candidate("loss-scaling", title, (scale, edit))
 
 
 def target_of(culprit: Culprit, call: ast.Call) -> str | None:
@@ -103,22 +101,22 @@ def target_of(culprit: Culprit, call: ast.Call) -> str | None:
     return culprit.source.of(made.targets[0]) if isinstance(made, ast.Assign) else None
 
 
-def steps_of(culprit: Culprit, call: ast.Call) -> Iterator[ast.Call]:
-    name = target_of(culprit, call)
-    for node in culprit.source.nodes.every(ast.Call):
-        if isinstance(node.func, ast.Attribute):
-            if node.func.attr == "step" and culprit.source.of(node.func.value) == name:
-                yield node
+def steps(culprit: Culprit) -> Iterator[tuple[ast.Call, ast.Call]]:
+    """Each step of an optimizer that the file makes: where it is made, and where it steps."""
+    called = defaultdict(list)
+    for step in _calls(culprit, None, "step"):
+        called[culprit.source.of(step.func.value)].append(step)  # type: ignore[attr-defined]
+    for made in optimizers(culprit):
+        for step in called.get(target_of(culprit, made) or "", ()):
+            yield made, step
 
 
-def _backward(culprit: Culprit, step: ast.Call) -> ast.Call | None:
-    """The last `loss.backward()` before a step in the same function."""
-    found = [
-        node
-        for node in ast.walk(culprit.source.nodes.function(step))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "backward"
-        and node.lineno < step.lineno
+def _calls(culprit: Culprit, name: str | None, method: str) -> list[ast.Call]:
+    """The calls of a method: of what has this name, or of anything."""
+    return [
+        call
+        for call in culprit.source.nodes.every(ast.Call)
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr == method
+        and (name is None or culprit.source.of(call.func.value) == name)
     ]
-    return max(found, key=lambda node: node.lineno, default=None)

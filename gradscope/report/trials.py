@@ -47,6 +47,7 @@ _REASONS = {
     "well",
     Reason.ENDED_EARLY: "the second run ended before the failing step",
     Reason.NO_UPDATE: "no step of an optimizer follows, which is what clipping bounds",
+    Reason.SEARCH: "looking for a patch ended after {} s",
     Reason.ADVICE: "advice, the source does not tell what to edit",
     Reason.NO_PLACE: "the finding has no place in the source",
     Reason.INSTALLED: "{} belongs to an installed package, which is never edited",
