@@ -120,10 +120,33 @@ def test_a_signature_is_looked_at_once_and_a_class_a_few_times():
     assert [check.shape[0] for check in recorder.functions.found] == [3, 4, 5, 6]
 
 
-def test_a_large_call_and_one_without_gradient_are_let_be():
+def test_a_large_call_is_checked_on_its_first_rows_where_forward_treats_them_one_by_one():
+    large = torch.rand(1 << 20, 5, requires_grad=True)
+    with Recorder() as recorder:
+        wrong_functions.Doubled.apply(large)
+        SquaredSum.apply(large)
+    [check] = recorder.functions.found
+    [first, other] = recorder.functions.not_checked
+
+    assert (check.verdict, check.shape[1]) == ("wrong", 5)
+    assert first.what.startswith("the backward of `Doubled` beyond the first 104,857 of")
+    assert first.why == "5.2 million elements; at most 4.2 million are checked"
+    assert other.what == "the backward of `SquaredSum`" and "one by one" in other.why
+
+
+class SquaredSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.square().sum()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return 2 * grad * ctx.saved_tensors[0]
+
+
+def test_a_call_without_gradient_is_let_be():
     assert checks(right_functions.ReLU, (torch.randn(3),)) == ()
-    large = torch.zeros(1).expand(1 << 23).requires_grad_()
-    assert checks(right_functions.ReLU, (large,)) == ()
     with torch.no_grad():
         assert checks(right_functions.ReLU, (torch.randn(3, requires_grad=True),)) == ()
 

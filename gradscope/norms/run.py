@@ -133,6 +133,7 @@ def _not_finite(seen: Trace, measured: Measured) -> Iterator[str]:
 
 def _notes(seen: Trace, measured: Measured) -> Iterator[str]:
     yield from _not_finite(seen, measured)
+    yield from (f"not checked: {one.what} ({one.why})" for one in seen.not_checked)
     bad = any(row.bad for row in measured.rows)
     if not bad and not math.isfinite(measured.totals[measured.shown]):
         yield (

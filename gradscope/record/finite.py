@@ -6,6 +6,7 @@ overflows, so only a non-finite sum is looked at again, exactly.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -207,3 +208,16 @@ def value_at(tensor: torch.Tensor, index: tuple[int, ...], shape: tuple[int, ...
             return None
         place.append(0 if size == 1 else position)
     return float(tensor[tuple(place)].item())
+
+
+def sum_of(tensors: Iterable[torch.Tensor]) -> float | None:
+    """The sum of all elements, of roots what backward differentiates; None where one cannot be
+    read. In float64 where the device has it for nothing."""
+    total = 0.0
+    for tensor in tensors:
+        values = plain(tensor)
+        if values is None:
+            return None
+        wide = torch.float64 if values.device.type == "cpu" else None
+        total += float(values.sum(dtype=wide).item())
+    return total

@@ -152,4 +152,5 @@ class SizesAlone:
             notes=tuple(self.sizes.notes),
             magnitudes=self.sizes.facts(),
             functions=tuple(self.functions.found) if self.functions is not None else (),
+            not_checked=tuple(self.functions.not_checked) if self.functions is not None else (),
         )

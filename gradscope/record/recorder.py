@@ -18,7 +18,7 @@ from gradscope.record.events.hidden import Hidden
 from gradscope.record.events.provenance import Provenance
 from gradscope.record.events.received import Received
 from gradscope.record.events.symptoms import Symptoms
-from gradscope.record.finite import plain
+from gradscope.record.finite import sum_of
 from gradscope.record.graph import node_name
 from gradscope.record.hazards.margins import Margins
 from gradscope.record.journal import Journal, ModuleFrame, Note, Raw
@@ -214,7 +214,7 @@ class Recorder:
         roots = [root for root in outputs if isinstance(root, torch.Tensor)]
         graph = [root.grad_fn for root in roots if root.grad_fn is not None]
         with unobserved():
-            loss = _loss(roots) if is_step else None
+            loss = sum_of(roots) if is_step else None
         place = self._place() if is_step else None
         self.depth += 1
         try:
@@ -358,6 +358,9 @@ class Recorder:
             notes=tuple(self.notes),
             gradients=self.gradients,
             functions=tuple(self.functions.found) if self.functions else (),
+            not_checked=tuple(
+                left for by in (self.functions, self.margins) if by for left in by.not_checked
+            ),
             overwrites=tuple(self.overwrites.found),
             hidden=self.hidden.events(wanted),
             approaches=self.margins.approaches() if self.margins is not None else (),
@@ -385,16 +388,3 @@ def _active_modes() -> list[Any]:
     from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
     return _get_current_dispatch_mode_stack()
-
-
-def _loss(roots: list[torch.Tensor]) -> float | None:
-    """The sum of the roots' elements: what backward differentiates when no gradient is given."""
-    total = 0.0
-    for root in roots:
-        values = plain(root)
-        if values is None:
-            return None
-        total += float(
-            values.sum(dtype=torch.float64 if values.device.type == "cpu" else None).item()
-        )
-    return total

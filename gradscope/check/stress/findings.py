@@ -13,7 +13,7 @@ from typing import Any
 from gradscope.check.cases import Case
 from gradscope.check.stress.written import batch_of, test_of
 from gradscope.config import Input
-from gradscope.facts import Finding, Report, Severity, plural
+from gradscope.facts import Finding, NotChecked, Report, Severity, plural
 from gradscope.target import Conditions, Function, Parts, Reference
 
 SECONDS = 60.0  # for one target's search, within its time limit
@@ -28,7 +28,7 @@ def stress(case: Case, target: Function | Parts, report: Report) -> Report:
     config = replace(case.config, keep_going=False)
     known = {_spot(finding) for finding in report.findings}
     findings = []
-    tried, found = searched(target, case)
+    tried, found, is_whole = searched(target, case)
     found.sort(key=lambda one: one.severity.rank)
     for one in found[:MOST_TRACED]:
         again = pipeline.trace(
@@ -42,7 +42,18 @@ def stress(case: Case, target: Function | Parts, report: Report) -> Report:
     breaking = f"{len(found) or 'none'} of them {'breaks' if len(found) == 1 else 'break'} it"
     said = f"stress: {plural(tried, 'edge input')} tried, {breaking}"
     everything = sorted((*findings, *report.findings), key=lambda one: one.severity.rank)
-    return replace(report, findings=tuple(everything), said=(*report.said, said))
+    left_out = []
+    if not is_whole:
+        left_out.append(NotChecked(f"edge inputs after the first {tried}", "out of time"))
+    if len(found) > MOST_TRACED:
+        which = plural(len(found) - MOST_TRACED, "edge input that breaks", "edge inputs that break")
+        left_out.append(NotChecked(f"where {which} it", f"at most {MOST_TRACED} are traced"))
+    return replace(
+        report,
+        findings=tuple(everything),
+        said=(*report.said, said),
+        not_searched=(*report.not_searched, *left_out),
+    )
 
 
 def with_inputs(target: Function | Parts, found: Any) -> Function | Parts:
@@ -59,9 +70,9 @@ def _spot(finding: Finding) -> tuple[object, ...]:
     return finding.rule, (at.file, at.line) if at else None
 
 
-def searched(target: Function | Parts, case: Case) -> tuple[int, list[Any]]:
-    """How many variants were tried, and what they found. A variant that hangs or dies costs
-    itself alone."""
+def searched(target: Function | Parts, case: Case) -> tuple[int, list[Any], bool]:
+    """How many variants were tried, what they found, and whether there are no more. A variant that
+    hangs or dies costs itself alone."""
     from gradscope.target.process import can_fork
 
     context: Any = multiprocessing.get_context("fork" if can_fork() else "spawn")
@@ -93,9 +104,9 @@ def searched(target: Function | Parts, case: Case) -> tuple[int, list[Any]]:
         process.join()
         ours.close()
         if whole or at < start:
-            return at + 1, list(found.values())
+            return at + 1, list(found.values()), whole
         start = at + 1
-    return start, list(found.values())
+    return start, list(found.values()), False
 
 
 def _work(target: Function | Parts, case: Case, start: int, connection: Any) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gradscope.facts import Approach, Call, DistanceOf, Headroom
+from gradscope.facts import Approach, Call, DistanceOf, Headroom, NotChecked
 from gradscope.ops import lookup
 from gradscope.ops.dtypes import finfo
 from gradscope.ops.reach import reach, singularity
@@ -48,6 +48,7 @@ class Margins:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._step: dict[int, list[_Seen]] = {}  # of this step, by the op's sequence number
+        self.not_checked: dict[NotChecked, None] = {}  # in order
         self._kept: dict[object, Approach | Headroom] = {}
 
     def measure(self, op: OpRun) -> None:
@@ -61,6 +62,9 @@ class Margins:
         known = lookup(op.info.name)
         if known is not None and known.matrix is not None:
             fact = of_matrix(op, known.matrix, self._recorder.step)
+            if isinstance(fact, NotChecked):
+                self.not_checked[fact] = None
+                return None
             return None if fact is None else _Seen(fact)
         arguments = dict(op.info.named_arguments(op.args, op.kwargs))
         exponent, counts = _exponent(arguments)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from gradscope.facts import Approach, Call, DistanceOf
+from gradscope.facts import Approach, Call, DistanceOf, NotChecked, plural
 from gradscope.ops.edges import Decomposition
+from gradscope.ops.names import spelled
 from gradscope.ops.reach import reach_of_matrix
 from gradscope.record.finite import plain
 from gradscope.record.oprun import OpRun, flatten
@@ -14,7 +15,7 @@ _LARGEST = 256  # the order of a matrix whose singular values are computed besid
 _MOST = 1024  # matrices in a batch
 
 
-def of_matrix(op: OpRun, wanted: Decomposition, step: int) -> Approach | None:
+def of_matrix(op: OpRun, wanted: Decomposition, step: int) -> Approach | NotChecked | None:
     """The matrix nearest to a singular one, or with the two nearest eigenvalues, if too near."""
     operand = dict(op.inputs()).get(wanted.argument)
     tensor = plain(operand) if operand is not None and operand.requires_grad else None
@@ -22,8 +23,14 @@ def of_matrix(op: OpRun, wanted: Decomposition, step: int) -> Approach | None:
         return None
     order = min(tensor.shape[-2:])
     matrices = tensor.shape[:-2].numel()
-    if order < 2 or order > _LARGEST or matrices > _MOST:
+    if order < 2:
         return None
+    if order > _LARGEST or matrices > _MOST:
+        size = f"{plural(matrices, 'matrix', 'matrices')} of order {order}"
+        return NotChecked(
+            f"how near to singular the operand of `{spelled(op.info.name)}` is",
+            f"{size}; at most {_MOST:,} of order {_LARGEST} are looked at",
+        )
     if wanted.values is None:
         measured, distances = DistanceOf.MATRIX, _from_singular(tensor)
     else:

@@ -13,15 +13,18 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import FunctionCheck, Symptom
+from gradscope.facts import FunctionCheck, NotChecked, Symptom
+from gradscope.record.graph import function_name
 from gradscope.record.probes import isolate
-from gradscope.record.probes.calls import needs_grad
+from gradscope.record.probes.calls import NoVerdict, needs_grad
+from gradscope.record.probes.slices import first_rows
 from gradscope.record.sites import Site, current_frame, note_site, resolve
 from gradscope.record.stand_ins import hide_from_dynamo, stand_in
 from gradscope.record.tracing import computes_values
 
 MOST_SIGNATURES = 4  # of one class: batches of every length are no news
 MOST_ELEMENTS = 1 << 22  # in all tensors of a call: more would make the program wait
+SLICE = 1 << 19  # elements of the part of a larger call that is looked at
 SECONDS_EACH = 10.0  # before an experiment is given up
 SECONDS_ALL = 30.0
 
@@ -39,6 +42,7 @@ class FunctionChecks:
         self._step = step  # tells the step that runs
         self.aside = aside  # what an experiment runs is no pass of the program
         self.found: list[FunctionCheck] = []
+        self.not_checked: list[NotChecked] = []
         self.busy = False  # Functions that run now are called by an experiment
         self._seen: set[object] = set()
         self._signatures: Counter[object] = Counter()
@@ -65,16 +69,28 @@ class FunctionChecks:
         if self._signatures[name] >= MOST_SIGNATURES or not _is_checked(cls, args):
             return
         key = (name, tuple(_signature(arg) for arg in (*args, *kwargs.values())))
-        if key in self._seen or self._spent > SECONDS_ALL:
+        if key in self._seen:
             return
         self._seen.add(key)
         self._signatures[name] += 1
+        if self._spent > SECONDS_ALL:
+            self._leave_out(cls, f"{SECONDS_ALL:.0f} seconds were spent on others")
+            return
         started = time.monotonic()
         with self.aside():
             checks = self._examined(cls, args, kwargs, apply)
         self._spent += time.monotonic() - started
         call = resolve(*site[0]) if site else None
         self.found += [replace(check, step=self._step(), call=call) for check in checks]
+        for check in checks:
+            if check.verdict == "unknown":
+                self._leave_out(cls, check.detail)
+
+    def _leave_out(self, cls: Any, why: str, part: str = "") -> None:
+        """Said once of a class."""
+        one = NotChecked(f"the backward of `{function_name(cls)}`{part}", why)
+        if one not in self.not_checked:
+            self.not_checked.append(one)
 
     def _examined(
         self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any], apply: Callable[..., Any]
@@ -83,7 +99,12 @@ class FunctionChecks:
 
         from gradscope.record.probes.experiment import examined
 
-        def work() -> tuple[FunctionCheck, ...]:
+        elements = sum(arg.numel() for arg in args if isinstance(arg, torch.Tensor))
+        size = f"{elements / 1e6:.1f} million elements; at most {MOST_ELEMENTS / 1e6:.1f} million"
+        is_large = elements > MOST_ELEMENTS
+
+        def work() -> tuple[tuple[FunctionCheck, ...], str, str]:
+            """The checks, and what was left out, with why."""
             self.busy = True
             try:
                 with (
@@ -91,16 +112,32 @@ class FunctionChecks:
                     isolate.random_state_kept(),
                     torch.autocast("cpu", enabled=False),
                 ):
-                    return examined(cls, args, kwargs, apply)
+                    if not is_large:
+                        return examined(cls, args, kwargs, apply), "", ""
+                    part, rows, of = first_rows(cls, args, kwargs, apply, SLICE)
+                    beyond = f" beyond the first {rows:,} of {of:,} rows"
+                    return examined(cls, part, kwargs, apply), beyond, f"{size} are checked"
+            except NoVerdict as reason:
+                return (), "", f"{size} are checked at once, and {reason}"
+            except Exception as fault:
+                return (), "", f"{size} are checked at once; {type(fault).__name__}: {fault}"
             finally:
                 self.busy = False
 
         tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
         if isolate.FORKS and all(tensor.is_cpu for tensor in tensors):
-            return isolate.forked(work, SECONDS_EACH) or ()
-        if any(callable(arg) and not isinstance(arg, torch.Tensor) for arg in args):
-            return ()  # its backward may add to the gradients of a whole model
-        return work()
+            late = f"no answer in {SECONDS_EACH:.0f} seconds, or its copy of the program died"
+            checks, beyond, why = isolate.forked(work, SECONDS_EACH) or ((), "", late)
+        elif is_large:  # the program's memory may have no room for another forward
+            checks, beyond, why = (), "", f"{size} are checked"
+        elif any(callable(arg) and not isinstance(arg, torch.Tensor) for arg in args):
+            why = "one of its arguments is a function: its backward may add to a model's gradients"
+            checks, beyond = (), ""
+        else:
+            checks, beyond, why = work()
+        if why:
+            self._leave_out(cls, why, beyond)
+        return checks
 
 
 hide_from_dynamo(FunctionChecks.before)
@@ -134,8 +171,6 @@ def _is_checked(cls: Any, args: tuple[Any, ...]) -> bool:
     ):
         return False
     if not any(needs_grad(t) and t.numel() for t in tensors):
-        return False
-    if sum(t.numel() for t in tensors) > MOST_ELEMENTS:
         return False
     return not (torch._C._are_functorch_transforms_active() or _is_distributed())
 

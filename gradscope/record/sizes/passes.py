@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
-from gradscope.record.finite import is_indirect, plain
+from gradscope.record.finite import is_indirect, sum_of
 
 Graded = list[tuple[torch.Tensor, torch.Tensor]]  # leaves with the gradients that a pass gave them
 
@@ -78,10 +78,7 @@ class BackwardPass:
 
     def loss(self) -> float | None:
         """The sum of the roots; None where one cannot be read."""
-        values = [plain(root) for root in self.roots]
-        if any(value is None for value in values):
-            return None
-        return sum(float(value.sum(dtype=torch.float64)) for value in values if value is not None)
+        return sum_of(self.roots)
 
 
 def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
