@@ -61,8 +61,8 @@ def test_a_run_that_was_cut_short_is_not_called_healthy_without_saying_so(gradsc
     assert done.returncode == 0
     closing = " ".join(done.stdout.replace("step\n", "").split())
     assert closing.startswith(
-        "train.py: healthy so far: every loss and gradient was finite until the program was"
-        " stopped; --steps N goes further (3 steps, "
+        "train.py: incomplete: every loss and gradient was finite until the limit of 3 steps ended"
+        " it; --steps N goes further (3 steps, "
     )
 
 
@@ -147,7 +147,7 @@ def test_ctrl_c_gives_a_report(tmp_path):
     assert process.returncode == 2
     assert time.monotonic() - started < 5  # a second on a machine that does nothing else
     assert "the program was interrupted: Ctrl-C" in rest
-    assert "train.py: healthy so far" in rest
+    assert "train.py: incomplete: every loss and gradient was finite until Ctrl-C ended it" in rest
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, typer.Exit(130)])

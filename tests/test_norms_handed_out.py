@@ -7,6 +7,7 @@ import torch
 
 from gradscope.norms.facts import Measured, NormOptions
 from gradscope.norms.measure import Measure
+from gradscope.record.limit import Limit
 from gradscope.record.recorder import StopTrace
 from gradscope.record.sizes.magnitudes import MagnitudeWatch
 
@@ -62,7 +63,7 @@ def test_beside_backward_they_do_not_count() -> None:
 
 def test_a_limit_ends_them_as_well() -> None:
     w, b = parameters()
-    with pytest.raises(StopTrace), MagnitudeWatch(limit=2) as watch:
+    with pytest.raises(StopTrace), MagnitudeWatch(limit=Limit(2)) as watch:
         for _ in range(5):
             descend(w, b)
     assert watch.step == 2

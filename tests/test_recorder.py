@@ -398,7 +398,7 @@ class TestSteps:
                     swallowed.append(True)
 
         stops = []
-        trace = record(program, on_stop=lambda: stops.append(True))
+        trace = record(program, on_stop=lambda ending: stops.append(True))
 
         assert len(trace.symptoms) == 1
         assert len(swallowed) == 3

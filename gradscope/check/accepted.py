@@ -50,7 +50,8 @@ def without_ignored(
                 left.append(finding)
         kept.append(_left(report, left, "accepted by a comment"))
     # A run that did not get to its end says nothing about the lines that it did not reach.
-    whole = everything and all(report.verdict != "failed" for report in reports)
+    cut_short = {"failed", "incomplete"}
+    whole = everything and cut_short.isdisjoint(report.verdict for report in reports)
     return tuple(kept), tuple(_warnings(found, used, whole))
 
 

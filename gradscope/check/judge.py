@@ -43,7 +43,8 @@ def judge(case: Case) -> Report:
     found = sorted((*report.findings, *crossed), key=lambda one: one.severity.rank)
     said = (*case.said, *report.said)
     judged = replace(report, target=case.shown, trace=trace, findings=tuple(found), said=said)
-    if config.stress and judged.verdict == "healthy" and isinstance(target, Function | Parts):
+    sound = judged.verdict in ("healthy", "incomplete")
+    if config.stress and sound and isinstance(target, Function | Parts):
         return stress(case, target, judged)
     return judged
 

@@ -10,7 +10,10 @@ import typer
 from gradscope.facts import Severity
 
 Steps = Annotated[
-    int | None, typer.Option("--steps", min=1, help="Stop after so many backward passes [100].")
+    int | None,
+    typer.Option(
+        "--steps", min=1, help="Stop after N updates (without an optimizer, backward passes) [100]."
+    ),
 ]
 Inputs = Annotated[
     list[str] | None,

@@ -39,7 +39,9 @@ class Report:
     def verdict(self) -> str:
         if any(finding.severity is Severity.ERROR for finding in self.findings):
             return "unhealthy"
-        return "failed" if self.trace.ending.is_failure or self.undiagnosed else "healthy"
+        if self.trace.ending.is_failure or self.undiagnosed:
+            return "failed"
+        return "incomplete" if self.trace.ending.is_cut_short else "healthy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,4 +61,5 @@ class Summary:
     @property
     def verdict(self) -> str:
         verdicts = {report.verdict for report in self.reports}
-        return next((word for word in ("unhealthy", "failed") if word in verdicts), "healthy")
+        worst = ("unhealthy", "failed", "incomplete")
+        return next((word for word in worst if word in verdicts), "healthy")

@@ -72,10 +72,11 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How the traced program ended. `kind`: stopped (by us, at an error or at --steps), finished,
+    """How the traced program ended. `kind`: stopped (by us, `detail` says by what), finished,
     raised, exited, interrupted, died; and in a check unusable (it could not be run at all), hung,
     fault (gradscope itself failed). `detail` is one line, `traceback` the user's frames. `code` of
-    a program that a signal ended is minus the signal. `out_of_memory`: what it raised says so."""
+    a program that a signal ended is minus the signal. `out_of_memory`: what it raised says so.
+    `at_limit`: a limit on its steps or its time has ended it, and it might have gone on."""
 
     kind: str
     detail: str = ""
@@ -84,11 +85,17 @@ class Ending:
     location: Location | None = None
     in_a_hurry: bool = False  # somebody asked from outside for the end (SIGTERM, SIGHUP)
     out_of_memory: bool = False
+    at_limit: bool = False
 
     @property
     def gave_up(self) -> bool:
         """Whether the program itself came to a bad end."""
         return self.kind in ("raised", "died") or (self.kind == "exited" and bool(self.code))
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether a limit or Ctrl-C ended the program, and no error that was found in it."""
+        return self.at_limit or self.kind == "interrupted"
 
     @property
     def is_failure(self) -> bool:
@@ -111,6 +118,7 @@ class Trace:
     events: tuple[Event, ...] = ()
     symptoms: tuple[Symptom, ...] = ()
     steps: tuple[Step, ...] = ()
+    updates: int | None = None  # by optimizers, between steps; None in a program without one
     ending: Ending = Ending("finished")
     environment: Environment = Environment()
     ops: int = 0

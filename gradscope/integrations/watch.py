@@ -63,7 +63,7 @@ class Watch:
         self._name = name
         self.config = config
         self._ending = Ending("finished")
-        self._observation = FullObservation(steps=steps, keep_going=not stop)
+        self._observation = FullObservation(passes=steps, keep_going=not stop)
 
     def __enter__(self) -> Watch:
         self._observation.__enter__()
@@ -77,7 +77,7 @@ class Watch:
     ) -> bool:
         self._observation.__exit__(kind, error, traceback)
         if isinstance(error, StopTrace):
-            self._ending = Ending("stopped")
+            self._ending = error.ending
         return isinstance(error, StopTrace)
 
     def accept(self, *rules: str) -> None:

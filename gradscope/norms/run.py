@@ -11,6 +11,7 @@ from gradscope.facts import Finding, Root, Trace
 from gradscope.norms import distribution
 from gradscope.norms.facts import Measured, NormOptions, NormReport
 from gradscope.report.status import Doing, Stages
+from gradscope.report.verdicts import ended_by
 from gradscope.rules import RULES
 from gradscope.source import pointed
 from gradscope.target import RunOptions, Target, run
@@ -132,6 +133,8 @@ def _not_finite(seen: Trace, measured: Measured) -> Iterator[str]:
 
 
 def _notes(seen: Trace, measured: Measured) -> Iterator[str]:
+    if seen.ending.is_cut_short:
+        yield f"not measured to its end: {ended_by(seen.ending)}"
     yield from _not_finite(seen, measured)
     yield from (f"not checked: {one.what} ({one.why})" for one in seen.not_checked)
     bad = any(row.bad for row in measured.rows)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from gradscope.facts import Ending, Trace
 from gradscope.record.array_warnings import ArrayWarnings
+from gradscope.record.limit import Limit
 from gradscope.record.optimizers import watch_optimizers
 from gradscope.record.probes.functions import FunctionChecks, checked
 from gradscope.record.recorder import Recorder, environment
@@ -27,6 +28,10 @@ class Observation(Protocol):
     def steps(self) -> int:
         """The backward passes so far."""
 
+    @property
+    def is_at_limit(self) -> bool:
+        """Whether no further one will run."""
+
     def know_inputs(self, inputs: Mapping[str, Any]) -> None:
         """Told of the inputs of a function, which no frame of the user's holds afterwards."""
 
@@ -44,15 +49,17 @@ class FullObservation:
         self,
         *,
         steps: int | None = None,
+        passes: int | None = None,
         keep_going: bool = True,
         on_step: Callable[[int, int], None] = lambda steps, ops: None,
-        on_stop: Callable[[], None] = lambda: None,
+        on_stop: Callable[[Ending], None] = lambda ending: None,
         check_functions: bool = True,
         hazards: bool = False,
         ends_with_update: bool = False,
     ) -> None:
         self.recorder = Recorder(
             steps=steps,
+            passes=passes,
             keep_going=keep_going,
             on_step=on_step,
             on_stop=on_stop,
@@ -76,7 +83,7 @@ class FullObservation:
         for one in (self.arrays, self.recorder, self.sizes):
             self._stack.enter_context(one)
         # After the others, which are told of each update first.
-        watch_optimizers(self._stack, lambda optimizer: None, self.recorder.update_is_measured)
+        watch_optimizers(self._stack, lambda work: None, self.recorder.update_is_measured)
         return self
 
     def __exit__(self, *failure: object) -> None:
@@ -86,11 +93,16 @@ class FullObservation:
     def steps(self) -> int:
         return len(self.recorder.done)
 
+    @property
+    def is_at_limit(self) -> bool:
+        return self.recorder.limit.is_reached(self.steps)
+
     def know_inputs(self, inputs: Mapping[str, Any]) -> None:
         self.recorder.names.given = self.sizes.leaves.given = inputs
 
     def never_stop(self) -> None:
-        self.recorder.limit, self.recorder.keep_going = None, True
+        self.recorder.limit.lift()
+        self.recorder.keep_going = True
 
     def trace(self, target: str, ending: Ending) -> Trace:
         seen = self.recorder.trace(target, ending)
@@ -111,12 +123,16 @@ class SizesAlone:
         measure: Measure,
         *,
         steps: int | None = None,
+        passes: int | None = None,
         on_step: Callable[[int, int], None] = lambda steps, ops: None,
-        on_stop: Callable[[], None] = lambda: None,
+        on_stop: Callable[[Ending], None] = lambda ending: None,
         check_functions: bool = True,
     ) -> None:
         self.sizes = MagnitudeWatch(
-            measure=measure, limit=steps, on_step=lambda step: on_step(step, 0), on_stop=on_stop
+            measure=measure,
+            limit=Limit(steps, passes),
+            on_step=lambda step: on_step(step, 0),
+            on_stop=on_stop,
         )
         self.functions: FunctionChecks | None = None
         if check_functions:
@@ -136,17 +152,22 @@ class SizesAlone:
     def steps(self) -> int:
         return self.sizes.step
 
+    @property
+    def is_at_limit(self) -> bool:
+        return self.sizes.limit.is_reached(self.steps)
+
     def know_inputs(self, inputs: Mapping[str, Any]) -> None:
         self.sizes.leaves.given = inputs
 
     def never_stop(self) -> None:
-        self.sizes.limit = None
+        self.sizes.limit.lift()
 
     def trace(self, target: str, ending: Ending) -> Trace:
         return Trace(
             target,
             symptoms=self.functions.symptoms() if self.functions is not None else (),
             steps=self.sizes.steps(),
+            updates=self.sizes.limit.updates,
             ending=ending,
             environment=environment(),
             notes=tuple(self.sizes.notes),

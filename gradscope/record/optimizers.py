@@ -19,7 +19,7 @@ from torch.optim.optimizer import (
 )
 
 from gradscope.facts import Setting
-from gradscope.record.stand_ins import hide_from_dynamo
+from gradscope.record.stand_ins import hide_from_dynamo, stand_in
 from gradscope.record.tracing import computes_values
 
 # By torch's own names. What else a group holds may well be inf: a bound that is switched off.
@@ -30,11 +30,13 @@ _SETTINGS = ("lr", "betas", "momentum", "dampening", "weight_decay", "eps", "alp
 class Work:
     """What an optimizer does by itself: all of `step()`, or a part of it up to a call of its
     closure, or from there on. `frame` runs `step()`. `updates`: the optimizer has the gradients
-    that it steps along; where it is given a closure, that one is yet to make them at first."""
+    that it steps along; where it is given a closure, that one is yet to make them at first.
+    `over`: `step()` is done."""
 
     optimizer: Any
     frame: FrameType
     updates: bool
+    over: bool = False
 
 
 def parameters_of(optimizer: Any) -> Iterator[torch.Tensor]:
@@ -64,10 +66,14 @@ def _numbers(value: object) -> tuple[float, ...]:
 
 
 def watch_optimizers(
-    stack: ExitStack, before: Callable[[Work], None], after: Callable[[Work], None]
+    stack: ExitStack,
+    before: Callable[[Work], None],
+    after: Callable[[Work], None],
+    made: Callable[[], None] | None = None,
 ) -> None:
     """Call `before` and `after` around all that an optimizer does in this thread, until `stack`
     ends. The closure that it is given is the program's own work, an ordinary forward and backward.
+    `made` is called when one is made.
 
     Torch's hooks are of the whole process. Another thread trains on parameters of its own, and
     reading their gradients from here, while it replaces them, crashes natively.
@@ -114,10 +120,24 @@ def watch_optimizers(
         if not work.updates:  # it has not called its closure
             work = replace(work, updates=True)
             before(work)
-        after(work)
+        after(replace(work, over=True))
 
+    if made is not None:
+        stand_in(stack, torch.optim.Optimizer, "__init__", _telling(made, thread))
     for hook in (begin, end):
         hide_from_dynamo(hook)
     stack.callback(register_optimizer_step_pre_hook(begin).remove)
     stack.callback(register_optimizer_step_post_hook(end).remove)
     stack.callback(running.clear)
+
+
+def _telling(made: Callable[[], None], thread: int) -> Callable[..., None]:
+    """The optimizers' `__init__`, which calls `made`."""
+    original: Any = torch.optim.Optimizer.__init__
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        if threading.get_ident() == thread:
+            made()
+
+    return __init__

@@ -23,6 +23,7 @@ from gradscope.record.graph import node_name
 from gradscope.record.hazards.margins import Margins
 from gradscope.record.journal import Journal, ModuleFrame, Note, Raw
 from gradscope.record.last_update import LastUpdate
+from gradscope.record.limit import Limit
 from gradscope.record.mode import RecordingMode
 from gradscope.record.names import Names
 from gradscope.record.oprun import OpRun
@@ -45,14 +46,19 @@ class StopTrace(BaseException):
     """Ends the traced program once enough was seen. Not an Exception, so that `except Exception`
     lets it pass; raised again at every later op if something broader swallows it."""
 
+    def __init__(self, ending: Ending) -> None:
+        super().__init__()
+        self.ending = ending
+
 
 class Recorder:
     """Context manager that records every op of the thread that enters it.
 
     Stops the program (by `StopTrace`) at the first step with an error unless `keep_going`, and
-    after `steps` backward passes: when the next one begins, or, `ends_with_update`, as soon as the
-    optimizers have taken the last one's gradients. `on_stop` is called once, before that, in the
-    program's thread, and `on_step` after each backward, with the steps and the ops so far.
+    where `steps` or `passes` say (see `Limit`): when the next backward begins, or,
+    `ends_with_update`, as soon as the optimizers have taken the last one's gradients. `on_stop` is
+    called once, before that, in the program's thread, and `on_step` after each backward, with the
+    backward passes and the ops so far.
     Losses and gradients are bit-identical with and without it; the RNG streams are untouched.
 
     Not observed: ops of other threads, code inside compiled or exported programs that bypasses
@@ -63,14 +69,15 @@ class Recorder:
         self,
         *,
         steps: int | None = 100,
+        passes: int | None = None,
         keep_going: bool = False,
         on_step: Callable[[int, int], None] = lambda steps, ops: None,
-        on_stop: Callable[[], None] = lambda: None,
+        on_stop: Callable[[Ending], None] = lambda ending: None,
         check_functions: bool = True,
         hazards: bool = False,
         ends_with_update: bool = False,
     ) -> None:
-        self.limit = steps
+        self.limit = Limit(steps, passes)
         self.keep_going = keep_going
         self.on_step = on_step
         self.on_stop = on_stop
@@ -91,6 +98,7 @@ class Recorder:
         # Told of the operands of a sum or a difference outside of both, and of the result.
         self.on_result: Callable[[Any, Any, Any], None] = lambda operands, result, frame: None
         self.halted = False
+        self._ending = Ending("stopped")
         self.bad_in_step = False
         self.in_optimizer = False
         self.depth = 0  # nested backward passes (reentrant checkpoint)
@@ -236,17 +244,17 @@ class Recorder:
     def _begin_step(self) -> None:
         self.last.begin_backward()
         if self.at_limit:
-            self.halt()
+            self._halt_at_limit()
 
     def step_is_measured(self, updates_by_hand: bool) -> None:
         """A backward is over, and all that is asked of it is known."""
         if self.at_limit and self.last.is_over_after_backward(updates_by_hand):
-            self.halt()
+            self._halt_at_limit()
 
-    def update_is_measured(self, optimizer: Any) -> None:
-        """An optimizer has stepped, and all that is asked of it is known."""
-        if self.last.is_over_after(optimizer):
-            self.halt()
+    def update_is_measured(self, work: Work) -> None:
+        """An optimizer has worked, and all that is asked of it is known."""
+        if work.over and self.last.is_over_after(work.optimizer):
+            self._halt_at_limit()
 
     def _end_backward(
         self,
@@ -272,11 +280,15 @@ class Recorder:
 
     @property
     def at_limit(self) -> bool:
-        """Whether the step that just ended is the last that will run."""
-        if self.functions is not None and not self.keep_going:
-            if self.functions.wrong_before(len(self.done)):
-                return True
-        return self.limit is not None and len(self.done) >= self.limit
+        """Whether the step that just ended is the last that will run, as far as is known."""
+        return self._was_wrong or self.limit.is_reached(len(self.done))
+
+    @property
+    def _was_wrong(self) -> bool:
+        """Whether a custom Function was, before the next step."""
+        if self.functions is None or self.keep_going:
+            return False
+        return self.functions.wrong_before(len(self.done))
 
     def _turn(self) -> None:
         """Between steps: keep only what a later step can still lead back to."""
@@ -301,6 +313,8 @@ class Recorder:
                     self.settings += bad_settings(work.optimizer, self.step)
 
     def optimizer_ends(self, work: Work) -> None:
+        if work.over:
+            self.limit.note_update(len(self.done))
         if not self.in_optimizer:
             return
         self.mode.window.close()
@@ -323,14 +337,23 @@ class Recorder:
 
     # The end
 
-    def halt(self) -> None:
+    def halt_at_error(self) -> None:
+        self._halt(Ending("stopped", "the first error"))
+
+    def _halt_at_limit(self) -> None:
+        if self._was_wrong:
+            self.halt_at_error()
+        self._halt(self.limit.ending)
+
+    def _halt(self, ending: Ending) -> None:
         """Enough was seen: hand over what there is, and end the program."""
         self.halted = True
-        self.on_stop()
-        raise StopTrace
+        self._ending = ending
+        self.on_stop(ending)
+        self.halt_again()
 
     def halt_again(self) -> None:
-        raise StopTrace
+        raise StopTrace(self._ending)
 
     def trace(self, target: str, ending: Ending) -> Trace:
         """The facts so far, as if the program had ended like this. Changes nothing, so that it may
@@ -352,6 +375,7 @@ class Recorder:
             events=events,
             symptoms=(*wrong, *symptoms),
             steps=tuple(self.done),
+            updates=self.limit.updates,
             ending=ending,
             environment=environment(self._device(events)),
             ops=self.mode.ops,

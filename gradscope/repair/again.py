@@ -49,7 +49,7 @@ class Again:
         setup: Setup | None = None,
         custom_backward: bool | None = None,
     ) -> Trace:
-        options = replace(self.options, steps=steps, keep_going=False)
+        options = replace(self.options, steps=steps, passes=steps, keep_going=False)
         if custom_backward is not None:
             options = replace(options, custom_backward=custom_backward)
         return run(

@@ -124,7 +124,7 @@ def fix_target(
     told = stages or Stages()
 
     def rerun(patches: Mapping[str, str], steps: int | None, limit: float | None) -> Trace:
-        again = options if steps is None else replace(options, steps=steps, keep_going=False)
+        again = options if steps is None else replace(options, passes=steps, keep_going=False)
         return run(
             target,
             again,

@@ -18,6 +18,8 @@ def render(report: Report, options: Options) -> str:
         lines.append(_command("error", end.location, "gradscope", verdicts.ending(report)))
     elif words := verdicts.no_cause(report):
         lines.append(_command("error", None, "gradscope", words))
+    elif words := verdicts.shortfall(report):
+        lines.append(_command("notice", None, "gradscope", words))
     lines += [_command("notice", None, "gradscope", note) for note in verdicts.notes(report)]
     # The runner reads a command wherever a line begins with one: ours never begins with a name.
     lines.append(f"gradscope: {sentence(verdicts.summary(report))}")

@@ -28,8 +28,8 @@ def _page(report: Report, options: Options) -> Iterator[str]:
     yield opening(f"gradscope: {target}")
     yield f"<header>\n<h1>gradscope: {target}</h1>"
     yield from (f'<p class="dim">{prose(remark)}</p>' for remark in report.said)
-    healthy = report.verdict == "healthy" and report.trace.steps
-    role = "good" if healthy and not verdicts.unexplained(report) else "error"
+    judged = report.trace.steps and not verdicts.unexplained(report)
+    role = verdicts.ROLES[report.verdict] if judged else "error"
     yield f'<p class="tag {role}">{prose(verdicts.state(report))}</p>'
     yield f"<p>{prose(verdicts.counts(report))}</p>"
     yield "</header>"
@@ -51,7 +51,7 @@ def _pages(summary: Summary, options: Options) -> Iterator[str]:
     yield opening("gradscope check")
     yield "<header>\n<h1>gradscope check</h1>"
     yield from (f'<p class="dim">{prose(remark)}</p>' for remark in summary.said)
-    role = "good" if summary.verdict == "healthy" else "error"
+    role = verdicts.ROLES[summary.verdict]
     yield f'<p class="tag {role}">{prose(verdicts.closing(summary))}</p>\n</header>'
     numbers = count(1)
     parts: list[str] = []
@@ -65,7 +65,7 @@ def _pages(summary: Summary, options: Options) -> Iterator[str]:
                 parts += section(next(numbers), finding, options)
             parts += _afterwards(report)
             name = f'<a href="#target-{place}">{name}</a>'
-        role = "good" if report.verdict == "healthy" else "error"
+        role = verdicts.ROLES[report.verdict]
         rows.append(
             f'<tr><td class="what">{name}</td><td><span class="tag {role}">{report.verdict}</span>'
             f'</td><td class="what">{prose(verdicts.outcome(report))}</td></tr>'

@@ -79,6 +79,7 @@ def _outcome(report: Report) -> dict[str, Any]:
         "target": report.target,
         "verdict": report.verdict,
         "steps": len(report.trace.steps),
+        "updates": report.trace.updates,
         "ending": _ending(report),
         "findings": len(report.findings),
         "accepted": report.accepted,
@@ -102,8 +103,9 @@ def document(report: Report) -> dict[str, Any]:
         "symptoms": [_symptom(one) for one in trace.symptoms],
         "findings": [_finding(one) for one in report.findings],
         "not_checked": [_not_checked(one) for one in report.not_checked],
+        "updates": trace.updates,
     }
-    if report.verdict == "failed":  # and nothing else says why
+    if report.verdict in ("failed", "incomplete"):  # and nothing else says why
         values["ending"] = _ending(report)
     safe = _plain(values)
     assert isinstance(safe, dict)

@@ -234,7 +234,7 @@ def _region(span: Location | Edit) -> Value:
 
 def _invocation(report: Report) -> Value:
     told = [("note", note) for note in verdicts.notes(report)]
-    if words := verdicts.ending(report):
+    if words := verdicts.ending(report) or verdicts.shortfall(report):
         told.append(("error" if report.verdict == "failed" else "note", words))
     if words := verdicts.no_cause(report):
         told.append(("warning", words))

@@ -59,7 +59,7 @@ def _summary(summary: Summary, options: Options) -> Iterator[Line]:
     for finding in summary.findings:
         yield from _finding(finding, options)
         yield ()
-    role = {"healthy": "good", "unhealthy": "error", "failed": "error"}[summary.verdict]
+    role = verdicts.ROLES[summary.verdict]
     if len(summary.reports) != 1 or summary.findings:
         if not summary.findings and not any(map(verdicts.needs_words, summary.reports[-1:])):
             yield ()  # else the last one has left a line
@@ -215,7 +215,7 @@ def _closing(report: Report, options: Options) -> Iterator[Line]:
     words = verdicts.no_cause(report)
     if words and report.verdict == "unhealthy":
         yield from _prose((Segment("note", "note"), Segment(": ")), words, options, 6)
-    role = {"healthy": "good", "unhealthy": "error", "failed": "error"}[report.verdict]
+    role = verdicts.ROLES[report.verdict]
     if words or not report.trace.steps:
         role = "warning" if report.verdict == "healthy" else role
     yield from _prose((), verdicts.summary(report), options, 2, role)

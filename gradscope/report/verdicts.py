@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradscope.facts import Report, Severity, Summary, Symptom, Trace, plural
+from gradscope.facts import Ending, Report, Severity, Summary, Symptom, Trace, plural
 from gradscope.report.phrases import symptoms
 from gradscope.report.text import clean
+
+# What each verdict looks like.
+ROLES = {"healthy": "good", "incomplete": "warning", "unhealthy": "error", "failed": "error"}
 
 _ENDINGS = {
     "raised": "the program raised",
@@ -63,7 +66,10 @@ def effort(report: Report) -> str:
     trace = report.trace
     seconds = report.duration
     spent = f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.1f}"
-    return f"{plural(len(trace.steps), 'step')}, {plural(trace.ops, 'op')}, {spent} s"
+    done = plural(len(trace.steps), "step")
+    if trace.updates and trace.updates + 1 < len(trace.steps):  # gradients are added up
+        done = f"{len(trace.steps):,} backward passes for {plural(trace.updates, 'step')}"
+    return f"{done}, {plural(trace.ops, 'op')}, {spent} s"
 
 
 def state(report: Report) -> str:
@@ -81,19 +87,26 @@ def state(report: Report) -> str:
         return f"failed before an error was found in its gradients: {ending_in_short(report)}"
     if not report.trace.steps:
         return "not judged: no backward pass ran"
-    stopped = report.trace.ending.kind == "stopped"
-    if report.accepted:
-        words = f"healthy but for {plural(report.accepted, 'accepted finding')}"
-        return f"{words}, where the run stopped; keep-going goes further" if stopped else words
-    if stopped:
-        return (
-            "healthy so far: every loss and gradient was finite until the program was stopped;"
-            " --steps N goes further"
-        )
+    accepted = plural(report.accepted, "accepted finding") if report.accepted else ""
     finite = "every loss and gradient was finite"
-    if report.trace.ending.kind == "interrupted":
-        return f"healthy so far: {finite} until the program was interrupted"
+    end = report.trace.ending
+    if report.verdict == "incomplete":
+        seen = f"nothing but {accepted} was seen" if accepted else finite
+        return f"incomplete: {seen} until {ended_by(end)}"
+    if accepted:
+        further = ", where the run stopped; --keep-going goes further"
+        return f"healthy but for {accepted}{further if end.kind == 'stopped' else ''}"
     return f"healthy: {finite}"
+
+
+def shortfall(report: Report) -> str:
+    """The state of a run that was not seen to its end; empty for others."""
+    return state(report) if report.verdict == "incomplete" else ""
+
+
+def ended_by(end: Ending) -> str:
+    """What ended a run that might have gone on."""
+    return f"{end.detail} ended it{'; --steps N goes further' if end.kind == 'stopped' else ''}"
 
 
 def tally(report: Report) -> str:
@@ -117,11 +130,11 @@ def summary(report: Report) -> str:
     return f"{clean(report.target)}: {state(report)} ({counts(report)})"
 
 
-_FATES = ("healthy", "unhealthy", "failed", "interrupted", "not judged")
+_FATES = ("healthy", "unhealthy", "failed", "incomplete", "not judged")
 
 
 def verdicts(reports: Sequence[Report]) -> str:
-    """ "12 targets: 9 healthy, 1 unhealthy, 1 failed, 1 interrupted"."""
+    """ "12 targets: 9 healthy, 1 unhealthy, 1 failed, 1 incomplete"."""
     found = [_fate(report) for report in reports]
     told = [f"{found.count(word):,} {word}" for word in _FATES if word in found]
     return f"{plural(len(found), 'target')}: {', '.join(told)}" if found else "no target"
@@ -129,11 +142,8 @@ def verdicts(reports: Sequence[Report]) -> str:
 
 def _fate(report: Report) -> str:
     """The verdict; in words of its own where nothing bad was seen for want of looking."""
-    if report.verdict != "healthy":
-        return report.verdict
-    if report.trace.ending.kind == "interrupted":
-        return "interrupted"
-    return "healthy" if report.trace.steps else "not judged"
+    looked = report.trace.steps or report.verdict != "healthy"
+    return report.verdict if looked else "not judged"
 
 
 def closing(whole: Summary) -> str:
@@ -148,7 +158,8 @@ def outcome(report: Report) -> str:
     if report.verdict == "failed":
         return ending(report)
     accepted = plural(report.accepted, "accepted finding") if report.accepted else ""
-    told = "; ".join(filter(None, (tally(report), accepted)))
+    early = ended_by(report.trace.ending) if report.verdict == "incomplete" else ""
+    told = "; ".join(filter(None, (tally(report), accepted, early)))
     return told or ("" if report.trace.steps else "no backward pass ran")
 
 

@@ -66,7 +66,6 @@ class Messenger:
         self._told = 0.0
         self._next_snapshot = 0.0
         self._repeat = job.repeat
-        self._limit = job.options.steps
         self.effects = Effects(
             lambda: self.observation.steps, self._may_not if job.repeat is not None else None
         )
@@ -77,12 +76,14 @@ class Messenger:
             return SizesAlone(
                 job.measure(),
                 steps=options.steps,
+                passes=options.passes,
                 on_step=self._tell,
                 on_stop=self._stop,
                 check_functions=options.custom_backward,
             )
         return FullObservation(
             steps=options.steps,
+            passes=options.passes,
             keep_going=options.keep_going,
             on_step=self._tell,
             on_stop=self._stop,
@@ -102,8 +103,8 @@ class Messenger:
             spent = time.monotonic() - now
             self._next_snapshot = now + spent / SNAPSHOT_SHARE
 
-    def _stop(self) -> None:
-        self.end(Ending("stopped"))
+    def _stop(self, ending: Ending) -> None:
+        self.end(ending)
         if self._repeat is not None:
             _leave(0)  # what the program does while it is unwound, it has done once
 
@@ -111,7 +112,7 @@ class Messenger:
         """A repeated run is about to do something outside, which it may, if at all, before the end
         of the last step."""
         assert self._repeat is not None
-        if self._repeat.allowed and self.observation.steps < self._limit:
+        if self._repeat.allowed and not self.observation.is_at_limit:
             return
         if threading.current_thread() is not threading.main_thread():
             sys.setswitchinterval(_UNINTERRUPTED)  # the facts must not change while they are told

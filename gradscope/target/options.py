@@ -25,9 +25,10 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """`time_limit` is in seconds, None for none."""
+    """`time_limit` is in seconds, None for none. `steps` and `passes` end it as in `Limit`."""
 
     steps: int = 100
+    passes: int | None = None
     keep_going: bool = False
     time_limit: float | None = None
     stdout_to_stderr: bool = False  # where the report itself is to have stdout

@@ -244,6 +244,7 @@ class _Wait:
                 trace = replace(trace, notes=(*trace.notes, note))
         if self._asked_to_end and trace.ending.kind != "stopped":
             code = CTRL_C if self._asked_to_end == "Ctrl-C" else None
-            ending = Ending("interrupted", self._asked_to_end, code, location=trace.ending.location)
+            place = trace.ending.location
+            ending = Ending("interrupted", self._asked_to_end, code, "", place, code is None)
             trace = replace(trace, ending=ending)
         return trace

@@ -241,7 +241,7 @@ class Symptoms:
 
     def _stop(self) -> None:
         if not self.recorder.keep_going:
-            self.recorder.halt()
+            self.recorder.halt_at_error()
 
 
 def _bad_grad(leaf: torch.Tensor) -> bool:

@@ -16,9 +16,10 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import Activation, Depth, Magnitudes, Step, Summed
+from gradscope.facts import Activation, Depth, Ending, Magnitudes, Step, Summed
 from gradscope.record.finite import plain
 from gradscope.record.journal import ModuleFrame
+from gradscope.record.limit import Limit
 from gradscope.record.optimizers import Work, watch_optimizers
 from gradscope.record.recorder import StopTrace
 from gradscope.record.sites import note_site
@@ -49,9 +50,8 @@ class MagnitudeWatch:
     the modules by name. Gradients
     are read and never written: those that `backward` leaves with the leaves, or, in a program that
     never calls it, those that `torch.autograd.grad` hands out. `measure` is told of each of these
-    passes and of each update. With `limit` the program is ended, as a recorder does, when that
-    many backward passes are done. A fault of ours costs a measurement and not the program; it is
-    in `notes`.
+    passes and of each update. `limit` ends the program as a recorder does. A fault of ours costs
+    a measurement and not the program; it is in `notes`.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class MagnitudeWatch:
         measure: Measure | None = None,
         layers: Layers | None = None,
         *,
-        limit: int | None = None,
+        limit: Limit | None = None,
         on_step: Callable[[int], None] = lambda step: None,
-        on_stop: Callable[[], None] = lambda: None,
+        on_stop: Callable[[Ending], None] = lambda ending: None,
     ) -> None:
         self.measure = measure
-        self.limit = limit
+        self.limit = limit or Limit()
         self.on_step = on_step
         self.on_stop = on_stop
         self.step = 0
@@ -112,7 +112,8 @@ class MagnitudeWatch:
         stand_in(
             self._stack, torch.autograd.graph, "_engine_run_backward", run_backward, inner=True
         )
-        watch_optimizers(self._stack, self._begin_update, self._end_update)
+        made = self.limit.note_optimizer
+        watch_optimizers(self._stack, self._begin_update, self._end_update, made)
         self._clipping.install(self._stack, thread)
         self.leaves.allow_swaps(self._stack)
         self._inspection.install(self._stack, thread)
@@ -153,9 +154,9 @@ class MagnitudeWatch:
             if not self._nested and self._inspection.flow is not None:
                 self._inspection.flow.note_differentiated(outputs)
             return engine(outputs, *args, **kwargs)
-        if self.limit is not None and self.step >= self.limit:
-            self.on_stop()
-            raise StopTrace
+        if self.limit.is_reached(self.step):
+            self.on_stop(self.limit.ending)
+            raise StopTrace(self.limit.ending)
         if self._at_work:
             self._updates.forgive()
         if asked.accumulates and not self._accumulates:
@@ -293,6 +294,8 @@ class MagnitudeWatch:
                 self._before_update(work)
 
     def _end_update(self, work: Work) -> None:
+        if work.over:
+            self.limit.note_update(self.step)
         self._inspection.pause(False)
         self._at_work = False
         if not work.updates:

@@ -1,0 +1,57 @@
+"""How far a program may run."""
+
+from __future__ import annotations
+
+from gradscope.facts import Ending, plural
+
+# Backward passes to an update: more than anybody adds up. Whoever forgot `step()` runs no further.
+_MOST_ADDED_UP = 1024
+
+
+class Limit:
+    """Ends a program after `steps` updates of its parameters, or after so many backward passes
+    where it has no optimizer. With `passes` after so many of these, whatever it updates.
+
+    An update is what optimizers do between two backward passes: `step()`, with all that it calls.
+    """
+
+    def __init__(self, steps: int | None = None, passes: int | None = None) -> None:
+        self._steps = steps
+        self._passes = passes
+        self._updates = 0
+        self._updated = 0  # the number of backward passes before the last update
+        self._trains = False
+
+    @property
+    def updates(self) -> int | None:
+        """So far; None without an optimizer."""
+        return self._updates if self._trains else None
+
+    @property
+    def ending(self) -> Ending:
+        """Of a program that it ends."""
+        most = plural(self._steps or self._passes or 0, "step")
+        return Ending("stopped", f"the limit of {most}", at_limit=True)
+
+    def note_optimizer(self) -> None:
+        """The program makes one."""
+        self._trains = True
+
+    def note_update(self, passes: int) -> None:
+        """Optimizers are done, after so many backward passes in all."""
+        self._trains = True
+        if passes > self._updated:
+            self._updates += 1
+            self._updated = passes
+
+    def is_reached(self, passes: int) -> bool:
+        if self._passes is not None and passes >= self._passes:
+            return True
+        if self._steps is None or passes < self._steps:
+            return False
+        if self._trains and passes - self._updated < _MOST_ADDED_UP:
+            return self._updates >= self._steps
+        return True
+
+    def lift(self) -> None:
+        self._steps = self._passes = None
