@@ -1,5 +1,6 @@
 """Runs a program under observation and writes down the facts."""
 
-from gradscope.record.recorder import Recorder, StopTrace
+from gradscope.record.limit import StopTrace
+from gradscope.record.recorder import Recorder
 
 __all__ = ["Recorder", "StopTrace"]

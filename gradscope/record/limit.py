@@ -1,4 +1,4 @@
-"""How far a program may run."""
+"""How far a program may run, and what ends it there."""
 
 from __future__ import annotations
 
@@ -6,6 +6,15 @@ from gradscope.facts import Ending, plural
 
 # Backward passes to an update: more than anybody adds up. Whoever forgot `step()` runs no further.
 _MOST_ADDED_UP = 1024
+
+
+class StopTrace(BaseException):
+    """Ends the traced program once enough was seen. Not an Exception, so that `except Exception`
+    lets it pass; raised again at every later op if something broader swallows it."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__()
+        self.ending = ending
 
 
 class Limit:

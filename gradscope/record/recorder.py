@@ -23,7 +23,7 @@ from gradscope.record.graph import node_name
 from gradscope.record.hazards.margins import Margins
 from gradscope.record.journal import Journal, ModuleFrame, Note, Raw
 from gradscope.record.last_update import LastUpdate
-from gradscope.record.limit import Limit
+from gradscope.record.limit import Limit, StopTrace
 from gradscope.record.mode import RecordingMode
 from gradscope.record.names import Names
 from gradscope.record.oprun import OpRun
@@ -42,23 +42,13 @@ _SETTINGS_KEPT = 64
 _CAPTURED = "the ops of CUDA graphs were not observed, neither captured nor replayed"
 
 
-class StopTrace(BaseException):
-    """Ends the traced program once enough was seen. Not an Exception, so that `except Exception`
-    lets it pass; raised again at every later op if something broader swallows it."""
-
-    def __init__(self, ending: Ending) -> None:
-        super().__init__()
-        self.ending = ending
-
-
 class Recorder:
     """Context manager that records every op of the thread that enters it.
 
-    Stops the program (by `StopTrace`) at the first step with an error unless `keep_going`, and
-    where `steps` or `passes` say (see `Limit`): when the next backward begins, or,
-    `ends_with_update`, as soon as the optimizers have taken the last one's gradients. `on_stop` is
-    called once, before that, in the program's thread, and `on_step` after each backward, with the
-    backward passes and the ops so far.
+    Stops the program (by `StopTrace`) at the first error unless `keep_going`, and where `steps` or
+    `passes` say (see `Limit`): when the next backward begins, or, `ends_with_update`, once the
+    optimizers have taken the last one's gradients. `on_stop` is called once, before that, in the
+    program's thread, `on_step` after each backward, with the passes and the ops so far.
     Losses and gradients are bit-identical with and without it; the RNG streams are untouched.
 
     Not observed: ops of other threads, code inside compiled or exported programs that bypasses
@@ -286,9 +276,8 @@ class Recorder:
     @property
     def _was_wrong(self) -> bool:
         """Whether a custom Function was, before the next step."""
-        if self.functions is None or self.keep_going:
-            return False
-        return self.functions.wrong_before(len(self.done))
+        checks = None if self.keep_going else self.functions
+        return checks is not None and checks.wrong_before(len(self.done))
 
     def _turn(self) -> None:
         """Between steps: keep only what a later step can still lead back to."""
