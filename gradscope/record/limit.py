@@ -7,6 +7,8 @@ from gradscope.facts import Ending, plural
 # Backward passes to an update: more than anybody adds up. Whoever forgot `step()` runs no further.
 _MOST_ADDED_UP = 1024
 
+FIRST_ERROR = Ending("stopped", "the first error")
+
 
 class StopTrace(BaseException):
     """Ends the traced program once enough was seen. Not an Exception, so that `except Exception`

@@ -23,7 +23,7 @@ from gradscope.record.graph import node_name
 from gradscope.record.hazards.margins import Margins
 from gradscope.record.journal import Journal, ModuleFrame, Note, Raw
 from gradscope.record.last_update import LastUpdate
-from gradscope.record.limit import Limit, StopTrace
+from gradscope.record.limit import FIRST_ERROR, Limit, StopTrace
 from gradscope.record.mode import RecordingMode
 from gradscope.record.names import Names
 from gradscope.record.oprun import OpRun
@@ -234,17 +234,17 @@ class Recorder:
     def _begin_step(self) -> None:
         self.last.begin_backward()
         if self.at_limit:
-            self._halt_at_limit()
+            self.halt(self._reason)
 
     def step_is_measured(self, updates_by_hand: bool) -> None:
         """A backward is over, and all that is asked of it is known."""
         if self.at_limit and self.last.is_over_after_backward(updates_by_hand):
-            self._halt_at_limit()
+            self.halt(self._reason)
 
     def update_is_measured(self, work: Work) -> None:
         """An optimizer has worked, and all that is asked of it is known."""
         if work.over and self.last.is_over_after(work.optimizer):
-            self._halt_at_limit()
+            self.halt(self._reason)
 
     def _end_backward(
         self,
@@ -278,6 +278,10 @@ class Recorder:
         """Whether a custom Function was, before the next step."""
         checks = None if self.keep_going else self.functions
         return checks is not None and checks.wrong_before(len(self.done))
+
+    @property
+    def _reason(self) -> Ending:
+        return FIRST_ERROR if self._was_wrong else self.limit.ending
 
     def _turn(self) -> None:
         """Between steps: keep only what a later step can still lead back to."""
@@ -326,15 +330,7 @@ class Recorder:
 
     # The end
 
-    def halt_at_error(self) -> None:
-        self._halt(Ending("stopped", "the first error"))
-
-    def _halt_at_limit(self) -> None:
-        if self._was_wrong:
-            self.halt_at_error()
-        self._halt(self.limit.ending)
-
-    def _halt(self, ending: Ending) -> None:
+    def halt(self, ending: Ending) -> None:
         """Enough was seen: hand over what there is, and end the program."""
         self.halted = True
         self._ending = ending

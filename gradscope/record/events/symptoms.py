@@ -19,6 +19,7 @@ from gradscope.record.events.masks import find_mask
 from gradscope.record.finite import census, first_index, holds_bad, numbers
 from gradscope.record.gradients import describe_gradients
 from gradscope.record.journal import Raw, to_call
+from gradscope.record.limit import FIRST_ERROR
 from gradscope.record.optimizers import parameters_of
 
 if TYPE_CHECKING:
@@ -241,7 +242,7 @@ class Symptoms:
 
     def _stop(self) -> None:
         if not self.recorder.keep_going:
-            self.recorder.halt_at_error()
+            self.recorder.halt(FIRST_ERROR)
 
 
 def _bad_grad(leaf: torch.Tensor) -> bool:
