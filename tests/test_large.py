@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import CodeType
 
 import pytest
 from apart import traced
+from counting import calls_in
 
+import gradscope
 from gradscope.facts import Report
 
 LONG_CHAIN = """
@@ -88,6 +91,22 @@ def test_a_million_bad_elements_are_a_count(size: int, tmp_path: Path) -> None:
     assert finding.symptoms[0].bad == size
     assert len(repr(report)) < 100_000
     assert time.monotonic() - started < 30
+
+
+def test_bad_values_that_pass_through_many_ops_are_followed_once() -> None:
+    counts = []
+    for ops in (60, 600):
+        text = "import torch\nx = torch.zeros(2, requires_grad=True)\nh = x.log()\n"
+        text += "h = h * h\n" * ops + "h.sum().backward()"
+        program = compile(text, "long.py", "exec")
+
+        def watched(program: CodeType = program) -> None:
+            with gradscope.watch():
+                exec(program, {})
+
+        counts.append(calls_in(watched))
+
+    assert counts[1] < 14 * counts[0]
 
 
 @pytest.mark.slow

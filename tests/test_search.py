@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from types import FrameType
-
 import pytest
+from counting import calls_in
 
 from gradscope.facts import (
     Finding,
@@ -116,22 +113,6 @@ def found_in(text: str, culprit: str, tmp_path) -> Finding:
         tensors=(Operand("self", at=0.0),),
         fixes=tuple(Fix(kind, "a fix") for kind in MAKERS),
     )
-
-
-def calls_in(work: Callable[[], object]) -> int:
-    """How many functions are called, those of C too: time without a clock."""
-    count = 0
-
-    def note(frame: FrameType, event: str, given: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

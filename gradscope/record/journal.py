@@ -113,13 +113,13 @@ class Journal:
 
     def keep_only(self, ids: Iterable[int]) -> None:
         """Forget the events that nothing alive can lead back to."""
-        keep = {raw.id for id in ids for raw in self.ancestors(id)}
+        keep = {raw.id for raw in self.ancestors(*ids)}
         self.events = {id: raw for id, raw in self.events.items() if id in keep}
 
-    def ancestors(self, id: int) -> Iterator[Raw]:
-        """The event and all from which its bad values came, nearest first."""
+    def ancestors(self, *ids: int) -> Iterator[Raw]:
+        """The events and all from which their bad values came, nearest first, each once."""
         seen: set[int] = set()
-        waiting = deque([id])
+        waiting = deque(ids)
         while waiting:
             current = waiting.popleft()
             raw = self.events.get(current)

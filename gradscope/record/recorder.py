@@ -346,7 +346,7 @@ class Recorder:
         over = ending.kind != "stopped"
         symptoms = self.symptoms.settled(ending) if over else self.symptoms.confirmed
         ends = [symptom.event for symptom in symptoms if symptom.event is not None]
-        wanted = {raw.id for id in ends for raw in self.journal.ancestors(id)}
+        wanted = {raw.id for raw in self.journal.ancestors(*ends)}
         for kill in [raw for raw in self.journal.events.values() if raw.kind is Kind.KILL]:
             way = {raw.id for raw in self.journal.ancestors(kill.id)}
             if wanted & way:

@@ -6,7 +6,6 @@ into exact columns only when a report needs it.
 
 from __future__ import annotations
 
-import dis
 import linecache
 import os
 import re
@@ -15,13 +14,13 @@ import sys
 import sysconfig
 from bisect import bisect_right
 from collections.abc import Iterable
-from itertools import islice
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from gradscope.facts import Location
+from gradscope.record.instructions import instructions, positions
 
 if TYPE_CHECKING:
     from gradscope.record.journal import ModuleFrame
@@ -202,9 +201,8 @@ def called_by_engine(frame: FrameType | None) -> bool:
 
 def resolve(code: CodeType, lasti: int, module: str | None = None) -> Location:
     """The span of an instruction. Columns count characters, as ast does for ASCII lines."""
-    line, end_line, col, end_col = next(
-        islice(code.co_positions(), lasti // 2, None), (None, None, None, None)
-    )
+    places, at = positions(code), lasti // 2
+    line, end_line, col, end_col = places[at] if 0 <= at < len(places) else (None,) * 4
     line = line or code.co_firstlineno
     if end_line and end_line > line and (head := _head(code.co_filename, line, col or 0)):
         end_line, end_col = line, head
@@ -234,7 +232,7 @@ def assigned_name(user: Site) -> str | None:
         return None
     code, lasti = user[0]
     # A running call is at its instruction or in the cache entries behind it, which are not listed.
-    listed = list(dis.get_instructions(code))
+    listed = instructions(code)
     place = bisect_right(listed, lasti, key=lambda one: one.offset)
     if not listed[place - 1].opname.startswith(("CALL", "BINARY_OP")):
         return None
@@ -252,7 +250,7 @@ def methods_of_result(user: Site) -> list[str]:
     """The methods that the user's line goes on to call on the result of its call, one after the
     other: `cpu` and `numpy` in `x.detach().cpu().numpy()`."""
     names: list[str] = []
-    for one in dis.get_instructions(user[0][0]) if user else ():
+    for one in instructions(user[0][0]) if user else ():
         if one.offset <= user[0][1]:
             continue
         if one.opname in ("LOAD_METHOD", "LOAD_ATTR"):

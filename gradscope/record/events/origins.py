@@ -96,7 +96,7 @@ class Origins:
         multiplies = has(op.info.name, Trait.MULTIPLIES)
         if not multiplies or not any(kin(x) == "parameter" for _, x in op.inputs()):
             return
-        past = [raw for id in reader.sources for raw in self.recorder.journal.ancestors(id)]
+        past = list(self.recorder.journal.ancestors(*reader.sources))
         arrays = [raw for raw in past if raw.kind is Kind.MINTED and _is_array(raw)]
         if arrays and all(raw.kind in (Kind.MINTED, Kind.PROPAGATION) for raw in past):
             for raw in past:
@@ -118,7 +118,7 @@ class Origins:
 
     def _is_from_outside(self, ids: Iterable[int]) -> bool:
         """Whether values came in as literals or data, and no arithmetic made them."""
-        past = [raw for id in ids for raw in self.recorder.journal.ancestors(id)]
+        past = self.recorder.journal.ancestors(*ids)
         return all(
             raw.kind in (Kind.SOURCE, Kind.MINTED)
             or (
