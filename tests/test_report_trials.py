@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import get_args
+import json
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
+from gradscope.config import Config
 from gradscope.facts import (
     Fix,
     NotTried,
@@ -34,7 +37,9 @@ from gradscope.facts.verdicts import (
     Unchanged,
     ValuesMove,
 )
-from gradscope.report import trials
+from gradscope.pipeline import trace
+from gradscope.report import Options, by_name, trials
+from gradscope.target import parse_target
 
 NAN = Symptom(Trouble.NAN, Subject.GRADIENT, 0, "x", 2, 5)
 ROOT = Cause("GS102", "singular-derivative", 7)
@@ -78,6 +83,37 @@ def test_each_reason_has_words(reason: Reason) -> None:
 
 def test_a_fix_that_nobody_asked_to_try_gives_no_reason() -> None:
     assert trials.verdict(Fix("epsilon", "a fix")) == "not tried"
+
+
+PROGRAM = """
+import torch
+x = torch.tensor([0.0, 4.0], requires_grad=True)
+w = torch.tensor([0.0, 1.0], requires_grad=True)
+loss = torch.where(x > 0, x ** 0.5, 0.0).sum() + (w / w.detach()).sum()
+loss.backward()
+"""
+
+
+def test_no_stage_reads_the_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With every sentence reworded, the report differs in nothing else."""
+    file = tmp_path / "loss.py"
+    file.write_text(PROGRAM)
+
+    def fixes() -> list[Any]:
+        report = trace(parse_target(str(file)), Config(), silent=True)
+        found = json.loads(by_name("json").render(report, Options()))["findings"]
+        return [one["fixes"] for one in found]
+
+    def without_words(found: list[Any]) -> list[Any]:
+        return [[{**fix, "verdict": ""} for fix in one] for one in found]
+
+    plain = fixes()
+    monkeypatch.setattr(trials, "told", lambda fix: ("?", "?"))
+    reworded = fixes()
+
+    assert {fix["verified"] for one in plain for fix in one} >= {True, None}
+    assert plain != reworded
+    assert without_words(plain) == without_words(reworded)
 
 
 def test_effects_are_told_in_one_order() -> None:
