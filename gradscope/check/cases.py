@@ -21,7 +21,6 @@ class Case:
     name: str
     config: Config
     precision: str | None = None
-    said: tuple[str, ...] = ()
 
     @property
     def shown(self) -> str:
@@ -40,19 +39,13 @@ def cases_of(
     What is asked for is the name of a configured target, or any target that `trace` takes.
     `given` are fields of the command line, which go before those of the file.
 
-    Raises GradscopeError where a name is neither.
+    Raises GradscopeError where a name is neither. Where nothing is asked for or configured, there
+    are none.
     """
     config = config.overridden(**given)
     base = replace(config, targets=())
     listed = {str(one.name): one for one in config.targets or _single(base)}
     chosen = [_asked_for(name, listed, base) for name in asked] or list(listed.values())
-    if not chosen and base.path is not None:
-        raise GradscopeError(
-            f"{base.path} names no target",
-            help="give it targets: [my_loss.py], or name one here: gradscope check my_loss.py",
-        )
-    if not chosen:
-        chosen = [replace(base, name="")]
     return tuple(case for one in chosen for case in _by_precision(one, inputs))
 
 
@@ -80,17 +73,9 @@ def _asked_for(name: str, listed: dict[str, Config], base: Config) -> Config:
 
 
 def _by_precision(config: Config, inputs: tuple[Input, ...]) -> list[Case]:
-    from gradscope.target.choose import choose
-
-    said: tuple[str, ...] = ()
-    name = config.name or ""
-    if not name:
-        choice = choose(config)
-        name, said = choice.target.name, choice.said
-        config = replace(config, target=name, path=None)
     config = replace(
         config,
         inputs=(*config.inputs, *inputs),
         time_limit=config.time_limit or TIME_LIMIT,
     )
-    return [Case(name, config, precision, said) for precision in config.dtypes or (None,)]
+    return [Case(config.name or "", config, precision) for precision in config.dtypes or (None,)]

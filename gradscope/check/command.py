@@ -70,6 +70,17 @@ def run(config: Config, asked: Asked, *, write_baseline: bool = False) -> tuple[
     from gradscope.check.run import check, code_of
 
     cases = cases_of(config, asked.targets, inputs=asked.inputs, **asked.given)
+    if not cases and config.path is None:
+        raise GradscopeError(
+            "no gradscope.yaml says what to check",
+            help="gradscope check --init writes one for the programs of this folder; or name a "
+            "target: gradscope check my_loss.py",
+        )
+    if not cases:
+        raise GradscopeError(
+            f"{config.path} names no target",
+            help="give it targets: [my_loss.py], or name one here: gradscope check my_loss.py",
+        )
     whole = config.overridden(**asked.given)
     with progress_line() as on_progress:
         summary = check(whole, cases, write_baseline=write_baseline, on_progress=on_progress)

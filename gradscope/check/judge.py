@@ -41,8 +41,7 @@ def judge(case: Case) -> Report:
     wanted = rule_filter(config)
     crossed = [found for found in thresholds.crossed(trace, config.thresholds) if wanted(found)]
     found = sorted((*report.findings, *crossed), key=lambda one: one.severity.rank)
-    said = (*case.said, *report.said)
-    judged = replace(report, target=case.shown, trace=trace, findings=tuple(found), said=said)
+    judged = replace(report, target=case.shown, trace=trace, findings=tuple(found))
     sound = judged.verdict in ("healthy", "incomplete")
     if config.stress and sound and isinstance(target, Function | Parts):
         return stress(case, target, judged)
@@ -50,7 +49,7 @@ def judge(case: Case) -> Report:
 
 
 def _failed(case: Case, ending: Ending) -> Report:
-    return Report(case.shown, Trace(case.shown, ending=ending), (), case.said)
+    return Report(case.shown, Trace(case.shown, ending=ending))
 
 
 def _true_ending(trace: Trace, case: Case) -> Trace:

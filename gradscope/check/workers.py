@@ -175,7 +175,7 @@ def _result(worker: _Worker) -> Report | None:
 
 
 def _ended(case: Case, ending: Ending) -> Report:
-    return Report(case.shown, Trace(case.shown, ending=ending), (), case.said)
+    return Report(case.shown, Trace(case.shown, ending=ending))
 
 
 def _interrupt(running: Sequence[_Worker]) -> None:

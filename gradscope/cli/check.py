@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -33,6 +34,9 @@ def check(
         ),
     ] = None,
     config: ConfigFile = None,
+    init: Annotated[
+        bool, typer.Option("--init", help="Write a gradscope.yaml for the programs found here.")
+    ] = False,
     show_config: Annotated[
         bool, typer.Option("--show-config", help="Print each setting and where it came from.")
     ] = False,
@@ -78,6 +82,11 @@ def check(
     from gradscope.check import command, settings
     from gradscope.config import load_config
 
+    if init:
+        from gradscope.check.proposal import write_proposal
+
+        sys.stdout.write("".join(f"{line}\n" for line in write_proposal(Path.cwd())))
+        return ExitCode.OK
     places = command.report_places(format, output, report or ())
     for one in places:
         check_report_place(*one)
