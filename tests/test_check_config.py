@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from gradscope.check import cases_of, check
-from gradscope.check.command import Asked, given
-from gradscope.check.command import run as check
+from gradscope.check.command import Asked, given, run
 from gradscope.check.settings import shown
 from gradscope.config import Config, load_config
 from gradscope.config.inputs import COMPLEX, FLOATING, TENSOR_KEYS, WHOLE
@@ -88,7 +87,7 @@ def test_a_file_without_targets_does_not_check_an_example(tmp_path):
     config = load_config(written(tmp_path, "steps: 3\n"))
 
     with pytest.raises(GradscopeError, match="names no target"):
-        check(config, Asked())
+        run(config, Asked())
 
 
 def test_names_choose_and_the_command_line_goes_first(tmp_path):
