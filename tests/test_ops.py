@@ -289,8 +289,18 @@ def test_the_op_arrives_under_the_name_of_the_table(sample):
     assert sample.op in names.seen
 
 
+ATEN = {
+    name.removeprefix("aten::").partition(".")[0].removesuffix("_")
+    for name in torch._C._dispatch_get_all_op_names()
+    if name.startswith("aten::")
+}
+
+
 @pytest.mark.parametrize("fact", OPS.values(), ids=lambda fact: fact.name)
 class TestFacts:
+    def test_the_op_is_one_of_aten(self, fact):
+        assert fact.name in ATEN
+
     def test_ordinary_operands_lie_on_no_edge(self, fact):
         names = {edge.argument for edge in fact.edges} | {"self", "other", "exponent", "end"}
         ordinary = dict.fromkeys(names | {"tensor1", "tensor2"}, 0.75)

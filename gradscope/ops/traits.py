@@ -47,60 +47,83 @@ class Trait(Flag):
     SPREADS = auto()  # NaN of a single item
 
 
-_OPS: dict[Trait, str] = {
-    Trait.CHOOSES: "where masked_fill masked_select masked_scatter index index_put index_fill"
-    " index_select gather take scatter embedding slice select split split_with_sizes unsafe_split"
-    " unbind diagonal triu tril copy fill zero select_scatter slice_scatter diagonal_scatter"
-    " _pack_padded_sequence native_dropout nll_loss_forward nll_loss2d_forward"
-    " clamp clamp_min clamp_max minimum maximum fmin fmax max min amax amin median nanmedian"
-    " kthvalue topk cummax cummin nan_to_num nansum relu threshold hardtanh"
-    " max_pool2d_with_indices threshold_backward",
-    Trait.MASKS: "where masked_fill masked_select masked_scatter",
-    Trait.BY_VALUE: "clamp clamp_min clamp_max minimum maximum fmin fmax max min amax amin median"
-    " nanmedian kthvalue topk sort cummax cummin nan_to_num nansum relu threshold hardtanh"
-    " max_pool2d_with_indices",
-    Trait.FILLS: "full full_like new_full scalar_tensor fill where masked_fill index_fill index_put"
-    " scatter constant_pad_nd copy maximum minimum nan_to_num threshold",
-    Trait.WRITES: "copy fill zero index_fill index_put scatter select_scatter slice_scatter"
-    " diagonal_scatter",
-    Trait.REPLACES: "copy fill zero",
-    Trait.COPIES: "clone _to_copy _unsafe_view lift_fresh set",
-    Trait.CLEANS: "nansum nan_to_num",
-    Trait.JOINS: "cat stack",
-    Trait.FINITE_AS_OPERAND: "_unsafe_view clone relu threshold_backward select_backward"
-    " slice_backward index_select",
-    Trait.FINITE: "bernoulli rand rand_like randn randn_like zeros zeros_like ones ones_like eye",
-    Trait.CLAMPS: "clamp clamp_min clamp_max",
-    Trait.BOUNDS: "clamp clamp_min clamp_max relu hardtanh threshold maximum minimum",
-    Trait.RECTIFIES: "relu threshold hardtanh hardswish",
-    Trait.SATURATES: "sigmoid tanh _softmax erf gelu silu softplus elu mish log_sigmoid_forward",
-    Trait.DRAWS: "normal bernoulli poisson cauchy exponential",
-    Trait.STEPS: "sign round floor ceil trunc heaviside",
-    Trait.POSITIVE: "exp exp2 softplus sigmoid _softmax",
-    Trait.KEEPS_ZERO: "sum mean sqrt neg abs pow index gather cumsum linalg_vector_norm",
-    Trait.SQUARES: "pow mul linalg_vector_norm",
-    Trait.SHIFTS: "add sub",
-    Trait.SUBTRACTS: "sub rsub",
-    Trait.MULTIPLIES: "mul mm bmm dot mv addmm baddbmm convolution matmul linear",
-    Trait.DIVIDES: "div reciprocal rsqrt",
-    Trait.PRODUCT: "prod cumprod",
-    Trait.SUMS: "sum mean cumsum",
-    Trait.GROWS_SLOWLY: "mul mm addmm bmm baddbmm convolution add sub sum mean pow mse_loss mv dot"
-    " smooth_l1_loss huber_loss addcmul addcdiv linalg_vector_norm abs neg nll_loss_forward"
-    " nll_loss2d_forward binary_cross_entropy_with_logits cumsum"
-    " _scaled_dot_product_attention lerp round rad2deg sinc elu gelu hardswish",
-    Trait.SOFTMAX: "_softmax _log_softmax logsumexp logcumsumexp _masked_softmax"
-    " _scaled_dot_product_attention",
-    Trait.AVERAGES: "mean mse_loss smooth_l1_loss huber_loss soft_margin_loss binary_cross_entropy"
-    " binary_cross_entropy_with_logits nll_loss_forward nll_loss2d_forward median nanmedian"
-    " std var std_mean var_mean",
-    Trait.SPREADS: "std var std_mean var_mean",
-}
+# Each op once, with all that it has.
+_ROWS: tuple[tuple[str, Trait], ...] = (
+    ("where masked_fill", Trait.CHOOSES | Trait.MASKS | Trait.FILLS),
+    ("masked_select masked_scatter", Trait.CHOOSES | Trait.MASKS),
+    ("nan_to_num", Trait.CHOOSES | Trait.BY_VALUE | Trait.FILLS | Trait.CLEANS),
+    ("threshold", Trait.CHOOSES | Trait.BY_VALUE | Trait.FILLS | Trait.BOUNDS | Trait.RECTIFIES),
+    ("minimum maximum", Trait.CHOOSES | Trait.BY_VALUE | Trait.FILLS | Trait.BOUNDS),
+    ("nansum", Trait.CHOOSES | Trait.BY_VALUE | Trait.CLEANS),
+    (
+        "relu",
+        Trait.CHOOSES | Trait.BY_VALUE | Trait.FINITE_AS_OPERAND | Trait.BOUNDS | Trait.RECTIFIES,
+    ),
+    ("clamp clamp_min clamp_max", Trait.CHOOSES | Trait.BY_VALUE | Trait.CLAMPS | Trait.BOUNDS),
+    ("hardtanh", Trait.CHOOSES | Trait.BY_VALUE | Trait.BOUNDS | Trait.RECTIFIES),
+    ("median nanmedian", Trait.CHOOSES | Trait.BY_VALUE | Trait.AVERAGES),
+    (
+        "fmin fmax max min amax amin kthvalue topk cummax cummin max_pool2d_with_indices",
+        Trait.CHOOSES | Trait.BY_VALUE,
+    ),
+    ("copy fill", Trait.CHOOSES | Trait.FILLS | Trait.WRITES | Trait.REPLACES),
+    ("index_put index_fill scatter", Trait.CHOOSES | Trait.FILLS | Trait.WRITES),
+    ("zero", Trait.CHOOSES | Trait.WRITES | Trait.REPLACES),
+    ("select_scatter slice_scatter diagonal_scatter", Trait.CHOOSES | Trait.WRITES),
+    ("index_select threshold_backward", Trait.CHOOSES | Trait.FINITE_AS_OPERAND),
+    ("index gather", Trait.CHOOSES | Trait.KEEPS_ZERO),
+    ("nll_loss_forward nll_loss2d_forward", Trait.CHOOSES | Trait.GROWS_SLOWLY | Trait.AVERAGES),
+    (
+        "take embedding slice select split split_with_sizes unsafe_split unbind diagonal triu "
+        "tril _pack_padded_sequence native_dropout",
+        Trait.CHOOSES,
+    ),
+    ("sort", Trait.BY_VALUE),
+    ("full full_like new_full scalar_tensor constant_pad_nd", Trait.FILLS),
+    ("clone _unsafe_view", Trait.COPIES | Trait.FINITE_AS_OPERAND),
+    ("_to_copy lift_fresh set", Trait.COPIES),
+    ("cat stack", Trait.JOINS),
+    ("select_backward slice_backward", Trait.FINITE_AS_OPERAND),
+    ("bernoulli", Trait.FINITE | Trait.DRAWS),
+    ("rand rand_like randn randn_like zeros zeros_like ones ones_like eye", Trait.FINITE),
+    ("hardswish", Trait.RECTIFIES | Trait.GROWS_SLOWLY),
+    ("_softmax", Trait.SATURATES | Trait.POSITIVE | Trait.SOFTMAX),
+    ("sigmoid softplus", Trait.SATURATES | Trait.POSITIVE),
+    ("gelu elu", Trait.SATURATES | Trait.GROWS_SLOWLY),
+    ("tanh erf silu mish log_sigmoid_forward", Trait.SATURATES),
+    ("normal poisson cauchy exponential", Trait.DRAWS),
+    ("round", Trait.STEPS | Trait.GROWS_SLOWLY),
+    ("sign floor ceil trunc heaviside", Trait.STEPS),
+    ("exp exp2", Trait.POSITIVE),
+    ("pow linalg_vector_norm", Trait.KEEPS_ZERO | Trait.SQUARES | Trait.GROWS_SLOWLY),
+    ("mean", Trait.KEEPS_ZERO | Trait.SUMS | Trait.GROWS_SLOWLY | Trait.AVERAGES),
+    ("sum cumsum", Trait.KEEPS_ZERO | Trait.SUMS | Trait.GROWS_SLOWLY),
+    ("neg abs", Trait.KEEPS_ZERO | Trait.GROWS_SLOWLY),
+    ("sqrt", Trait.KEEPS_ZERO),
+    ("mul", Trait.SQUARES | Trait.MULTIPLIES | Trait.GROWS_SLOWLY),
+    ("sub", Trait.SHIFTS | Trait.SUBTRACTS | Trait.GROWS_SLOWLY),
+    ("add", Trait.SHIFTS | Trait.GROWS_SLOWLY),
+    ("rsub", Trait.SUBTRACTS),
+    ("mm bmm dot mv addmm baddbmm convolution", Trait.MULTIPLIES | Trait.GROWS_SLOWLY),
+    ("matmul linear", Trait.MULTIPLIES),
+    ("div reciprocal rsqrt", Trait.DIVIDES),
+    ("prod cumprod", Trait.PRODUCT),
+    ("_scaled_dot_product_attention", Trait.GROWS_SLOWLY | Trait.SOFTMAX),
+    (
+        "mse_loss smooth_l1_loss huber_loss binary_cross_entropy_with_logits",
+        Trait.GROWS_SLOWLY | Trait.AVERAGES,
+    ),
+    ("addcmul addcdiv lerp rad2deg sinc", Trait.GROWS_SLOWLY),
+    ("_log_softmax logsumexp logcumsumexp _masked_softmax", Trait.SOFTMAX),
+    ("std var std_mean var_mean", Trait.AVERAGES | Trait.SPREADS),
+    ("soft_margin_loss binary_cross_entropy", Trait.AVERAGES),
+)
 _WRITES = {"CopySlices": "copy", "CopyBackwards": "copy"}  # nodes that autograd puts in by itself
 # The kernels of one function: which of them runs hangs on the device and the dtype.
 _ATTENTION = "scaleddotproduct"
 
 
+@cache
 def key(name: str) -> str:
     """An op and its autograd node under one name: `masked_fill`, `MaskedFillBackward0`. The class
     of a custom function (`Clamp`) is neither."""
@@ -109,18 +132,13 @@ def key(name: str) -> str:
     return _ATTENTION if op.startswith(_ATTENTION) else op
 
 
-@cache
-def traits_of(name: str) -> Trait:
-    found = Trait.NONE
-    for trait, ops in _OPS.items():
-        if key(name) in map(key, ops.split()):
-            found |= trait
-    return found
+TRAITS = {op: traits for ops, traits in _ROWS for op in ops.split()}
+_BY_KEY = {key(op): traits for op, traits in TRAITS.items()}
 
 
 def has(name: str, traits: Trait) -> bool:
     """Whether an op, or an autograd node, has one of the traits."""
-    return bool(traits_of(name) & traits)
+    return bool(_BY_KEY.get(key(name), Trait.NONE) & traits)
 
 
 def discards(name: str) -> bool:
