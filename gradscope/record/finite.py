@@ -13,6 +13,9 @@ import torch
 
 _HALF = (torch.float16, torch.bfloat16)
 _ROWS_SHOWN = 8
+_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+_inside = torch._C._functorch.get_unwrapped
+_is_batched = torch._C._functorch.is_batchedtensor
 _is_legacy_batched = torch._C._functorch.is_legacy_batchedtensor
 
 
@@ -23,8 +26,7 @@ def plain(tensor: torch.Tensor) -> torch.Tensor | None:
         if held is None:
             return None
         tensor = held
-    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # torch.func.grad, vmap
-        tensor = torch._C._functorch.get_unwrapped(tensor)
+    tensor = unwrapped(tensor)
     if tensor.is_meta or tensor.is_quantized or tensor.is_nested or tensor._is_zerotensor():
         return None
     if is_indirect(tensor):
@@ -51,6 +53,22 @@ def plain(tensor: torch.Tensor) -> torch.Tensor | None:
     if tensor.element_size() == 1:  # float8 has no arithmetic of its own
         return tensor.to(torch.float32)
     return tensor
+
+
+def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    """The program's own tensor inside of what torch.func makes of it."""
+    while _is_wrapped(tensor):
+        tensor = _inside(tensor)
+    return tensor
+
+
+def batch_dims(tensor: torch.Tensor) -> int:
+    """How many dimensions `vmap` has put before those that the program sees."""
+    found = 0
+    while _is_wrapped(tensor):
+        found += _is_batched(tensor)
+        tensor = _inside(tensor)
+    return found
 
 
 def is_indirect(tensor: torch.Tensor) -> bool:

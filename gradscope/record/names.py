@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from gradscope.record.events.provenance import storage_key
+from gradscope.record.finite import unwrapped
 from gradscope.record.sites import user_frames
 from gradscope.record.sizes.layers import Layers, parts_of
 
@@ -58,6 +59,7 @@ class Names:
 
     def name(self, tensor: torch.Tensor, frame: FrameType | None) -> str | None:
         """The shortest honest name; None where the program has none for it."""
+        tensor = unwrapped(tensor)
         held = self.holder(tensor)
         if held is not None:
             if self.layers.name_of(held) is None:
@@ -91,6 +93,8 @@ def _is_same(value: Any, tensor: torch.Tensor) -> bool:
     saved comes back as one."""
     if value is tensor:
         return True
+    if isinstance(value, torch.Tensor):
+        value = unwrapped(value)
     if type(value) is not torch.Tensor or value.layout is not torch.strided:
         return False
     key = storage_key(value)

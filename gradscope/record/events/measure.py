@@ -13,7 +13,16 @@ from gradscope.ops import lookup
 from gradscope.ops.reach import singularity
 from gradscope.record.events.grad_outputs import grad_output_of
 from gradscope.record.events.provenance import storage_key
-from gradscope.record.finite import bad_rows, census, first_index, numbers, rows_of_neginf, value_at
+from gradscope.record.finite import (
+    bad_rows,
+    batch_dims,
+    census,
+    first_index,
+    numbers,
+    rows_of_neginf,
+    unwrapped,
+    value_at,
+)
 from gradscope.record.graph import node_name
 from gradscope.record.journal import Raw, to_call
 from gradscope.record.oprun import OpRun
@@ -43,6 +52,8 @@ def operand(
 ) -> Operand:
     """Describe one tensor. `index` into a result of `shape` gives the value in `at`; `values`
     stands in for the tensor's own where those were overwritten."""
+    samples = batch_dims(tensor)
+    tensor = unwrapped(tensor)
     seen = _numbers(role, tensor if values is None else values)
     counts = census(seen) if seen is not None else None
     stain = recorder.provenance.of(tensor)
@@ -60,7 +71,7 @@ def operand(
         zeros=counts.zeros if counts else 0,
         min=counts.min if counts else None,
         max=counts.max if counts else None,
-        at=_at(seen, index, shape),
+        at=_at(seen, index, shape, samples),
         origin=stain.event if stain is not None and counts is not None and counts.bad else None,
         kin=recorder.names.kin(tensor),
         requires_grad=tensor.requires_grad,
@@ -75,10 +86,17 @@ def _numbers(role: str, tensor: torch.Tensor) -> torch.Tensor | None:
 
 
 def _at(
-    values: torch.Tensor | None, index: tuple[int, ...], shape: tuple[int, ...] | None
+    values: torch.Tensor | None,
+    index: tuple[int, ...],
+    shape: tuple[int, ...] | None,
+    samples: int,
 ) -> float | None:
     if values is None or shape is None or not values.numel():
         return None
+    missing = len(shape) - values.dim()
+    if samples and missing > 0:  # `vmap` puts its dimension first, before those that broadcast
+        sizes = values.shape
+        values = values.reshape(*sizes[:samples], *[1] * missing, *sizes[samples:])
     return value_at(values, index, shape)
 
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
-_unwrapped = torch._C._functorch.get_unwrapped
+from gradscope.record.finite import unwrapped
 
 
 @dataclass(slots=True)
@@ -74,8 +73,7 @@ class Provenance:
 
 
 def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage:
-    while _is_wrapped(tensor):  # by torch.func; ops are recorded below those transforms
-        tensor = _unwrapped(tensor)
+    tensor = unwrapped(tensor)  # ops are recorded below the transforms of torch.func
     if tensor.layout is torch.sparse_coo:
         tensor = tensor._values()
     local = getattr(tensor, "_local_tensor", None)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
-from gradscope.record.finite import is_indirect, sum_of
+from gradscope.record.finite import is_indirect, sum_of, unwrapped
 
 Graded = list[tuple[torch.Tensor, torch.Tensor]]  # leaves with the gradients that a pass gave them
 
@@ -79,13 +79,6 @@ class BackwardPass:
     def loss(self) -> float | None:
         """The sum of the roots; None where one cannot be read."""
         return sum_of(self.roots)
-
-
-def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
-    """The program's own tensor inside of what torch.func makes of it."""
-    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-        tensor = torch._C._functorch.get_unwrapped(tensor)
-    return tensor
 
 
 def _is_tensor(value: object) -> bool:

@@ -1,0 +1,62 @@
+"""What breaks under the transforms of torch.func is told as it is in plain code: the same place,
+cause and patch, and the tensor by the program's name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from apart import traced
+
+from gradscope.facts import Finding
+
+PROGRAM = """
+import torch
+from torch.func import grad, jacrev, vmap
+
+
+def f(x):
+    {body}
+
+
+x = torch.tensor([[0.0, 1.0], [2.0, 3.0]], requires_grad={leaf})
+{run}
+"""
+BODIES = {
+    "masked": "return torch.where(x > 0, x * torch.log(x), torch.zeros_like(x)).sum()",
+    "root": "return (x * x).sqrt().sum()",
+    "division": "return (1 / x).sum()",
+}
+WAYS = {
+    "vmap of grad": "x = x - vmap(grad(f))(x)",
+    "grad": "x = x - grad(f)(x)",
+    "jacrev": "x = x - jacrev(f)(x)",
+    "vmap of jacrev": "x = x - vmap(jacrev(f))(x)",
+    "two vmaps": "x = x - vmap(vmap(grad(f)))(x)",
+}
+
+
+def finding(body: str, run: str, folder: Path, *, leaf: bool = False) -> Finding:
+    path = folder / "program.py"
+    path.write_text(PROGRAM.format(body=BODIES[body], run=run, leaf=leaf), encoding="utf-8")
+    (found,) = traced(path).findings
+    return found
+
+
+def edit(found: Finding) -> list[str]:
+    """The lines that the first patch takes out and puts in."""
+    patch = found.fixes[0].patch or ""
+    return [line for line in patch.splitlines()[2:] if line.startswith(("+", "-"))]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("body", BODIES)
+def test_as_in_plain_code(body: str, way: str, tmp_path: Path) -> None:
+    plain = finding(body, "f(x).backward()", tmp_path, leaf=True)
+    found = finding(body, WAYS[way], tmp_path)
+
+    assert (found.rule, found.op, found.location) == (plain.rule, plain.op, plain.location)
+    assert edit(found) == edit(plain) != []
+    assert {symptom.tensor for symptom in found.symptoms} == {
+        symptom.tensor for symptom in plain.symptoms
+    }
