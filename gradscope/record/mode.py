@@ -20,6 +20,7 @@ from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import note_site
 from gradscope.record.spot import NodeOps, note_spot
 from gradscope.record.stand_ins import hide_from_dynamo
+from gradscope.record.tracing import is_profiling, record_for_profiler
 from gradscope.record.window import Window
 
 if TYPE_CHECKING:
@@ -93,43 +94,54 @@ class RecordingMode(TorchDispatchMode):
 
         out = func(*args, **kwargs)
 
-        seq = _sequence_nr()
-        noted = seq != self.seq
-        if noted:
-            self._note_call(info, seq, node, args)
-            if recorder.margins is not None and node is None:
+        profiling = is_profiling()
+        if profiling:
+            record_for_profiler(False)
+        try:
+            seq = _sequence_nr()
+            noted = seq != self.seq
+            if noted:
+                self._note_call(info, seq, node, args)
+                if recorder.margins is not None and node is None:
+                    spot = note_spot(sys._getframe(1), recorder)
+                    recorder.measure_margins(OpRun(info, args, kwargs, out, seq, before, spot))
+            elif info.written and (taken := self._note_after_clone(info, seq, args, kwargs)):
+                seq, noted = taken.start + 1, True
+            if info.shifts and node is None and not info.written and not recorder.in_optimizer:
+                recorder.on_result(args, out, sys._getframe(1))
+            if info.receives:
                 spot = note_spot(sys._getframe(1), recorder)
-                recorder.measure_margins(OpRun(info, args, kwargs, out, seq, before, spot))
-        elif info.written and (taken := self._note_after_clone(info, seq, args, kwargs)):
-            seq, noted = taken.start + 1, True
-        if info.shifts and node is None and not info.written and not recorder.in_optimizer:
-            recorder.on_result(args, out, sys._getframe(1))
-        if info.receives:
-            spot = note_spot(sys._getframe(1), recorder)
-            recorder.received.note(OpRun(info, args, kwargs, out, seq, before, spot))
-            return out
-        if info.skip:
-            return out
-        if node is not None:
-            if recorder.overwrites:
-                recorder.check_overwrites(running, args)
-            running.ops.append((info, args, kwargs))
-            if type(out) is torch.Tensor:
-                running.made.add(out._cdata)
-        if type(out) is torch.Tensor and not (out.is_cpu or info.allocates):
-            spot = note_spot(sys._getframe(1), recorder)
-            self._judge_later(OpRun(info, args, kwargs, out, seq if noted else None, before, spot))
-        elif (
-            info.allocates
-            or not (
-                info.finite
-                or (info.hands_on and _was_seen(args[0], node))
-                or self._is_plainly_finite(out, seq if noted else 0, info)
-            )
-            or recorder.touches_stain(info, args, kwargs)
-        ):
-            spot = note_spot(sys._getframe(1), recorder)
-            recorder.examine(OpRun(info, args, kwargs, out, seq if noted else None, before, spot))
+                recorder.received.note(OpRun(info, args, kwargs, out, seq, before, spot))
+                return out
+            if info.skip:
+                return out
+            if node is not None:
+                if recorder.overwrites:
+                    recorder.check_overwrites(running, args)
+                running.ops.append((info, args, kwargs))
+                if type(out) is torch.Tensor:
+                    running.made.add(out._cdata)
+            if type(out) is torch.Tensor and not (out.is_cpu or info.allocates):
+                spot = note_spot(sys._getframe(1), recorder)
+                self._judge_later(
+                    OpRun(info, args, kwargs, out, seq if noted else None, before, spot)
+                )
+            elif (
+                info.allocates
+                or not (
+                    info.finite
+                    or (info.hands_on and _was_seen(args[0], node))
+                    or self._is_plainly_finite(out, seq if noted else 0, info)
+                )
+                or recorder.touches_stain(info, args, kwargs)
+            ):
+                spot = note_spot(sys._getframe(1), recorder)
+                recorder.examine(
+                    OpRun(info, args, kwargs, out, seq if noted else None, before, spot)
+                )
+        finally:
+            if profiling:
+                record_for_profiler(True)
         return out
 
     def _note_value(self, seq: int, value: float) -> None:

@@ -34,7 +34,7 @@ from gradscope.record.probes.functions import FunctionChecks
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import Site, resolve, user_frames
 from gradscope.record.spot import NodeOps
-from gradscope.record.tracing import computes_values
+from gradscope.record.tracing import computes_values, unobserved
 
 _FAULTS_TOLD = 3
 _UNCOMPILED = "what `torch.compile` is given ran uncompiled: compiled code shows none of its ops"
@@ -386,11 +386,6 @@ class Recorder:
 def environment(device: str = "cpu") -> Environment:
     """What the program runs on."""
     return Environment(torch.__version__.split("+")[0], platform.python_version(), device)
-
-
-def unobserved() -> Any:
-    """Our own arithmetic is not the program's: no mode sees it."""
-    return torch._C._DisableTorchDispatch()
 
 
 def _active_modes() -> list[Any]:

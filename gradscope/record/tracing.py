@@ -1,6 +1,10 @@
-"""Whether ops compute values now. Asked before anything of ours runs an op."""
+"""Whether ops compute values now, which is asked before anything of ours runs an op, and how ours
+run without being seen."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -8,6 +12,8 @@ from gradscope.record.capture import is_capturing
 
 _TRACERS = tuple(torch._C._TorchDispatchModeKey.__members__.values())  # proxy, fake, functional
 _active = torch._C._get_dispatch_mode
+is_profiling = torch._C._autograd._profiler_enabled
+record_for_profiler = torch._C._autograd._enable_record_function
 _tracing_state = torch._C._get_tracing_state
 
 
@@ -18,3 +24,18 @@ def computes_values() -> bool:
     if _tracing_state() is not None or any(_active(key) is not None for key in _TRACERS):
         return False
     return not is_capturing()
+
+
+@contextmanager
+def unobserved() -> Iterator[None]:
+    """Our own arithmetic is not the program's: no mode and no profiler sees it, and it makes no
+    graph."""
+    profiling = is_profiling()
+    if profiling:
+        record_for_profiler(False)
+    try:
+        with torch._C._DisableTorchDispatch(), torch.no_grad():
+            yield
+    finally:
+        if profiling:
+            record_for_profiler(True)

@@ -14,6 +14,7 @@ from gradscope.record.events.measure import saved_by
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import quick_sum
 from gradscope.record.oprun import OpRun, flatten
+from gradscope.record.tracing import unobserved
 
 if TYPE_CHECKING:
     from gradscope.record.recorder import Recorder
@@ -69,7 +70,7 @@ class Window:
         if not ops:
             return
         self._ops, self._sums, self._storages, self._bytes = [], [], set(), 0
-        with torch._C._DisableTorchDispatch(), torch.no_grad():
+        with unobserved():
             self._judge(ops, sums)
 
     def _judge(self, ops: list[OpRun], sums: list[torch.Tensor]) -> None:

@@ -10,7 +10,7 @@ import torch
 from gradscope.facts import Activation
 from gradscope.record.finite import plain
 from gradscope.record.sizes.crossings import norm_of
-from gradscope.record.tracing import computes_values
+from gradscope.record.tracing import computes_values, unobserved
 
 
 class Activations:
@@ -30,7 +30,7 @@ class Activations:
         values = [one for one in found if one is not None and one.numel()]
         if not values or not computes_values():
             return
-        with torch._C._DisableTorchDispatch(), torch.no_grad():
+        with unobserved():
             self._norms[seq] = [_norm(one) for one in values]
         self._numels[seq] = sum(one.numel() for one in values)
 

@@ -14,6 +14,7 @@ from gradscope.ops.names import node_stem
 from gradscope.record.finite import plain
 from gradscope.record.graph import node_name
 from gradscope.record.sizes.growth import Crossing
+from gradscope.record.tracing import unobserved
 
 _MOST_NODES = 100_000
 _NEAREST = 1  # as `torch.nn.functional.grid_sample` hands "nearest" to its op
@@ -79,7 +80,7 @@ def _takes_nearest(node: Any) -> bool:
 def _measure(crossing: Crossing) -> Callable[[Any, Any], None]:
     def hook(grad_inputs: tuple[Any, ...], grad_outputs: tuple[Any, ...]) -> None:
         try:
-            with torch._C._DisableTorchDispatch(), torch.no_grad():
+            with unobserved():
                 norms = [norm_of(grad) for grad in grad_outputs if grad is not None]
                 into = tuple(None if grad is None else norm_of(grad) for grad in grad_inputs)
         except Exception:  # a tensor of a kind that we cannot read: a gap, not the program's fault

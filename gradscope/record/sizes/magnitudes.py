@@ -36,7 +36,7 @@ from gradscope.record.sizes.passes import BackwardPass, Graded, Measure
 from gradscope.record.sizes.reduction import summed
 from gradscope.record.sizes.updates import Updates, held_by
 from gradscope.record.stand_ins import stand_in
-from gradscope.record.tracing import computes_values
+from gradscope.record.tracing import computes_values, unobserved
 
 _MEASURED_FIRST = 12  # steps
 _LEAP = 2.0  # times the loss of the step before
@@ -121,7 +121,7 @@ class MagnitudeWatch:
     def _ours(self) -> Iterator[None]:
         """Our own arithmetic: no mode sees it, no graph is made, no fault of it gets out."""
         try:
-            with torch._C._DisableTorchDispatch(), torch._C._DisableFuncTorch(), torch.no_grad():
+            with unobserved(), torch._C._DisableFuncTorch():
                 yield
         except Exception as fault:
             if not self.notes:

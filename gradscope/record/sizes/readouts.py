@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from gradscope.record.finite import plain
+from gradscope.record.tracing import unobserved
 
 _LISTED = 64  # numbers in a tensor that are looked up one by one
 
@@ -35,7 +36,7 @@ class Readouts:
         values = plain(made) if made.is_cpu and 1 < made.numel() <= _LISTED else None
         if values is None:
             return 0
-        with torch._C._DisableTorchDispatch(), torch.no_grad():
+        with unobserved():
             numbers = values.reshape(-1).tolist()
         live = 0
         for number in numbers:
@@ -50,7 +51,7 @@ def _key(out: Any) -> tuple[int, float] | None:
     values = plain(out) if isinstance(out, torch.Tensor) and out.is_cpu else None
     if values is None or values.dtype is torch.float16 or values.dtype is torch.bfloat16:
         return None
-    with torch._C._DisableTorchDispatch(), torch.no_grad():
+    with unobserved():
         # In one order, and rounded, for strides that a new tensor does not have.
         total = float(values.sum(dtype=torch.float64))
     return (values.numel(), _rounded(total)) if total and math.isfinite(total) else None
