@@ -7,6 +7,7 @@ from multiprocessing.connection import Connection
 
 from gradscope.signals import held_back
 from gradscope.target.messages import Message
+from gradscope.target.modules import OwnModules
 
 
 class Channel:
@@ -16,6 +17,7 @@ class Channel:
         self._connection = connection
         self._pid = os.getpid()
         self._closed = False
+        self.modules = OwnModules()
 
     @property
     def is_open(self) -> bool:
@@ -24,7 +26,7 @@ class Channel:
     def send(self, message: Message) -> None:
         if not self.is_open:
             return
-        with held_back():  # half of a message would be left in the pipe
+        with held_back(), self.modules.found():  # half of a message would be left in the pipe
             try:
                 self._connection.send(message)
             except OSError:

@@ -11,6 +11,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn, TextIO
@@ -126,7 +127,8 @@ class Messenger:
             self._channel.close(Final(self._trace(ending), _slow_imports()))
 
     def _trace(self, ending: Ending) -> Trace:
-        trace = self.observation.trace(self._target, ending)
+        with self._channel.modules.found():
+            trace = self.observation.trace(self._target, ending)
         effects = self.effects
         return replace(trace, processes=tuple(effects.processes), effects=effects.found())
 
@@ -150,6 +152,7 @@ def _run(job: Job, channel: Channel) -> int:
     """Run the program, report how it ended, and return its exit code."""
     if job.patches:
         install(job.patches)
+    sys.excepthook = sys.__excepthook__  # the command line has put one of its own there
     claim(files_of(job.target))  # in a fresh interpreter nobody has yet
     calls_program(_run.__code__)
     if job.repeat is not None:
@@ -170,15 +173,18 @@ def _run(job: Job, channel: Channel) -> int:
         conditions.enter_autocast()
         if job.setup:
             job.setup()
-        with observation:
-            run(lambda: observation.steps > 0)
+        with ExitStack() as afterwards, observation:
+            try:
+                run(lambda: observation.steps > 0)
+            finally:
+                afterwards.enter_context(channel.modules.found())
     except StopTrace:
         return 0
     except GradscopeError as error:
         channel.close(Unusable(str(error), error.help, error.detail))
         return 2
     except BaseException as error:
-        with undisturbed():  # the ending is told once
+        with undisturbed(), channel.modules.found():  # the ending is told once
             return _told(error, job, messenger, channel)
     with undisturbed():
         messenger.end(Ending("finished"))
