@@ -170,6 +170,9 @@ RUN: dict[str, Op] = {
     "var_mean": lambda x: torch.var_mean(x)[0],
     "add": lambda x: x + 2 * x,
     "sub": lambda x: x - 2 * x,
+    "rsub": lambda x: torch.rsub(x, 3 * x),
+    "expand": lambda x: x.expand(2, 3, 3),
+    "addmv": lambda x: torch.addmv(x[0], x, x[0]),
     "mse_loss": lambda x: F.mse_loss(x, 2 * x),
     "smooth_l1_loss": lambda x: F.smooth_l1_loss(x, 2 * x),
     "huber_loss": lambda x: F.huber_loss(x, 2 * x),
@@ -413,6 +416,30 @@ def test_what_saturates_is_flat_far_out_alone(op: str) -> None:
 def test_what_steps_is_flat_everywhere(op: str) -> None:
     assert not slope(op, operand()).any()
     assert RUN[op](operand()).unique().numel() > 1
+
+
+ADDS = {
+    "add": torch.add,
+    "sub": torch.sub,
+    "rsub": torch.rsub,
+    "expand": lambda a, b: a.expand(2, 3, 3),
+    "addmm": lambda a, b: torch.addmm(a, b, b),
+    "baddbmm": lambda a, b: torch.baddbmm(a[None], b[None], b[None]),
+    "addmv": lambda a, b: torch.addmv(a[0], b, b[0]),
+}
+
+
+@pytest.mark.parametrize("op", ADDS)
+def test_what_adds_hands_the_gradient_on_whatever_the_other_operand_is(op: str) -> None:
+    def slopes(b: Tensor) -> list[Tensor | None]:
+        a, b = operand().requires_grad_(), b.requires_grad_()
+        return list(torch.autograd.grad(ADDS[op](a, b).sum(), (a, b), allow_unused=True))
+
+    (a, b), (other_a, other_b) = slopes(operand()), slopes(-3 * operand())
+
+    assert torch.equal(a, other_a) and a.any()
+    both = b is None or bool(torch.equal(b, other_b) and b.abs().eq(1).all())
+    assert both is has(op, Trait.ADDS)
 
 
 @pytest.mark.parametrize("op", of(Trait.DRAWS))

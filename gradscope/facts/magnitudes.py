@@ -113,8 +113,9 @@ class Absence:
     sampled, integer, number, rewrapped, overwritten, unused, unregistered, unreached,
     differentiated (only derivatives were read of what it is in), stale, zero-op (round, sign),
     constant (a norm of one element: what is left is rounding), nearest (an interpolation that
-    chooses), saturated, dead-relu, underflow, zero-weight, masked, unknown. `call` is where the
-    gradient ended. `grad_output` is the norm that came into it, None where none came.
+    chooses), saturated, dead-relu, underflow, zero-weight, masked, cancelled (a sum of what is not
+    0), unknown. `call` is where the gradient ended. `grad_output` is the norm that came into it,
+    None where none came.
     """
 
     leaf: str

@@ -37,6 +37,8 @@ class Trait(Flag):
     SQUARES = auto()  # squares on the way: 0 for an operand that is too small for that
     SHIFTS = auto()  # adds or subtracts; the second operand may be a number
     SUBTRACTS = auto()  # a number or tensor from another of its size: 0 where they are equal
+    ADDS = auto()  # slope 1 or -1 towards each operand, whatever the others are
+    ADDS_FIRST = auto()  # that towards the first one
     MULTIPLIES = auto()  # products of elements of two operands, or their sums
     DIVIDES = auto()  # by its operand, or a power of that: 0 where it is inf
     PRODUCT = auto()  # of all elements of one operand
@@ -101,10 +103,13 @@ _ROWS: tuple[tuple[str, Trait], ...] = (
     ("neg abs", Trait.KEEPS_ZERO | Trait.GROWS_SLOWLY),
     ("sqrt", Trait.KEEPS_ZERO),
     ("mul", Trait.SQUARES | Trait.MULTIPLIES | Trait.GROWS_SLOWLY),
-    ("sub", Trait.SHIFTS | Trait.SUBTRACTS | Trait.GROWS_SLOWLY),
-    ("add", Trait.SHIFTS | Trait.GROWS_SLOWLY),
-    ("rsub", Trait.SUBTRACTS),
-    ("mm bmm dot mv addmm baddbmm convolution", Trait.MULTIPLIES | Trait.GROWS_SLOWLY),
+    ("sub", Trait.SHIFTS | Trait.SUBTRACTS | Trait.ADDS | Trait.GROWS_SLOWLY),
+    ("add", Trait.SHIFTS | Trait.ADDS | Trait.GROWS_SLOWLY),
+    ("rsub", Trait.SUBTRACTS | Trait.ADDS),
+    ("expand", Trait.ADDS),
+    ("addmv", Trait.ADDS_FIRST),
+    ("mm bmm dot mv convolution", Trait.MULTIPLIES | Trait.GROWS_SLOWLY),
+    ("addmm baddbmm", Trait.MULTIPLIES | Trait.ADDS_FIRST | Trait.GROWS_SLOWLY),
     ("matmul linear", Trait.MULTIPLIES),
     ("div reciprocal rsqrt", Trait.DIVIDES),
     ("prod cumprod", Trait.PRODUCT),

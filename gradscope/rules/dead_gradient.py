@@ -186,6 +186,8 @@ def is_dead(absence: Absence, magnitudes: Magnitudes) -> bool:
 
 
 def _is_zero_for_good(absence: Absence, magnitudes: Magnitudes) -> bool:
+    if absence.reason == "cancelled":
+        return False  # as the offset of a score that is only compared
     leaf = next((one for one in magnitudes.leaves if one.name == absence.leaf), None)
     if leaf is None or any(fades(one, magnitudes.limits) for one in magnitudes.growths):
         return False  # the far end of a gradient that fades is the business of GS402

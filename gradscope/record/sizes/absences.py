@@ -17,6 +17,7 @@ from gradscope.record.sizes.layers import Layers, in_some_module, packaged, sibl
 from gradscope.record.sizes.reasons import (
     blocking,
     call_of,
+    cancels,
     guard_of,
     reason_of,
     where_it_ends,
@@ -110,6 +111,8 @@ class Absences:
         )
 
     def _why_zero(self, step: int, leaf: int, crossings: Crossings, flow: Flow) -> Absence:
+        if cancels(leaf, crossings.found):
+            return Absence("", False, "cancelled", False, step)
         found = where_it_ends(leaf, crossings.found)
         if found is None:
             return Absence("", False, "unknown", False, step)

@@ -110,6 +110,24 @@ def where_it_ends(leaf: int, crossings: Sequence[Crossing]) -> tuple[int, int] |
     return None
 
 
+def cancels(leaf: int, crossings: Sequence[Crossing]) -> bool:
+    """Whether what comes back to a leaf is a sum whose terms are not 0: the gradients of several
+    uses, or of the elements that it was added to. As its derivative that is right, and 0 by chance
+    or for good: both sides of a difference get the same offset."""
+    arriving = [
+        (crossing, edge)
+        for crossing in crossings
+        for edge, taken in crossing.leaves.items()
+        if taken == leaf and edge < len(crossing.into) and crossing.out
+    ]
+    return any(
+        crossing.into[edge]
+        or has(crossing.name, Trait.ADDS)
+        or (edge == 0 and has(crossing.name, Trait.ADDS_FIRST))
+        for crossing, edge in arriving
+    )
+
+
 def zero_reason(crossing: Crossing, edge: int) -> str:
     named = next((reason for reason, kinds in _REASONS if has(crossing.name, kinds)), None)
     if crossing.takes_nearest:
