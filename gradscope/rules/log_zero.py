@@ -78,12 +78,7 @@ def _mechanism(event: Event, edge: Edge, root: Root) -> str:
         by = phrases.call(made, event.blame)
         text = f"{text} The operand comes from {by}{_reached(made)}."
         text += evidence.lost_epsilon(event, edge.argument)
-    guard = evidence.late_epsilon(event)
-    if guard is not None:
-        text = (
-            f"{text} What is added after `{op}`{phrases.line(guard, event.blame)} comes too late."
-        )
-    return text
+    return text + phrases.too_late(event, evidence.late_epsilon(event))
 
 
 def _reached(made: Call) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from gradscope.facts import Call, Operand, Subject, Symptom, Trouble, plural, text_of
+from gradscope.facts import Call, Event, Operand, Subject, Symptom, Trouble, plural, text_of
 from gradscope.facts import number as figures
 from gradscope.ops.names import spelled as spelled
 
@@ -72,6 +72,14 @@ def cancelled(branches: Sequence[Call], near: Call) -> str:
         f"The gradients of {calls} are infinite with opposite signs, and backward adds them:"
         " inf - inf is NaN."
     )
+
+
+def too_late(event: Event, added: Call | None) -> str:
+    """Of an epsilon on the wrong side of the op that breaks: `x.rsqrt() + eps`."""
+    if added is None:
+        return ""
+    place = line(added, event.blame)
+    return f" What is added after `{spelled(event.op)}`{place} comes too late."
 
 
 def listed(names: Sequence[str]) -> str:

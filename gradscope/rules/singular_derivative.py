@@ -131,9 +131,7 @@ def _mechanism(event: Event, edge: Edge | None, bound: Ancestor | None) -> str:
         )
     if lost := evidence.lost_epsilon(event, edge.argument):
         text = f"{text} An addition guards it in vain.{lost}"
-    if (late := evidence.late_epsilon(event)) is not None:
-        text = f"{text} What is added after `{op}`{phrases.line(late, event.blame)} comes too late."
-    return text
+    return text + phrases.too_late(event, evidence.late_epsilon(event))
 
 
 def _product(came: float | None, edge: Edge) -> str | None:

@@ -82,7 +82,7 @@ def _mechanism(event: Event, edge: Edge) -> str:
     zeros = event.operand(edge.argument)
     if zeros is not None and zeros.numel > 1:
         text = f"{text} The denominator is 0 at {phrases.of_total(zeros.zeros, zeros.numel)}."
-    return text
+    return text + phrases.too_late(event, evidence.late_epsilon(event))
 
 
 def _repairs(edge: Edge, event: Event, root: Root, trace: Trace) -> tuple[Fix, ...]:
