@@ -111,11 +111,11 @@ class Absence:
 
     `reason`: detach, array (detached for numpy), no_grad, function (its backward returns None),
     sampled, integer, number, rewrapped, overwritten, unused, unregistered, unreached,
-    differentiated (only derivatives were read of what it is in), stale, zero-op (round, sign),
-    constant (a norm of one element: what is left is rounding), nearest (an interpolation that
-    chooses), saturated, dead-relu, underflow, zero-weight, masked, cancelled (a sum of what is not
-    0), unknown. `call` is where the gradient ended. `grad_output` is the norm that came into it,
-    None where none came.
+    differentiated (only derivatives were read of what it is in), stale, replaced, zero-op (round,
+    sign), constant (a norm of one element: what is left is rounding), nearest (an interpolation
+    that chooses), saturated, dead-relu, underflow, zero-weight, masked, cancelled (a sum of what is
+    not 0), unknown. `call` is where the gradient ended. `grad_output` is the norm that came into
+    it, None where none came.
     """
 
     leaf: str

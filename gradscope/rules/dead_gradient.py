@@ -35,6 +35,8 @@ from gradscope.rules.rule import Rule
 from gradscope.rules.silenced import silenced_leaves
 from gradscope.rules.vanishing_gradient import fades
 
+_NOT_HELD = ("unregistered", "replaced")  # they get a gradient, and no optimizer has them
+
 
 class DeadGradient(Rule):
     """
@@ -107,14 +109,14 @@ class DeadGradient(Rule):
         what = "no gradient" if first.missing else "a gradient of exactly 0"
         if first.reason == "constant":
             what = "a gradient of rounding errors alone"
-        hidden = first.reason == "unregistered"
+        hidden = first.reason in _NOT_HELD
         if hidden:
             what = "a gradient that no optimizer uses"
         count = len(group)
         noun = "parameter gets" if count == 1 else "parameters get"
         call = first.call
         steps = magnitudes.updates[-1].location if magnitudes.updates else None
-        held_by = _constructed(steps) if first.reason == "stale" else None
+        held_by = _constructed(steps) if first.reason in ("stale", "replaced") else None
         severity = Severity.ERROR if first.trained or hidden else Severity.WARNING
         return Finding(
             rule=self.code,
@@ -168,7 +170,7 @@ def _is_mild(absence: Absence) -> bool:
 
 def is_dead(absence: Absence, magnitudes: Magnitudes) -> bool:
     """Whether the absence is a fault: of what should train, for good, and of more than a bias."""
-    if absence.reason == "unregistered":
+    if absence.reason in _NOT_HELD:
         return bool(magnitudes.updates)
     if magnitudes.updates and not absence.trained:
         return False
@@ -241,7 +243,7 @@ def _related(absence: Absence) -> tuple[Related, ...]:
 def _numbers(group: Sequence[Absence], magnitudes: Magnitudes) -> Iterator[str]:
     trained = sum(leaf.trained for leaf in magnitudes.leaves)
     if trained:
-        beside = "beside" if group[0].reason == "unregistered" else "of"
+        beside = "beside" if group[0].reason in _NOT_HELD else "of"
         yield f"{len(group)} {beside} the {trained} parameters that the optimizer holds"
     passes = max((len(leaf.norms) for leaf in magnitudes.leaves), default=0)
     yield f"over {plural(passes, 'backward pass', 'backward passes')}"

@@ -31,6 +31,8 @@ WHY = {
     "unregistered": "A module looks for its parameters in attributes that are modules or"
     " parameters: not in a list or dict of Python, and not in a plain tensor. So `parameters()`"
     " leaves these out, the optimizer never got them, and `state_dict()` and `to()` miss them too.",
+    "replaced": "The optimizer holds the parameters that had these names before. They were replaced"
+    " after it was made: it goes on moving the old ones, and nothing moves these.",
     "stale": "The optimizer was given these tensors, and the program computes with others: they"
     " were replaced after the optimizer was made.",
     "dead-relu": "Every input of the rectifier is negative, so its output is 0 and its slope is 0."
@@ -55,6 +57,7 @@ LABELS = {
     "rewrapped": "a new leaf is made of this",
     "unused": "defined here, never called",
     "unregistered": "is not where `parameters()` looks",
+    "replaced": "was given the parameters that were there before",
     "stale": "was given tensors that the model no longer has",
     "unreached": "the last that is made of them",
     "differentiated": "only derivatives of this are read",
@@ -81,6 +84,7 @@ CURES = {
     "unreached": "add what is computed from them to the loss, or delete it",
     "differentiated": "leave it, or let the loss read the value itself as well",
     "unregistered": "hold them in an `nn.ModuleList`, `nn.ModuleDict` or `nn.Parameter`",
+    "replaced": "give the optimizer the new parameters with `add_param_group`, or make it anew",
     "stale": "make the optimizer after the model has its final parameters",
     "zero-op": "pass the gradient straight through: `x + (x.round() - x).detach()`",
     "overwritten": "write into a copy, or combine the values instead of replacing them",

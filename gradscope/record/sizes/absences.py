@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -14,6 +14,7 @@ from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.definitions import definition
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.layers import Layers, in_some_module, packaged, siblings
+from gradscope.record.sizes.leaves import Succession
 from gradscope.record.sizes.reasons import (
     blocking,
     call_of,
@@ -24,6 +25,7 @@ from gradscope.record.sizes.reasons import (
     zero_reason,
 )
 
+_MISSED = 3  # updates that an optimizer made with a parameter which the program has replaced
 _UNREAD = ("unused", "stale")
 
 
@@ -137,6 +139,7 @@ class Absences:
         trained: dict[int, torch.Tensor],
         names: dict[int, str],
         given: set[int],
+        successions: Iterable[Succession],
     ) -> tuple[Absence, ...]:
         """The leaves that never had a gradient, or never one other than zero. `given` had one
         that somebody else put there."""
@@ -165,6 +168,11 @@ class Absences:
                 name = self._name(key, names)
                 found.append(self._finish(absence, key, name, key in trained, gone))
         found += self._unregistered(by_name)
+        found += [
+            Absence(one.name, False, "replaced", True, 0)
+            for one in successions
+            if not one.taken and one.missed >= _MISSED and id(one.new) not in trained
+        ]
         keys = self._keys(names)
         for leaf in leaves:
             if leaf.known and (self._constant or not any(leaf.known)):

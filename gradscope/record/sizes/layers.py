@@ -45,6 +45,9 @@ class Layers:
     def look(self, frame: FrameType | None) -> None:
         """Learn the modules that variables of the live frames lead to, the outermost frame first,
         and those that have run: by a name without a variable, where no frame leads to them."""
+        for name, root in self._roots:
+            if any(id(one) not in self.owners for one in root.parameters()):
+                self._learn_parts(name, root)  # a layer was replaced, or added
         held = [
             pair
             for current in reversed(user_frames(frame))
@@ -85,6 +88,9 @@ class Layers:
         if id(root) in self.modules:
             return
         self._roots.append((name, root))
+        self._learn_parts(name, root)
+
+    def _learn_parts(self, name: str, root: torch.nn.Module) -> None:
         for prefix, module in root.named_modules():
             self.modules.setdefault(id(module), f"{name}.{prefix}" if prefix else name)
             path = _path(root, name, prefix)

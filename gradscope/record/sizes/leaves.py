@@ -38,6 +38,22 @@ class Watched:
     norms: list[float | None] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class Succession:
+    """A parameter that took the name of one which an optimizer holds. `missed`: the updates since
+    then in which an optimizer held the old one alone."""
+
+    name: str
+    old: torch.Tensor
+    new: torch.Tensor
+    missed: int = 0
+    taken: bool = False  # some optimizer holds the new one
+
+    def note_update(self, held: set[int]) -> None:
+        self.taken |= id(self.new) in held
+        self.missed += id(self.old) in held
+
+
 class Leaves:
     """The leaves seen so far, by name: a leaf may go, its norms stay."""
 
@@ -48,6 +64,7 @@ class Leaves:
         self.given: Mapping[str, Any] = {}  # inputs, which no frame of the user's holds afterwards
         self._places: dict[int, str] = {}  # names by address
         self._replaced = Replaced()
+        self.successions: dict[str, Succession] = {}
 
     def stored_with(self, tensor: Any) -> torch.Tensor | None:
         """The leaf that a tensor is or shares its memory with, as `leaf.data` does."""
@@ -150,6 +167,7 @@ class Leaves:
             self._places[leaf.data_ptr()] = name
         watched = self.watched.get(name)
         if watched is not None:
+            self._note_succession(watched, leaf)
             watched.ref = _reference(leaf)
             return watched
         watched = Watched(
@@ -165,6 +183,11 @@ class Leaves:
         )
         self.watched[name] = watched
         return watched
+
+    def _note_succession(self, watched: Watched, leaf: torch.Tensor) -> None:
+        old = watched.ref()
+        if watched.trained and watched.kin == "parameter" and old is not None and old is not leaf:
+            self.successions[watched.name] = Succession(watched.name, old, leaf)
 
     def _name(self, leaf: torch.Tensor, frame: Any) -> str:
         owned = self.layers.owners.get(id(leaf))

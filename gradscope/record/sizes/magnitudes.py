@@ -357,10 +357,13 @@ class MagnitudeWatch:
         self._note_running()
         leaves = self.leaves.facts(self.step)
         known = dict(self.leaves.names)
+        successions = self.leaves.successions.values()
         return Magnitudes(
             leaves=leaves,
             growths=self._growths.strongest(),
-            absences=self.absences.facts(leaves, self._updates.trained, known, self._updates.given),
+            absences=self.absences.facts(
+                leaves, self._updates.trained, known, self._updates.given, successions
+            ),
             died=self.absences.died(leaves, known),
             updates=self._updates.facts(),
             inspected=tuple(self._inspection.steps),

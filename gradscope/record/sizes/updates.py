@@ -39,6 +39,8 @@ class Updates:
         self._looked[id(optimizer)] = looked + 1
         if looked < _LOOKED_AT or clipped is not None:
             self._look(optimizer, work.frame)
+        for succession in self._leaves.successions.values():
+            succession.note_update(held_by(optimizer))
         settings = optimizer.param_groups[0]
         stale = fresh.stale_of(parameters_of(optimizer))
         base = settings.get("initial_lr")

@@ -1,0 +1,89 @@
+"""A layer that is replaced while an optimizer holds the parameters of the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from gradscope.diagnose import diagnose
+from gradscope.facts import Ending, Finding
+from gradscope.record.observation import FullObservation
+
+
+def trained(change: Callable[[nn.Sequential, torch.optim.Optimizer], object]) -> list[Finding]:
+    """What is found where a model is changed after some steps; `change` may give an optimizer."""
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    optimizer: torch.optim.Optimizer = torch.optim.SGD(net.parameters(), lr=1e-2)
+    with FullObservation() as observed:
+        for step in range(12):
+            if step == 4:
+                made = change(net, optimizer)
+                optimizer = made if isinstance(made, torch.optim.Optimizer) else optimizer
+            optimizer.zero_grad()
+            net(torch.ones(4, 4)).square().mean().backward()
+            optimizer.step()
+    return list(diagnose(observed.trace("t", Ending("finished"))))
+
+
+def replaced(net: nn.Sequential, optimizer: torch.optim.Optimizer) -> None:
+    net[2] = nn.Linear(8, 1)
+
+
+def test_the_new_layer_is_told() -> None:
+    (found,) = trained(replaced)
+
+    assert (found.rule, found.evidence["reason"]) == ("GS403", "replaced")
+    assert found.evidence["parameters"] == ["net.2.weight", "net.2.bias"]
+    assert found.severity == "error"
+
+
+def given(net: nn.Sequential, optimizer: torch.optim.Optimizer) -> None:
+    replaced(net, optimizer)
+    optimizer.add_param_group({"params": net[2].parameters()})
+
+
+def made_anew(net: nn.Sequential, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    replaced(net, optimizer)
+    return torch.optim.SGD(net.parameters(), lr=1e-2)
+
+
+def frozen(net: nn.Sequential, optimizer: torch.optim.Optimizer) -> None:
+    replaced(net, optimizer)
+    net[2].requires_grad_(False)
+
+
+def loaded(net: nn.Sequential, optimizer: torch.optim.Optimizer) -> None:
+    net.load_state_dict(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)).state_dict())
+
+
+def written(net: nn.Sequential, optimizer: torch.optim.Optimizer) -> None:
+    net[2].weight.data = torch.ones(1, 8)
+
+
+@pytest.mark.parametrize("change", [given, made_anew, frozen, loaded, written])
+def test_what_an_optimizer_gets_is_silent(change: Callable[..., object]) -> None:
+    assert [one for one in trained(change) if one.severity == "error"] == []
+
+
+def test_models_that_share_a_name_in_turn_are_silent() -> None:
+    def step(net: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        optimizer.zero_grad()
+        net(torch.ones(4, 3)).square().mean().backward()
+        optimizer.step()
+
+    def ensemble() -> None:
+        held = []
+        for _ in range(2):
+            one = nn.Linear(3, 1)
+            held.append((one, torch.optim.SGD(one.parameters(), lr=1e-2)))
+        for _ in range(8):
+            for one, optimizer in held:
+                step(one, optimizer)
+
+    with FullObservation() as observed:
+        ensemble()
+
+    assert diagnose(observed.trace("t", Ending("finished"))) == ()
