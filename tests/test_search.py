@@ -160,3 +160,25 @@ def test_trying_a_patch_takes_no_time_from_the_search(monkeypatch):
         now += 100.0
 
     assert (found, search.is_cut) == ([0, 1, 2, 3], True)
+
+
+def test_a_fault_of_ours_costs_one_finding_its_fixes(tmp_path, monkeypatch):
+    def broken(_culprit):
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr("gradscope.repair.propose.MAKERS", {"epsilon": broken})
+    finding = found_in("", "torch.sqrt(x)", tmp_path)
+
+    (served,) = repaired(Trace("t"), (finding,), None)
+
+    verdicts = {fix.kind: fix.verdict for fix in served.fixes}
+    assert verdicts["epsilon"] == NotTried(Reason.FAULT, "RecursionError: too deep")
+
+
+def test_two_thousand_names_for_one_thing_are_no_recursion(tmp_path):
+    names = "".join(f"v{i + 1} = v{i}\n" for i in range(2000))
+    finding = found_in(f"v0 = torch.softmax(x, -1)\n{names}", "torch.log(v2000)", tmp_path)
+
+    (served,) = repaired(Trace("t"), (finding,), None)
+
+    assert "log_softmax(x, -1)" in served.fixes[0].title

@@ -218,7 +218,8 @@ def test_this_file_reads_itself():
         ("p = exp(z)\nq = [p / 2 for p in z]", None),
         ("p = exp(z)\nq = lambda p: p / 2", None),
         ("def f(p):\n    p = exp(p)\n    return p / 2", "exp(p)"),
-        ("p = exp(z)\ndef f():\n    return p / 2", None),
+        ("p = exp(z)\ndef f():\n    return p / 2", "exp(z)"),
+        ("p = exp(z)\ndef f():\n    global p\n    p = 1\ndef g():\n    return p / 2", None),
         ("def f():\n    p = exp(z)\n    def g():\n        p = 1\n    return p / 2", "exp(z)"),
         (
             "def f():\n    p = exp(z)\n    def g():\n        nonlocal p\n        p = 1\n"

@@ -10,7 +10,7 @@ from gradscope.facts import Edit, Finding, NotTried, Reason
 from gradscope.ops import Edge, OpFact, lookup
 from gradscope.repair.search import Search
 from gradscope.source import Names, Source, SourceError, expression, find, operands, read
-from gradscope.source.operands import spelled
+from gradscope.source.operands import called, spelled
 from gradscope.source.spans import parenthesized
 
 ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.List, ast.Tuple)
@@ -58,8 +58,7 @@ class Culprit:
         """The operand that the op writes its result into: `h` in `h.log_()`."""
         if not isinstance(self.node, ast.Call):
             return None
-        called = self.node.func
-        name = getattr(called, "attr", getattr(called, "id", ""))
+        name = called(self.node)
         found = spelled(self.source, self.node)
         in_place = name.endswith("_") and not name.endswith("__")
         return found.positional[0] if in_place and found and found.positional else None

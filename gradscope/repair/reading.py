@@ -25,16 +25,16 @@ class Reading:
 
     def meaning(self, node: ast.expr) -> ast.expr:
         """What a name stands for here; the node itself where that is not known."""
-        self.seen.add(node)
-        if not isinstance(node, ast.Name):
-            return node
-        given = definition(self.culprit.source, node)
-        if given is None or not holds(self.culprit.source, given, self.place):
-            return node
-        # Computed under no_grad or autocast, it would mean something else outside of that.
-        if _blocks(self.culprit, given) - _blocks(self.culprit, self.place):
-            return node
-        return self.meaning(given)
+        source = self.culprit.source
+        while True:
+            self.seen.add(node)
+            given = definition(source, node) if isinstance(node, ast.Name) else None
+            if given is None or not holds(source, given, self.place):
+                return node
+            # Computed under no_grad or autocast, it would mean something else outside of that.
+            if _blocks(self.culprit, given) - _blocks(self.culprit, self.place):
+                return node
+            node = given
 
     def op(self, node: ast.expr, *names: str) -> Spelled | None:
         """The op that a node writes, if it is one of these."""

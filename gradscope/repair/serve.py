@@ -36,6 +36,7 @@ class Service:
         """The finding with its fixes; after Ctrl-C those that are known, the others not tried."""
         found: list[Fix] = []
         last = self.number + len(finding.fixes)
+        unknown = None
         try:
             for fix in () if self.budget.interrupted else self._fixes(finding):
                 found.append(fix)
@@ -43,10 +44,15 @@ class Service:
                     break
         except KeyboardInterrupt:
             self.budget.interrupt()
+        except Exception as fault:  # of ours: it costs this finding its fixes, and nothing else
+            said = f"{type(fault).__name__}: {fault}"
+            unknown = NotTried(Reason.FAULT, said.splitlines()[0])
         if self.budget.interrupted:
+            unknown = NotTried(Reason.INTERRUPTED)
+        if unknown is not None:
             known = {fix.kind for fix in found}
             left = (fix for fix in finding.fixes if fix.kind not in known)
-            found += (replace(fix, verdict=NotTried(Reason.INTERRUPTED)) for fix in left)
+            found += (replace(fix, verdict=unknown) for fix in left)
         self.number = last
         return replace(finding, fixes=ordered(found))
 

@@ -15,6 +15,7 @@ from itertools import chain, islice
 
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
+from gradscope.source.operands import called
 
 MOST = 40  # edits of one formula that are worth a run each
 
@@ -37,7 +38,7 @@ def saved(culprit: Culprit) -> Iterator[Candidate]:
         returned = [n.value for n in ast.walk(forward) if isinstance(n, ast.Return)]
         needed = returned[-1].id if returned and isinstance(returned[-1], ast.Name) else ""
     for node in ast.walk(forward):
-        if isinstance(node, ast.Call) and _called(node) == "save_for_backward":
+        if isinstance(node, ast.Call) and called(node) == "save_for_backward":
             for given in node.args:
                 if needed.isidentifier() and isinstance(given, ast.Name) and given.id == was:
                     edit = culprit.replace(given, needed)
@@ -104,7 +105,7 @@ def _transposed(culprit: Culprit, formula: ast.expr) -> Iterator[_Change]:
         factors: list[ast.expr] = []
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
             factors = [node.right, node.left]
-        elif isinstance(node, ast.Call) and _called(node) in _PRODUCTS:
+        elif isinstance(node, ast.Call) and called(node) in _PRODUCTS:
             own = node.func.value if isinstance(node.func, ast.Attribute) else None
             is_method = own is not None and culprit.names.dotted(own) is None
             factors = [*node.args, *([own] if is_method and own is not None else [])]
@@ -220,12 +221,8 @@ def _forward(culprit: Culprit) -> ast.FunctionDef | None:
 
 def _calls(formula: ast.expr, named: tuple[str, ...]) -> Iterator[ast.Call]:
     for node in ast.walk(formula):
-        if isinstance(node, ast.Call) and _called(node) in named:
+        if isinstance(node, ast.Call) and called(node) in named:
             yield node
-
-
-def _called(call: ast.Call) -> str:
-    return getattr(call.func, "attr", getattr(call.func, "id", ""))
 
 
 def _integer(node: ast.expr) -> int | None:

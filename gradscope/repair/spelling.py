@@ -7,7 +7,7 @@ import ast
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import Margin
 from gradscope.repair.culprit import Culprit
-from gradscope.source.operands import draws
+from gradscope.source.operands import called, draws
 
 _TAKES_OUT = frozenset("next pop popitem popleft read readline recv send".split())
 LONGEST_TWICE = 60  # characters of an operand that a condition may repeat
@@ -39,7 +39,7 @@ def _is_pure(culprit: Culprit, call: ast.Call) -> bool:
     Python's containers and files have these names."""
     if not isinstance(call.func, ast.Attribute | ast.Name):
         return False
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id
+    name = called(call)
     dotted = culprit.names.dotted(call.func) or ""
     is_torch = dotted.startswith("torch.") or isinstance(call.func, ast.Attribute)
     is_pure = not (name.endswith("_") or name in _TAKES_OUT or draws(culprit.source, call))

@@ -214,13 +214,11 @@ def _constructed(step: Location | None) -> Location | None:
     try:
         text = source.read(step.file)
         call = source.expression(text, step)
-        name = ast.unparse(call.func.value)  # type: ignore[union-attr]
+        name = text.of(call.func.value)  # type: ignore[union-attr]
         made = [
             node
-            for node in ast.walk(text.tree)
-            if isinstance(node, ast.Assign)
-            and isinstance(node.value, ast.Call)
-            and ast.unparse(node.targets[0]) == name
+            for node in text.nodes.every(ast.Assign)
+            if isinstance(node.value, ast.Call) and text.of(node.targets[0]) == name
         ]
     except (GradscopeError, SyntaxError, ValueError, AttributeError):
         return step

@@ -9,6 +9,7 @@ from gradscope import source
 from gradscope.errors import GradscopeError
 from gradscope.facts import Clearing, Edit, Location, Summed, Update
 from gradscope.source import Source, definition
+from gradscope.source.operands import called
 
 
 def rate_of(update: Update) -> float | None:
@@ -50,8 +51,8 @@ def with_factor(update: Update, bound: str) -> tuple[Edit, ...]:
         return ()
     bodies = [
         part.body
-        for call in ast.walk(text.tree)
-        if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("LambdaLR")
+        for call in text.nodes.every(ast.Call)
+        if called(call) == "LambdaLR"
         for part in (*call.args, *(keyword.value for keyword in call.keywords))
         if isinstance(part, ast.Lambda)
     ]
@@ -156,7 +157,7 @@ def with_division(backward: Location | None, passes: int) -> tuple[Edit, ...]:
     if text is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return ()
     loss = call.func.value
-    given = definition(text, loss) or _global(text, loss.id) if isinstance(loss, ast.Name) else loss
+    given = definition(text, loss) if isinstance(loss, ast.Name) else loss
     if given is None or any(isinstance(node, ast.Div) for node in ast.walk(given)):
         return ()
     return (text.edit(*text.extent(loss), f"({text.of(loss)} / {passes})"),)
@@ -197,10 +198,9 @@ def _of_optimizer(update: Update) -> tuple[Source, ast.Constant] | None:
 
 def _optimizers(text: Source | None, update: Update) -> Iterator[ast.Call]:
     """The calls that may have made the optimizer."""
-    for node in ast.walk(text.tree) if text is not None else ():
-        if isinstance(node, ast.Call):
-            if ast.unparse(node.func).rpartition(".")[2] == update.optimizer:
-                yield node
+    for node in text.nodes.every(ast.Call) if text is not None else ():
+        if called(node) == update.optimizer:
+            yield node
 
 
 def _is_number(node: ast.expr, value: float) -> bool:
@@ -233,24 +233,13 @@ def _factors(update: ast.stmt) -> Iterator[ast.expr]:
 
 def _number(text: Source, node: ast.expr) -> ast.Constant | None:
     """The literal that a factor is, by its sign and its name."""
-    if isinstance(node, ast.UnaryOp):
-        return _number(text, node.operand)
-    if isinstance(node, ast.Name):
-        given = definition(text, node) or _global(text, node.id)
-        return _number(text, given) if given is not None else None
-    is_number = isinstance(node, ast.Constant) and type(node.value) in (int, float)
-    return node if is_number and isinstance(node, ast.Constant) and node.value else None
-
-
-def _global(text: Source, name: str) -> ast.expr | None:
-    """What the module gives a name, if it does so once."""
-    given = [
-        node.value
-        for node in text.tree.body
-        if isinstance(node, ast.Assign)
-        and any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
-    ]
-    return given[0] if len(given) == 1 else None
+    seen: set[ast.AST] = set()
+    given: ast.expr | None = node
+    while isinstance(given, ast.UnaryOp | ast.Name) and given not in seen:
+        seen.add(given)  # two names may be given each other
+        given = given.operand if isinstance(given, ast.UnaryOp) else definition(text, given)
+    is_number = isinstance(given, ast.Constant) and type(given.value) in (int, float)
+    return given if is_number and isinstance(given, ast.Constant) and given.value else None
 
 
 def _read(place: Location | None) -> Source | None:

@@ -14,11 +14,13 @@ _LOOPS = ast.For | ast.AsyncFor | ast.While
 def definition(source: Source, name: ast.Name) -> ast.expr | None:
     """The expression whose value a name has where it is read; None where the text does not tell.
 
-    What its function assigned last before, if no branch and no loop can have given it another.
+    What its function assigned last before, if no branch and no loop can have given it another; or
+    the one thing that a name from outside of the function is ever given.
     """
     scope = source.nodes.scope(name).owner(name.id)
     if scope is not source.nodes.scope(name).function:
-        return None
+        only = scope.bindings.get(name.id, ())
+        return only[0].value if len(only) == 1 else None
     here = source.nodes.statement(name)
     count = scope.before(name.id, _start(here))
     made = scope.bindings[name.id]

@@ -127,6 +127,11 @@ def spelled(source: Source, node: ast.AST) -> Spelled | None:
     return None
 
 
+def called(call: ast.Call) -> str:
+    """The last name of what is called: `SGD` of `torch.optim.SGD(...)`, `log` of `x.log()`."""
+    return str(getattr(call.func, "attr", getattr(call.func, "id", "")))
+
+
 def _receiver(call: ast.Call) -> tuple[ast.expr, ...]:
     """The tensor that a method is called on; nothing for `self.softmax(x)`, a module of self."""
     assert isinstance(call.func, ast.Attribute)

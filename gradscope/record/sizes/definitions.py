@@ -45,20 +45,19 @@ def _source(file: str) -> Source | None:
     source = Source(file, "".join(linecache.getlines(file)))
     try:
         assert source.tree
-    except SyntaxError:
+    except (SyntaxError, ValueError, RecursionError):
         return None
     return source
 
 
 def _function(code: CodeType) -> ast.FunctionDef | None:
     source = _source(code.co_filename)
-    nodes = ast.walk(source.tree) if source else ()
+    nodes = source.nodes.every(ast.FunctionDef) if source else ()
     return next(
         (
             node
             for node in nodes
-            if isinstance(node, ast.FunctionDef)
-            and node.name == code.co_name
+            if node.name == code.co_name
             and code.co_firstlineno in (node.lineno, *(one.lineno for one in node.decorator_list))
         ),
         None,
