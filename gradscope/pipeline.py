@@ -9,10 +9,13 @@ from importlib import import_module
 from gradscope.config import Config
 from gradscope.diagnose import diagnose
 from gradscope.errors import ExitCode, GradscopeError
-from gradscope.facts import Finding, NotChecked, Report, Severity, Trace, plural
+from gradscope.facts import Finding, NotChecked, Phase, Report, Severity, Trace, plural
 from gradscope.repair import Again, Budget, repair
 from gradscope.repair.aftermath import with_aftermath
+from gradscope.repair.again import Hindered
+from gradscope.repair.budget import RunsSpent
 from gradscope.repair.rates import with_stable_rate
+from gradscope.report import trials
 from gradscope.report.status import Doing, Stages
 from gradscope.rules import rule_filter
 from gradscope.source import pointed
@@ -67,8 +70,10 @@ def trace(
         for finding in found
         if wanted(finding) and (hazards or not finding.rule.startswith(HAZARDS))
     )
-    budget = Budget(config.verify_time, interrupted=was_interrupted or seen.ending.in_a_hurry)
-    again = Again(target, options, budget, stages)
+    budget = Budget(config.verify_time, config.verify_runs)
+    budget.interrupted = was_interrupted or seen.ending.in_a_hurry
+    after_update = not any(finding.phase is Phase.OPTIMIZER for finding in findings)
+    again = Again(target, options, seen, budget, stages, after_update)
     findings, left_out = _with_fixes(seen, findings, again, config.verify)
     return Report(
         target.name,
@@ -76,6 +81,7 @@ def trace(
         pointed(findings),
         said,
         not_searched=left_out,
+        runs=1 + budget.runs,
         seconds=time.monotonic() - began,
     )
 
@@ -91,9 +97,17 @@ def _with_fixes(
             break
         try:
             findings = further(findings, again)
+        except RunsSpent:
+            given = f"--verify-runs is {again.budget.most_runs}"
+            left_out.append(NotChecked(what, f"out of runs; {given}"))
         except TimeoutError:
             given = f"--verify-time is {again.budget.seconds:g} s"
             left_out.append(NotChecked(what, f"out of time; {given}"))
+        except Hindered as hindered:
+            why = f"the program {trials.done(hindered.effect)}; {trials.ALL_THE_SAME}"
+            left_out.append(NotChecked(what, why))
+        except OSError as error:
+            left_out.append(NotChecked(what, error.strerror or str(error)))
         except KeyboardInterrupt:
             again.budget.interrupt()
         except ChildFault as fault:

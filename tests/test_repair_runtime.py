@@ -87,7 +87,7 @@ def traced(tmp_path, monkeypatch):
         Path("program.py").write_text(text)
         target, options = Script(Path("program.py"), (), "program.py"), RunOptions(steps=3)
         trace = run(target, options, silent=True)
-        return repair(trace, diagnose(trace), Again(target, options), verify=verify)
+        return repair(trace, diagnose(trace), Again(target, options, trace), verify=verify)
 
     return tried
 

@@ -16,7 +16,9 @@ from gradscope.cli.options import (
     NoVerify,
     Output,
     ReportFormat,
+    Rerun,
     Steps,
+    VerifyRuns,
     VerifyTime,
 )
 from gradscope.cli.output import check_report_place, parse_input, write_reports
@@ -77,6 +79,8 @@ def check(
     ] = None,
     no_verify: NoVerify = False,
     verify_time: VerifyTime = None,
+    verify_runs: VerifyRuns = None,
+    rerun: Rerun = False,
 ) -> int:
     """Preflight: run every configured target and fail where a gradient is unhealthy."""
     from gradscope.check import command, settings
@@ -106,6 +110,8 @@ def check(
             memory_limit=memory_limit,
             verify=False if no_verify else None,
             verify_time=verify_time,
+            verify_runs=verify_runs,
+            rerun=rerun or None,
         ),
     )
     configured = load_config(config)

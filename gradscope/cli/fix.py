@@ -14,8 +14,10 @@ from gradscope.cli.options import (
     Inputs,
     Loss,
     Model,
+    Rerun,
     Steps,
     TimeLimit,
+    VerifyRuns,
     VerifyTime,
 )
 from gradscope.cli.output import parse_input, say
@@ -40,6 +42,8 @@ def fix(
     config: ConfigFile = None,
     time_limit: TimeLimit = None,
     verify_time: VerifyTime = None,
+    verify_runs: VerifyRuns = None,
+    rerun: Rerun = False,
 ) -> int:
     """Print the patch that makes a program healthy, for `git apply`; or write it.
 
@@ -56,7 +60,13 @@ def fix(
     from gradscope.target.choose import choose
 
     choice = choose(
-        load_config(config).overridden(steps=steps, time_limit=time_limit, verify_time=verify_time),
+        load_config(config).overridden(
+            steps=steps,
+            time_limit=time_limit,
+            verify_time=verify_time,
+            verify_runs=verify_runs,
+            rerun=rerun or None,
+        ),
         target,
         context.obj or (),
         inputs=tuple(map(parse_input, input or ())),
@@ -75,7 +85,7 @@ def fix(
             RunOptions.configured(choice.config),
             may_apply=apply.policy(write=write, unsafe=unsafe),
             wanted=rule_filter(choice.config),
-            budget=Budget(choice.config.verify_time),
+            budget=Budget(choice.config.verify_time, choice.config.verify_runs),
             stages=stages,
             tell=tell,
         )

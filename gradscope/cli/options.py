@@ -46,6 +46,14 @@ VerifyTime = Annotated[
     float | None,
     typer.Option("--verify-time", min=0.001, help="Seconds that trying all fixes may take [60]."),
 ]
+VerifyRuns = Annotated[
+    int | None,
+    typer.Option("--verify-runs", min=1, help="Run it again so often at most [10]."),
+]
+Rerun = Annotated[
+    bool,
+    typer.Option("--rerun", help="Run again what connects, starts processes or deletes files."),
+]
 NoCustomBackward = Annotated[
     bool, typer.Option("--no-custom-backward", help="Do not check custom autograd.Functions.")
 ]

@@ -18,8 +18,10 @@ from gradscope.cli.options import (
     NoVerify,
     Output,
     ReportFormat,
+    Rerun,
     Steps,
     TimeLimit,
+    VerifyRuns,
     VerifyTime,
 )
 from gradscope.cli.output import check_report_place, parse_input, rendered, told_at_least, write
@@ -50,6 +52,8 @@ def trace(
     config: ConfigFile = None,
     no_verify: NoVerify = False,
     verify_time: VerifyTime = None,
+    verify_runs: VerifyRuns = None,
+    rerun: Rerun = False,
     no_custom_backward: NoCustomBackward = False,
     time_limit: TimeLimit = None,
 ) -> int:
@@ -69,6 +73,8 @@ def trace(
             fail_on=fail_on,
             verify=False if no_verify else None,
             verify_time=verify_time,
+            verify_runs=verify_runs,
+            rerun=rerun or None,
             custom_backward=False if no_custom_backward else None,
         ),
         target,

@@ -46,6 +46,8 @@ class Config:
     keep_going: bool = False
     verify: bool = True
     verify_time: float = 60.0
+    verify_runs: int = 10
+    rerun: bool = False
     custom_backward: bool = True
     time_limit: float | None = None
     fail_on: Severity = Severity.ERROR

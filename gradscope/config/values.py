@@ -124,6 +124,8 @@ READERS: dict[str, Callable[[object], object]] = {
     "keep-going": flag,
     "verify": flag,
     "verify-time": _seconds,
+    "verify-runs": count,
+    "rerun": flag,
     "custom-backward": flag,
     "time-limit": _seconds,
     "fail-on": _severity,

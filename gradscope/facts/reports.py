@@ -18,6 +18,7 @@ class Report:
     accepted: int = 0  # findings left out, which a comment or a baseline accepts
     not_searched: tuple[NotChecked, ...] = ()  # what was left out after the run
     undiagnosed: bool = False  # Ctrl-C came before the rules had looked at the run
+    runs: int = 1  # how often the program was run for it
     seconds: float | None = None  # from the command's start; None where nobody looked at the clock
 
     def has(self, severity: Severity) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from gradscope.facts.effects import Effect
 from gradscope.facts.symptoms import Symptom
 
 
@@ -169,6 +170,8 @@ class Reason(Enum):
     ENCODING = auto()  # the file is not UTF-8 (its encoding)
     FAULT = auto()  # gradscope itself failed (its error)
     MACHINE = auto()  # a full disk and the like (what the system said)
+    OUTSIDE = auto()  # what the program does outside it is not to do twice
+    RUNS = auto()  # as many as there may be were made (how many)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +192,13 @@ class Refuted:
 
 @dataclass(frozen=True, slots=True)
 class NotTried:
-    """`unreached` is the op whose call could not be changed at run time either."""
+    """`unreached` is the op whose call could not be changed at run time either; `effect`, of
+    OUTSIDE, what stands in the way."""
 
     reason: Reason = Reason.NOT_ASKED
     detail: str = ""
     unreached: str = ""
+    effect: Effect | None = None
 
 
 Verdict = Verified | Refuted | NotTried

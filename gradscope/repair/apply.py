@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from gradscope.diagnose import diagnose
 from gradscope.errors import GradscopeError
 from gradscope.examples import FOLDER as EXAMPLES
-from gradscope.facts import Edit, Finding, Fix, Severity, Trace
+from gradscope.facts import Edit, Effect, Finding, Fix, Severity, Trace
 from gradscope.record.sites import shown_path
-from gradscope.repair import Budget, repaired
+from gradscope.repair import Again, Budget, repaired
+from gradscope.repair.again import Hindered
 from gradscope.repair.splice import spliced, unified
 from gradscope.report import trials
 from gradscope.report.status import Doing, Stages
@@ -51,6 +52,19 @@ class Repaired:
     interrupted: bool = False  # Ctrl-C came: what is in `texts` holds, and more may be missing
     started: int = field(default_factory=time.time_ns)
     trace: Trace | None = None  # the last one
+    budget: Budget = field(default_factory=Budget)
+    traced: int = 0  # rounds that began with a run of the program
+    unseen: Effect | None = None  # why nobody saw what the last fixes lead to
+
+    @property
+    def runs(self) -> int:
+        """How often the program was run."""
+        return self.traced + self.budget.runs
+
+    def is_applied(self, finding: Finding) -> bool:
+        """Whether a fix of the last round is for it."""
+        last = (one.finding for one in self.applied if one.round == self.rounds)
+        return any((one.rule, one.location) == (finding.rule, finding.location) for one in last)
 
     @property
     def patch(self) -> str:
@@ -73,15 +87,21 @@ def fix_all(
     second one raises KeyboardInterrupt."""
     state = Repaired()
     budget = budget or Budget()
+    state.budget = budget
     stages = stages or Stages()
     while True:
         try:
             stages.begin(Doing.RUNNING)
             trace = run(state.texts, None, None)
+            state.traced += 1
             stages.begin(Doing.DIAGNOSING)
             found = tuple(finding for finding in diagnose(trace) if wanted(finding))
         except KeyboardInterrupt:
             state.interrupted = True
+            return state
+        except Hindered as hindered:
+            state.unseen = hindered.effect
+            state.left = tuple(one for one in state.left if not state.is_applied(one))
             return state
         state.trace = trace
         state.left = tuple(finding for finding in found if finding.severity is Severity.ERROR)
@@ -121,20 +141,21 @@ def fix_target(
     """`fix_all` for a target. What the program prints is not shown: stdout is for the patch."""
     from gradscope.target import run
 
-    told = stages or Stages()
+    told, spent = stages or Stages(), budget or Budget()
+    again: Again | None = None
 
     def rerun(patches: Mapping[str, str], steps: int | None, limit: float | None) -> Trace:
-        again = options if steps is None else replace(options, passes=steps, keep_going=False)
-        return run(
-            target,
-            again,
-            patches=patches,
-            silent=True,
-            timeout=limit,
-            on_progress=told.progress(again.steps),
-        )
+        nonlocal again
+        if again is None:
+            progress = told.progress(options.steps)
+            first = run(target, options, silent=True, on_progress=progress)
+            again = Again(target, options, first, spent, told, after_update=False)
+            return first
+        if steps is None or limit is None:
+            return again.whole(patches)
+        return again.patched(patches, steps, limit)
 
-    return fix_all(rerun, may_apply=may_apply, wanted=wanted, budget=budget, stages=told, tell=tell)
+    return fix_all(rerun, may_apply=may_apply, wanted=wanted, budget=spent, stages=told, tell=tell)
 
 
 def policy(*, write: bool, unsafe: bool) -> Callable[[Fix], bool]:
@@ -152,7 +173,11 @@ def policy(*, write: bool, unsafe: bool) -> Callable[[Fix], bool]:
 def summary(state: Repaired) -> Iterator[str]:
     """The outcome in a few lines, for stderr."""
     rounds = f"{state.rounds} round{'s' * (state.rounds != 1)}"
-    if not state.left:
+    yield f"ran your program {trials.times(state.runs)}"
+    if state.unseen is not None:
+        why = f"the program {trials.done(state.unseen)}; {trials.ALL_THE_SAME}"
+        yield f"not run again with the last fixes: {why}"
+    if not state.left and state.unseen is None:
         yield f"healthy after {rounds}" if state.rounds else "healthy, there is nothing to fix"
         return
     count = len(state.left)

@@ -11,8 +11,8 @@ from itertools import islice
 from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Fix, NotTried, Reason, Refuted, Trace, Verdict
 from gradscope.facts.verdicts import CannotRun
-from gradscope.repair.again import Setup
-from gradscope.repair.budget import Budget, Purpose
+from gradscope.repair.again import Hindered, Setup
+from gradscope.repair.budget import Budget, Purpose, RunsSpent
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.compare import Outcome, Seen, compare, last_step
 from gradscope.repair.culprit import Culprit, Unpatchable, locate
@@ -146,8 +146,14 @@ class Bench:
         except KeyboardInterrupt:
             self.budget.interrupt()
             return Outcome(NotTried(Reason.INTERRUPTED))
+        except RunsSpent:
+            return Outcome(NotTried(Reason.RUNS, str(self.budget.most_runs)))
         except TimeoutError:
             return Outcome(NotTried(Reason.TIME, f"{self.budget.seconds:g}"))
+        except Hindered as hindered:
+            return Outcome(NotTried(Reason.OUTSIDE, effect=hindered.effect))
+        except OSError as error:  # a full disk must not cost the report
+            return Outcome(NotTried(Reason.MACHINE, error.strerror or ""))
         except GradscopeError as error:
             return Outcome(Refuted(CannotRun(str(error))))
         except ChildFault as fault:

@@ -23,12 +23,21 @@ SHARES = {Purpose.AFTERMATH: 1 / 6, Purpose.RATE: 1 / 6, Purpose.FIX: 1.0}
 GUESSES = 1 / 6  # of the whole, for guesses at one finding
 
 
+MOST_RUNS = 10
+
+
+class RunsSpent(TimeoutError):
+    """As many further runs were made as there may be."""
+
+
 @dataclass
 class Budget:
-    """Seconds for all further runs of one command together. What else a command does (looking for
-    a patch, the report) is not counted here."""
+    """Seconds for all further runs of one command together, and how many there may be. What else a
+    command does (looking for a patch, the report) is not counted here."""
 
     seconds: float = 60.0
+    most_runs: int = MOST_RUNS
+    runs: int = 0  # that were made
     interrupted: bool = False  # Ctrl-C came: nothing more is to be tried
     spent: dict[Purpose, float] = field(default_factory=dict)
 
@@ -55,6 +64,9 @@ class Budget:
         limit = self.left_for(purpose)
         if limit <= 0:
             raise TimeoutError
+        if self.runs >= self.most_runs:
+            raise RunsSpent
+        self.runs += 1
         started = time.monotonic()
         try:
             trace = again(limit)

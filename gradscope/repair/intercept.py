@@ -21,6 +21,7 @@ import torch
 from gradscope.record.sites import OURS, USER, is_module_call, kind_of
 from gradscope.repair.runtime import WhatIf
 from gradscope.source.operands import ARGUMENTS, KEYWORDS, METHODS, canonical
+from gradscope.target.effects import aside
 
 _SPACES = (torch, torch.Tensor, torch.nn.functional, torch.special, torch.linalg, torch._C._nn)
 # The reversed ones (`1 / x`) are Python that calls another op. `x **= 2` writes its operand.
@@ -67,7 +68,8 @@ def _changed(
                 **{key: new.get(KEYWORDS.get(key, key), old) for key, old in kwargs.items()},
             )
 
-        Path(change.mark).touch()
+        with aside():
+            Path(change.mark).touch()
         if not change.operand:
             return again({key: _wider(value) for key, value in named.items()})
         names = {**named, "x": operand, "torch": torch}

@@ -59,6 +59,7 @@ def document_of_all(summary: Summary) -> dict[str, Any]:
         **values,
         "verdict": summary.verdict,
         "steps": sum(len(report.trace.steps) for report in reports),
+        "runs": sum(report.runs for report in reports),
         "symptoms": [
             _plain({**_symptom(one), "target": report.target})
             for report in reports
@@ -80,6 +81,7 @@ def _outcome(report: Report) -> dict[str, Any]:
         "verdict": report.verdict,
         "steps": len(report.trace.steps),
         "updates": report.trace.updates,
+        "runs": report.runs,
         "ending": _ending(report),
         "findings": len(report.findings),
         "accepted": report.accepted,
@@ -95,6 +97,7 @@ def document(report: Report) -> dict[str, Any]:
         "target": report.target,
         "verdict": report.verdict,
         "steps": len(trace.steps),
+        "runs": report.runs,
         "environment": {
             "torch": trace.environment.torch,
             "python": trace.environment.python,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from gradscope.facts import (
+    Effect,
+    EffectKind,
     Fix,
     NotTried,
     Reason,
@@ -34,7 +37,16 @@ from gradscope.facts.verdicts import (
     ValuesMove,
 )
 
+ALL_THE_SAME = "--rerun runs it again all the same"
 AT_RUN_TIME = "at run time, on that call: "
+_DOES = {
+    EffectKind.CONNECTION: "connects to",
+    EffectKind.PROCESS: "starts",
+    EffectKind.WRITE: "writes",
+    EffectKind.FOLDER: "makes the folder",
+    EffectKind.RENAME: "renames",
+    EffectKind.DELETION: "deletes",
+}
 _REASONS = {
     Reason.VERIFICATION_OFF: "verification is off",
     Reason.NOT_REPEATED: "this run cannot be made again",
@@ -56,7 +68,24 @@ _REASONS = {
     Reason.ENCODING: "the file is encoded as {}, and patches are UTF-8",
     Reason.FAULT: "gradscope itself failed ({})",
     Reason.MACHINE: "{}",
+    Reason.RUNS: "the program was run again {} times, and may not be more often; --verify-runs N "
+    "gives more",
 }
+
+
+def times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
+
+
+def done(effect: Effect) -> str:
+    """ "connects to localhost:80 at train.py:12"."""
+    place = f" at {effect.location.file}:{effect.location.line}" if effect.location else ""
+    return f"{_DOES[effect.kind]} {_relative(effect.what)}{place}"
+
+
+def _relative(what: str) -> str:
+    """A path as a user would write it."""
+    return what.removeprefix(os.getcwd() + os.sep)
 
 
 def trial(fix: Fix) -> str:
@@ -85,6 +114,8 @@ def sentence(fix: Fix) -> str:
 
 
 def _reason(verdict: NotTried) -> str:
+    if verdict.effect is not None:
+        return f"the program {done(verdict.effect)} before the failing step; {ALL_THE_SAME}"
     words = _REASONS.get(verdict.reason, "").format(verdict.detail)
     if not verdict.unreached:
         return words

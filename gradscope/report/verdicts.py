@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from gradscope.facts import Ending, Report, Severity, Summary, Symptom, Trace, plural
 from gradscope.report.phrases import symptoms
 from gradscope.report.text import clean
+from gradscope.report.trials import times
 
 # What each verdict looks like.
 ROLES = {"healthy": "good", "incomplete": "warning", "unhealthy": "error", "failed": "error"}
@@ -62,7 +63,7 @@ def notes(report: Report) -> tuple[str, ...]:
 
 
 def effort(report: Report) -> str:
-    """ "100 steps, 12,345 ops, 1.2 s"."""
+    """ "100 steps, 12,345 ops, 1.2 s", and how often the program was run for it."""
     trace = report.trace
     seconds = report.duration
     spent = f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.1f}"
@@ -70,6 +71,8 @@ def effort(report: Report) -> str:
     if trace.updates and trace.updates + 1 < len(trace.steps):  # gradients are added up
         done = f"{len(trace.steps):,} backward passes for {plural(trace.updates, 'step')}"
     return f"{done}, {plural(trace.ops, 'op')}, {spent} s"
+    words = f"{plural(len(trace.steps), 'step')}, {plural(trace.ops, 'op')}, {spent} s"
+    return words if report.runs == 1 else f"{words}; ran your program {times(report.runs)}"
 
 
 def state(report: Report) -> str:

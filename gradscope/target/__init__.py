@@ -2,7 +2,7 @@
 
 from gradscope.target.conditions import Conditions
 from gradscope.target.messages import Progress
-from gradscope.target.options import RunOptions
+from gradscope.target.options import Repeat, RunOptions
 from gradscope.target.parse import FIRST_EXAMPLE, parse_parts, parse_reference, parse_target
 from gradscope.target.run import ChildFault, run
 from gradscope.target.targets import Function, Parts, Reference, Script, Target
@@ -15,6 +15,7 @@ __all__ = [
     "Parts",
     "Progress",
     "Reference",
+    "Repeat",
     "RunOptions",
     "Script",
     "Target",

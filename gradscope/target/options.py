@@ -36,6 +36,7 @@ class RunOptions:
     custom_backward: bool = True  # check each custom autograd.Function
     hazards: bool = False  # measure what came near to breaking
     limits: Limits = DEFAULT_LIMITS  # that the sizes are judged by
+    rerun: bool = False  # what the program does outside may be done again
 
     @classmethod
     def configured(
@@ -50,6 +51,7 @@ class RunOptions:
             conditions=Conditions(precision, config.device, config.memory_limit),
             custom_backward=config.custom_backward,
             limits=config.thresholds.limits,
+            rerun=config.rerun,
         )
 
 
