@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn, TextIO
 
-from gradscope.errors import GradscopeError
+from gradscope.errors import CTRL_C, GradscopeError
 from gradscope.facts import Effect, Ending, Trace
 from gradscope.record import StopTrace
 from gradscope.record.observation import FullObservation, Observation, SizesAlone
@@ -143,6 +143,8 @@ def run_child(job: Job, connection: Connection) -> NoReturn:
         _flush()
         if job.repeat is None:
             _finish_as_python_does()
+    except KeyboardInterrupt:
+        code = CTRL_C  # before the program began, or after it had ended
     except BaseException:
         channel.close(Fault(traceback.format_exc()))
     _leave(code)
