@@ -73,7 +73,7 @@ def trace(
     budget = Budget(config.verify_time, config.verify_runs)
     budget.interrupted = was_interrupted or seen.ending.in_a_hurry
     after_update = not any(finding.phase is Phase.OPTIMIZER for finding in findings)
-    again = Again(target, options, seen, budget, stages, after_update)
+    again = Again(target, options, seen, budget, stages, after_update=after_update)
     findings, left_out = _with_fixes(seen, findings, again, config.verify)
     return Report(
         target.name,

@@ -176,11 +176,13 @@ def test_only_what_a_fix_does_is_held_against_it(end, reason, tmp_path, monkeypa
     """The program runs a second time where the machine is not as kind to it."""
     monkeypatch.chdir(tmp_path)
     script = tmp_path / "train.py"
+    (tmp_path / "runs").touch()  # what was there before, and was written to, is so in the second
     script.write_text(
         "import os, signal, torch\n"
-        "if os.path.exists('ran-before'):\n"
+        "if os.path.getsize('runs'):\n"
         f"    {end}\n"
-        "open('ran-before', 'w').close()\n"
+        "with open('runs', 'a') as file:\n"
+        "    file.write('one')\n"
         "x = torch.tensor([0.0, 4.0], requires_grad=True)\n"
         "torch.where(x > 0, x.sqrt(), 0.0).sum().backward()\n"
     )
