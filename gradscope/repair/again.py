@@ -90,6 +90,7 @@ class Again:
         if known is not None and not allowed:
             raise Hindered(known)
         made = (one.what for one in self.first.effects if one.own and one.kind in _MADE)
+        self.budget.runs += 1
         trace = run(
             self.target,
             options,

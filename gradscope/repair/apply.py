@@ -53,13 +53,12 @@ class Repaired:
     started: int = field(default_factory=time.time_ns)
     trace: Trace | None = None  # the last one
     budget: Budget = field(default_factory=Budget)
-    traced: int = 0  # rounds that began with a run of the program
     unseen: Effect | None = None  # why nobody saw what the last fixes lead to
 
     @property
     def runs(self) -> int:
         """How often the program was run."""
-        return self.traced + self.budget.runs
+        return 1 + self.budget.runs
 
     def is_applied(self, finding: Finding) -> bool:
         """Whether a fix of the last round is for it."""
@@ -93,7 +92,6 @@ def fix_all(
         try:
             stages.begin(Doing.RUNNING)
             trace = run(state.texts, None, None)
-            state.traced += 1
             stages.begin(Doing.DIAGNOSING)
             found = tuple(finding for finding in diagnose(trace) if wanted(finding))
         except KeyboardInterrupt:

@@ -66,7 +66,6 @@ class Budget:
             raise TimeoutError
         if self.runs >= self.most_runs:
             raise RunsSpent
-        self.runs += 1
         started = time.monotonic()
         try:
             trace = again(limit)

@@ -7,8 +7,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from gradscope.facts import Ending, Trace
 from gradscope.signals import HURRIED, PASSED_ON, heard, raise_from_now_on
 from gradscope.target.messages import Fault, Final, Message, Progress, Snapshot, Unusable
 from gradscope.target.options import DEFAULTS, Repeat, RunOptions
-from gradscope.target.overlay import Overlay
+from gradscope.target.scratch import scratch_folder
 from gradscope.target.targets import Target
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def run(
     silent = silent or repeat is not None
     raise_from_now_on()
     claim(files_of(target))
-    with _notebook() as deaths, _scratch(repeat) as scratch:
+    with _notebook() as deaths, scratch_folder(repeat) as scratch:
         job = Job(
             target=target,
             options=options,
@@ -109,18 +108,6 @@ def run(
     if trace.magnitudes is not None:
         trace = replace(trace, magnitudes=replace(trace.magnitudes, limits=options.limits))
     return trace
-
-
-@contextmanager
-def _scratch(repeat: Repeat | None) -> Iterator[str]:
-    """The folder for what a repeated run writes, as long as it runs. OSError where none can be."""
-    if repeat is None:
-        yield ""
-        return
-    with tempfile.TemporaryDirectory(prefix="gradscope-", ignore_cleanup_errors=True) as folder:
-        folder = os.path.realpath(folder)
-        Overlay(folder).prepare()
-        yield folder
 
 
 def _notebook() -> IO[str]:
