@@ -97,7 +97,6 @@ def document(report: Report) -> dict[str, Any]:
         "target": report.target,
         "verdict": report.verdict,
         "steps": len(trace.steps),
-        "runs": report.runs,
         "environment": {
             "torch": trace.environment.torch,
             "python": trace.environment.python,
@@ -107,6 +106,7 @@ def document(report: Report) -> dict[str, Any]:
         "findings": [_finding(one) for one in report.findings],
         "not_checked": [_not_checked(one) for one in report.not_checked],
         "updates": trace.updates,
+        "runs": report.runs,
     }
     if report.verdict in ("failed", "incomplete"):  # and nothing else says why
         values["ending"] = _ending(report)

@@ -70,8 +70,7 @@ def effort(report: Report) -> str:
     done = plural(len(trace.steps), "step")
     if trace.updates and trace.updates + 1 < len(trace.steps):  # gradients are added up
         done = f"{len(trace.steps):,} backward passes for {plural(trace.updates, 'step')}"
-    return f"{done}, {plural(trace.ops, 'op')}, {spent} s"
-    words = f"{plural(len(trace.steps), 'step')}, {plural(trace.ops, 'op')}, {spent} s"
+    words = f"{done}, {plural(trace.ops, 'op')}, {spent} s"
     return words if report.runs == 1 else f"{words}; ran your program {times(report.runs)}"
 
 

@@ -117,7 +117,10 @@ class Messenger:
             return
         if threading.current_thread() is not threading.main_thread():
             sys.setswitchinterval(_UNINTERRUPTED)  # the facts must not change while they are told
-        self.end(Ending("stopped"))
+        if self._channel.is_open:
+            # Nobody sees whether a bad gradient that the program holds will be taken: it counts.
+            trace = replace(self._trace(Ending("finished")), ending=Ending("stopped"))
+            self._channel.close(Final(trace, _slow_imports()))
         _leave(0)
 
     def end(self, ending: Ending) -> None:

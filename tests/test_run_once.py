@@ -1,0 +1,291 @@
+"""What a program does outside is done once, however often its fixes make it run again."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gradscope.config import Config
+from gradscope.facts import EffectKind, Fix, NotTried, Reason, Report
+from gradscope.pipeline import trace
+from gradscope.report import trials, verdicts
+from gradscope.target import Repeat, RunOptions, parse_target, run
+
+BREAKS = """
+import os, torch
+x = torch.tensor([0.0, 1.0], requires_grad=True)
+optimizer = torch.optim.SGD([x], lr=0.1)
+torch.where(x > 0, x.sqrt(), x).sum().backward()
+optimizer.step()
+"""
+# Each does one thing outside before the failing step, as its line tells.
+WRITES = {
+    "log": "open('log', 'a').write('one\\n')",
+    "logging": "import logging\nlogging.basicConfig(filename='log')\nlogging.warning('one')",
+    "checkpoint": "import torch\ntorch.save({'w': torch.ones(3)}, 'log')\n"
+    "assert torch.load('log')['w'].sum() == 3",
+    "rename": "import os\nopen('new', 'w').write('one\\n')\nos.replace('new', 'log')",
+    "folder": "import os\nos.mkdir('out')\nopen('out/log', 'x').write('one\\n')",
+    "own": "import os\nopen('own', 'w').close()\nos.remove('own')\nopen('log', 'a').write('one')",
+    "database": "import sqlite3\nsqlite3.connect('log').execute('create table t (a)')",
+}
+ENDS = """
+import atexit
+atexit.register(lambda: open('atexit', 'a').write('one\\n'))
+try:
+    exec(open('breaks.py').read())
+    open('uploaded', 'a').write('one\\n')
+finally:
+    open('finally', 'a').write('one\\n')
+"""
+
+
+@pytest.fixture
+def traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Report]:
+    """The report on a program in a folder of its own, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+
+    def report(text: str, **config: object) -> Report:
+        Path("program.py").write_text(text)
+        return trace(parse_target("program.py"), Config(**config), silent=True)  # type: ignore[arg-type]
+
+    return report
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[int, list[str]]]:
+    """The port of one that notes what it is sent."""
+    came: list[str] = []
+
+    class Noting(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            came.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *words: object) -> None: ...
+
+    one = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Noting)
+    threading.Thread(target=one.serve_forever, daemon=True).start()
+    yield one.server_port, came
+    one.shutdown()
+    one.server_close()
+
+
+def disk() -> dict[str, tuple[int, bytes]]:
+    """Every file with the time when it was last written, and its content."""
+    found = [path for path in Path().rglob("*") if path.is_file()]
+    return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in found}
+
+
+def first(report: Report) -> Fix:
+    return report.findings[0].fixes[0]
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_what_is_written_is_written_once_and_is_no_hindrance(name, traced, tmp_path):
+    Path("program.py").write_text(f"{WRITES[name]}\n{BREAKS}")
+    target = parse_target("program.py")
+    seen = run(target, RunOptions(), silent=True)
+    once = disk()
+    made = frozenset(one.what for one in seen.effects if one.own)
+
+    again = run(target, RunOptions(steps=1), repeat=Repeat(made))
+
+    assert len(again.steps) == 1 and not again.effects, again.ending
+    assert disk() == once
+
+
+def test_a_fix_is_verified_though_the_program_writes_and_makes_folders(traced):
+    report = traced(f"{WRITES['folder']}\n{WRITES['checkpoint']}\n{BREAKS}")
+    assert first(report).verified
+    assert report.runs == 2
+    assert "ran your program twice" in verdicts.summary(report)
+
+
+def test_nothing_of_the_programs_runs_after_the_failing_step_of_a_try(traced):
+    Path("breaks.py").write_text(BREAKS)
+    report = traced(ENDS)
+
+    assert report.runs > 1
+    ends = ("atexit", "finally", "uploaded")
+    assert {name: Path(name).read_text() for name in ends if Path(name).exists()} == {
+        "atexit": "one\n",
+        "finally": "one\n",
+    }
+
+
+def test_a_connection_is_made_once_and_the_report_says_where(traced, server, monkeypatch):
+    port, came = server
+    send = f"import urllib.request as u\nu.urlopen('http://localhost:{port}', data=b'x').read()\n"
+    report = traced(f"{send}{BREAKS}{send}")
+
+    assert came == ["x"]
+    assert report.runs == 1
+    verdict = first(report).verdict
+    assert isinstance(verdict, NotTried) and verdict.reason is Reason.OUTSIDE
+    assert trials.verdict(first(report)) == (
+        f"not tried: the program connects to localhost:{port} at program.py:2 before the failing "
+        "step; --rerun runs it again all the same"
+    )
+
+
+def test_rerun_connects_again_before_the_failing_step_and_never_after(traced, server):
+    port, came = server
+    send = f"u.urlopen('http://localhost:{port}', data=b'%s').read()\n"
+    text = f"import urllib.request as u\n{send % 'before'}{BREAKS}{send % 'after'}"
+    report = traced(text, rerun=True)
+
+    assert first(report).verified
+    assert came == ["before"] * report.runs
+
+
+def test_what_only_a_second_run_would_do_ends_it_first(traced, server):
+    """The first run was stopped by the error in its step; the patched one would go on and upload
+    before it gets there."""
+    port, came = server
+    upload = (
+        "if x.grad.isfinite().all():\n"
+        "    import urllib.request\n"
+        f"    urllib.request.urlopen('http://localhost:{port}', data=b'x')\n"
+    )
+    report = traced(BREAKS.replace("optimizer.step()", f"{upload}optimizer.step()"))
+
+    assert first(report).verified
+    assert came == []
+
+
+def test_a_bad_gradient_that_a_try_still_holds_when_it_is_ended_counts(traced, server):
+    """It is ended before the optimizer would have taken it."""
+    port, came = server
+    send = f"import urllib.request as u\nu.urlopen('http://localhost:{port}', data=b'x').read()\n"
+    Path("program.py").write_text(BREAKS.replace("optimizer.step()", f"{send}optimizer.step()"))
+    again = run(parse_target("program.py"), RunOptions(passes=1), repeat=Repeat())
+
+    assert [one.kind for one in again.symptoms] == ["nan-grad"]
+    assert came == []
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "said"),
+    [
+        ("import subprocess; subprocess.run(['touch', 'made'])", EffectKind.PROCESS, "touch made"),
+        ("import os; os.system('touch made')", EffectKind.PROCESS, "touch made"),
+        ("import os; os.remove('old')", EffectKind.DELETION, "old"),
+        ("import os; os.rename('old', 'backup')", EffectKind.RENAME, "old"),
+        ("import shutil; shutil.rmtree('older')", EffectKind.DELETION, "older/one"),
+    ],
+)
+def test_what_cannot_be_hidden_waits_for_rerun(line, kind, said, traced, tmp_path):
+    Path("old").write_text("one\n")
+    Path("older").mkdir()
+    Path("older/one").write_text("one\n")
+    report = traced(f"{line}\n{BREAKS}")
+
+    verdict = first(report).verdict
+    assert isinstance(verdict, NotTried) and verdict.effect is not None
+    assert verdict.effect.kind is kind
+    assert verdict.effect.what.endswith(said)
+    assert verdict.effect.location is not None and verdict.effect.location.line == 1
+    assert report.runs == 1
+
+
+def test_workers_of_a_loader_are_the_programs_own(traced):
+    text = """
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Items(Dataset):
+    def __len__(self):
+        return 4
+    def __getitem__(self, i):
+        with open(f"seen-{i}", "a") as file:
+            file.write("one\\n")
+        return torch.tensor([float(i)])
+
+x = torch.tensor([1.0], requires_grad=True)
+optimizer = torch.optim.SGD([x], lr=0.1)
+for item in DataLoader(Items(), num_workers=1):
+    y = x * item[0]
+    torch.where(y > 0, y.sqrt(), y).sum().backward()
+    optimizer.step()
+"""
+    report = traced(text)
+    assert first(report).verified
+    assert {path.read_text() for path in Path().glob("seen-*")} == {"one\n"}
+
+
+def test_a_try_leaves_no_temporary_files(traced, tmp_path, monkeypatch):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    report = traced(f"import tempfile\ntempfile.mkdtemp()\ntempfile.mkstemp()\n{BREAKS}")
+
+    assert first(report).verified
+    assert len(list(temporary.iterdir())) == 2  # of the first run
+
+
+def test_no_more_runs_are_made_than_may_be_and_that_is_said(traced):
+    several = "\n".join(
+        f"a{i} = torch.tensor([0.0, 1.0], requires_grad=True)\n"
+        f"loss = loss + torch.where(a{i} > 0, a{i}.sqrt(), a{i}).sum()"
+        for i in range(3)
+    )
+    text = f"import torch\nopen('starts', 'a').write('x')\nloss = 0.0\n{several}\nloss.backward()\n"
+    report = traced(text, verify_runs=1)
+
+    assert report.runs == 2
+    assert Path("starts").read_text() == "x"
+    reasons = {
+        fix.verdict.reason
+        for finding in report.findings
+        for fix in finding.fixes
+        if isinstance(fix.verdict, NotTried)
+    }
+    assert Reason.RUNS in reasons
+
+
+def test_the_commands_say_how_often_the_program_ran(gradscope, tmp_path):
+    (tmp_path / "program.py").write_text(f"{WRITES['log']}\n{BREAKS}")
+
+    told = gradscope("trace", "program.py", "--format", "json").stdout
+    assert json.loads(told)["runs"] == 2
+
+    fixed = gradscope("fix", "program.py")
+    assert "ran your program 3 times" in fixed.stderr
+    assert fixed.returncode == 0
+    assert (tmp_path / "log").read_text() == "one\n" * 2  # once for each command
+
+
+def test_a_killed_try_leaves_no_folder(tmp_path):
+    """Whatever ends the child, its parent removes what it wrote."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os, signal\nopen('log', 'w').write('x')\nos.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    work = (
+        "from gradscope.target import Repeat, RunOptions, parse_target, run\n"
+        f"print(run(parse_target({str(program)!r}), RunOptions(), repeat=Repeat()).ending.kind)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", work],
+        env=os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": os.pathsep.join(sys.path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout.strip() == "died", done.stderr
+    assert list(temporary.iterdir()) == []
+    assert not (tmp_path / "log").exists()
