@@ -532,6 +532,14 @@ def test_a_row_of_nothing_but_minus_inf_is_nan(op: str) -> None:
     assert out.isnan().any() or slopes.isnan().any()
 
 
+@pytest.mark.parametrize("op", of(Trait.SOFTMAX))
+def test_the_log_of_a_sum_over_nothing_but_minus_inf_is_minus_inf(op: str) -> None:
+    x = operand()
+    x[1] = -math.inf
+
+    assert bool(torch.isneginf(RUN[op](x)).any()) is has(op, Trait.LOG_SUMS)
+
+
 @pytest.mark.filterwarnings("ignore:.*degrees of freedom")
 @pytest.mark.parametrize("op", of(Trait.AVERAGES))
 def test_an_average_of_nothing_is_nan(op: str) -> None:

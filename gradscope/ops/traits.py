@@ -45,6 +45,7 @@ class Trait(Flag):
     SUMS = auto()  # adds elements of one operand up
     GROWS_SLOWLY = auto()  # no faster than a power of the operands: what overflows it is large
     SOFTMAX = auto()  # a row of nothing but -inf has NaN in its value or its slope
+    LOG_SUMS = auto()  # -inf of nothing but -inf, with a slope of NaN
     AVERAGES = auto()  # NaN of finite values where nothing is left to average
     SPREADS = auto()  # NaN of a single item
 
@@ -119,7 +120,8 @@ _ROWS: tuple[tuple[str, Trait], ...] = (
         Trait.GROWS_SLOWLY | Trait.AVERAGES,
     ),
     ("addcmul addcdiv lerp rad2deg sinc", Trait.GROWS_SLOWLY),
-    ("_log_softmax logsumexp logcumsumexp _masked_softmax", Trait.SOFTMAX),
+    ("_log_softmax _masked_softmax", Trait.SOFTMAX),
+    ("logsumexp logcumsumexp", Trait.SOFTMAX | Trait.LOG_SUMS),
     ("std var std_mean var_mean", Trait.AVERAGES | Trait.SPREADS),
     ("soft_margin_loss binary_cross_entropy", Trait.AVERAGES),
 )

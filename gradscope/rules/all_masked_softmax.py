@@ -8,7 +8,6 @@ from gradscope.rules import attention, evidence, phrases
 from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
 
-ONE_A_ROW = frozenset("logsumexp logcumsumexp".split())
 # A softmax written by hand subtracts the largest score of the row first.
 ROW_MAXIMUM = frozenset("amax max logsumexp".split())
 
@@ -73,7 +72,7 @@ class AllMaskedSoftmax(Rule):
 
 
 def _is_empty_row(event: Event, root: Root) -> bool:
-    if root.event.kind is Kind.MINTED and event.op in ONE_A_ROW:
+    if root.event.kind is Kind.MINTED and has(event.op, Trait.LOG_SUMS):
         return True  # a -inf that was meant, and nothing else in the row
     if event.op == "div":
         return weights_of_nothing(event) is not None

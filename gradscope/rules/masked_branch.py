@@ -7,17 +7,10 @@ import math
 from gradscope.facts import Event, Finding, Fix, Kind, Phase, Root, Trace
 from gradscope.ops import Edge
 from gradscope.ops.edges import Nature
+from gradscope.ops.traits import Trait, has
 from gradscope.rules import evidence, fixes, measurements, phrases
 from gradscope.rules.evidence import Situation
 from gradscope.rules.rule import Rule
-
-# What to say of a mask that was meant as a repair and stands behind the op that it should protect.
-LATE = {
-    "nan_to_num": "`nan_to_num` replaces the value after the op has run; it does not touch the"
-    " slope that backward multiplies by.",
-    "clamp": "The clamp stands after the op: it bounds the value and passes gradient 0, which the"
-    " op still multiplies by its own slope.",
-}
 
 
 class MaskedBranch(Rule):
@@ -107,10 +100,25 @@ def _mechanism(root: Root, event: Event, edge: Edge | None, trace: Trace) -> str
     )
     if loss is not None and not finite:
         text = f"{text} The loss is made of that gradient."
-    late = LATE.get("clamp" if mask and mask.op.startswith("clamp") else mask.op if mask else "")
+    late = _too_late(mask.op) if mask is not None else ""
     if edge is not None and edge.nature is Nature.REMOVABLE:
         late = "The true slope is finite there; it is PyTorch's backward formula that gives NaN."
     return f"{text} {late}" if late else text
+
+
+def _too_late(op: str) -> str:
+    """Of a mask that was meant as a repair, and stands behind the op that it should protect."""
+    if has(op, Trait.CLEANS):
+        return (
+            f"`{phrases.spelled(op)}` replaces the value after the op has run; it does not touch"
+            " the slope that backward multiplies by."
+        )
+    if has(op, Trait.CLAMPS):
+        return (
+            "The clamp stands after the op: it bounds the value and passes gradient 0, which the"
+            " op still multiplies by its own slope."
+        )
+    return ""
 
 
 def _product(root: Root, event: Event, edge: Edge | None) -> str:
