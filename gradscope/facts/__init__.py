@@ -42,6 +42,7 @@ from gradscope.facts.numbers import text_of as text_of
 from gradscope.facts.overwrites import Overwrite as Overwrite
 from gradscope.facts.places import Call as Call
 from gradscope.facts.places import Location as Location
+from gradscope.facts.reads import NanRead as NanRead
 from gradscope.facts.reports import Report as Report
 from gradscope.facts.reports import Summary as Summary
 from gradscope.facts.symptoms import Subject as Subject

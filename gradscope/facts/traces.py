@@ -12,6 +12,7 @@ from gradscope.facts.limits import NotChecked
 from gradscope.facts.magnitudes import Magnitudes
 from gradscope.facts.overwrites import Overwrite
 from gradscope.facts.places import Location
+from gradscope.facts.reads import NanRead
 from gradscope.facts.symptoms import Symptom
 
 
@@ -129,6 +130,7 @@ class Trace:
     functions: tuple[FunctionCheck, ...] = ()  # every custom Function that was looked at
     overwrites: tuple[Overwrite, ...] = ()  # of saved values, where autograd did not see it
     array_warnings: tuple[ArrayWarning, ...] = ()  # numpy's, in the order in which they came
+    nan_reads: tuple[NanRead, ...] = ()  # of what no gradient depends on
     hidden: tuple[Event, ...] = ()  # births on the way to a loss that a mask hid, and no symptom
     approaches: tuple[Approach, ...] = ()  # of operands to singular points, nearest first
     headroom: tuple[Headroom, ...] = ()  # half precision near its ends, worst first

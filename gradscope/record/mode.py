@@ -114,6 +114,8 @@ class RecordingMode(TorchDispatchMode):
                 recorder.received.note(OpRun(info, args, kwargs, out, seq, before, spot))
                 return out
             if info.skip:
+                if type(out) is float and node is None:
+                    recorder.note_read(args[0], out, sys._getframe(1))
                 return out
             if node is not None:
                 if recorder.overwrites:
@@ -133,7 +135,7 @@ class RecordingMode(TorchDispatchMode):
                     or (info.hands_on and _was_seen(args[0], node))
                     or self._is_plainly_finite(out, seq if noted else 0, info)
                 )
-                or recorder.touches_stain(info, args, kwargs)
+                or recorder.provenance.are_read(info, args, kwargs)
             ):
                 spot = note_spot(sys._getframe(1), recorder)
                 recorder.examine(
@@ -151,7 +153,7 @@ class RecordingMode(TorchDispatchMode):
 
     def _judge_later(self, op: OpRun) -> None:
         """Ops on a device wait for their window, unless a bad value is known to be near."""
-        if self.recorder.touches_stain(op.info, op.args, op.kwargs):
+        if self.recorder.provenance.are_read(op.info, op.args, op.kwargs):
             self.window.close()
             self.recorder.examine(op)
         elif not op.out.is_meta:

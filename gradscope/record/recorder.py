@@ -16,6 +16,7 @@ from gradscope.record import journal as journals
 from gradscope.record.events.examine import Examiner
 from gradscope.record.events.hidden import Hidden
 from gradscope.record.events.provenance import Provenance
+from gradscope.record.events.reads import NanReads
 from gradscope.record.events.received import Received
 from gradscope.record.events.symptoms import Symptoms
 from gradscope.record.finite import sum_of
@@ -77,6 +78,7 @@ class Recorder:
         self.names = Names()
         self.symptoms = Symptoms(self)
         self.hidden = Hidden(self)
+        self.reads = NanReads(self)
         self.margins = Margins(self) if hazards else None
         self.examiner = Examiner(self)
         self.functions = FunctionChecks(lambda: self.step) if check_functions else None
@@ -130,24 +132,12 @@ class Recorder:
         self.on_write(tensor, frame)
         self._shielded(info.name, self.overwrites.note, info, tensor, frame)
 
+    def note_read(self, tensor: Any, value: float, frame: Any) -> None:
+        """The program made a Python number of a tensor."""
+        self._shielded("item", self.reads.note, tensor, value, frame)
+
     def check_overwrites(self, running: NodeOps, args: tuple[Any, ...]) -> None:
         self._shielded("backward", self.overwrites.check, running, args, self.step)
-
-    def touches_stain(self, info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether an argument lies in memory that holds bad values."""
-        if not self.provenance:
-            return False
-        for value in args:
-            if isinstance(value, torch.Tensor):
-                if self.provenance.of(value) is not None:
-                    return True
-            elif isinstance(value, list | tuple) and value:
-                break
-        else:
-            if not kwargs:
-                return False
-        origin = self.provenance.of
-        return any(origin(tensor) is not None for _, tensor in info.tensors(args, kwargs))
 
     def finish_node(self, ops: NodeOps) -> None:
         self._shielded(ops.node.name(), self.examiner.finish_node, ops)
@@ -292,7 +282,7 @@ class Recorder:
         if self.journal.events:
             self.provenance.forget_dead()
             alive = [stain.event for stain in self.provenance]
-            self.journal.keep_only([*alive, *self.symptoms.held()])
+            self.journal.keep_only([*alive, *self.symptoms.held(), *self.reads.held()])
 
     def optimizer_begins(self, work: Work) -> None:
         if self.halted or self.mode not in _active_modes():
@@ -371,6 +361,7 @@ class Recorder:
                 left for by in (self.functions, self.margins) if by for left in by.not_checked
             ),
             overwrites=tuple(self.overwrites.found),
+            nan_reads=self.reads.facts(),
             hidden=self.hidden.events(wanted),
             approaches=self.margins.approaches() if self.margins is not None else (),
             headroom=self.margins.headroom() if self.margins is not None else (),

@@ -76,7 +76,7 @@ class Window:
     def _judge(self, ops: list[OpRun], sums: list[torch.Tensor]) -> None:
         totals = torch.stack([total.to(sums[0].device, torch.float32) for total in sums]).tolist()
         for op, total in zip(ops, totals, strict=True):
-            stained = self.recorder.touches_stain(op.info, op.args, op.kwargs)
+            stained = self.recorder.provenance.are_read(op.info, op.args, op.kwargs)
             if stained or total - total != 0.0:
                 self.recorder.examine(op)
         for op in ops:

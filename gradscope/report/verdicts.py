@@ -91,6 +91,8 @@ def state(report: Report) -> str:
         return "not judged: no backward pass ran"
     accepted = plural(report.accepted, "accepted finding") if report.accepted else ""
     finite = "every loss and gradient was finite"
+    if report.trace.nan_reads:
+        finite = "what training uses was finite, and not all that the program reads"
     end = report.trace.ending
     if report.verdict == "incomplete":
         seen = f"nothing but {accepted} was seen" if accepted else finite

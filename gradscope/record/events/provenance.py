@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from gradscope.record.finite import unwrapped
+from gradscope.record.schema import OpInfo
 
 
 @dataclass(slots=True)
@@ -49,6 +51,21 @@ class Provenance:
             del self._stains[key]  # type: ignore[arg-type]
             return None
         return stain
+
+    def are_read(self, info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether an argument of an op lies in memory that holds bad values."""
+        if not self._stains:
+            return False
+        for value in args:
+            if isinstance(value, torch.Tensor):
+                if self.of(value) is not None:
+                    return True
+            elif isinstance(value, list | tuple) and value:
+                break
+        else:
+            if not kwargs:
+                return False
+        return any(self.of(tensor) is not None for _, tensor in info.tensors(args, kwargs))
 
     def holds_guilty(self) -> bool:
         """Whether anything alive holds more than an inf that was meant."""

@@ -1,0 +1,20 @@
+"""Numbers that the program read out of tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gradscope.facts.events import Event
+from gradscope.facts.places import Location
+
+
+@dataclass(frozen=True, slots=True)
+class NanRead:
+    """NaN that the program made a Python number of (`item()`, `float()`, a format), of a value on
+    which no gradient depends: a metric, a validation loss. `event` is where the NaN was born, or
+    came in; `times` of the last step's reads at the place, all of which gave NaN."""
+
+    event: Event
+    step: int
+    times: int
+    location: Location

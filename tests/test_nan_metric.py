@@ -1,0 +1,98 @@
+"""GS504: NaN that is computed without a gradient counts where the program reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from corpus import diagnosed_text
+
+from gradscope.facts import Severity
+from gradscope.report import verdicts
+
+PROGRAM = """\
+import math
+import torch
+
+torch.manual_seed(0)
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+placeholder = torch.full((), float("nan"))
+padded = torch.tensor([1.0, float("nan")])
+best = torch.tensor(float("inf"))
+IGNORED = torch.tensor([-100, -100])
+
+
+def evaluate(x):
+    with torch.no_grad():
+        return model(x).square().mean()
+
+
+for step in range(3):
+    optimizer.zero_grad()
+    loss = model(torch.randn(4, 3)).square().mean()
+    loss.backward()
+    optimizer.step()
+    {read}
+"""
+# What is wrong, and the op that gives the NaN.
+WRONG = [
+    ("print('val', (evaluate(torch.ones(2, 3)) - 99).sqrt().item())", "sqrt"),
+    ("text = f'{(evaluate(torch.ones(2, 3)) - 99).sqrt():.4f}'", "sqrt"),
+    ("value = float((best - best) * 2)", "sub"),
+    ("value = (torch.ones(3).sum() - 4).log().exp().item()", "log"),
+    (
+        "value = torch.nn.functional.cross_entropy(torch.ones(2, 3), IGNORED).item()",
+        "nll_loss_forward",
+    ),
+]
+SILENT = [
+    "(evaluate(torch.ones(2, 3)) - 99).sqrt()",  # nobody reads it
+    "assert torch.isnan((evaluate(torch.ones(2, 3)) - 99).sqrt()).item()",
+    "value = torch.nan_to_num((evaluate(torch.ones(2, 3)) - 99).sqrt()).item()",
+    "value = placeholder.item()",
+    "value = padded.nanmean().item()",
+    "value = [one.item() for one in padded]",  # the program knows of its padding
+    "value = best.item(); best = torch.minimum(best, loss.detach())",
+    "scores = [torch.tensor(n).sqrt().item() for n in (2.0, -1.0, 1.0, -1.0)]",
+    "value = torch.tensor(step - 1.5).sqrt().item()",  # not yet
+]
+
+
+@pytest.mark.parametrize(("read", "op"), WRONG)
+def test_a_nan_that_is_read_is_a_warning_with_its_place(read: str, op: str, tmp_path: Path) -> None:
+    report = diagnosed_text(PROGRAM.format(read=read), tmp_path)
+    [finding] = report.findings
+
+    assert (finding.name, finding.severity, finding.op) == ("nan-metric", Severity.WARNING, op)
+    assert finding.location is not None and finding.related[0].location.line == 23
+    assert "every loss and gradient was finite" not in verdicts.summary(report)
+
+
+@pytest.mark.parametrize("read", SILENT)
+def test_what_is_no_result_is_silent(read: str, tmp_path: Path) -> None:
+    report = diagnosed_text(PROGRAM.format(read=read), tmp_path)
+
+    assert report.findings == ()
+    assert "every loss and gradient was finite" in verdicts.summary(report)
+
+
+@pytest.mark.parametrize(
+    "read", ["evaluate(torch.ones(0, 3)).item()", "torch.ones(1).std().item()"]
+)
+def test_nan_for_want_of_data_is_no_finding_and_no_finite_run(read: str, tmp_path: Path) -> None:
+    report = diagnosed_text(PROGRAM.format(read=read), tmp_path)
+
+    assert report.findings == ()
+    assert "every loss and gradient was finite" not in verdicts.summary(report)
+
+
+def test_a_loss_that_a_guard_skips_is_no_metric(tmp_path: Path) -> None:
+    skipped = """\
+    bad = model(torch.randn(4, 3)).mean().sub(9).sqrt()
+    if math.isfinite(bad.item()):
+        bad.backward()
+"""
+    report = diagnosed_text(PROGRAM.format(read="pass") + skipped, tmp_path)
+
+    assert [one.name for one in report.findings if one.name == "nan-metric"] == []
