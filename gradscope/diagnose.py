@@ -35,7 +35,7 @@ def diagnose(trace: Trace) -> tuple[Finding, ...]:
     """What is wrong, errors first, the likeliest root first."""
     roots = find_roots(trace)
     found = [finding for rule in rules.RULES.values() for finding in _ask(rule, trace, roots)]
-    joined = _without_consequences(tuple(_join(found, roots)))
+    joined = _without_consequences(tuple(_told_once(_join(found, roots))))
     ranked = sorted(joined, key=lambda f: (f.severity.rank, _order(f, roots)))
     return _with_clipping_first(tuple(ranked))
 
@@ -185,6 +185,18 @@ def _join(found: Iterable[Finding], roots: tuple[Root, ...]) -> Iterator[Finding
         if key not in best or finding.confidence > best[key].confidence:
             best[key] = finding
     yield from best.values()
+
+
+def _told_once(found: Iterable[Finding]) -> Iterator[Finding]:
+    """Findings that say the same of the same place are one, whatever roots they come from."""
+    told: dict[object, Finding] = {}
+    for finding in found:
+        key = (finding.rule, finding.message, finding.location)
+        first = told.setdefault(key, finding)
+        if first is not finding:
+            extra = tuple(one for one in finding.symptoms if one not in first.symptoms)
+            told[key] = replace(first, symptoms=first.symptoms + extra)
+    yield from told.values()
 
 
 def is_wrong_gradient(finding: Finding) -> bool:

@@ -6,7 +6,8 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from gradscope.cli import main
 from gradscope.diagnose import diagnose
 from gradscope.errors import GradscopeError
-from gradscope.facts import Trace
+from gradscope.facts import Finding, Location, Subject, Symptom, Trace, Trouble
 from gradscope.outputs import write_whole
 from gradscope.rules import RULES
 
@@ -32,6 +33,24 @@ def test_a_rule_that_raises_costs_its_own_verdict_alone(monkeypatch: pytest.Monk
 
     assert note.rule == "GS901"
     assert "GS404" in note.message
+
+
+def test_what_is_said_twice_of_one_place_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule, here = RULES["GS404"], Location("t.py", 1, 0, 1, 4, "<module>")
+    symptoms = [Symptom(Trouble.ZERO, Subject.GRADIENT, 0, name) for name in "ab"]
+
+    def repeat(*_: object) -> Iterator[Finding]:
+        for symptom in symptoms:
+            finding = rule.remark("stands still", "why", location=here)
+            yield replace(finding, symptoms=(symptom,))
+        yield rule.remark("stands still", "why", location=replace(here, line=2))
+
+    monkeypatch.setattr(rule, "check", repeat)
+
+    first, other = diagnose(Trace("t"))
+
+    assert first.symptoms == tuple(symptoms)
+    assert other.location != here
 
 
 @needs_full
