@@ -13,6 +13,11 @@ from pathlib import Path
 import pytest
 from conftest import paths
 
+from gradscope.check import judge
+from gradscope.check.cases import Case
+from gradscope.config import Config, Input
+from gradscope.facts import NotChecked
+
 BROKEN = """
 import os, signal, sys, time
 import torch
@@ -145,7 +150,7 @@ def test_while_the_run_is_diagnosed_no_health_is_claimed(tmp_path: Path) -> None
 def test_while_a_patch_is_looked_for_the_finding_is_told(
     more: tuple[str, ...], tmp_path: Path
 ) -> None:
-    done = stuck(tmp_path, "gradscope.repair.serve.candidates", "--format", "json", *more)
+    done = stuck(tmp_path, "gradscope.repair.serve.ways", "--format", "json", *more)
     (finding,) = json.loads(done.stdout)["findings"]
 
     assert (done.returncode, finding["rule"]) == (1, "GS101")
@@ -217,6 +222,27 @@ def test_check_keeps_what_a_worker_knows(tmp_path: Path) -> None:
 
     assert (done.returncode, finding["rule"]) == (1, "GS101")
     assert {fix["verdict"] for fix in finding["fixes"]} == {"not tried: interrupted"}
+
+
+def test_check_keeps_its_judgement_where_edge_inputs_are_sought(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    file = tmp_path / "loss.py"
+    file.write_text("def loss(x):\n    return x.square().sum()\n")
+    config = Config(
+        target=f"{file}:loss",
+        stress=True,
+        inputs=(Input("x", "torch.ones(2, requires_grad=True)"),),
+        name="loss",
+    )
+    monkeypatch.setattr(judge, "stress", interrupted)
+    report = judge.judge(Case("loss", config))
+
+    assert report.verdict == "healthy"
+    assert report.not_checked == (NotChecked("edge inputs", "interrupted"),)
 
 
 def test_while_the_report_is_written_its_last_line_is_told(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from gradscope.check import thresholds
 from gradscope.check.cases import Case
 from gradscope.check.stress import stress
 from gradscope.errors import GradscopeError
-from gradscope.facts import Ending, Report, Trace, plural
+from gradscope.facts import Ending, NotChecked, Report, Trace, plural
 from gradscope.rules import rule_filter
 from gradscope.target import ChildFault, Function, Parts
 from gradscope.target.choose import choose
@@ -44,7 +44,11 @@ def judge(case: Case) -> Report:
     judged = replace(report, target=case.shown, trace=trace, findings=tuple(found))
     sound = judged.verdict in ("healthy", "incomplete")
     if config.stress and sound and isinstance(target, Function | Parts):
-        return stress(case, target, judged)
+        try:
+            return stress(case, target, judged)
+        except KeyboardInterrupt:
+            left_out = NotChecked("edge inputs", "interrupted")
+            return replace(judged, not_searched=(*judged.not_searched, left_out))
     return judged
 
 
