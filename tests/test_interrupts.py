@@ -28,10 +28,11 @@ torch.where(x > 0, x.sqrt(), 0.0).sum().backward()
 # Ctrl-C comes from the program itself, as soon as it is run a second time.
 AGAIN = """
 import os, signal, time
-if os.path.exists("ran-before"):
+if os.path.getsize("runs"):
     os.kill(os.getppid(), signal.SIGINT)
     time.sleep(600)
-open("ran-before", "w").close()
+with open("runs", "a") as file:
+    file.write("one")
 """
 DIVERGES = """
 import torch
@@ -97,6 +98,7 @@ def environment() -> dict[str, str]:
 def traced(folder: Path, text: str, *words: str) -> subprocess.CompletedProcess[str]:
     """The command on a program that interrupts it itself."""
     (folder / "train.py").write_text(text)
+    (folder / "runs").touch()  # what was there before, and was written to, is so in the second run
     command = [sys.executable, "-m", "gradscope", "trace", "train.py", *words]
     return subprocess.run(
         command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=300
@@ -201,6 +203,7 @@ def test_fix_prints_the_patch_so_far_and_writes_nothing(tmp_path: Path) -> None:
 def test_check_keeps_what_a_worker_knows(tmp_path: Path) -> None:
     again = AGAIN.replace("os.getppid()", "int(os.environ['GRADSCOPE_PID'])")
     (tmp_path / "train.py").write_text(again + BROKEN)
+    (tmp_path / "runs").touch()
     code = (
         "import os, sys\n"
         "from gradscope.__main__ import main\n"
