@@ -2,10 +2,11 @@
 
 import ast
 import inspect
+from dataclasses import replace
 
 import pytest
 
-from gradscope.facts import Location
+from gradscope.facts import Finding, Location, Phase, Severity
 from gradscope.source import (
     Source,
     SourceError,
@@ -15,6 +16,7 @@ from gradscope.source import (
     find,
     mask,
     operands,
+    pointed,
     read,
     shown,
 )
@@ -242,3 +244,18 @@ def test_what_a_name_was_given_last(text: str, meaning: str | None) -> None:
     given = definition(source, use)
 
     assert (given and ast.unparse(given)) == meaning
+
+
+def test_a_place_that_many_findings_share_is_looked_at_once(tmp_path, monkeypatch):
+    file = tmp_path / "loss.py"
+    file.write_text("y = x.abs().sqrt()\n")
+    place = Location(str(file), 1, 4, 1, 18, "<module>")
+    one = Finding("GS102", "singular-derivative", Severity.ERROR, Phase.BACKWARD, 0, "sqrt", "", "")
+    looked = []
+    monkeypatch.setattr(
+        "gradscope.source.pointing.shown", lambda _, place: looked.append(place) or place
+    )
+
+    pointed([replace(one, location=place)] * 9)
+
+    assert looked == [place]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from symtable import symtable
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Fix, NotTried, Reason, Refuted, Trace, Verdict
@@ -63,8 +63,8 @@ def patched(source: Source, candidate: Candidate) -> Patched | None:
     """The candidate applied; None where the result is no Python, or nothing changed."""
     text = spliced(source, candidate.edits)
     try:
-        ast.parse(text)
-    except (SyntaxError, ValueError):
+        symtable(text, source.file, "exec")  # as the compiler reads it, and half as long as a tree
+    except (SyntaxError, ValueError, RecursionError):
         return None
     if text == source.text:
         return None

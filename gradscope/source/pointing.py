@@ -18,9 +18,10 @@ def pointed(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 @dataclass(slots=True)
 class _Narrow:
-    """Reads each file once."""
+    """Reads each file once, and looks at each place once: many findings share a chain."""
 
     _sources: dict[str, Source | None] = field(default_factory=dict)
+    _places: dict[Location, Location] = field(default_factory=dict)
 
     def finding(self, one: Finding) -> Finding:
         return replace(
@@ -43,6 +44,11 @@ class _Narrow:
     def _place(self, location: Location | None) -> Location | None:
         if location is None:
             return None
+        if location not in self._places:
+            self._places[location] = self._narrowed(location)
+        return self._places[location]
+
+    def _narrowed(self, location: Location) -> Location:
         if location.file not in self._sources:
             self._sources[location.file] = parsed(location.file)
         source = self._sources[location.file]
