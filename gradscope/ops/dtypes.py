@@ -72,6 +72,19 @@ def eps_for(dtype: str, margin: Margin = Margin.DENOMINATOR) -> float:
     return dict(zip(FINFO, _EPS[margin], strict=True))[_floating(dtype)]
 
 
+def wider(dtype: str) -> tuple[str, str]:
+    """The dtype that holds what this one cannot, and the method that casts to it. A real one would
+    drop the imaginary part of complex numbers."""
+    match dtype.removeprefix("torch."):
+        case "float32" | "float64":
+            return "float64", "double()"
+        case "complex32":
+            return "complex64", "to(torch.complex64)"
+        case "complex64" | "complex128":
+            return "complex128", "to(torch.complex128)"
+    return "float32", "float()"
+
+
 def _floating(dtype: str) -> str:
     name = dtype.removeprefix("torch.")
     name = _PARTS.get(name, name)

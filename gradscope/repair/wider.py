@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from gradscope.facts import Edit
+from gradscope.ops.dtypes import wider
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.splice import before
@@ -21,7 +22,7 @@ TENSORS = frozenset(
 def widened(culprit: Culprit) -> Iterator[Candidate]:
     """A wider dtype for all that the culprit's function is given, else for its operands alone:
     where one sum over half numbers overflows, the next one is close."""
-    wide, method = ("float64", "double()") if culprit.dtype == "float32" else ("float32", "float()")
+    wide, method = wider(culprit.dtype or "")
     tensors = [
         node
         for role, node in culprit.operands.items()

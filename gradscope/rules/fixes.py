@@ -5,6 +5,7 @@ from __future__ import annotations
 from gradscope.facts import Event, Fix, Root, Trace
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import eps_for
+from gradscope.ops.dtypes import wider as wider_than
 from gradscope.ops.edges import Nature
 from gradscope.rules import evidence, phrases
 
@@ -90,13 +91,12 @@ def stable(edge: Edge | None, event: Event, root: Root, trace: Trace) -> tuple[F
 
 
 def wider(event: Event) -> Fix:
-    """Compute this op in float32."""
+    """Compute this op in a wider dtype."""
     dtype = evidence.dtype(event) or "its dtype"
     x = next((phrases.source(one, one.role) for one in event.operands), "x")
-    if dtype == "float32":
-        return Fix("dtype", "compute this in float64", "unsafe", f"{x}.double()")
-    title = f"compute this in float32: {dtype} cannot hold the result"
-    return Fix("dtype", title, "unsafe", f"{x}.float()")
+    wide, cast = wider_than(evidence.dtype(event))
+    title = f"compute this in {wide}: {dtype} cannot hold the result"
+    return Fix("dtype", title, "unsafe", f"{x}.{cast}")
 
 
 def _fill(template: str, edge: Edge, event: Event) -> str:
