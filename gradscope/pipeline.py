@@ -65,25 +65,17 @@ def trace(
             raise
         seconds = time.monotonic() - began
         return Report(target.name, seen, (), said, undiagnosed=True, seconds=seconds)
-    findings = tuple(
-        finding
-        for finding in found
-        if wanted(finding) and (hazards or not finding.rule.startswith(HAZARDS))
-    )
+    found = tuple(one for one in found if hazards or not one.rule.startswith(HAZARDS))
+    findings = tuple(filter(wanted, found))
+    unwanted = tuple(one for one in found if not wanted(one))
     budget = Budget(config.verify_time, config.verify_runs)
     budget.interrupted = was_interrupted or seen.ending.in_a_hurry
     after_update = not any(finding.phase is Phase.OPTIMIZER for finding in findings)
     again = Again(target, options, seen, budget, stages, after_update=after_update)
     findings, left_out = _with_fixes(seen, findings, again, config.verify)
-    return Report(
-        target.name,
-        seen,
-        pointed(findings),
-        said,
-        not_searched=left_out,
-        runs=1 + budget.runs,
-        seconds=time.monotonic() - began,
-    )
+    report = Report(target.name, seen, pointed(findings), said, not_searched=left_out)
+    report = report.without(unwanted, "left out by select or ignore")
+    return replace(report, runs=1 + budget.runs, seconds=time.monotonic() - began)
 
 
 def _with_fixes(

@@ -168,7 +168,7 @@ def test_a_program_that_trains_in_a_thread(refused):
 @pytest.mark.parametrize(
     ("words", "message", "help"),
     [
-        (["loss"], "losses.py:loss needs inputs x, scale that nobody gave", "--input x="),
+        (["loss"], "losses.py:loss needs inputs x, scale that nobody gave", "--input 'x="),
         (["loss", "x=torch.ones(2)"], "losses.py:loss needs an input scale that nobody gave", ""),
         (
             ["loss", "x=torch.ones(2)", "scale=1", "sacle=2"],

@@ -16,7 +16,7 @@ from pathlib import Path
 from gradscope.config import Config
 from gradscope.config.documents import text_of
 from gradscope.errors import GradscopeError
-from gradscope.facts import Finding, Location, Report, plural
+from gradscope.facts import Finding, Location, Report
 from gradscope.outputs import write_whole
 from gradscope.report.sarif import fingerprints
 from gradscope.rules import RULES
@@ -172,15 +172,6 @@ def _from(baseline: Path, file: str) -> str:
 
 
 def _left(report: Report, findings: list[Finding], why: str) -> Report:
-    """The report with these findings alone. What was accepted is counted, not hidden, and its
-    symptoms are no longer anybody's news."""
+    """The report with these findings alone."""
     gone = [finding for finding in report.findings if all(finding is not one for one in findings)]
-    if not gone:
-        return report
-    known = {(one.kind, one.tensor) for finding in gone for one in finding.symptoms}
-    symptoms = tuple(one for one in report.trace.symptoms if (one.kind, one.tensor) not in known)
-    said = f"{plural(len(gone), 'finding')} {why}"
-    accepted = report.accepted + len(gone)
-    trace = replace(report.trace, symptoms=symptoms)
-    told = (*report.said, said)
-    return replace(report, findings=tuple(findings), trace=trace, said=told, accepted=accepted)
+    return replace(report, findings=tuple(findings)).without(gone, why)

@@ -17,7 +17,6 @@ ClickException: Any = next(
 STARTED = "gradscope.started"  # in a context's `meta`: when the command did, by time.monotonic
 
 app = typer.Typer(
-    add_completion=False,
     rich_markup_mode=None,  # importing rich takes longer than printing the help
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

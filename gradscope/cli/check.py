@@ -11,27 +11,32 @@ import typer
 from gradscope.cli.app import app
 from gradscope.cli.options import (
     ConfigFile,
+    ExitZero,
     FailOn,
+    Ignore,
     Inputs,
     NoVerify,
     Output,
+    Quiet,
     ReportFormat,
     Rerun,
+    Select,
     Steps,
     VerifyRuns,
     VerifyTime,
 )
-from gradscope.cli.output import check_report_place, parse_input, write_reports
+from gradscope.cli.output import check_report_place, code_or_zero, parse_input, write_reports
 from gradscope.errors import ExitCode
 
 
-@app.command()
+@app.command(short_help="Preflight: fail where a configured target is unhealthy.")
 def check(
     targets: Annotated[
         list[str] | None,
         typer.Argument(
             help="Names of configured targets, or targets as for trace. All that are configured "
             "without one.",
+            metavar="TARGET",
             show_default=False,
         ),
     ] = None,
@@ -43,22 +48,24 @@ def check(
         bool, typer.Option("--show-config", help="Print each setting and where it came from.")
     ] = False,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, help="Targets at a time [one a core].")
+        int | None,
+        typer.Option("--jobs", "-j", min=1, metavar="N", help="Targets at a time [one a core]."),
     ] = None,
     stress: Annotated[
         bool | None,
         typer.Option("--stress", help="Also look for inputs that break a function's gradient."),
     ] = None,
     dtype: Annotated[
-        list[str] | None, typer.Option(help="float32, bfloat16, float16, autocast ...")
+        list[str] | None,
+        typer.Option(metavar="DTYPE", help="float32, bfloat16, float16, autocast ..."),
     ] = None,
     steps: Steps = None,
     input: Inputs = None,
-    select: Annotated[
-        list[str] | None, typer.Option(help="Only these rules: a code, a name or GS1.")
-    ] = None,
-    ignore: Annotated[list[str] | None, typer.Option(help="Not these rules.")] = None,
+    select: Select = None,
+    ignore: Ignore = None,
     fail_on: FailOn = None,
+    exit_zero: ExitZero = False,
+    quiet: Quiet = False,
     format: ReportFormat = "terminal",
     output: Output = None,
     report: Annotated[
@@ -66,16 +73,20 @@ def check(
         typer.Option(metavar="FORMAT=FILE", help="Write the report in one more format."),
     ] = None,
     baseline: Annotated[
-        str | None, typer.Option(help="A file of findings that are accepted.")
+        str | None, typer.Option(metavar="FILE", help="A file of findings that are accepted.")
     ] = None,
     write_baseline: Annotated[
         bool, typer.Option("--write-baseline", help="Accept what is found now.")
     ] = False,
     time_limit: Annotated[
-        float | None, typer.Option(min=0.001, help="Seconds that each target may take [300].")
+        float | None,
+        typer.Option(min=0.001, metavar="SECONDS", help="How long each target may take [300]."),
     ] = None,
     memory_limit: Annotated[
-        str | None, typer.Option(help="Memory that each target may take, such as 2GiB (Linux).")
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="Memory that each target may take, such as 2GiB (Linux)."
+        ),
     ] = None,
     no_verify: NoVerify = False,
     verify_time: VerifyTime = None,
@@ -119,5 +130,5 @@ def check(
         sys.stdout.write(settings.shown(configured, asked))
         return ExitCode.OK
     summary, code = command.run(configured, asked, write_baseline=write_baseline)
-    write_reports(summary, places)
-    return code
+    write_reports(summary, places, quiet=quiet)
+    return code_or_zero(code, exit_zero)

@@ -18,7 +18,8 @@ WIDEST = 100
 @app.command()
 def explain(
     rule: Annotated[
-        str | None, typer.Argument(help="A code or a name; all are listed without one.")
+        str | None,
+        typer.Argument(metavar="RULE", help="A code or a name; all are listed without one."),
     ] = None,
 ) -> None:
     """What a cause is, why it hurts, an example and its repair."""

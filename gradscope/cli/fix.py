@@ -11,24 +11,32 @@ from gradscope.cli.app import STARTED, app
 from gradscope.cli.options import (
     Batch,
     ConfigFile,
+    Ignore,
     Inputs,
     Loss,
     Model,
     Rerun,
+    Select,
     Steps,
     TimeLimit,
     VerifyRuns,
     VerifyTime,
+    words,
 )
 from gradscope.cli.output import parse_input, say
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import plural
 
 
-@app.command(epilog="The program's own arguments follow after --, as in: fix train.py -- --lr 1")
+@app.command(
+    short_help="Print the patch that makes a program healthy, or write it.",
+    epilog="The program's own arguments follow after --, as in: fix train.py -- --lr 1",
+)
 def fix(
     context: typer.Context,
-    target: Annotated[str | None, typer.Argument(help="As for trace.", show_default=False)] = None,
+    target: Annotated[
+        str | None, typer.Argument(metavar="TARGET", help="As for trace.", show_default=False)
+    ] = None,
     write: Annotated[bool, typer.Option("--write", help="Write the repaired files.")] = False,
     unsafe: Annotated[
         bool,
@@ -39,6 +47,8 @@ def fix(
     model: Model = None,
     loss: Loss = None,
     batch: Batch = None,
+    select: Select = None,
+    ignore: Ignore = None,
     config: ConfigFile = None,
     time_limit: TimeLimit = None,
     verify_time: VerifyTime = None,
@@ -66,6 +76,8 @@ def fix(
             verify_time=verify_time,
             verify_runs=verify_runs,
             rerun=rerun or None,
+            select=words(select),
+            ignore=words(ignore),
         ),
         target,
         context.obj or (),

@@ -23,35 +23,48 @@ from gradscope.cli.options import (
 from gradscope.cli.output import parse_input
 
 
-@app.command(epilog="The program's own arguments follow after --, as in: norms train.py -- --lr 1")
+@app.command(
+    short_help="Measure each gradient, and what clipping would do to it.",
+    epilog="The program's own arguments follow after --, as in: norms train.py -- --lr 1",
+)
 def norms(
     context: typer.Context,
     target: Annotated[
         str | None,
         typer.Argument(
-            help="As for trace; the built-in example clip_norm without one.", show_default=False
+            metavar="TARGET",
+            help="As for trace; the built-in example clip_norm without one.",
+            show_default=False,
         ),
     ] = None,
     max_norm: Annotated[
-        float | None, typer.Option(help="Show what clipping to this total norm would do.")
+        float | None,
+        typer.Option(metavar="NORM", help="Show what clipping to this total norm would do."),
     ] = None,
-    norm_type: Annotated[float, typer.Option(help="1, 2, inf or any p above 0.")] = 2.0,
+    norm_type: Annotated[
+        float, typer.Option(metavar="P", help="1, 2, inf or any p above 0.")
+    ] = 2.0,
     steps: Steps = None,
     depth: Annotated[
-        int | None, typer.Option(min=0, help="Join parameters below so many dots in their names.")
+        int | None,
+        typer.Option(min=0, metavar="N", help="Join parameters below so many dots in their names."),
     ] = None,
-    sort: Annotated[str, typer.Option(help="module or norm.")] = "module",
-    format: Annotated[str, typer.Option(help="terminal, json or csv.")] = "terminal",
+    sort: Annotated[str, typer.Option(metavar="ORDER", help="module or norm.")] = "module",
+    format: Annotated[
+        str, typer.Option(metavar="FORMAT", help="terminal, json or csv.")
+    ] = "terminal",
     table: Annotated[
         str | None,
         typer.Option(
+            metavar="TABLE",
             help="Of a csv: parameters, steps, norms-by-step, bounds, layers, growth or findings"
-            " [parameters]."
+            " [parameters].",
         ),
     ] = None,
     output: Output = None,
     html: Annotated[
-        Path | None, typer.Option(help="Write a page with pictures (the extra `charts`).")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a page with pictures (the extra `charts`)."),
     ] = None,
     input: Inputs = None,
     model: Model = None,

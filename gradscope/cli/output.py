@@ -7,11 +7,12 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradscope import __version__
-from gradscope.errors import GradscopeError
+from gradscope.errors import ExitCode, GradscopeError
 
 if TYPE_CHECKING:
     from gradscope.config import Input
@@ -39,11 +40,19 @@ def check_report_place(format: str, file: Path | None, asked_by: str = "--output
         check_writable(file, asked_by=asked_by)
 
 
-def rendered(report: Report | Summary, format: str, file: Path | None) -> str:
+def code_or_zero(code: ExitCode, exit_zero: bool) -> ExitCode:
+    """Findings are no failure where somebody only wants to read of them."""
+    return ExitCode.OK if exit_zero and code is ExitCode.FINDINGS else code
+
+
+def rendered(
+    report: Report | Summary, format: str, file: Path | None, *, quiet: bool = False
+) -> str:
     from gradscope.facts import Report
     from gradscope.report import Options, by_name
 
     options = Options(width=100) if file is not None else Options.fitting(sys.stdout)
+    options = replace(options, quiet=quiet)
     if isinstance(report, Report):
         return by_name(format).render(report, options)
     return by_name(format).render_all(report, options)
@@ -78,12 +87,14 @@ def told_at_least(report: Report) -> Iterator[None]:
         raise
 
 
-def write_reports(summary: Summary, places: Iterable[tuple[str, Path | None, str]]) -> None:
+def write_reports(
+    summary: Summary, places: Iterable[tuple[str, Path | None, str]], *, quiet: bool = False
+) -> None:
     """Each of several, also where one cannot be written; that is told at the end."""
     failed: GradscopeError | None = None
     for format, file, asked_by in places:
         try:
-            write(rendered(summary, format, file), file, asked_by)
+            write(rendered(summary, format, file, quiet=quiet), file, asked_by)
         except GradscopeError as error:
             failed = failed or error
     if failed is not None:

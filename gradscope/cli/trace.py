@@ -10,24 +10,39 @@ from gradscope.cli.app import STARTED, app
 from gradscope.cli.options import (
     Batch,
     ConfigFile,
+    ExitZero,
     FailOn,
+    Ignore,
     Inputs,
     Loss,
     Model,
     NoCustomBackward,
     NoVerify,
     Output,
+    Quiet,
     ReportFormat,
     Rerun,
+    Select,
     Steps,
     TimeLimit,
     VerifyRuns,
     VerifyTime,
+    words,
 )
-from gradscope.cli.output import check_report_place, parse_input, rendered, told_at_least, write
+from gradscope.cli.output import (
+    check_report_place,
+    code_or_zero,
+    parse_input,
+    rendered,
+    told_at_least,
+    write,
+)
 
 
-@app.command(epilog="The program's own arguments follow after --, as in: trace train.py -- --lr 1")
+@app.command(
+    short_help="Name the op that broke a program's gradients, why, and the fix.",
+    epilog="The program's own arguments follow after --, as in: trace train.py -- --lr 1",
+)
 def trace(
     context: typer.Context,
     target: Annotated[
@@ -35,6 +50,7 @@ def trace(
         typer.Argument(
             help="FILE.py or package.module to run, either with :FUNCTION to call one that returns "
             "the loss, or a built-in example.",
+            metavar="TARGET",
             show_default=False,
         ),
     ] = None,
@@ -46,7 +62,11 @@ def trace(
     model: Model = None,
     loss: Loss = None,
     batch: Batch = None,
+    select: Select = None,
+    ignore: Ignore = None,
     fail_on: FailOn = None,
+    exit_zero: ExitZero = False,
+    quiet: Quiet = False,
     format: ReportFormat = "terminal",
     output: Output = None,
     config: ConfigFile = None,
@@ -71,6 +91,8 @@ def trace(
             keep_going=keep_going,
             time_limit=time_limit,
             fail_on=fail_on,
+            select=words(select),
+            ignore=words(ignore),
             verify=False if no_verify else None,
             verify_time=verify_time,
             verify_runs=verify_runs,
@@ -94,7 +116,7 @@ def trace(
         stages.begin(Doing.WRITING)
         with told_at_least(report):
             report = accepted_by(report, choice.config)
-            text = rendered(report, format, output)
+            text = rendered(report, format, output, quiet=quiet)
             stages.clear()
             write(text, output)
-    return pipeline.exit_code(report, choice.config.fail_on)
+    return code_or_zero(pipeline.exit_code(report, choice.config.fail_on), exit_zero)

@@ -188,7 +188,8 @@ def _read(
         if reader is None and key in READERS:
             raise document.error(place, f"{key} belongs to the whole file\nmove it out of targets")
         if reader is None:
-            raise document.error(place, unknown("key", str(key), readers))
+            known = readers if path else {**readers, "targets": _targets}
+            raise document.error(place, unknown("key", str(key), known))
         try:
             values[key.replace("-", "_")] = _placed(reader(value), document, place)
         except WrongValue as error:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from gradscope.facts.findings import Finding, Severity
 from gradscope.facts.limits import NotChecked
+from gradscope.facts.numbers import plural
 from gradscope.facts.traces import Trace
 
 
@@ -20,6 +22,20 @@ class Report:
     undiagnosed: bool = False  # Ctrl-C came before the rules had looked at the run
     runs: int = 1  # how often the program was run for it
     seconds: float | None = None  # from the command's start; None where nobody looked at the clock
+
+    def without(self, gone: Sequence[Finding], why: str) -> Report:
+        """What was found as well, and left out of `findings`, is counted and not hidden, and its
+        symptoms are no longer anybody's news."""
+        if not gone:
+            return self
+        known = {(one.kind, one.tensor) for finding in gone for one in finding.symptoms}
+        symptoms = tuple(one for one in self.trace.symptoms if (one.kind, one.tensor) not in known)
+        return replace(
+            self,
+            trace=replace(self.trace, symptoms=symptoms),
+            said=(*self.said, f"{plural(len(gone), 'finding')} {why}"),
+            accepted=self.accepted + len(gone),
+        )
 
     def has(self, severity: Severity) -> bool:
         """Whether there is a finding as grave as that."""

@@ -18,12 +18,14 @@ PAGE = 100
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`width` in cells, `encoding` of the stream, `sources`: a file's lines, () where unknown."""
+    """`width` in cells, `encoding` of the stream, `sources`: a file's lines, () where unknown.
+    `quiet`: people want the verdict alone, and nothing where all is healthy."""
 
     width: int = 80
     color: bool = False
     encoding: str = "utf-8"
     sources: Sources = lines
+    quiet: bool = False
 
     def for_page(self) -> Options:
         """For a document: the lines of a code frame fit on paper, and scroll on a small screen."""

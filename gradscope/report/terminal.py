@@ -41,12 +41,20 @@ STYLES = {
 
 def render(report: Report, options: Options) -> str:
     options = replace(options, width=max(options.width, NARROWEST))
-    return _text(_report(report, options), options)
+    if not options.quiet:
+        return _text(_report(report, options), options)
+    is_news = report.findings or report.verdict != "healthy" or verdicts.unexplained(report)
+    return _text(_closing(report, options) if is_news else (), options)
 
 
 def render_all(summary: Summary, options: Options) -> str:
     options = replace(options, width=max(options.width, NARROWEST))
-    return _text(_summary(summary, options), options)
+    if not options.quiet:
+        return _text(_summary(summary, options), options)
+    if len(summary.reports) == 1 and not summary.findings:
+        return render(summary.reports[0], options)
+    is_news = summary.all_findings or summary.verdict != "healthy"
+    return _text(_closing_of_all(summary, options) if is_news else (), options)
 
 
 def _summary(summary: Summary, options: Options) -> Iterator[Line]:
@@ -59,11 +67,15 @@ def _summary(summary: Summary, options: Options) -> Iterator[Line]:
     for finding in summary.findings:
         yield from _finding(finding, options)
         yield ()
-    role = verdicts.ROLES[summary.verdict]
     if len(summary.reports) != 1 or summary.findings:
         if not summary.findings and not any(map(verdicts.needs_words, summary.reports[-1:])):
             yield ()  # else the last one has left a line
-        yield from _prose((), verdicts.closing(summary), options, 2, role)
+        yield from _closing_of_all(summary, options)
+
+
+def _closing_of_all(summary: Summary, options: Options) -> Iterator[Line]:
+    role = verdicts.ROLES[summary.verdict]
+    yield from _prose((), verdicts.closing(summary), options, 2, role)
 
 
 def text_of_report(report: Report, options: Options) -> str:

@@ -58,9 +58,9 @@ def by_name(name: str) -> Rule:
     names = {key.lower(): rule for rule in RULES.values() for key in (rule.code, rule.name)}
     if wanted in names:
         return names[wanted]
-    near = difflib.get_close_matches(wanted, names, n=1, cutoff=0.4)
-    rule = names[near[0]] if near else None
-    hint = f"did you mean {rule.code} {rule.name}? " if rule else ""
+    # Of names alone: another number is no likelier to be meant than the rest.
+    near = difflib.get_close_matches(wanted, [rule.name for rule in RULES.values()], n=1)
+    hint = f"did you mean {names[near[0]].code} {near[0]}? " if near else ""
     raise GradscopeError(
         f"no rule is called {name}", help=f"{hint}`gradscope explain` lists all {len(RULES)}"
     )

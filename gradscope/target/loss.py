@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import shlex
 import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -220,7 +221,7 @@ def _check_inputs(
         several = f"inputs {', '.join(missing)}" if len(missing) > 1 else f"an input {missing[0]}"
         raise GradscopeError(
             f"{name} needs {several} that nobody gave",
-            help=" ".join(f"--input {needed}=torch.randn(8)" for needed in missing),
+            help=" ".join(f"--input {shlex.quote(f'{one}=torch.randn(8)')}" for one in missing),
         )
     accepts = names_taken(function)
     for given in inputs:

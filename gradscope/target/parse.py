@@ -124,6 +124,8 @@ def _script(path: Path, text: str, arguments: tuple[str, ...], inputs: tuple[Inp
             f"{text} is a notebook, not a Python file",
             help="export it first: jupyter nbconvert --to script " + text,
         )
+    if path.suffix not in (".py", ".pyw", ""):
+        raise GradscopeError(f"{text} is no Python file", help="name the .py file")
     _refuse("inputs", inputs, text)
     return Script(path, arguments, shown=text)
 

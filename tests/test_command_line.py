@@ -1,0 +1,112 @@
+"""What the command line says and takes: its help, its hints, and the options of verdicts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from conftest import Command
+
+COMMANDS = ["trace", "fix", "norms", "check", "explain", "examples"]
+BROKEN = """\
+import torch
+
+x = torch.zeros(3, requires_grad=True)
+x.sqrt().sum().backward()
+"""
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_is_in_words_and_whole(gradscope: Command, command: str, columns: int):
+    done = gradscope(*filter(None, [command]), "--help", COLUMNS=str(columns))
+
+    assert done.returncode == 0
+    assert not re.search(r"^  -.*<(str|int|float|path|list)", done.stdout, re.MULTILINE)
+    assert not re.search(r"\w\.\.\.$", done.stdout, re.MULTILINE)  # a sentence that is cut off
+    assert max(map(len, done.stdout.splitlines())) <= columns
+
+
+def test_a_shell_completes_commands_without_torch(gradscope: Command):
+    done = gradscope(_GRADSCOPE_COMPLETE="complete_bash", COMP_WORDS="gradscope tr", COMP_CWORD="1")
+
+    assert done.stdout.split() == ["trace"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told", "hint"),
+    [
+        (["trace", "notes.txt"], "notes.txt is no Python file", "name the .py file"),
+        (["trace", "missing.py"], "there is no file missing.py", "where none is like it"),
+        (["trace", "los.py"], "there is no file los.py", "did you mean loss.py?"),
+        (
+            ["trace", "loss.py", "--select", "GS999"],
+            "no rule is called GS999",
+            "help: `gradsc",
+        ),
+        (["trace", "loss.py", "--ignore", "zzz"], "no rule is called zzz", "help: `gradsc"),
+        (["explain", "mask-branch"], "no rule is called mask-branch", "GS101 masked-branch?"),
+        (["check", "--config", "bad.yaml"], "unknown key targts", "did you mean targets?"),
+        (
+            ["trace", "loss.py:two"],
+            "loss.py:two needs inputs a, b that nobody gave",
+            "--input 'a=torch.randn(8)' --input 'b=torch.randn(8)'",
+        ),
+    ],
+)
+def test_a_mistake_is_told_in_a_line_with_a_hint_that_helps(
+    gradscope: Command, tmp_path: Path, words: list[str], told: str, hint: str
+):
+    (tmp_path / "notes.txt").write_text("to do\n")
+    (tmp_path / "loss.py").write_text("def two(a, b):\n    return (a * b).sum()\n")
+    (tmp_path / "bad.yaml").write_text("targts: [loss.py]\n")
+
+    done = gradscope(*words)
+    line, help = done.stderr.splitlines()
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert line.startswith("gradscope: error: ") and told in line
+    assert hint in help
+
+
+@pytest.mark.parametrize("command", ["trace", "check"])
+def test_quiet_is_the_verdict_alone_and_exit_zero_only_reads(
+    gradscope: Command, tmp_path: Path, command: str
+):
+    (tmp_path / "broken.py").write_text(BROKEN)
+    (tmp_path / "sound.py").write_text(BROKEN.replace("zeros", "ones"))
+
+    broken = gradscope(command, "broken.py", "--quiet", "--no-verify")
+    sound = gradscope(command, "sound.py", "-q")
+    read = gradscope(command, "broken.py", "-q", "--exit-zero", "--no-verify")
+
+    assert broken.stdout.startswith("broken.py: unhealthy (1 error; ")
+    assert broken.stdout.count("\n") == 1
+    assert (sound.stdout, sound.stderr) == ("", "")
+    assert [broken.returncode, sound.returncode, read.returncode] == [1, 0, 0]
+
+
+def test_quiet_says_how_many_of_several(gradscope: Command, tmp_path: Path):
+    (tmp_path / "broken.py").write_text(BROKEN)
+
+    done = gradscope("check", "broken.py", "gamma_mask_fixed", "--quiet", "--no-verify")
+
+    assert done.stdout.startswith("2 targets: 1 healthy, 1 unhealthy (1 error")
+    assert done.stdout.count("\n") == 1
+
+
+def test_trace_and_fix_leave_out_what_nobody_selected(gradscope: Command, tmp_path: Path):
+    (tmp_path / "broken.py").write_text(BROKEN)
+
+    kept = gradscope("trace", "broken.py", "--select", "singular-derivative", "--no-verify")
+    gone = gradscope("trace", "broken.py", "--select", "GS4")
+    ignored = gradscope("trace", "broken.py", "--ignore", "GS102")
+    fixed = gradscope("fix", "broken.py", "--select", "GS4")
+
+    assert kept.returncode == 1 and "error[GS102]" in kept.stdout
+    for run in (gone, ignored):
+        assert run.returncode == 0
+        assert run.stdout.startswith("1 finding left out by select or ignore\n")
+        assert "no rule knows why" not in run.stdout
+    assert (fixed.stdout, fixed.returncode) == ("", 0)
