@@ -39,23 +39,12 @@ def consumers(roots: list[Any]) -> dict[Any, list[Any]]:
 
 
 def path_to_root(node: Any, above: dict[Any, list[Any]]) -> list[Any]:
-    """The shortest way from a node to a root, nearest first, the node itself left out."""
-    back: dict[Any, Any] = {node: None}
-    waiting = deque([node])
-    while waiting:
-        current = waiting.popleft()
-        parents = above.get(current, [])
-        if not parents and current is not node:
-            path = []
-            while current is not node:
-                path.append(current)
-                current = back[current]
-            return path[::-1]
-        for parent in parents:
-            if parent not in back:
-                back[parent] = current
-                waiting.append(parent)
-    return []
+    """The shortest way from a node to a root, nearest first, the node itself left out: what came
+    upon it first, going down from the roots, is the nearest to them."""
+    path: list[Any] = []
+    while parents := above.get(path[-1] if path else node):
+        path.append(parents[0])
+    return path
 
 
 def leaves(above: dict[Any, list[Any]]) -> list[Any]:

@@ -14,6 +14,7 @@ import sys
 import sysconfig
 from bisect import bisect_right
 from collections.abc import Iterable
+from functools import cache
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -262,10 +263,12 @@ def methods_of_result(user: Site) -> list[str]:
 
 def shown_path(path: str) -> str:
     """The path as a user would write it: relative where it lies below the current folder."""
-    if path.startswith("<"):
-        return path
+    return path if path.startswith("<") else _shown(path, os.getcwd() + os.sep)
+
+
+@cache
+def _shown(path: str, here: str) -> str:
     full = os.path.abspath(path)
-    here = os.getcwd() + os.sep
     return full[len(here) :] if full.startswith(here) else full
 
 

@@ -38,6 +38,7 @@ class Symptoms:
         self._recovered = False  # bad gradients were thrown away before: the program means to
         self._last_bad_scalar: Raw | None = None
         self._backward_seen = False
+        self._calls: dict[Any, Call | None] = {}  # of the nodes of one backward, while told
 
     def held(self) -> list[int]:
         """The events that symptoms, confirmed or waiting, lead back to."""
@@ -193,6 +194,7 @@ class Symptoms:
                 seen.add(raw.id)
                 if raw.kind in (Kind.BIRTH, Kind.REVIVAL) and not raw.path:
                     self._describe_path(raw, above, by_seq)
+        self._calls.clear()
 
     def _describe_path(self, raw: Raw, above: dict[Any, list[Any]], by_seq: dict[int, Any]) -> None:
         seq = raw.node_seq if raw.node_seq is not None else raw.seq
@@ -220,9 +222,11 @@ class Symptoms:
         return None
 
     def _call(self, node: Any) -> Call | None:
-        note = self.recorder.call_of_node(node)
-        name = graph.node_name(node)
-        return to_call(note, node._sequence_nr(), name) if note is not None else None
+        if node not in self._calls:
+            note = self.recorder.call_of_node(node)
+            seq, name = node._sequence_nr(), graph.node_name(node)
+            self._calls[node] = to_call(note, seq, name) if note is not None else None
+        return self._calls[node]
 
     # Confirmed
 
