@@ -46,7 +46,6 @@ class RecordingMode(TorchDispatchMode):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.recorder = recorder
-        self.infos: dict[Any, OpInfo] = {}
         self.running = NodeOps()
         self.history: list[NodeOps] = []  # the nodes of this backward pass, while they are small
         self.history_room = _HISTORY
@@ -82,9 +81,7 @@ class RecordingMode(TorchDispatchMode):
             # at, and a question of ours would become part of what it traces.
             return func(*args, **kwargs)
         self.ops += 1
-        info = self.infos.get(func)
-        if info is None:
-            info = self.infos[func] = read_schema(func)
+        info = read_schema(func)
         node = _current_node()
         running = self.running
         if node is not running.node:

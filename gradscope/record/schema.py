@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -96,6 +97,7 @@ def plain_name(op: str) -> str:
     return op
 
 
+@cache
 def read_schema(func: Any) -> OpInfo:
     """The facts of an `OpOverload` (or of a higher-order op, which has no schema to read)."""
     schema = getattr(func, "_schema", None)

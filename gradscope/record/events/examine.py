@@ -6,6 +6,7 @@ Runs only near non-finite values, so it may count, compare and copy; the healthy
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING
 
@@ -102,6 +103,10 @@ class Examiner:
         raw.innocent = self._is_innocent(raw, values)
         raw.cancels = _cancels(op, raw, written, values)
         if recorder.journal.add(raw) is None:
+            # There is no room for another event: what comes of these values goes back to the last.
+            for tensor, source in itertools.product(bad, raw.sources[:1]):
+                recorder.provenance.mark(tensor, source, innocent=raw.innocent)
+            recorder.bad_in_step |= not raw.innocent
             return
         for tensor in bad:
             recorder.provenance.mark(tensor, raw.id, innocent=raw.innocent)
