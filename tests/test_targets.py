@@ -27,6 +27,7 @@ from gradscope.target import (
     run,
 )
 from gradscope.target.messages import Final
+from gradscope.target.options import Repeat
 from gradscope.target.run import _Wait
 
 STEP = "import torch\nw = torch.ones(3, requires_grad=True)\n(w * 2).sum().backward()\n"
@@ -376,7 +377,7 @@ class TestEndings:
         target = script(STEP + INTERRUPT)
 
         with pytest.raises(KeyboardInterrupt):
-            run(target, silent=True)
+            run(target, repeat=Repeat())
 
 
 @pytest.mark.slow

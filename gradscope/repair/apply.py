@@ -101,6 +101,9 @@ def fix_all(
             state.unseen = hindered.effect
             state.left = tuple(one for one in state.left if not state.is_applied(one))
             return state
+        if trace.ending.kind == "interrupted" and trace.ending.code is not None:
+            state.interrupted = True
+            return state
         state.trace = trace
         state.left = tuple(finding for finding in found if finding.severity is Severity.ERROR)
         if not state.left or state.rounds == MOST_ROUNDS:

@@ -58,8 +58,8 @@ def run(
     are not recorded then. `on_progress` is told the steps and the ops so far, many times a second.
     With `repeat` the run repeats an earlier one, and is silent.
 
-    Raises GradscopeError where the target cannot be run, and KeyboardInterrupt where a silent run
-    is interrupted, or one is a second time.
+    Raises GradscopeError where the target cannot be run, and KeyboardInterrupt where a repeated
+    run is interrupted, or another one a second time.
     """
     from gradscope.record.sites import claim
     from gradscope.target.child import Job
@@ -97,9 +97,10 @@ def run(
                 passed_on[name] = now
 
             with heard(() if silent else PASSED_ON, pass_on):
-                wait = _Wait(child, limit, interrupts, on_progress, silent=silent)
+                is_trial = repeat is not None
+                wait = _Wait(child, limit, interrupts, on_progress, is_trial=is_trial)
                 wait.until_gone()
-        if len(interrupts) > 1 or (interrupts and silent):
+        if len(interrupts) > 1 or (interrupts and repeat is not None):
             raise KeyboardInterrupt  # nobody wants to see how half a trial ended
         trace = wait.trace(target.name, deaths)
     if passed_on:
@@ -128,10 +129,10 @@ class _Wait:
         interrupts: list[float],
         on_progress: Callable[[int, int], None] | None,
         *,
-        silent: bool,
+        is_trial: bool = False,
     ) -> None:
         self._child = child
-        self._silent = silent
+        self._is_trial = is_trial
         self._limit = limit
         self._interrupts = interrupts  # when each Ctrl-C came
         self._on_progress = on_progress
@@ -197,7 +198,7 @@ class _Wait:
         if self._interrupts and not self._asked_to_end:
             self._asked_to_end = "Ctrl-C"
             self._ends_by = self._interrupts[0] + INTERRUPT_GRACE
-        if len(self._interrupts) > 1 or (self._interrupts and self._silent):
+        if len(self._interrupts) > 1 or (self._interrupts and self._is_trial):
             self._ends_by = now
         if self._asked_to_end and not self._forwarded and self._final is None:
             since = now - self._interrupts[0] if self._interrupts else FORWARD_AFTER
