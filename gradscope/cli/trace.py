@@ -77,7 +77,11 @@ def trace(
     no_custom_backward: NoCustomBackward = False,
     time_limit: TimeLimit = None,
 ) -> int:
-    """Run a program, name the op that broke its gradients, say why, and try the fix."""
+    """Run a program, name the op that broke its gradients, say why, and try the fix.
+
+    Fixes are tried in further, silent runs: they end with the failing step, write to a folder of
+    their own, and do not connect, start programs or delete files again unless --rerun is given.
+    """
     from gradscope import pipeline
     from gradscope.check.accepted import accepted_by
     from gradscope.config import load_config
