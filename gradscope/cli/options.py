@@ -87,7 +87,9 @@ VerifyTime = Annotated[
 ]
 VerifyRuns = Annotated[
     int | None,
-    typer.Option("--verify-runs", min=1, metavar="N", help="How often it runs again for that [10]."),
+    typer.Option(
+        "--verify-runs", min=1, metavar="N", help="How often it runs again for that [10]."
+    ),
 ]
 Rerun = Annotated[
     bool,
