@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -66,6 +67,14 @@ def test_the_first_run_sets_up_and_then_runs_where_the_user_stands(clone: Path):
     pip = (clone / ".venv/bin/pip-arguments").read_text().splitlines()
     assert f"{clone}[dev]" in pip
     assert pip[pip.index("--constraint") + 1] == f"{clone}/scripts/constraints.txt"
+
+
+def test_without_a_gpu_the_build_for_it_is_taken_where_there_is_one(clone: Path):
+    run(clone)
+
+    pip = (clone / ".venv/bin/pip-arguments").read_text().splitlines()
+    has_gpu = any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd"))
+    assert ("torch==2.13.0+cpu" in pip) is (sys.platform == "linux" and not has_gpu)
 
 
 def test_the_second_run_only_runs(clone: Path):
