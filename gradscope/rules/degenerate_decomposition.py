@@ -53,8 +53,9 @@ class DegenerateDecomposition(Rule):
         if event.kind is Kind.MINTED or evidence.situation(root) is Situation.OUTSIDE:
             return None
         edge = evidence.edge(event)
-        known = edge is not None and edge.cause == self.name
-        if not known and not (_decomposes(event) and not evidence.infinite_operands(event)):
+        if edge is not None and edge.cause != self.name:
+            return None  # elements so large that their products leave the dtype
+        if edge is None and (not _decomposes(event) or evidence.infinite_operands(event)):
             return None
         return self.finding(
             root,
