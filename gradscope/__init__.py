@@ -7,10 +7,10 @@ print(seen)
 
 from typing import TYPE_CHECKING, Any
 
+from gradscope.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from gradscope.integrations.watch import watch as watch
-
-__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:

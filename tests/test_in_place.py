@@ -125,7 +125,7 @@ def test_every_node_leads_to_its_op_and_no_gradient_changes(op: str, view: bool)
     bare = run()
     with Recorder() as recorder:
         seen = run()
-        note = recorder.call_of_node(seen[2])
+        note = recorder.context.call_of_node(seen[2])
 
     assert note is not None and note.info.name == op
     assert torch.equal(seen[0], bare[0])

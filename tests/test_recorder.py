@@ -552,9 +552,9 @@ class TestTransparency:
 
     @staticmethod
     def held(recorder: Recorder) -> tuple[int, int, int]:
-        calls = sum(len(calls) for calls in recorder.journal.generations)
-        recorder.provenance.forget_dead()
-        return len(recorder.journal.events), calls, len(list(recorder.provenance))
+        calls = sum(len(calls) for calls in recorder.context.journal.generations)
+        recorder.context.provenance.forget_dead()
+        return len(recorder.context.journal.events), calls, len(list(recorder.context.provenance))
 
     def test_a_zero_tensor_is_not_read(self):
         x = leaf(1.0, -2.0)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gradscope import __version__
+from gradscope.version import __version__
 
 # click's own, or the copy that newer versions of typer bring along
 ClickException: Any = next(

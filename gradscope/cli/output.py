@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gradscope import __version__
 from gradscope.errors import ExitCode, GradscopeError
+from gradscope.version import __version__
 
 if TYPE_CHECKING:
     from gradscope.config import Input

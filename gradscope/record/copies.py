@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
-from gradscope.record.journal import ModuleFrame, Note
+from gradscope.record.journal import Note
+from gradscope.record.modules import ModuleFrame
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import note_site
 

@@ -12,25 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from gradscope.facts import Ancestor, Call, Event, Kind, Operand, Phase
+from gradscope.record.modules import ModuleFrame, module_path
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import Site, file_in_torch, resolve
 
 _GENERATIONS = 4  # backward passes whose calls are kept: GANs and truncated BPTT reach back a few
 _MOST_EVENTS = 20_000  # events kept; a run that floods itself with NaN is told at its first ones
-
-
-@dataclass(slots=True, eq=False)
-class ModuleFrame:
-    """The modules whose forward was running, innermost first, as a linked list.
-
-    `site` is where the module was called, `called_in` the identity of the frame that calls its
-    forward: both are noted at the first op in there, and hold for the others.
-    """
-
-    module: Any
-    outer: ModuleFrame | None
-    site: tuple[Site, Site] | None = None
-    called_in: int = 0
 
 
 class Note(NamedTuple):
@@ -175,28 +162,6 @@ class Journal:
             for one in sorted(filter(None, began), key=lambda one: one.node_seq or 0)
         ]
         return tuple(dict.fromkeys(calls))
-
-
-_named: dict[int, tuple[Any, dict[int, str]]] = {}
-
-
-def module_path(frame: ModuleFrame | None) -> str | None:
-    """The fqn of the innermost running module below the outermost one: `encoder.layers.3.attn`.
-
-    The outermost module itself has no name of its own; its class name stands for it.
-    """
-    if frame is None:
-        return None
-    root = frame
-    while root.outer is not None:
-        root = root.outer
-    if frame is root:
-        return type(root.module).__name__
-    known = _named.get(id(root.module))
-    if known is None or known[0] is not root.module:
-        names = {id(module): name for name, module in root.module.named_modules()}
-        known = _named[id(root.module)] = (root.module, names)
-    return known[1].get(id(frame.module), type(frame.module).__name__)
 
 
 # Frames between a user's line and an op that explain nothing: operator wrappers, module calls.

@@ -7,24 +7,25 @@ site), and look at one sum of the result. Everything else happens only near a ba
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gradscope.record.context import RunContext
 from gradscope.record.copies import numbers_taken
 from gradscope.record.finite import quick_sum
+from gradscope.record.hazards.margins import Margins
 from gradscope.record.journal import Note
 from gradscope.record.oprun import OpRun
+from gradscope.record.overwrites import Overwrites
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import note_site
-from gradscope.record.spot import NodeOps, note_spot
+from gradscope.record.spot import NodeOps
 from gradscope.record.stand_ins import hide_from_dynamo
 from gradscope.record.tracing import is_profiling, record_for_profiler
 from gradscope.record.window import Window
-
-if TYPE_CHECKING:
-    from gradscope.record.recorder import Recorder
 
 _current_node = torch._C._current_autograd_node
 _modes_left = torch._C._len_torch_dispatch_stack
@@ -38,19 +39,34 @@ _OTHER = frozenset(
 _HISTORY = 32 * 2**20  # bytes held of one backward pass, to tell afterwards who sent a zero
 
 
+class Looker(Protocol):
+    """Who looks at the ops that the mode sees."""
+
+    halted: bool  # raise at the next op
+    overwrites: Overwrites
+    margins: Margins | None
+    on_result: Callable[[Any, Any, Any], None]
+
+    def halt_again(self) -> None: ...
+    def examine(self, op: OpRun) -> None: ...
+    def measure_margins(self, op: OpRun) -> None: ...
+    def note_write(self, info: OpInfo, tensor: Any, frame: Any) -> None: ...
+    def note_read(self, tensor: Any, value: float, frame: Any) -> None: ...
+    def check_overwrites(self, running: NodeOps, args: tuple[Any, ...]) -> None: ...
+    def finish_node(self, ops: NodeOps) -> None: ...
+
+
 class RecordingMode(TorchDispatchMode):
     """Not reentrant, and of the thread that entered it (autograd's own threads included)."""
 
     supports_higher_order_operators = True
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, context: RunContext, looker: Looker) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.recorder = recorder
-        self.running = NodeOps()
-        self.history: list[NodeOps] = []  # the nodes of this backward pass, while they are small
+        self.context = context
+        self.looker = looker
         self.history_room = _HISTORY
-        self.window = Window(recorder)
-        self.seq = _sequence_nr()
+        self.window = Window(context, looker)
         self.ops = 0
         self.below = 0  # modes that were there before this one
         self.capturing = False  # a CUDA graph
@@ -72,9 +88,9 @@ class RecordingMode(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        recorder = self.recorder
-        if recorder.halted:
-            recorder.halt_again()
+        looker, context = self.looker, self.context
+        if looker.halted:
+            looker.halt_again()
         kwargs = kwargs or {}
         if self.capturing or _modes_left() > self.below:
             # A tracer (make_fx, FakeTensorMode) lies below all modes: there are no values to look
@@ -83,10 +99,10 @@ class RecordingMode(TorchDispatchMode):
         self.ops += 1
         info = read_schema(func)
         node = _current_node()
-        running = self.running
+        running = context.running
         if node is not running.node:
             self._enter_node(node)
-            running = self.running
+            running = context.running
         before = self._before_write(info, args, kwargs) if info.written else None
 
         out = func(*args, **kwargs)
@@ -96,32 +112,32 @@ class RecordingMode(TorchDispatchMode):
             record_for_profiler(False)
         try:
             seq = _sequence_nr()
-            noted = seq != self.seq
+            noted = seq != context.seq
             if noted:
                 self._note_call(info, seq, node, args)
-                if recorder.margins is not None and node is None:
-                    spot = note_spot(sys._getframe(1), recorder)
-                    recorder.measure_margins(OpRun(info, args, kwargs, out, seq, before, spot))
+                if looker.margins is not None and node is None:
+                    spot = context.spot(sys._getframe(1))
+                    looker.measure_margins(OpRun(info, args, kwargs, out, seq, before, spot))
             elif info.written and (taken := self._note_after_clone(info, seq, args, kwargs)):
                 seq, noted = taken.start + 1, True
-            if info.shifts and node is None and not info.written and not recorder.in_optimizer:
-                recorder.on_result(args, out, sys._getframe(1))
+            if info.shifts and node is None and not info.written and not context.in_optimizer:
+                looker.on_result(args, out, sys._getframe(1))
             if info.receives:
-                spot = note_spot(sys._getframe(1), recorder)
-                recorder.received.note(OpRun(info, args, kwargs, out, seq, before, spot))
+                spot = context.spot(sys._getframe(1))
+                context.received.note(OpRun(info, args, kwargs, out, seq, before, spot))
                 return out
             if info.skip:
                 if type(out) is float and node is None:
-                    recorder.note_read(args[0], out, sys._getframe(1))
+                    looker.note_read(args[0], out, sys._getframe(1))
                 return out
             if node is not None:
-                if recorder.overwrites:
-                    recorder.check_overwrites(running, args)
+                if looker.overwrites:
+                    looker.check_overwrites(running, args)
                 running.ops.append((info, args, kwargs))
                 if type(out) is torch.Tensor:
                     running.made.add(out._cdata)
             if type(out) is torch.Tensor and not (out.is_cpu or info.allocates):
-                spot = note_spot(sys._getframe(1), recorder)
+                spot = context.spot(sys._getframe(1))
                 self._judge_later(
                     OpRun(info, args, kwargs, out, seq if noted else None, before, spot)
                 )
@@ -132,12 +148,10 @@ class RecordingMode(TorchDispatchMode):
                     or (info.hands_on and _was_seen(args[0], node))
                     or self._is_plainly_finite(out, seq if noted else 0, info)
                 )
-                or recorder.provenance.are_read(info, args, kwargs)
+                or context.provenance.are_read(info, args, kwargs)
             ):
-                spot = note_spot(sys._getframe(1), recorder)
-                recorder.examine(
-                    OpRun(info, args, kwargs, out, seq if noted else None, before, spot)
-                )
+                spot = context.spot(sys._getframe(1))
+                looker.examine(OpRun(info, args, kwargs, out, seq if noted else None, before, spot))
         finally:
             if profiling:
                 record_for_profiler(True)
@@ -145,14 +159,14 @@ class RecordingMode(TorchDispatchMode):
 
     def _note_value(self, seq: int, value: float) -> None:
         """A single number that a call gave, which may turn out to be a term of the loss."""
-        calls = self.recorder.journal.calls
+        calls = self.context.journal.calls
         calls[seq - 1] = calls[seq - 1]._replace(value=value)
 
     def _judge_later(self, op: OpRun) -> None:
         """Ops on a device wait for their window, unless a bad value is known to be near."""
-        if self.recorder.provenance.are_read(op.info, op.args, op.kwargs):
+        if self.context.provenance.are_read(op.info, op.args, op.kwargs):
             self.window.close()
-            self.recorder.examine(op)
+            self.looker.examine(op)
         elif not op.out.is_meta:
             self.window.add(op)
 
@@ -188,27 +202,27 @@ class RecordingMode(TorchDispatchMode):
         A node made by an op takes its number just before the op gets here. Numbers in between
         belong to nodes made after the last op returned (CopySlices, regenerated views).
         """
-        recorder = self.recorder
-        user, inner = note_site(sys._getframe(2), recorder.module)
+        context = self.context
+        user, inner = note_site(sys._getframe(2), context.module)
         made_in = node._sequence_nr() if node is not None else None
         if made_in is not None and not user:
-            earlier = recorder.journal.call_of(made_in)
+            earlier = context.journal.call_of(made_in)
             if earlier is not None:
                 user, inner = earlier.user, earlier.inner
         constant = None
         if info.shifts and len(args) > 1 and type(args[1]) in (int, float):
             constant = float(args[1])
-        recorder.journal.calls[seq - 1] = Note(
-            info, user, inner, recorder.module, made_in=made_in, constant=constant
+        context.journal.calls[seq - 1] = Note(
+            info, user, inner, context.module, made_in=made_in, constant=constant
         )
-        self.seq = seq
+        context.seq = seq
 
     def _note_after_clone(
         self, info: OpInfo, seq: int, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> range:
         """Put an in-place op in the place of the clone that autograd made for it, if it did."""
-        calls = self.recorder.journal.calls
-        module = self.recorder.module
+        calls = self.context.journal.calls
+        module = self.context.module
         taken = numbers_taken(seq, info, args, kwargs, calls, sys._getframe(2), module)
         if taken:
             calls.update(dict.fromkeys(taken, calls[seq - 1]._replace(info=info, value=None)))
@@ -216,16 +230,17 @@ class RecordingMode(TorchDispatchMode):
 
     def _enter_node(self, node: Any) -> None:
         """Another autograd node runs now (None: forward again)."""
-        done = self.running
+        context = self.context
+        done = context.running
         if done.events:
-            self.recorder.finish_node(done)
+            self.looker.finish_node(done)
         if done.ops and self.history_room > 0:
             self.history_room -= done.nbytes()
             if self.history_room > 0:
-                self.history.append(done)
+                context.history.append(done)
             else:
-                self.history.clear()
-        self.running = NodeOps(node)
+                context.history.clear()
+        context.running = NodeOps(node)
 
     def _before_write(
         self, info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -233,13 +248,13 @@ class RecordingMode(TorchDispatchMode):
         """A copy of the operand that the op will overwrite, where the report would need it."""
         if self.window.is_open:
             self.window.before_write(info.written_tensors(args, kwargs))
-        recorder = self.recorder
-        if args and not recorder.in_optimizer and self.running.node is None:
-            recorder.note_write(info, args[0], sys._getframe(2))
+        context = self.context
+        if args and not context.in_optimizer and context.running.node is None:
+            self.looker.note_write(info, args[0], sys._getframe(2))
         if not args or not isinstance(args[0], torch.Tensor):
             return None
         # In backward the engine adds the gradients of two branches: which sign of inf was there?
-        added_to_inf = info.shifts and self.running.node is not None and recorder.provenance
+        added_to_inf = info.shifts and context.running.node is not None and context.provenance
         if not (info.keeps_operand or added_to_inf):
             return None
         if info.name == "div" and len(args) > 1 and type(args[1]) in (int, float) and args[1]:
@@ -251,15 +266,16 @@ class RecordingMode(TorchDispatchMode):
 
     def note_unpacked(self, tensor: Any) -> None:
         node = _current_node()
-        if node is not self.running.node:
+        if node is not self.context.running.node:
             self._enter_node(node)
-        self.running.unpacked.append(tensor)
+        running = self.context.running
+        running.unpacked.append(tensor)
         # What ran until now was the hook's own work (a checkpoint's forward), not the formula.
-        self.running.ops.clear()
-        self.running.made.clear()
+        running.ops.clear()
+        running.made.clear()
 
     def forget_history(self) -> None:
-        self.history.clear()
+        self.context.history.clear()
         self.history_room = _HISTORY
 
     def leave(self) -> None:

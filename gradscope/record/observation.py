@@ -68,9 +68,9 @@ class FullObservation:
             ends_with_update=ends_with_update,
         )
         self.sizes = MagnitudeWatch(
-            lambda: self.recorder.module,
+            lambda: self.recorder.context.module,
             on_step=lambda step: self.recorder.step_is_measured(self.sizes.updates_by_hand),
-            layers=self.recorder.names.layers,
+            layers=self.recorder.context.names.layers,
         )
         self.arrays = ArrayWarnings()
         self.recorder.on_write = self.sizes.note_write
@@ -98,7 +98,7 @@ class FullObservation:
         return self.recorder.limit.is_reached(self.steps)
 
     def know_inputs(self, inputs: Mapping[str, Any]) -> None:
-        self.recorder.names.given = self.sizes.leaves.given = inputs
+        self.recorder.context.names.given = self.sizes.leaves.given = inputs
 
     def never_stop(self) -> None:
         self.recorder.limit.lift()

@@ -9,29 +9,49 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 
 from gradscope.record.capture import watch_captures
 from gradscope.record.compiled import run_uncompiled
+from gradscope.record.context import RunContext
 from gradscope.record.graph import function_name
 from gradscope.record.journal import Note
+from gradscope.record.limit import Limit
 from gradscope.record.mode import _sequence_nr
-from gradscope.record.optimizers import watch_optimizers
+from gradscope.record.optimizers import Work, watch_optimizers
 from gradscope.record.running import follow_modules
 from gradscope.record.schema import OpInfo
-from gradscope.record.sites import current_frame, note_site
+from gradscope.record.sites import Site, current_frame, note_site
 from gradscope.record.stand_ins import stand_in
 
-if TYPE_CHECKING:
-    from gradscope.record.recorder import Recorder
+
+class Recording(Protocol):
+    """What is told of the program by what is put around torch's functions."""
+
+    context: RunContext
+    halted: bool
+    limit: Limit
+    elsewhere: dict[str, None]  # the names of other threads that ran backward
+
+    @property
+    def probing(self) -> bool: ...
+    def computes_values(self) -> bool: ...
+    def calls_function(self, cls: Any, args: Any, kwargs: Any, apply: Any, site: Site) -> None: ...
+    def run_backward(self, engine: Any, outputs: Any, args: Any, kwargs: Any) -> Any: ...
+    def note_unpacked(self, tensor: Any) -> None: ...
+    def note_uncompiled(self) -> None: ...
+    def optimizer_begins(self, work: Work) -> None: ...
+    def optimizer_ends(self, work: Work) -> None: ...
+    def capture_begins(self) -> None: ...
+    def capture_ends(self) -> None: ...
 
 
-def install(recorder: Recorder, stack: ExitStack) -> None:
+def install(recorder: Recording, stack: ExitStack) -> None:
     """Put everything in place; `stack` takes it off."""
     thread = threading.get_ident()
-    follow_modules(recorder, stack, thread, recorder.names.saw_root)
+    follow_modules(recorder.context, stack, thread, recorder.context.names.saw_root)
     stand_in(stack, torch.autograd.Function, "apply", _function_apply(recorder, thread))
     engine = _engine(recorder, thread)
     for owner in (torch.autograd, torch.autograd.graph):
@@ -45,7 +65,7 @@ def install(recorder: Recorder, stack: ExitStack) -> None:
     watch_captures(stack, recorder.capture_begins, recorder.capture_ends)
 
 
-def _function_apply(recorder: Recorder, thread: int) -> Callable[..., Any]:
+def _function_apply(recorder: Recording, thread: int) -> Callable[..., Any]:
     """Notes the call of a custom Function under its node's number. Its own forward runs without
     grad, so the first op in there would take that number otherwise."""
     original = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]
@@ -55,20 +75,22 @@ def _function_apply(recorder: Recorder, thread: int) -> Callable[..., Any]:
             return original(cls, *args, **kwargs)
         if not recorder.computes_values():
             return original(cls, *args, **kwargs)
-        user, inner = note_site(current_frame(), recorder.module)
+        user, inner = note_site(current_frame(), recorder.context.module)
         recorder.calls_function(cls, args, kwargs, original, user)
         seq = _sequence_nr()
         result = original(cls, *args, **kwargs)
         if _sequence_nr() > seq:
             name = function_name(cls)
             info = OpInfo(name, "", (), False, False, False, ())
-            recorder.journal.calls[seq] = Note(info, user, inner, recorder.module, name)
+            recorder.context.journal.calls[seq] = Note(
+                info, user, inner, recorder.context.module, name
+            )
         return result
 
     return apply
 
 
-def _engine(recorder: Recorder, thread: int) -> Callable[..., Any]:
+def _engine(recorder: Recording, thread: int) -> Callable[..., Any]:
     original = torch.autograd.graph._engine_run_backward
 
     def engine(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -82,7 +104,7 @@ def _engine(recorder: Recorder, thread: int) -> Callable[..., Any]:
     return engine
 
 
-def _hooks_init(recorder: Recorder, thread: int) -> Callable[..., Any]:
+def _hooks_init(recorder: Recording, thread: int) -> Callable[..., Any]:
     """Sees what saved-tensor hooks (checkpoint, offloading) give back to a node. Unpacking a
     second time, to look for ourselves, would run the user's hook again."""
     original = torch.autograd.graph.saved_tensors_hooks.__init__
@@ -91,7 +113,7 @@ def _hooks_init(recorder: Recorder, thread: int) -> Callable[..., Any]:
         def unpack(packed: Any) -> Any:
             tensor = unpack_hook(packed)
             if threading.get_ident() == thread:
-                recorder.mode.note_unpacked(tensor)
+                recorder.note_unpacked(tensor)
             return tensor
 
         original(self, pack_hook, unpack)

@@ -11,22 +11,18 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import Ending, Environment, Gradient, Kind, Setting, Step, Trace
-from gradscope.record import journal as journals
+from gradscope.facts import Ending, Environment, Kind, Setting, Step, Trace
+from gradscope.record.context import RunContext
 from gradscope.record.events.examine import Examiner
 from gradscope.record.events.hidden import Hidden
-from gradscope.record.events.provenance import Provenance
 from gradscope.record.events.reads import NanReads
-from gradscope.record.events.received import Received
 from gradscope.record.events.symptoms import Symptoms
 from gradscope.record.finite import sum_of
-from gradscope.record.graph import node_name
 from gradscope.record.hazards.margins import Margins
-from gradscope.record.journal import Journal, ModuleFrame, Note, Raw
 from gradscope.record.last_update import LastUpdate
 from gradscope.record.limit import FIRST_ERROR, Limit, StopTrace
 from gradscope.record.mode import RecordingMode
-from gradscope.record.names import Names
+from gradscope.record.modules import forget_names
 from gradscope.record.oprun import OpRun
 from gradscope.record.optimizers import Work, bad_settings
 from gradscope.record.overwrites import Overwrites
@@ -72,34 +68,26 @@ class Recorder:
         self.keep_going = keep_going
         self.on_step = on_step
         self.on_stop = on_stop
-        self.journal = Journal()
-        self.provenance = Provenance()
-        self.received = Received(self.provenance)
-        self.names = Names()
-        self.symptoms = Symptoms(self)
-        self.hidden = Hidden(self)
-        self.reads = NanReads(self)
-        self.margins = Margins(self) if hazards else None
-        self.examiner = Examiner(self)
-        self.functions = FunctionChecks(lambda: self.step) if check_functions else None
-        self.overwrites = Overwrites(self.journal)
-        self.mode = RecordingMode(self)
-        self.module: ModuleFrame | None = None
+        self.context = context = RunContext()
+        self.symptoms = Symptoms(context, self._confirmed)
+        self.hidden = Hidden(context)
+        self.reads = NanReads(context, lambda: self.mode.window.close())
+        self.margins = Margins(context) if hazards else None
+        self.examiner = Examiner(context, self.symptoms.note_bad_write)
+        self.functions = FunctionChecks(lambda: context.step) if check_functions else None
+        self.overwrites = Overwrites(context.journal)
+        self.mode = RecordingMode(context, self)
         # Told of a tensor that an op outside of backward and of optimizers is about to write.
         self.on_write: Callable[[Any, Any], None] = lambda tensor, frame: None
         # Told of the operands of a sum or a difference outside of both, and of the result.
         self.on_result: Callable[[Any, Any, Any], None] = lambda operands, result, frame: None
         self.halted = False
         self._ending = Ending("stopped")
-        self.bad_in_step = False
-        self.in_optimizer = False
         self.depth = 0  # nested backward passes (reentrant checkpoint)
-        self.step = 0
         self.done: list[Step] = []
         self.notes: list[str] = []
         self.settings: list[Setting] = []
         self.elsewhere: dict[str, None] = {}  # names of other threads that ran backward, in order
-        self.gradients: tuple[Gradient, ...] = ()
         self.faults = 0
         self._clock = time.perf_counter()
         self._step_ops = 0
@@ -114,8 +102,8 @@ class Recorder:
     def __exit__(self, *failure: object) -> None:
         self._stack.close()
         self.mode.leave()
-        self.module = None
-        journals._named.clear()
+        self.context.module = None
+        forget_names()
 
     # Asked by the mode
 
@@ -137,7 +125,7 @@ class Recorder:
         self._shielded("item", self.reads.note, tensor, value, frame)
 
     def check_overwrites(self, running: NodeOps, args: tuple[Any, ...]) -> None:
-        self._shielded("backward", self.overwrites.check, running, args, self.step)
+        self._shielded("backward", self.overwrites.check, running, args, self.context.step)
 
     def finish_node(self, ops: NodeOps) -> None:
         self._shielded(ops.node.name(), self.examiner.finish_node, ops)
@@ -151,22 +139,12 @@ class Recorder:
             if self.faults <= _FAULTS_TOLD:
                 self.notes.append(f"could not look at `{what}`: {type(fault).__name__}: {fault}")
 
-    def note_bad_write(self, raw: Raw, written: Sequence[torch.Tensor]) -> None:
-        self.symptoms.note_bad_write(raw, written)
-
-    def call_of_node(self, node: Any) -> Note | None:
-        seq = node._sequence_nr()
-        if node_name(node) == "CopySlices":
-            # Made after the in-place op on a view had returned; that op's own node is one below.
-            return self.journal.call_of(seq - 1) or self.journal.call_of(seq)
-        return self.journal.call_of(seq)
-
-    def frame(self) -> Any:
-        return sys._getframe(1)
-
     def computes_values(self) -> bool:
         """Whether there is anything to look at: no tracer and no capture is active."""
         return not self.mode.capturing and computes_values()
+
+    def note_unpacked(self, tensor: Any) -> None:
+        self.mode.note_unpacked(tensor)
 
     def note_uncompiled(self) -> None:
         """The program compiles something."""
@@ -247,15 +225,15 @@ class Recorder:
     ) -> None:
         now = time.perf_counter()
         self.done.append(
-            Step(self.step, loss, now - self._clock, self.mode.ops - self._step_ops, place)
+            Step(self.context.step, loss, now - self._clock, self.mode.ops - self._step_ops, place)
         )
         self._clock, self._step_ops = now, self.mode.ops
-        self.symptoms.after_backward(roots, graph, asked, result)
+        self.symptoms.after_backward(roots, graph, asked, result, last=self.at_limit)
         self.hidden.after_backward(graph)
         if self.margins is not None:
             self._shielded("backward", self.margins.after_backward, graph)
         self.on_step(len(self.done), self.mode.ops)
-        self.step += 1
+        self.context.step += 1
         self._turn()
 
     @property
@@ -275,33 +253,33 @@ class Recorder:
 
     def _turn(self) -> None:
         """Between steps: keep only what a later step can still lead back to."""
-        self.journal.turn_step()
-        self.bad_in_step = False
-        self.names.forget_memory()
-        self.received.forget_dead()
-        if self.journal.events:
-            self.provenance.forget_dead()
-            alive = [stain.event for stain in self.provenance]
-            self.journal.keep_only([*alive, *self.symptoms.held(), *self.reads.held()])
+        self.context.journal.turn_step()
+        self.context.bad_in_step = False
+        self.context.names.forget_memory()
+        self.context.received.forget_dead()
+        if self.context.journal.events:
+            self.context.provenance.forget_dead()
+            alive = [stain.event for stain in self.context.provenance]
+            self.context.journal.keep_only([*alive, *self.symptoms.held(), *self.reads.held()])
 
     def optimizer_begins(self, work: Work) -> None:
         if self.halted or self.mode not in _active_modes():
             return
         self.mode.window.close()
-        self.in_optimizer = True
+        self.context.in_optimizer = True
         if work.updates:
             with unobserved():
                 self.symptoms.before_optimizer(work.optimizer)
                 if len(self.settings) < _SETTINGS_KEPT:
-                    self.settings += bad_settings(work.optimizer, self.step)
+                    self.settings += bad_settings(work.optimizer, self.context.step)
 
     def optimizer_ends(self, work: Work) -> None:
         if work.over:
             self.limit.note_update(len(self.done))
-        if not self.in_optimizer:
+        if not self.context.in_optimizer:
             return
         self.mode.window.close()
-        self.in_optimizer = False
+        self.context.in_optimizer = False
         with unobserved():
             self.symptoms.after_optimizer(work.optimizer)
 
@@ -320,6 +298,11 @@ class Recorder:
 
     # The end
 
+    def _confirmed(self) -> None:
+        """A symptom is one."""
+        if not self.keep_going:
+            self.halt(FIRST_ERROR)
+
     def halt(self, ending: Ending) -> None:
         """Enough was seen: hand over what there is, and end the program."""
         self.halted = True
@@ -336,14 +319,13 @@ class Recorder:
         over = ending.kind != "stopped"
         symptoms = self.symptoms.settled(ending) if over else self.symptoms.confirmed
         ends = [symptom.event for symptom in symptoms if symptom.event is not None]
-        wanted = {raw.id for raw in self.journal.ancestors(*ends)}
-        for kill in [raw for raw in self.journal.events.values() if raw.kind is Kind.KILL]:
-            way = {raw.id for raw in self.journal.ancestors(kill.id)}
+        journal = self.context.journal
+        wanted = {raw.id for raw in journal.ancestors(*ends)}
+        for kill in [raw for raw in journal.events.values() if raw.kind is Kind.KILL]:
+            way = {raw.id for raw in journal.ancestors(kill.id)}
             if wanted & way:
                 wanted |= way
-        events = tuple(
-            self.journal.freeze(raw) for raw in self.journal.events.values() if raw.id in wanted
-        )
+        events = tuple(journal.freeze(raw) for raw in journal.events.values() if raw.id in wanted)
         wrong = self.functions.symptoms() if self.functions else ()
         return Trace(
             target=target,
@@ -355,7 +337,7 @@ class Recorder:
             environment=environment(self._device(events)),
             ops=self.mode.ops,
             notes=tuple(self.notes),
-            gradients=self.gradients,
+            gradients=self.symptoms.gradients,
             functions=tuple(self.functions.found) if self.functions else (),
             not_checked=tuple(
                 left for by in (self.functions, self.margins) if by for left in by.not_checked

@@ -16,17 +16,14 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from functools import cache
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from gradscope.facts import Location
 from gradscope.record.instructions import instructions, positions
-
-if TYPE_CHECKING:
-    from gradscope.record.journal import ModuleFrame
-
-Site = tuple[tuple[CodeType, int], ...]  # innermost frame first
+from gradscope.record.modules import ModuleFrame
+from gradscope.record.modules import Site as Site
 
 USER, LIBRARY, OURS, ENGINE = range(4)
 _INNER = 8  # library frames kept an op

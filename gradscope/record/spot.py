@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils import checkpoint
 
-from gradscope.record.sites import ENGINE, OURS, USER, Site, called_by_engine, kind_of, note_site
-
-if TYPE_CHECKING:
-    from gradscope.record.journal import ModuleFrame
-    from gradscope.record.recorder import Recorder
-    from gradscope.record.schema import OpInfo
+from gradscope.record.modules import ModuleFrame
+from gradscope.record.schema import OpInfo
+from gradscope.record.sites import ENGINE, OURS, USER, Site, kind_of
 
 _CHECKPOINT = vars(checkpoint)
 
@@ -62,30 +59,13 @@ class Spot(NamedTuple):
     step: int
 
 
-def note_spot(frame: FrameType | None, recorder: Recorder) -> Spot:
-    """The surroundings of the op that `frame` called."""
-    user, inner = note_site(frame)
-    running = recorder.mode.running
-    return Spot(
-        user=user,
-        inner=inner,
-        by_engine=running.node is not None and called_by_engine(frame),
-        by_user=_asked_by_user(frame),
-        again=running.node is not None and _runs_forward_again(frame),
-        running=running,
-        module=recorder.module,
-        optimizing=recorder.in_optimizer,
-        step=recorder.step,
-    )
-
-
-def _asked_by_user(frame: FrameType | None) -> bool:
+def asked_by_user(frame: FrameType | None) -> bool:
     while frame is not None and kind_of(frame.f_code) == OURS:
         frame = frame.f_back
     return frame is not None and kind_of(frame.f_code) == USER
 
 
-def _runs_forward_again(frame: FrameType | None) -> bool:
+def runs_forward_again(frame: FrameType | None) -> bool:
     while frame is not None:
         if frame.f_globals is _CHECKPOINT:
             return True

@@ -6,28 +6,33 @@ and an op that overwrites one of them closes the window first.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 
+from gradscope.record.context import RunContext
 from gradscope.record.events.measure import saved_by
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import quick_sum
 from gradscope.record.oprun import OpRun, flatten
+from gradscope.record.spot import NodeOps
 from gradscope.record.tracing import unobserved
-
-if TYPE_CHECKING:
-    from gradscope.record.recorder import Recorder
 
 _OPS = 64
 _BYTES = 512 * 2**20  # of results held
 
 
+class Looker(Protocol):
+    def examine(self, op: OpRun) -> None: ...
+    def finish_node(self, ops: NodeOps) -> None: ...
+
+
 class Window:
     """The ops since the device was last asked."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self.recorder = recorder
+    def __init__(self, context: RunContext, looker: Looker) -> None:
+        self.context = context
+        self.looker = looker
         self._ops: list[OpRun] = []
         self._sums: list[torch.Tensor] = []
         self._storages: set[int | None] = set()
@@ -76,12 +81,12 @@ class Window:
     def _judge(self, ops: list[OpRun], sums: list[torch.Tensor]) -> None:
         totals = torch.stack([total.to(sums[0].device, torch.float32) for total in sums]).tolist()
         for op, total in zip(ops, totals, strict=True):
-            stained = self.recorder.provenance.are_read(op.info, op.args, op.kwargs)
+            stained = self.context.provenance.are_read(op.info, op.args, op.kwargs)
             if stained or total - total != 0.0:
-                self.recorder.examine(op)
+                self.looker.examine(op)
         for op in ops:
-            if op.spot.running.events and op.spot.running is not self.recorder.mode.running:
-                self.recorder.finish_node(op.spot.running)
+            if op.spot.running.events and op.spot.running is not self.context.running:
+                self.looker.finish_node(op.spot.running)
 
 
 def _sum(tensors: list[torch.Tensor]) -> torch.Tensor:

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from gradscope.record.sites import OURS, USER, is_module_call, kind_of
-from gradscope.repair.runtime import WhatIf
+from gradscope.repair.what_if import WhatIf
 from gradscope.source.operands import ARGUMENTS, KEYWORDS, METHODS, canonical
 from gradscope.target.effects import aside
 

@@ -15,29 +15,10 @@ from gradscope.ops import Edge, lookup
 from gradscope.repair.attempt import Bench
 from gradscope.repair.compare import BOUNDS
 from gradscope.repair.culprit import dtype_of, edges_of
+from gradscope.repair.what_if import WhatIf
 from gradscope.rules import phrases
 
 MOST = 2  # changes of one call that are worth a run each
-
-
-@dataclass(frozen=True, slots=True)
-class WhatIf:
-    """One change of the calls of an op at a line.
-
-    `operand` and `kept` are Python over `x` (the operand), `torch`, and the other operands by
-    schema name: what stands in for `argument` (nothing: all operands in a wider dtype), and where
-    the result counts (elsewhere it keeps its value, without a gradient). The file `mark` is
-    created once a call was changed.
-    """
-
-    op: str
-    file: str
-    line: int
-    argument: str
-    operand: str
-    kept: str = ""
-    same: bool = False  # claims that finite values stay as they are
-    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from html import escape
 from itertools import count
 
-from gradscope import __version__
 from gradscope.facts import Report, Summary
 from gradscope.report import phrases, verdicts
 from gradscope.report.html_parts import listed, opening, prose, section, table, verbatim
 from gradscope.report.options import Options
 from gradscope.report.text import clean, sentence
+from gradscope.version import __version__
 
 NAME = "html"
 

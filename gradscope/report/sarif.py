@@ -14,12 +14,12 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
-from gradscope import __version__
 from gradscope.facts import Edit, Event, Finding, Fix, Location, Related, Report, Summary, Trace
 from gradscope.ops.names import spelled
 from gradscope.report import phrases, trials, verdicts
 from gradscope.report.options import Options, Sources
 from gradscope.report.text import sentence
+from gradscope.version import __version__
 
 NAME = "sarif"
 FOR_PROGRAMS = True

@@ -8,6 +8,7 @@ from pathlib import Path
 
 # A layer imports those before it and none after it.
 LAYERS = [
+    "version",
     "errors",
     "signals",
     "writing",

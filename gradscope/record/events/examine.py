@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import torch
 
 from gradscope.facts import Kind, Phase
 from gradscope.ops.traits import Trait, has
+from gradscope.record.context import RunContext
 from gradscope.record.events import measure
 from gradscope.record.events.origins import LITERAL, Origins
 from gradscope.record.events.provenance import covers_storage
@@ -23,9 +24,6 @@ from gradscope.record.journal import Note, Raw
 from gradscope.record.oprun import OpRun, StainedInput, among, flatten
 from gradscope.record.spot import NodeOps, Spot
 
-if TYPE_CHECKING:
-    from gradscope.record.recorder import Recorder
-
 _DETAILED = 200  # events measured in full a run: the first ones are those that people ask about
 _FILL_LIMIT = 1_000_000  # elements of uninitialised memory that are worth filling
 _FROM_OUTSIDE = ("set", "from_file", "_pin_memory")  # `torch.load` lays tensors over read memory
@@ -34,9 +32,12 @@ _FROM_OUTSIDE = ("set", "from_file", "_pin_memory")  # `torch.load` lays tensors
 class Examiner:
     """Turns one op near bad values into events and stains."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self.recorder = recorder
-        self.origins = Origins(recorder)
+    def __init__(
+        self, context: RunContext, on_bad_result: Callable[[Raw, Sequence[torch.Tensor]], None]
+    ) -> None:
+        self.context = context
+        self.on_bad_result = on_bad_result  # told the event, and the tensors that the op wrote
+        self.origins = Origins(context)
         self.detailed = 0
 
     def examine(self, op: OpRun) -> None:
@@ -57,7 +58,7 @@ class Examiner:
         is judged by what was known before: its old values are gone."""
         found = []
         for name, tensor in op.inputs():
-            stain = self.recorder.provenance.of(tensor)
+            stain = self.context.provenance.of(tensor)
             if stain is not None and (among(tensor, written) or holds_bad(tensor)):
                 found.append(StainedInput(name, tensor, stain))
         return _picked(op, found)
@@ -70,14 +71,14 @@ class Examiner:
         stained: list[StainedInput],
     ) -> None:
         for tensor in written:
-            if self.recorder.provenance.of(tensor) is not None and covers_storage(tensor):
-                self.recorder.provenance.clear(tensor)
+            if self.context.provenance.of(tensor) is not None and covers_storage(tensor):
+                self.context.provenance.clear(tensor)
         anew = has(op.info.name, Trait.REPLACES)
         hidden = [one.stain for one in stained if not (anew and among(one.tensor, written))]
         if hidden and any(plain(tensor) is not None for tensor in outputs):
             raw = self._raw(Kind.KILL, op)
             raw.sources = tuple(dict.fromkeys(stain.event for stain in hidden))
-            self.recorder.journal.add(raw)
+            self.context.journal.add(raw)
 
     def _bad_result(
         self,
@@ -86,7 +87,7 @@ class Examiner:
         stained: list[StainedInput],
         bad: list[torch.Tensor],
     ) -> None:
-        recorder = self.recorder
+        context = self.context
         output = bad[0]
         values = plain(output)
         assert values is not None
@@ -102,20 +103,20 @@ class Examiner:
             raw.kind, raw.phase, output = Kind.SOURCE, Phase.DATA, filled
         raw.innocent = self._is_innocent(raw, values)
         raw.cancels = _cancels(op, raw, written, values)
-        if recorder.journal.add(raw) is None:
+        if context.journal.add(raw) is None:
             # There is no room for another event: what comes of these values goes back to the last.
             for tensor, source in itertools.product(bad, raw.sources[:1]):
-                recorder.provenance.mark(tensor, source, innocent=raw.innocent)
-            recorder.bad_in_step |= not raw.innocent
+                context.provenance.mark(tensor, source, innocent=raw.innocent)
+            context.bad_in_step |= not raw.innocent
             return
         for tensor in bad:
-            recorder.provenance.mark(tensor, raw.id, innocent=raw.innocent)
+            context.provenance.mark(tensor, raw.id, innocent=raw.innocent)
         self._measure(op, raw, written, output, values)
         if raw.node is not None:
             op.spot.running.events.append(raw)
         # No inf that an optimizer writes is meant.
-        recorder.bad_in_step |= not raw.innocent or recorder.in_optimizer
-        recorder.note_bad_write(raw, written)
+        context.bad_in_step |= not raw.innocent or context.in_optimizer
+        self.on_bad_result(raw, written)
 
     def _sources(
         self, op: OpRun, raw: Raw, written: list[torch.Tensor], stained: list[StainedInput]
@@ -140,7 +141,7 @@ class Examiner:
         if (guilty or (raw.kind is Kind.MINTED and not raw.innocent)) and self.detailed < _DETAILED:
             self.detailed += 1
             old = {id(written[0]): op.before} if op.before is not None and written else {}
-            measure.describe(raw, op, old, output, self.recorder)
+            measure.describe(raw, op, old, output, self.context)
         elif raw.kind is Kind.MINTED:
             measure.describe_briefly(raw, output, values)
 
@@ -160,7 +161,7 @@ class Examiner:
                 return Kind.SOURCE if nan else Kind.MINTED
             meant = any(not math.isfinite(number) for number in op.numbers())
             return Kind.MINTED if meant and (op.info.fills or not nan) else Kind.BIRTH
-        origins = [self.recorder.journal.events.get(id) for id in raw.sources]
+        origins = [self.context.journal.events.get(id) for id in raw.sources]
         if raw.node is not None and raw.phase is Phase.BACKWARD:
             # Bad values that were saved going forward, and none that came down the gradient.
             if all(o is not None and o.phase is not Phase.BACKWARD for o in origins):
@@ -175,7 +176,7 @@ class Examiner:
     def _caller(self, raw: Raw) -> Note | None:
         """The call of which a constant is a step, and not the user's own: torch's `logdet` writes
         its NaN as `where` does, in the instruction that has just computed the determinant."""
-        last = self.recorder.journal.call_of(self.recorder.mode.seq - 1)
+        last = self.context.journal.call_of(self.context.seq - 1)
         if raw.blame is not None or last is None or last.info.fills:
             return raw.blame
         same = (last.user, last.inner) == (raw.note.user, raw.note.inner)
@@ -184,7 +185,7 @@ class Examiner:
     def _all_masks(self, raw: Raw) -> bool:
         """Whether the -inf that an op has read was meant as a mask or is the logarithm of one. A
         division by 0 or an overflow that made a whole row -inf is a fault of its own."""
-        events = self.recorder.journal.events
+        events = self.context.journal.events
         waiting, seen = [*raw.sources], set(raw.sources)
         while waiting:
             origin = events.get(waiting.pop())
@@ -203,7 +204,7 @@ class Examiner:
             return False
         if raw.kind is Kind.MINTED:
             return True
-        origins = (self.recorder.journal.events.get(id) for id in raw.sources)
+        origins = (self.context.journal.events.get(id) for id in raw.sources)
         return raw.kind is Kind.PROPAGATION and all(o is not None and o.innocent for o in origins)
 
     def _mark_uninitialized(self, op: OpRun) -> None:
@@ -220,12 +221,12 @@ class Examiner:
                 continue
             raw = self._raw(Kind.UNINITIALIZED, op)
             raw.seq = None
-            if self.recorder.journal.add(raw) is None:
+            if self.context.journal.add(raw) is None:
                 return
             values.fill_(math.nan)
-            raw.output = measure.named(measure.operand("output", tensor, self.recorder), raw)
+            raw.output = measure.named(measure.operand("output", tensor, self.context), raw)
             raw.numel = values.numel()
-            self.recorder.provenance.mark(tensor, raw.id, innocent=False, uninitialized=True)
+            self.context.provenance.mark(tensor, raw.id, innocent=False, uninitialized=True)
 
     def _raw(self, kind: Kind, op: OpRun) -> Raw:
         spot = op.spot
@@ -243,7 +244,7 @@ class Examiner:
             raw.node_seq = node._sequence_nr()
             raw.node = node
             if spot.by_engine:
-                raw.blame = self.recorder.call_of_node(node)
+                raw.blame = self.context.call_of_node(node)
             elif spot.user and spot.again:
                 raw.node = None
         return raw

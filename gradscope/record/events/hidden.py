@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gradscope.facts import Event, Kind, Phase
+from gradscope.record.context import RunContext
 from gradscope.record.graph import consumers
 from gradscope.record.journal import Raw, to_call
-
-if TYPE_CHECKING:
-    from gradscope.record.recorder import Recorder
 
 _MOST = 8  # places remembered a run: more are no longer read
 
@@ -22,8 +20,8 @@ class Hidden:
     Looks at the graph only in steps with such a birth, of which healthy runs have none.
     """
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
         self._births: dict[object, tuple[Raw, Raw]] = {}  # a birth and what hid it, by place
 
     def after_backward(self, graph: list[Any]) -> None:
@@ -37,7 +35,7 @@ class Hidden:
 
     def _candidates(self) -> Iterator[tuple[Raw, Raw]]:
         """Births in differentiable ops, and the differentiable op that hid each."""
-        journal, step = self._recorder.journal, self._recorder.step
+        journal, step = self._context.journal, self._context.step
         for kill in list(journal.events.values()):
             if kill.kind is not Kind.KILL or kill.step != step or kill.seq is None:
                 continue
@@ -47,7 +45,7 @@ class Hidden:
 
     def events(self, explained: Collection[int]) -> tuple[Event, ...]:
         """The births that lead to no symptom, first come first."""
-        journal = self._recorder.journal
+        journal = self._context.journal
         kept = [pair for pair in self._births.values() if pair[0].id not in explained]
         return tuple(
             replace(journal.freeze(birth), hidden_by=to_call(kill.note, kill.seq))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from gradscope.facts import Ancestor, Kind, Operand, Phase
 from gradscope.ops import lookup
 from gradscope.ops.reach import singularity
+from gradscope.record.context import RunContext
 from gradscope.record.events.grad_outputs import grad_output_of
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import (
@@ -27,10 +28,7 @@ from gradscope.record.graph import node_name
 from gradscope.record.journal import Raw, to_call
 from gradscope.record.oprun import OpRun
 from gradscope.record.sites import assigned_name
-
-if TYPE_CHECKING:
-    from gradscope.record.recorder import Recorder
-    from gradscope.record.spot import NodeOps
+from gradscope.record.spot import NodeOps
 
 _LEVELS = 5  # how far up the graph an ancestry goes
 _BREADTH = 60  # nodes in one ancestry, over all levels
@@ -43,7 +41,7 @@ _INTEGERS = frozenset((torch.uint8, torch.int8, torch.int16, torch.int32, torch.
 def operand(
     role: str,
     tensor: torch.Tensor,
-    recorder: Recorder,
+    context: RunContext,
     *,
     index: tuple[int, ...] = (),
     shape: tuple[int, ...] | None = None,
@@ -56,10 +54,10 @@ def operand(
     tensor = unwrapped(tensor)
     seen = _numbers(role, tensor if values is None else values)
     counts = census(seen) if seen is not None else None
-    stain = recorder.provenance.of(tensor)
+    stain = context.provenance.of(tensor)
     return Operand(
         role=role,
-        name=recorder.names.name(tensor, frame),
+        name=context.names.name(tensor, frame),
         shape=tuple(tensor.shape),
         dtype=str(tensor.dtype).removeprefix("torch."),
         device=str(tensor.device),
@@ -73,7 +71,7 @@ def operand(
         max=counts.max if counts else None,
         at=_at(seen, index, shape, samples),
         origin=stain.event if stain is not None and counts is not None and counts.bad else None,
-        kin=recorder.names.kin(tensor),
+        kin=context.names.kin(tensor),
         requires_grad=tensor.requires_grad,
     )
 
@@ -105,7 +103,7 @@ def describe(
     op: OpRun,
     old: dict[int, torch.Tensor],
     output: torch.Tensor,
-    recorder: Recorder,
+    context: RunContext,
 ) -> None:
     """Everything the report may want of an event, measured while its tensors are at hand.
 
@@ -120,16 +118,16 @@ def describe(
         torch.isnan(values) if raw.sources and raw.kind is Kind.BIRTH else ~torch.isfinite(values),
     )
     shape = tuple(values.shape)
-    raw.output = named(operand("output", output, recorder, index=raw.index, shape=shape), raw)
+    raw.output = named(operand("output", output, context, index=raw.index, shape=shape), raw)
     raw.inputs = tuple(
         operand(
             name,
             tensor,
-            recorder,
+            context,
             index=raw.index,
             shape=shape,
             values=old.get(id(tensor)),
-            frame=recorder.frame(),
+            frame=context.frame(),
         )
         for name, tensor in inputs
         if id(tensor) in old or tensor is not output
@@ -141,10 +139,10 @@ def describe(
         or (isinstance(value, list | tuple) and all(isinstance(item, int) for item in value))
     )
     if raw.node is not None:
-        _describe_saved(raw, shape, recorder, op.spot.running)
-        raw.ancestry = _ancestry([edge[0] for edge in raw.node.next_functions], recorder)
+        _describe_saved(raw, shape, context, op.spot.running)
+        raw.ancestry = _ancestry([edge[0] for edge in raw.node.next_functions], context)
     else:
-        raw.ancestry = _ancestry([_grad_fn(tensor) for _, tensor in inputs], recorder)
+        raw.ancestry = _ancestry([_grad_fn(tensor) for _, tensor in inputs], context)
 
 
 def named(output: Operand, raw: Raw) -> Operand:
@@ -154,7 +152,9 @@ def named(output: Operand, raw: Raw) -> Operand:
     return replace(output, name=assigned_name(raw.note.user))
 
 
-def _describe_saved(raw: Raw, shape: tuple[int, ...], recorder: Recorder, running: NodeOps) -> None:
+def _describe_saved(
+    raw: Raw, shape: tuple[int, ...], context: RunContext, running: NodeOps
+) -> None:
     """The operands of the forward call, as its node saved them, named as in its schema."""
     if raw.blame is None or raw.blame.custom is not None:
         return
@@ -165,7 +165,7 @@ def _describe_saved(raw: Raw, shape: tuple[int, ...], recorder: Recorder, runnin
         if isinstance(value, torch.Tensor):
             running.saved_keys.add(storage_key(value))
             found.append(
-                operand(role, value, recorder, index=raw.index, shape=shape, frame=recorder.frame())
+                operand(role, value, context, index=raw.index, shape=shape, frame=context.frame())
             )
         elif isinstance(value, int | float | bool | str):
             scalars.append((role, value))
@@ -266,15 +266,13 @@ def describe_briefly(raw: Raw, output: torch.Tensor, values: torch.Tensor) -> No
     )
 
 
-def describe_source(raw: Raw, role: str, tensor: torch.Tensor, recorder: Recorder) -> None:
+def describe_source(raw: Raw, role: str, tensor: torch.Tensor, context: RunContext) -> None:
     """Bad values that were there before any observed op: what holds them."""
     values = numbers(tensor)
     assert values is not None
     locate(raw, ~torch.isfinite(values))
     shape = tuple(values.shape)
-    described = operand(
-        role, tensor, recorder, index=raw.index, shape=shape, frame=recorder.frame()
-    )
+    described = operand(role, tensor, context, index=raw.index, shape=shape, frame=context.frame())
     raw.inputs = (described,)
     raw.output = described
 
@@ -287,21 +285,21 @@ def _grad_fn(tensor: torch.Tensor) -> Any:
         return None
 
 
-def _ancestry(nodes: list[Any], recorder: Recorder) -> tuple[Ancestor | None, ...]:
+def _ancestry(nodes: list[Any], context: RunContext) -> tuple[Ancestor | None, ...]:
     budget = [_BREADTH]
-    return tuple(_ancestor(node, recorder, _LEVELS, budget) for node in nodes)
+    return tuple(_ancestor(node, context, _LEVELS, budget) for node in nodes)
 
 
-def _ancestor(node: Any, recorder: Recorder, levels: int, budget: list[int]) -> Ancestor | None:
+def _ancestor(node: Any, context: RunContext, levels: int, budget: list[int]) -> Ancestor | None:
     if node is None or levels == 0 or budget[0] <= 0:
         return None
     budget[0] -= 1
-    note = recorder.call_of_node(node)
+    note = context.call_of_node(node)
     name = node_name(node)
     return Ancestor(
         node=name,
         call=to_call(note, node._sequence_nr(), name) if note is not None else None,
         inputs=tuple(
-            _ancestor(edge[0], recorder, levels - 1, budget) for edge in node.next_functions
+            _ancestor(edge[0], context, levels - 1, budget) for edge in node.next_functions
         ),
     )

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import torch
 
 from gradscope.facts import Kind, Phase
 from gradscope.ops.traits import Trait, has
+from gradscope.record.context import RunContext
 from gradscope.record.events import measure
 from gradscope.record.events.received import Arrival
 from gradscope.record.finite import has_nan, holds_bad
 from gradscope.record.journal import Raw
 from gradscope.record.oprun import OpRun, StainedInput, among
-
-if TYPE_CHECKING:
-    from gradscope.record.recorder import Recorder
 
 LITERAL = "lift_fresh"  # `torch.tensor([...])` arrives as this, and so does an array of numpy's
 
@@ -24,17 +21,17 @@ LITERAL = "lift_fresh"  # `torch.tensor([...])` arrives as this, and so does an 
 class Origins:
     """Finds or makes the event that stands for where bad values entered the program."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self.recorder = recorder
+    def __init__(self, context: RunContext) -> None:
+        self.context = context
 
     def of_unknown(self, op: OpRun, reader: Raw, written: list[torch.Tensor]) -> list[int]:
         """Events for the bad inputs that no observed op made."""
         found: list[int] = []
         for name, tensor in op.inputs():
-            known = self.recorder.provenance.of(tensor) is not None or among(tensor, written)
+            known = self.context.provenance.of(tensor) is not None or among(tensor, written)
             if known or not holds_bad(tensor):
                 continue
-            arrival = self.recorder.received.by(op, tensor, written)
+            arrival = self.context.received.by(op, tensor, written)
             if arrival is not None and arrival.sources:
                 found += arrival.sources  # bad before it was sent
             else:
@@ -44,16 +41,16 @@ class Origins:
     def _came_in(
         self, name: str, tensor: torch.Tensor, reader: Raw, arrival: Arrival | None
     ) -> int:
-        recorder = self.recorder
+        context = self.context
         raw = _source(reader)
         if arrival is not None:
             raw.kind, raw.note, raw.seq = Kind.RECEIVED, arrival.note, None
-        if recorder.journal.add(raw) is None:
+        if context.journal.add(raw) is None:
             return -1
         # A buffer that holds inf and no NaN is a mask.
-        raw.innocent = recorder.names.kin(tensor) == "buffer" and not has_nan(tensor)
-        recorder.provenance.mark(tensor, raw.id, innocent=raw.innocent)
-        measure.describe_source(raw, name, tensor, recorder)
+        raw.innocent = context.names.kin(tensor) == "buffer" and not has_nan(tensor)
+        context.provenance.mark(tensor, raw.id, innocent=raw.innocent)
+        measure.describe_source(raw, name, tensor, context)
         return raw.id
 
     def through_parameters(
@@ -61,25 +58,25 @@ class Origins:
     ) -> list[int]:
         """Where a library call (load_state_dict) filled a parameter or buffer with bad values, or a
         parameter holds an inf, the op that first used it is where the user's trouble begins."""
-        recorder = self.recorder
+        context = self.context
         if reader.note.info.written:
             return sources
         for name, tensor, stain in stained:
             if stain.event not in sources or not self._begins_here(tensor, stain.event):
                 continue
             origin = _source(reader, stain.event)
-            if recorder.journal.add(origin) is None:
+            if context.journal.add(origin) is None:
                 continue
-            measure.describe_source(origin, name, tensor, recorder)
+            measure.describe_source(origin, name, tensor, context)
             sources[sources.index(stain.event)] = origin.id
-            recorder.provenance.mark(tensor, origin.id, innocent=False)
+            context.provenance.mark(tensor, origin.id, innocent=False)
         return sources
 
     def _begins_here(self, tensor: torch.Tensor, event: int) -> bool:
         """Whether the first op that reads a parameter or buffer is to be named for what is in it.
         No parameter is meant to be inf, unlike a mask in a buffer."""
-        filled = self.recorder.journal.events.get(event)
-        kin = self.recorder.names.kin(tensor)
+        filled = self.context.journal.events.get(event)
+        kin = self.context.names.kin(tensor)
         if filled is None or kin not in ("parameter", "buffer"):
             return False
         if filled.phase is Phase.DATA and not filled.note.info.written:
@@ -92,11 +89,11 @@ class Origins:
     def accuse_data(self, op: OpRun, reader: Raw) -> None:
         """An inf in an array may be meant as long as it is compared, added or masked. One that is
         multiplied with weights is bad data."""
-        kin = self.recorder.names.kin
+        kin = self.context.names.kin
         multiplies = has(op.info.name, Trait.MULTIPLIES)
         if not multiplies or not any(kin(x) == "parameter" for _, x in op.inputs()):
             return
-        past = list(self.recorder.journal.ancestors(*reader.sources))
+        past = list(self.context.journal.ancestors(*reader.sources))
         arrays = [raw for raw in past if raw.kind is Kind.MINTED and _is_array(raw)]
         if arrays and all(raw.kind in (Kind.MINTED, Kind.PROPAGATION) for raw in past):
             for raw in past:
@@ -109,8 +106,8 @@ class Origins:
         a NaN literal, a checkpoint."""
         if not written or raw.phase is not Phase.FORWARD or not raw.sources:
             return None
-        held = self.recorder.names.holder(written[0])
-        origins = [self.recorder.journal.events.get(id) for id in raw.sources]
+        held = self.context.names.holder(written[0])
+        origins = [self.context.journal.events.get(id) for id in raw.sources]
         meant = all(origin is not None and origin.innocent for origin in origins)
         if held is None or meant or not self._is_from_outside(raw.sources):
             return None
@@ -118,7 +115,7 @@ class Origins:
 
     def _is_from_outside(self, ids: Iterable[int]) -> bool:
         """Whether values came in as literals or data, and no arithmetic made them."""
-        past = self.recorder.journal.ancestors(*ids)
+        past = self.context.journal.ancestors(*ids)
         return all(
             raw.kind in (Kind.SOURCE, Kind.MINTED)
             or (

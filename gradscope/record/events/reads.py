@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING
 
 import torch
 
 from gradscope.facts import Kind, NanRead, Phase
 from gradscope.ops.traits import Trait, has
+from gradscope.record.context import RunContext
 from gradscope.record.events.origins import LITERAL
 from gradscope.record.journal import Raw
 from gradscope.record.sites import Site, note_site, resolve
-
-if TYPE_CHECKING:
-    from gradscope.record.recorder import Recorder
 
 _MOST = 8  # places told a run
 # What hands elements on as they are: a NaN that is only moved was computed by nobody.
@@ -36,30 +34,32 @@ class NanReads:
     """Counts what is read at each place in the last step that read there. Where some of it is
     finite, the program knows of missing values: a class without a sample has no score."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, context: RunContext, settle: Callable[[], None]) -> None:
+        """`settle` has the ops judged that wait for it: those on a device."""
+        self._context = context
+        self._settle = settle
         self._reads: dict[Site, _Reads] = {}
 
     def note(self, tensor: torch.Tensor, value: float, frame: FrameType) -> None:
         """A number was read out of a tensor by the forward pass, or between the passes."""
-        recorder = self._recorder
-        user, _ = note_site(frame, recorder.module)
-        if recorder.in_optimizer or not user:
+        context = self._context
+        user, _ = note_site(frame, context.module)
+        if context.in_optimizer or not user:
             return
         reads = self._reads.get(user)
-        if reads is None or reads.step != recorder.step:
-            reads = self._reads[user] = _Reads(recorder.step)
+        if reads is None or reads.step != context.step:
+            reads = self._reads[user] = _Reads(context.step)
         reads.count += 1
         if value != value:
             reads.nan += 1
-            recorder.mode.window.close()
+            self._settle()
             reads.root = reads.root or self._root(tensor)
 
     def _root(self, tensor: torch.Tensor) -> Raw | None:
         """Where the NaN of a metric began; None of what is no metric: it is in the graph, or comes
         out of backward, or is a placeholder that the program has put there."""
-        stain = self._recorder.provenance.of(tensor)
-        way = list(self._recorder.journal.ancestors(stain.event)) if stain is not None else []
+        stain = self._context.provenance.of(tensor)
+        way = list(self._context.journal.ancestors(stain.event)) if stain is not None else []
         if any(one.in_graph or one.phase not in (Phase.FORWARD, Phase.DATA) for one in way):
             return None
         if not any(map(_computes, way)):
@@ -75,7 +75,7 @@ class NanReads:
         found: dict[object, NanRead] = {}
         for user, reads in self._reads.items():
             if reads.root is not None and reads.nan == reads.count:
-                event = self._recorder.journal.freeze(reads.root)
+                event = self._context.journal.freeze(reads.root)
                 read = NanRead(event, reads.step, reads.nan, resolve(*user[0]))
                 found.setdefault((event.op, event.blame.location), read)
         return tuple(found.values())[:_MOST]

@@ -7,23 +7,20 @@ until an optimizer takes it, or until the program ends without one having taken 
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
-from gradscope.facts import Call, Ending, Kind, Phase, Subject, Symptom, Trouble
+from gradscope.facts import Call, Ending, Gradient, Kind, Phase, Subject, Symptom, Trouble
 from gradscope.ops.traits import discards
 from gradscope.record import graph
+from gradscope.record.context import RunContext
 from gradscope.record.events.masks import find_mask
 from gradscope.record.finite import census, first_index, holds_bad, numbers
 from gradscope.record.gradients import describe_gradients
 from gradscope.record.journal import Raw, to_call
-from gradscope.record.limit import FIRST_ERROR
 from gradscope.record.optimizers import parameters_of
-
-if TYPE_CHECKING:
-    from gradscope.record.recorder import Recorder
 
 _MOST_NAMED = 400  # symptoms listed one by one a step
 
@@ -31,8 +28,10 @@ _MOST_NAMED = 400  # symptoms listed one by one a step
 class Symptoms:
     """Collects the symptoms of the running step and decides when they are confirmed."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self.recorder = recorder
+    def __init__(self, context: RunContext, on_confirmed: Callable[[], None]) -> None:
+        self.context = context
+        self.on_confirmed = on_confirmed
+        self.gradients: tuple[Gradient, ...] = ()  # those of the last step that was looked at
         self.confirmed: list[Symptom] = []
         self._waiting: list[tuple[torch.Tensor, Symptom]] = []  # the leaf and what is wrong
         self._recovered = False  # bad gradients were thrown away before: the program means to
@@ -48,21 +47,21 @@ class Symptoms:
             found.append(self._last_bad_scalar.id)
         return found
 
-    # What the recorder tells
+    # What the context tells
 
     def note_bad_write(self, raw: Raw, written: Sequence[torch.Tensor]) -> None:
         if raw.phase is Phase.FORWARD and raw.in_graph and raw.numel <= 1 and not raw.innocent:
             self._last_bad_scalar = raw
-        if self.recorder.in_optimizer or not self._backward_seen or raw.node is not None:
+        if self.context.in_optimizer or not self._backward_seen or raw.node is not None:
             return
         hurt = [t for t in written if t.is_leaf and t.requires_grad]
-        if hurt and any(e.phase is Phase.BACKWARD for e in self.recorder.journal.ancestors(raw.id)):
+        if hurt and any(e.phase is Phase.BACKWARD for e in self.context.journal.ancestors(raw.id)):
             # A hand-written update has taken a bad gradient.
             self._confirm_waiting()
             self._confirm(
                 [s for t in hurt if (s := self._symptom(Subject.PARAMETER, t)) is not None]
             )
-            self._stop()
+            self.on_confirmed()
 
     def after_backward(
         self,
@@ -70,44 +69,45 @@ class Symptoms:
         nodes: list[Any],
         asked: Sequence[torch.Tensor],
         result: Any,
+        *,
+        last: bool,
     ) -> None:
+        """A backward is over; `last` where no other will run."""
         self._backward_seen = True
-        recorder = self.recorder
+        context = self.context
         losses = [
             symptom for root in roots if (symptom := self._symptom(Subject.LOSS, root)) is not None
         ]
         gradients: list[tuple[torch.Tensor, Symptom]] = []
-        if losses or recorder.bad_in_step or recorder.provenance.holds_guilty():
+        if losses or context.bad_in_step or context.provenance.holds_guilty():
             above = graph.consumers(nodes)
             gradients = self._bad_gradients(above, asked, result)
             self._explain([*losses, *(symptom for _, symptom in gradients)], above)
-        if losses or gradients or recorder.at_limit:
+        if losses or gradients or last:
             leaves = graph.leaves(graph.consumers(nodes))
-            recorder.gradients = describe_gradients(
-                (self._leaf_name(leaf), leaf) for leaf in leaves
-            )
+            self.gradients = describe_gradients((self._leaf_name(leaf), leaf) for leaf in leaves)
         self._drop_recovered()
         self._waiting += gradients
         if losses:
             self._confirm(losses)
         if losses or (gradients and not _any_alive(torch.optim.Optimizer)):
             self._confirm_waiting()
-            self._stop()
+            self.on_confirmed()
 
     def before_optimizer(self, optimizer: Any) -> None:
         if not self._waiting:
             return
         if any(_bad_grad(parameter) for parameter in parameters_of(optimizer)):
             self._confirm_waiting()
-            self._stop()
+            self.on_confirmed()
 
     def after_optimizer(self, optimizer: Any) -> None:
         """Values that became bad in the update itself."""
-        if not self.recorder.bad_in_step:
+        if not self.context.bad_in_step:
             return
         found = []
         for parameter in parameters_of(optimizer):
-            stain = self.recorder.provenance.of(parameter)
+            stain = self.context.provenance.of(parameter)
             if stain is None:
                 continue
             symptom = self._symptom(Subject.PARAMETER, parameter)
@@ -115,9 +115,9 @@ class Symptoms:
                 found.append(symptom)
         if found:
             held = parameters_of(optimizer)
-            self.recorder.gradients = describe_gradients((self._leaf_name(p), p) for p in held)
+            self.gradients = describe_gradients((self._leaf_name(p), p) for p in held)
             self._confirm(found)
-            self._stop()
+            self.on_confirmed()
 
     def settled(self, ending: Ending) -> list[Symptom]:
         """The symptoms of a program that is over. Bad gradients that it still holds are what it
@@ -147,13 +147,13 @@ class Symptoms:
         if values is None or not holds_bad(tensor):
             return None
         counts = census(values)
-        stain = self.recorder.provenance.of(tensor)
+        stain = self.context.provenance.of(tensor)
         if name is None:
-            name = self.recorder.names.name(tensor, self.recorder.frame())
+            name = self.context.names.name(tensor, self.context.frame())
         return Symptom(
             trouble=Trouble.NAN if counts.nan else Trouble.INF,
             subject=what,
-            step=max(self.recorder.step - (what is Subject.PARAMETER), 0),
+            step=max(self.context.step - (what is Subject.PARAMETER), 0),
             tensor=name or str(what),
             bad=counts.bad,
             numel=counts.numel,
@@ -178,17 +178,17 @@ class Symptoms:
         return found
 
     def _leaf_name(self, leaf: torch.Tensor) -> str:
-        return self.recorder.names.name(leaf, self.recorder.frame()) or "leaf"
+        return self.context.names.name(leaf, self.context.frame()) or "leaf"
 
     def _explain(self, found: Sequence[Symptom], above: dict[Any, list[Any]]) -> None:
         """Add the way to the loss to the events that the symptoms go back to."""
-        recorder = self.recorder
+        context = self.context
         by_seq = {node._sequence_nr(): node for node in above}
         seen: set[int] = set()
         for symptom in found:
             if symptom.event is None or symptom.event in seen:
                 continue
-            for raw in recorder.journal.ancestors(symptom.event):
+            for raw in context.journal.ancestors(symptom.event):
                 if raw.id in seen:
                     continue
                 seen.add(raw.id)
@@ -205,14 +205,14 @@ class Symptoms:
         calls = (self._call(step) for step in graph.path_to_root(node, above))
         raw.path = tuple(call for call in calls if call is not None)
         if raw.grad_output == 0 and raw.output is not None:
-            history = self.recorder.mode.history
+            history = self.context.history
             mask = find_mask(node, raw.index, raw.output.shape, above, history, self._call)
             raw.hidden_by = mask or self._taken_out(raw)
 
     def _taken_out(self, raw: Raw) -> Call | None:
         """The mask that took the same call's own bad value out again, going forward. The zero may
         have come from beyond it: what the mask put there is often 0, and a factor of something."""
-        journal = self.recorder.journal
+        journal = self.context.journal
         kills = (kill for kill in journal.events.values() if kill.kind is Kind.KILL)
         for kill in kills:
             born = (one for one in journal.ancestors(kill.id) if one.kind is Kind.BIRTH)
@@ -223,7 +223,7 @@ class Symptoms:
 
     def _call(self, node: Any) -> Call | None:
         if node not in self._calls:
-            note = self.recorder.call_of_node(node)
+            note = self.context.call_of_node(node)
             seq, name = node._sequence_nr(), graph.node_name(node)
             self._calls[node] = to_call(note, seq, name) if note is not None else None
         return self._calls[node]
@@ -243,10 +243,6 @@ class Symptoms:
         still = [(leaf, symptom) for leaf, symptom in self._waiting if _bad_grad(leaf)]
         self._recovered |= len(still) < len(self._waiting)
         self._waiting = still
-
-    def _stop(self) -> None:
-        if not self.recorder.keep_going:
-            self.recorder.halt(FIRST_ERROR)
 
 
 def _bad_grad(leaf: torch.Tensor) -> bool:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gradscope.ops.traits import Trait, has
+from gradscope.record.context import RunContext
 from gradscope.record.journal import Note
-
-if TYPE_CHECKING:
-    from gradscope.record.recorder import Recorder
 
 _DEEPEST = 8  # ops from a guard to what it guards
 _SMALL = 0.05  # an epsilon; a number next to 1 or 0 in a clamp
 
 
-def is_guarded(node: Any, distance: float, recorder: Recorder, depth: int = _DEEPEST) -> bool:
+def is_guarded(node: Any, distance: float, context: RunContext, depth: int = _DEEPEST) -> bool:
     """Whether the operand that `node` made cannot come any nearer than `distance`, as far as the
     graph shows: an epsilon was added to something that is not negative, or a clamp holds it."""
     if node is None or depth == 0:
         return False
-    note = recorder.call_of_node(node)
+    note = context.call_of_node(node)
     name = note.info.name if note is not None else ""
     # What whoever wrote it has chosen to replace what must not come through.
     if has(name, Trait.FILLS) or (has(name, Trait.BOUNDS) and (_by_tensor(note) or _holds(node))):
@@ -31,13 +29,13 @@ def is_guarded(node: Any, distance: float, recorder: Recorder, depth: int = _DEE
     below = [one for one, _ in node.next_functions if one is not None]
     if has(name, Trait.SUBTRACTS) and len(below) > 1:
         return False  # the difference of two guarded numbers may be anything
-    guards = (is_guarded(one, distance, recorder, depth - 1) for one in below)
+    guards = (is_guarded(one, distance, context, depth - 1) for one in below)
     return bool(below) and (all(guards) if name == "mul" else any(guards))
 
 
-def has_constant_added(node: Any, recorder: Recorder) -> bool:
+def has_constant_added(node: Any, context: RunContext) -> bool:
     """Whether a tensor without gradient was added to a matrix: `a + eps * torch.eye(n)`."""
-    note = recorder.call_of_node(node) if node is not None else None
+    note = context.call_of_node(node) if node is not None else None
     if note is None or not note.info.shifts:
         return False
     return any(below is None for below, _ in node.next_functions)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -18,15 +18,13 @@ from gradscope.ops import lookup
 from gradscope.ops.dtypes import finfo
 from gradscope.ops.reach import reach, singularity
 from gradscope.ops.traits import Trait, has
+from gradscope.record.context import RunContext
 from gradscope.record.finite import plain
 from gradscope.record.graph import consumers, node_name
 from gradscope.record.hazards.guards import has_constant_added, is_guarded
 from gradscope.record.hazards.spectra import of_matrix
 from gradscope.record.journal import to_call
 from gradscope.record.oprun import OpRun, flatten
-
-if TYPE_CHECKING:
-    from gradscope.record.recorder import Recorder
 
 _FREE = 4  # the part of half precision's range that is to stay free: a factor of so much
 _MOST = 8  # places told of a run, of each kind
@@ -45,8 +43,8 @@ class _Seen:
 class Margins:
     """Keeps the smallest margin of each place."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
         self._step: dict[int, list[_Seen]] = {}  # of this step, by the op's sequence number
         self.not_checked: dict[NotChecked, None] = {}  # in order
         self._kept: dict[object, Approach | Headroom] = {}
@@ -61,7 +59,7 @@ class Margins:
     def _approach(self, op: OpRun) -> _Seen | None:
         known = lookup(op.info.name)
         if known is not None and known.matrix is not None:
-            fact = of_matrix(op, known.matrix, self._recorder.step)
+            fact = of_matrix(op, known.matrix, self._context.step)
             if isinstance(fact, NotChecked):
                 self.not_checked[fact] = None
                 return None
@@ -98,7 +96,7 @@ class Margins:
                 continue
             found = Approach(
                 call=_NOWHERE,
-                step=self._recorder.step,
+                step=self._context.step,
                 role=point.argument,
                 dtype=dtype,
                 point=at,
@@ -127,7 +125,7 @@ class Margins:
             limit, near = ends.tiny, int((sizes > 0).sum())
         else:
             return None
-        step = self._recorder.step
+        step = self._context.step
         return _Seen(Headroom(_NOWHERE, step, dtype, largest, limit, near, tensor.numel()))
 
     def after_backward(self, graph: Collection[Any]) -> None:
@@ -141,7 +139,7 @@ class Margins:
                 self._keep(node, users, one)
 
     def _keep(self, node: Any, users: list[Any], one: _Seen) -> None:
-        note = self._recorder.journal.call_of(node._sequence_nr())
+        note = self._context.journal.call_of(node._sequence_nr())
         if note is None:
             return
         fact = one.fact
@@ -165,9 +163,9 @@ class Margins:
     def _is_guarded(self, operand: Any, fact: Approach) -> bool:
         if fact.measured is DistanceOf.VALUES:
             return False  # a multiple of the identity moves all eigenvalues alike
-        if fact.measured is DistanceOf.MATRIX and has_constant_added(operand, self._recorder):
+        if fact.measured is DistanceOf.MATRIX and has_constant_added(operand, self._context):
             return True
-        return is_guarded(operand, fact.distance, self._recorder)
+        return is_guarded(operand, fact.distance, self._context)
 
     def approaches(self) -> tuple[Approach, ...]:
         """The nearest first, one a place."""

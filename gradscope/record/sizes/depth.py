@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gradscope.facts import Activation, Depth, LayerSize
-from gradscope.record.journal import Note, module_path
+from gradscope.record.journal import Note
+from gradscope.record.modules import module_path
 from gradscope.record.sites import resolve
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.flow import Flow

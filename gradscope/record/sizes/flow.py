@@ -16,7 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.record.copies import numbers_taken
 from gradscope.record.events.provenance import storage_key
-from gradscope.record.journal import ModuleFrame, Note
+from gradscope.record.journal import Note
+from gradscope.record.modules import ModuleFrame
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import Site, note_site
 from gradscope.record.sizes.activations import Activations

@@ -8,8 +8,8 @@ from types import FrameType
 
 import torch
 
-from gradscope.record.journal import ModuleFrame, module_path
 from gradscope.record.modes import lifted_above, mode_count
+from gradscope.record.modules import ModuleFrame, module_path
 from gradscope.record.running import follow_functions, follow_modules
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.flow import Flow

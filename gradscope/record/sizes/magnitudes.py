@@ -18,8 +18,8 @@ import torch
 
 from gradscope.facts import Activation, Depth, Ending, Magnitudes, Step, Summed
 from gradscope.record.finite import plain
-from gradscope.record.journal import ModuleFrame
 from gradscope.record.limit import Limit, StopTrace
+from gradscope.record.modules import ModuleFrame
 from gradscope.record.optimizers import Work, watch_optimizers
 from gradscope.record.sites import note_site
 from gradscope.record.sizes.absences import Absences
