@@ -76,7 +76,7 @@ class Recorder:
         self.examiner = Examiner(context, self.symptoms.note_bad_write)
         self.functions = FunctionChecks(lambda: context.step) if check_functions else None
         self.overwrites = Overwrites(context.journal)
-        self.mode = RecordingMode(context, self)
+        self.mode: RecordingMode = RecordingMode(context, self)
         # Told of a tensor that an op outside of backward and of optimizers is about to write.
         self.on_write: Callable[[Any, Any], None] = lambda tensor, frame: None
         # Told of the operands of a sum or a difference outside of both, and of the result.
