@@ -289,3 +289,28 @@ def test_a_killed_try_leaves_no_folder(tmp_path):
     assert done.stdout.strip() == "died", done.stderr
     assert list(temporary.iterdir()) == []
     assert not (tmp_path / "log").exists()
+
+
+def test_a_search_for_edge_inputs_writes_nothing_and_does_not_connect(gradscope, tmp_path):
+    (tmp_path / "losses.py").write_text(
+        "import os, torch\n\n"
+        "def writes(x):\n"
+        "    with open('calls', 'a') as file:\n"
+        "        file.write('x')\n"
+        "    return (x * x).sum()\n\n"
+        "def starts(x):\n"
+        "    os.system('true')\n"
+        "    return (x * x).sum()\n"
+    )
+    (tmp_path / "gradscope.yaml").write_text(
+        "stress: true\n"
+        "inputs: {x: {shape: [3], seed: 0, requires_grad: true}}\n"
+        "targets: ['losses.py:writes', 'losses.py:starts']\n"
+    )
+    done = gradscope("check")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "calls").read_text() == "x"
+    told = " ".join(done.stdout.split())
+    assert "edge inputs tried" in told
+    assert "not checked: edge inputs (the program starts true at losses.py:9" in told

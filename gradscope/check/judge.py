@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import sys
 from dataclasses import replace
 
 from gradscope import pipeline
@@ -11,7 +12,8 @@ from gradscope.check import thresholds
 from gradscope.check.cases import Case
 from gradscope.check.stress import stress
 from gradscope.errors import GradscopeError
-from gradscope.facts import Ending, NotChecked, Report, Trace, plural
+from gradscope.facts import Ending, NotChecked, Report, Trace, hindrance, plural
+from gradscope.report import trials
 from gradscope.rules import rule_filter
 from gradscope.target import ChildFault, Function, Parts
 from gradscope.target.choose import choose
@@ -44,6 +46,11 @@ def judge(case: Case) -> Report:
     judged = replace(report, target=case.shown, trace=trace, findings=tuple(found))
     sound = judged.verdict in ("healthy", "incomplete")
     if config.stress and sound and isinstance(target, Function | Parts):
+        known = hindrance(trace.effects, sys.maxsize)
+        if known is not None and not config.rerun:
+            why = f"the program {trials.done(known)}; {trials.ALL_THE_SAME}"
+            left_out = NotChecked("edge inputs", why)
+            return replace(judged, not_searched=(*judged.not_searched, left_out))
         try:
             return stress(case, target, judged)
         except KeyboardInterrupt:

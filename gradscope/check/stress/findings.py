@@ -14,7 +14,9 @@ from gradscope.check.cases import Case
 from gradscope.check.stress.written import batch_of, test_of
 from gradscope.config import Input
 from gradscope.facts import Finding, NotChecked, Report, Severity, plural
-from gradscope.target import Conditions, Function, Parts, Reference
+from gradscope.target import Conditions, Function, Parts, Reference, Repeat
+from gradscope.target.overlay import Overlay
+from gradscope.target.scratch import scratch_folder
 
 SECONDS = 60.0  # for one target's search, within its time limit
 PATIENCE = 10.0  # seconds for one variant: the next ones are tried in a new process
@@ -73,6 +75,11 @@ def _spot(finding: Finding) -> tuple[object, ...]:
 def searched(target: Function | Parts, case: Case) -> tuple[int, list[Any], bool]:
     """How many variants were tried, what they found, and whether there are no more. A variant that
     hangs or dies costs itself alone."""
+    with scratch_folder(Repeat()) as scratch:
+        return _searched(target, case, scratch)
+
+
+def _searched(target: Function | Parts, case: Case, scratch: str) -> tuple[int, list[Any], bool]:
     from gradscope.target.process import can_fork
 
     context: Any = multiprocessing.get_context("fork" if can_fork() else "spawn")
@@ -82,7 +89,8 @@ def searched(target: Function | Parts, case: Case) -> tuple[int, list[Any], bool
     found: dict[int, Any] = {}
     while time.monotonic() < deadline:
         ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_work, args=(target, case, start, theirs), daemon=True)
+        work = (target, case, start, scratch, theirs)
+        process = context.Process(target=_work, args=work, daemon=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             process.start()
@@ -109,13 +117,15 @@ def searched(target: Function | Parts, case: Case) -> tuple[int, list[Any], bool
     return start, list(found.values()), False
 
 
-def _work(target: Function | Parts, case: Case, start: int, connection: Any) -> None:
+def _work(target: Function | Parts, case: Case, start: int, scratch: str, connection: Any) -> None:
     """The searching process. It counts all variants, and tries those from `start` on."""
     from gradscope.check.stress.search import Trial
+    from gradscope.target import redirect
 
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
+    redirect.install(Overlay(scratch))  # a function that writes is called hundreds of times
     config = case.config
     conditions = Conditions(case.precision, config.device, config.memory_limit)
     with contextlib.suppress(Exception):
