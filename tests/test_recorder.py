@@ -556,6 +556,17 @@ class TestTransparency:
         recorder.context.provenance.forget_dead()
         return len(recorder.context.journal.events), calls, len(list(recorder.context.provenance))
 
+    def test_a_nan_is_told_though_there_is_no_room_for_all_that_came_of_it(self, monkeypatch):
+        def program():
+            x = leaf(0.0, 1.0).log()
+            for _ in range(50):
+                x = x + 1.0
+            x.sum().backward()
+
+        monkeypatch.setattr("gradscope.record.journal._MOST_EVENTS", 20)
+
+        assert only_root(program).event.op == "log"
+
     def test_a_zero_tensor_is_not_read(self):
         x = leaf(1.0, -2.0)
 
