@@ -105,7 +105,14 @@ class Effects:
             "os.posix_spawn": lambda path, args, env: self._starts(args),
         }
         _watch_starts(self.processes, self._starts)
-        sys.addaudithook(self._hear)
+        known, hear = self._handlers.get, self._hear
+
+        def heard(event: str, args: tuple[Any, ...]) -> None:
+            # Every id() and every look at a frame comes by here: nothing is asked of most events.
+            if (handler := known(event)) is not None:
+                hear(event, handler, args)
+
+        sys.addaudithook(heard)
 
     def found(self) -> tuple[Effect, ...]:
         """In the order in which they came; those of forked processes last."""
@@ -120,13 +127,12 @@ class Effects:
             self._note(EffectKind.WRITE, name, own=self._is_new(name))
         return path
 
-    def _hear(self, event: str, args: tuple[Any, ...]) -> None:
-        handler = self._handlers.get(event)
-        if handler is None or _aside.depth:
+    def _hear(self, event: str, handler: Callable[..., None], args: tuple[Any, ...]) -> None:
+        if _aside.depth:
             return
         _aside.depth += 1
         try:
-            if event == "open" or sys._getframe(1).f_code not in _CACHING:
+            if event == "open" or sys._getframe(2).f_code not in _CACHING:
                 handler(*args)
         except Exception:
             return  # the program's call must not fail for want of a note on it
@@ -134,7 +140,7 @@ class Effects:
             _aside.depth -= 1
 
     def _opens(self, path: Any, mode: Any, flags: int) -> None:
-        if flags & OPENS_TO_WRITE and sys._getframe(2).f_code not in _CACHING:
+        if flags & OPENS_TO_WRITE and sys._getframe(3).f_code not in _CACHING:
             self.writes(path)
 
     def _makes(self, path: Any, mode: int, dir_fd: int = -1) -> None:
