@@ -25,7 +25,7 @@ from gradscope.facts import (
     Trace,
     Trouble,
 )
-from gradscope.rules.rule_fault import RuleFault
+from gradscope.rules.causes.rule_fault import RuleFault
 
 # What values that have become too large do next.
 _OF_SIZE = ("overflow", "inf-arithmetic", "diverging-training", "exploding-gradient")

@@ -116,7 +116,7 @@ def test_codes_and_names_are_unique_and_well_formed():
 
 def test_a_rule_is_a_file_of_its_name():
     for rule in RULES.values():
-        assert rule.__module__ == f"gradscope.rules.{rule.name.replace('-', '_')}"
+        assert rule.__module__ == f"gradscope.rules.causes.{rule.name.replace('-', '_')}"
 
 
 def test_nothing_else_lies_at_the_top():

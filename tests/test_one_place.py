@@ -76,7 +76,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the package with one more file of each kind."""
     place = tmp_path_factory.mktemp("grown")
     copy = shutil.copytree(PACKAGE, place / "gradscope", ignore=shutil.ignore_patterns("*.pyc"))
-    (copy / "rules/left_turn.py").write_text(RULE)
+    (copy / "rules/causes/left_turn.py").write_text(RULE)
     (copy / "report/shout.py").write_text(FORMAT)
     (copy / "examples/a_sum.py").write_text(EXAMPLE)
     powers = copy / "ops/powers.py"

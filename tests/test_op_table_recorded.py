@@ -13,7 +13,7 @@ from gradscope.diagnose import find_roots
 from gradscope.facts import Ending, Root
 from gradscope.ops import Edge, Nature, lookup
 from gradscope.record import Recorder
-from gradscope.rules import evidence
+from gradscope.rules.reading import evidence
 
 INF, MAX = math.inf, torch.finfo(torch.float32).max
 N = Nature

@@ -25,7 +25,8 @@ from gradscope.facts import (
     Trace,
     Trouble,
 )
-from gradscope.rules import RULES, phrases
+from gradscope.rules import RULES
+from gradscope.rules.wording import phrases
 
 INF, NAN = math.inf, math.nan
 BY_VALUE = [rule for code, rule in RULES.items() if code.startswith(("GS1", "GS2", "GS5"))]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gradscope.facts import Location, Update
-from gradscope.rules.step_size import rate_of, with_rate
+from gradscope.rules.reading.step_size import rate_of, with_rate
 
 
 def written(folder: Path, line: str, above: str = "") -> Update:

@@ -13,7 +13,7 @@ from gradscope.config import Config
 from gradscope.facts import Finding, Growth, Magnitudes
 from gradscope.pipeline import trace
 from gradscope.record.observation import FullObservation
-from gradscope.rules.swelling import swelling
+from gradscope.rules.reading.swelling import swelling
 from gradscope.target import parse_target
 
 

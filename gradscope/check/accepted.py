@@ -20,7 +20,7 @@ from gradscope.facts import Finding, Location, Report
 from gradscope.outputs import write_whole
 from gradscope.report.sarif import fingerprints
 from gradscope.rules import RULES
-from gradscope.rules.unused_ignore import UnusedIgnore
+from gradscope.rules.causes.unused_ignore import UnusedIgnore
 from gradscope.source import lines
 from gradscope.source.remarks import Ignore, ignores
 

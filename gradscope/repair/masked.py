@@ -12,7 +12,8 @@ from gradscope.ops.traits import Trait, has
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.spelling import can_repeat, filled, operand_of
-from gradscope.rules import evidence, phrases
+from gradscope.rules.reading import evidence
+from gradscope.rules.wording import phrases
 from gradscope.source import Mask, definition, expression, holds, mask
 from gradscope.source.operands import spelled
 

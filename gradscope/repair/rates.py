@@ -13,7 +13,7 @@ from gradscope.facts import Finding, Fix, Trace
 from gradscope.repair.again import Again
 from gradscope.repair.budget import Purpose
 from gradscope.report.status import Doing
-from gradscope.rules.rises import slower, tried
+from gradscope.rules.reading.rises import slower, tried
 
 COARSE, MOST_COARSE, FINE = 4.0, 4, 2  # quarter the rate until it holds, then halve the gap
 TOO_SMALL = 10.0  # times smaller than what holds: training would take that much longer

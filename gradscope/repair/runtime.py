@@ -16,7 +16,7 @@ from gradscope.repair.attempt import Bench
 from gradscope.repair.compare import BOUNDS
 from gradscope.repair.culprit import dtype_of, edges_of
 from gradscope.repair.what_if import WhatIf
-from gradscope.rules import phrases
+from gradscope.rules.wording import phrases
 
 MOST = 2  # changes of one call that are worth a run each
 

@@ -10,7 +10,7 @@ from gradscope.ops.dtypes import wider
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.splice import before
-from gradscope.rules import phrases
+from gradscope.rules.wording import phrases
 from gradscope.source import definition, expression
 from gradscope.source.operands import spelled
 

@@ -7,7 +7,8 @@ from gradscope.ops import Edge
 from gradscope.ops.dtypes import eps_for
 from gradscope.ops.dtypes import wider as wider_than
 from gradscope.ops.edges import Nature
-from gradscope.rules import evidence, phrases
+from gradscope.rules.reading import evidence
+from gradscope.rules.wording import phrases
 
 # A "stable form" that is the same op in another dtype.
 _CASTS = ("{x}.float()", "{x}.double()", "{x}.to(")

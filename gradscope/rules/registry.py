@@ -1,4 +1,4 @@
-"""Every rule of this package, found by walking it: a new rule is a new file and nothing else."""
+"""Every rule there is, found by walking the causes: a new rule is a new file there."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import difflib
 import importlib
 import pkgutil
 from collections.abc import Callable
-from pathlib import Path
 
 from gradscope.config import Config, told_at
 from gradscope.errors import GradscopeError
 from gradscope.facts import Finding
+from gradscope.rules import causes
 from gradscope.rules.rule import Rule
 
 
 def _walk() -> dict[str, Rule]:
     found: dict[str, Rule] = {}
-    for module_info in pkgutil.iter_modules([str(Path(__file__).parent)]):
-        module = importlib.import_module(f"gradscope.rules.{module_info.name}")
+    for module_info in pkgutil.iter_modules(causes.__path__):
+        module = importlib.import_module(f"{causes.__name__}.{module_info.name}")
         for value in vars(module).values():
             if isinstance(value, type) and issubclass(value, Rule) and "code" in vars(value):
                 if value.__module__ == module.__name__:

@@ -21,7 +21,8 @@ from gradscope.facts import (
     Trace,
 )
 from gradscope.ops import Edge
-from gradscope.rules import evidence, measurements, phrases
+from gradscope.rules.reading import evidence, measurements
+from gradscope.rules.wording import phrases
 
 
 class Rule:

@@ -13,7 +13,7 @@ import torch
 from gradscope.diagnose import diagnose, find_roots
 from gradscope.facts import Ending, Finding, Root, Severity, Trace
 from gradscope.record import Recorder
-from gradscope.rules import evidence
+from gradscope.rules.reading import evidence
 from opmap.programs import Program, edged, is_finite, programs
 
 # What a rule may call each class of the map.

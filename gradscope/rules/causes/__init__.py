@@ -1,0 +1,1 @@
+"""The causes: one rule a file, found by walking this package."""

@@ -1,0 +1,189 @@
+"""GS206."""
+
+from __future__ import annotations
+
+from gradscope.facts import Call, Event, Finding, Fix, Kind, Operand, Related, Root, Trace, plural
+from gradscope.ops.traits import Trait, has
+from gradscope.rules.reading import attention, evidence
+from gradscope.rules.reading.evidence import Situation
+from gradscope.rules.rule import Rule
+from gradscope.rules.wording import phrases
+
+# A softmax written by hand subtracts the largest score of the row first.
+ROW_MAXIMUM = frozenset("amax max logsumexp".split())
+
+
+class AllMaskedSoftmax(Rule):
+    """
+    ## What it does
+    Finds `softmax`, `log_softmax`, `logsumexp` or attention over a row that holds nothing but
+    -inf: a query that may look at no key.
+
+    ## Why is this bad?
+    Every weight of the row is 0, and their sum too, so the row is 0 / 0 = NaN. Dropping the row
+    from the loss later does not help: backward multiplies it by gradient 0, and NaN times 0 is NaN.
+
+    ## Example
+    ```python
+    import torch
+
+    scores = torch.zeros(2, 3, requires_grad=True)
+    pad = torch.tensor([[False, False, True], [True, True, True]])
+    weights = scores.masked_fill(pad, -torch.inf).softmax(-1)
+    (weights @ torch.arange(3.0)).sum().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    scores = torch.zeros(2, 3, requires_grad=True)
+    pad = torch.tensor([[False, False, True], [True, True, True]])
+    empty = pad.all(-1, keepdim=True)
+    weights = scores.masked_fill(pad & ~empty, -torch.inf).softmax(-1)
+    weights = weights.masked_fill(empty, 0.0)
+    (weights @ torch.arange(3.0)).sum().backward()
+    ```
+
+    ## Fix safety
+    Safe: rows with at least one key are bit-identical, and empty rows give 0 instead of NaN.
+    """
+
+    code = "GS206"
+    name = "all-masked-softmax"
+
+    def explain(self, root: Root, trace: Trace) -> Finding | None:
+        if evidence.situation(root) is Situation.OUTSIDE:
+            return None
+        event = next((one for one in (root.event, *root.chain) if _is_empty_row(one, root)), None)
+        if event is None:
+            return None
+        return self.finding(
+            root,
+            trace,
+            event=event,
+            message=_headline(event),
+            label="every weight is 0, so 0 / 0",
+            why=_mechanism(root, event),
+            related=_dropped_here(root),
+            fixes=_repairs(event),
+            facts={"masked_rows": _rows(event)[0], "row_total": _rows(event)[1]},
+            confidence=0.95,
+        )
+
+
+def _is_empty_row(event: Event, root: Root) -> bool:
+    if root.event.kind is Kind.MINTED and has(event.op, Trait.LOG_SUMS):
+        return True  # a -inf that was meant, and nothing else in the row
+    if event.op == "div":
+        return weights_of_nothing(event) is not None
+    if not evidence.gives_nan(event):
+        return False
+    if event.op == "sub":
+        both = [event.values().get(role) for role in ("self", "other")]
+        return both == [float("-inf")] * 2 and _subtracts_its_maximum(event)
+    one = _masked(event)
+    if not has(event.op, Trait.SOFTMAX) or one is None or one.nan or one.posinf:
+        return False
+    # A softmax breaks at -inf in full rows alone. Attention makes its scores itself, and those
+    # may overflow under a mask that leaves every row a key.
+    return not attention.is_attention(event) or one.masked_rows > 0
+
+
+def _subtracts_its_maximum(event: Event) -> bool:
+    """Whether the second operand is the maximum of the first's rows: neither is one number a row
+    where the other is not."""
+    made = evidence.made_by(event, "other")
+    if made is None or made.op not in ROW_MAXIMUM:
+        return False
+    rows, largest = event.operand("self"), event.operand("other")
+    return rows is None or largest is None or largest.numel < rows.numel
+
+
+def weights_of_nothing(event: Event) -> Call | None:
+    """The mask in exp(masked) / exp(masked).sum(), where that sum is 0."""
+    if event.values().get("other") != 0:
+        return None
+    one = evidence.above(event, "other")
+    for wanted in ("sum", "exp", Trait.MASKS):
+        while one is not None and one.call is not None and evidence.moves(one.call):
+            one = next((above for above in one.inputs if above is not None), None)
+        if one is None or one.call is None or not _is(one.call.op, wanted):
+            return None
+        found = one.call
+        one = next((above for above in one.inputs if above is not None), None)
+    return found
+
+
+def _is(op: str, wanted: str | Trait) -> bool:
+    return has(op, wanted) if isinstance(wanted, Trait) else op == wanted
+
+
+def _masked(event: Event) -> Operand | None:
+    """The operand that holds the -inf: the scores, or the mask that is added to them."""
+    return next((one for one in event.operands if one.neginf), None)
+
+
+def _rows(event: Event) -> tuple[int, int]:
+    """How many rows are NaN, of how many: a row is what one softmax runs over."""
+    dim = dict(event.scalars).get("dim", -1)
+    shape = event.output.shape if event.output else ()
+    if not shape or not isinstance(dim, int) or not shape[dim]:
+        return event.bad, event.numel
+    return -(-event.bad // shape[dim]), event.numel // shape[dim]
+
+
+def _headline(event: Event) -> str:
+    op = phrases.spelled(event.op)
+    if event.op == "div":
+        count = phrases.of_total(event.bad, event.numel)
+        return f"`{op}` shares out weights that are all 0, masked without exception, at {count}"
+    if not has(event.op, Trait.SOFTMAX):
+        return f"`{op}` subtracts a row's maximum of -inf from -inf at " + phrases.of_total(
+            event.bad, event.numel
+        )
+    rows, total = _rows(event)
+    count = f"{rows:,} of {plural(total, 'row')}" if total else "at least 1 row"
+    return f"`{op}` runs over nothing but -inf in {count}"
+
+
+def _mechanism(root: Root, event: Event) -> str:
+    one = _masked(event)
+    where = ""
+    if one is not None:
+        count = phrases.of_total(one.neginf, one.numel)
+        where = f" {phrases.name(one, 'The operand')} is -inf at {count}."
+    text = "A row in which every score is -inf has no largest element to go by: exp(-inf) is 0 for"
+    text = f"{text} each, and so is their sum, so the row is 0 / 0 = NaN.{where}"
+    mask = evidence.discard(root)
+    if mask is not None and evidence.situation(root) is Situation.HIDDEN:
+        by = phrases.call(mask, event.blame)
+        text = f"{text} {by} drops the row going forward; going back, gradient 0 times NaN is NaN."
+    return text
+
+
+def _dropped_here(root: Root) -> tuple[Related, ...]:
+    """The line that wrote the -inf."""
+    minted = root.event.blame.location
+    if root.event.kind is not Kind.MINTED or minted is None:
+        return ()
+    return (Related("mask", minted, "masks the scores"),)
+
+
+def _repairs(event: Event) -> tuple[Fix, ...]:
+    empty = Fix(
+        "guard-empty",
+        "leave rows without any key unmasked, and zero them afterwards",
+        "safe",
+        "empty = mask.all(-1, keepdim=True)\n"
+        "weights = scores.masked_fill(mask & ~empty, -torch.inf).softmax(-1)\n"
+        "weights = weights.masked_fill(empty, 0.0)",
+    )
+    inside = Fix(
+        "masked-branch",
+        "give those rows harmless scores before the softmax",
+        "safe",
+        "scores = torch.where(scores.isneginf().all(-1, keepdim=True), 0.0, scores)",
+    )
+    drop = Fix("data", "leave samples without any key out of the batch", "unsafe")
+    return (empty, inside, drop)

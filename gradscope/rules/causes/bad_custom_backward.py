@@ -1,0 +1,199 @@
+"""GS301."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gradscope.facts import (
+    Finding,
+    Fix,
+    FunctionCheck,
+    Phase,
+    Related,
+    Root,
+    Severity,
+    Symptom,
+    Trace,
+)
+from gradscope.rules.rule import Rule
+from gradscope.rules.wording import backward_words as words
+from gradscope.rules.wording import phrases
+
+
+class BadCustomBackward(Rule):
+    """
+    ## What it does
+    Finds a custom `autograd.Function` whose backward is not the derivative of its forward. It says
+    how the backward is wrong: its sign, a factor, a mean in the place of
+    elements, a grad_output that is ignored, a transposed or swapped gradient, a missing one.
+
+    ## Why is this bad?
+    Autograd believes what backward returns. A wrong gradient is finite and has the right shape,
+    training goes the wrong way, and what shows, many steps later, is a loss that diverges or a
+    model that does not learn.
+
+    ## Example
+    ```python
+    import torch
+
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx, grad_output):
+            (x,) = ctx.saved_tensors
+            return 3 * x**2
+
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    Cube.apply(x).square().sum().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx, grad_output):
+            (x,) = ctx.saved_tensors
+            return grad_output * 3 * x**2
+
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    Cube.apply(x).square().sum().backward()
+    ```
+
+    ## Fix safety
+    Unsafe: training takes other steps, which is the point.
+
+    ## Options
+    A gradient that differs on purpose is a note: a straight-through estimator or surrogate (the
+    forward is locally constant), and anything around a forward that passes its input on (gradient
+    reversal, scaling, clipping). For any other Function say so in the class:
+    `gradscope_ok = "why the gradient differs"`. `--no-custom-backward` leaves the check out.
+    """
+
+    code = "GS301"
+    name = "bad-custom-backward"
+
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        seen: set[tuple[object, ...]] = set()
+        consequences = list(_caused(trace.functions, roots))
+        for check in trace.functions:
+            key = (check.name, check.verdict, check.position, check.location)
+            if check.verdict not in ("wrong", "intended") or key in seen:
+                continue
+            if "swapped" in check.relations and (check.name, "swapped") in seen:
+                continue
+            seen |= {key, (check.name, check.relations[-1])}
+            finding = self._about(check, tuple(consequences))
+            other = _partner(check, trace.functions)
+            if other is not None:
+                finding = replace(finding, evidence={**finding.evidence, "swap": other.position})
+            yield finding
+            if check.verdict == "wrong":
+                consequences = []  # told once, with the first
+
+    def _about(self, check: FunctionCheck, caused: tuple[Root, ...]) -> Finding:
+        wrong = check.verdict == "wrong"
+        hurt = check.symptom
+        later = tuple(symptom for root in caused for symptom in root.symptoms)
+        return Finding(
+            rule=self.code,
+            name=self.name,
+            severity=_severity(check),
+            phase=Phase.BACKWARD,
+            step=check.step,
+            op=check.op or check.name,
+            message=words.headline(check),
+            why=words.mechanism(check) + _aftermath(later),
+            label=words.label(check),
+            node=check.node,
+            location=check.location or check.call,
+            related=tuple(_related(check)),
+            evidence=_evidence(check),
+            numbers=tuple(words.numbers(check)),
+            symptoms=(hurt, *later) if wrong else (),
+            chain=caused[0].chain if caused and wrong else (),
+            fixes=(_fix(check),) if wrong else (),
+            confidence=0.97,
+        )
+
+
+def caused_by(functions: tuple[FunctionCheck, ...], step: int) -> FunctionCheck | None:
+    """The wrong Function that had spoiled an update before `step`."""
+    return next((c for c in functions if c.verdict == "wrong" and c.step < step), None)
+
+
+def _caused(functions: tuple[FunctionCheck, ...], roots: tuple[Root, ...]) -> Iterator[Root]:
+    """The roots that a wrong Function explains: what broke after an update with its gradient. A
+    NaN inside its own backward has a finding of its own, about the op and with its fix."""
+    for root in roots:
+        if caused_by(functions, root.event.step) is not None:
+            yield root
+
+
+def _partner(check: FunctionCheck, functions: tuple[FunctionCheck, ...]) -> FunctionCheck | None:
+    """The input whose gradient this one has been exchanged with."""
+    if check.relations != ("swapped",):
+        return None
+    twins = (c for c in functions if c.name == check.name and c.input == check.detail)
+    return next(twins, None)
+
+
+def _severity(check: FunctionCheck) -> Severity:
+    if check.verdict == "intended":
+        return Severity.NOTE
+    return Severity.WARNING if check.relations[-1:] == ("approximate",) else Severity.ERROR
+
+
+def _aftermath(later: tuple[Symptom, ...]) -> str:
+    if not later:
+        return ""
+    first = min(later, key=lambda symptom: symptom.step)
+    return f" It shows at step {first.step}: {phrases.symptom(first)}."
+
+
+def _related(check: FunctionCheck) -> Iterator[Related]:
+    if check.forward is not None:
+        yield Related("use", check.forward, "forward")
+    if check.call is not None:
+        yield Related("call", check.call, "called here")
+
+
+def _evidence(check: FunctionCheck) -> dict[str, object]:
+    found: dict[str, object] = {
+        "function": check.name,
+        "input": check.input,
+        "position": check.position,
+        "relations": list(check.relations),
+        "factor": check.factor,
+        "detail": check.detail or None,
+        "index": list(check.index) if check.got is not None else None,
+        "backward": check.got,
+        "derivative": check.right,
+        "measured_by": check.truth or None,
+        "dtype": check.dtype,
+        "step_size": check.epsilon,
+        "tolerance": check.tolerance,
+        "bad": check.bad,
+        "numel": check.numel,
+        "calls": check.calls,
+        "rewrite": check.rewrite if check.verdict == "wrong" else None,
+        "reason": check.reason or None,
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _fix(check: FunctionCheck) -> Fix:
+    return Fix(
+        "backward-rewrite", words.repair(check), "unsafe" if check.rewrite else "display-only"
+    )

@@ -1,0 +1,170 @@
+"""GS501."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gradscope.facts import (
+    ArrayWarning,
+    Call,
+    Event,
+    Finding,
+    Fix,
+    Kind,
+    Phase,
+    Related,
+    Root,
+    Trace,
+    plural,
+)
+from gradscope.rules.reading import evidence
+from gradscope.rules.reading.evidence import Situation
+from gradscope.rules.rule import Rule
+from gradscope.rules.wording import phrases
+
+# Arrays whose operand is kept where the function is defined.
+_KEPT = {
+    "log": "np.log(np.maximum(x, 1e-8))",
+    "log2": "np.log2(np.maximum(x, 1e-8))",
+    "log10": "np.log10(np.maximum(x, 1e-8))",
+    "divide": "x / np.maximum(y, 1e-8)",
+    "sqrt": "np.sqrt(np.maximum(x, 0.0))",
+}
+
+
+class BadInput(Rule):
+    """
+    ## What it does
+    Finds NaN or inf that was in the data before the first op ran on it.
+
+    ## Why is this bad?
+    No op of the program is at fault: one missing value in one sample makes the loss of the whole
+    batch NaN, and through the gradient every parameter.
+
+    ## Example
+    ```python
+    import torch
+
+    batch = torch.tensor([[1.0, 2.0], [float("nan"), 3.0]])
+    weight = torch.ones(2, requires_grad=True)
+    loss = (batch @ weight).square().mean()
+    loss.backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    batch = torch.tensor([[1.0, 2.0], [float("nan"), 3.0]])
+    batch = batch[batch.isfinite().all(-1)]
+    weight = torch.ones(2, requires_grad=True)
+    loss = (batch @ weight).square().mean()
+    loss.backward()
+    ```
+
+    ## Fix safety
+    Unsafe: whether to drop, to fill or to repair a sample is a question about the data.
+    """
+
+    code = "GS501"
+    name = "bad-input"
+
+    def explain(self, root: Root, trace: Trace) -> Finding | None:
+        given = evidence.literal(root, trace)
+        if given is not None and evidence.situation(root) is not Situation.HIDDEN:
+            chain = root.chain if given is root.event else (given, *root.chain)
+            root = replace(root, event=given, chain=chain)
+        elif evidence.situation(root) is not Situation.OUTSIDE:
+            return None
+        event = root.event
+        if event.kind is Kind.UNINITIALIZED or evidence.held_by(event) in ("parameter", "buffer"):
+            return None
+        reader = evidence.reader(root)
+        found = self.finding(
+            root,
+            trace,
+            blame=reader,
+            phase=Phase.DATA,
+            message=_headline(event, reader),
+            label=f"{_what(event)} comes in here",
+            why=_mechanism(event, reader),
+            fixes=(_repair(event, reader),),
+            confidence=0.9,
+        )
+        made = _made_by_numpy(event, trace)
+        return found if made is None else _at_its_making(found, made, event, reader)
+
+
+def _made_by_numpy(event: Event, trace: Trace) -> ArrayWarning | None:
+    """What numpy had warned of, where it makes such values."""
+    one = evidence.outside(event)
+    nan = one is not None and one.nan > 0
+    return next((said for said in trace.array_warnings if said.explains(nan=nan)), None)
+
+
+def _at_its_making(found: Finding, made: ArrayWarning, event: Event, reader: Call) -> Finding:
+    """The line of numpy's that made the values, with the op of torch's that met them."""
+    met = (Related("use", reader.location, found.label),) if reader.location is not None else ()
+    return replace(
+        found,
+        op=made.op,
+        message=f"numpy's `{made.op}` gives {_what(event)}, which reaches"
+        f" `{phrases.spelled(reader.op)}` at {phrases.of_total(event.bad, event.numel)}",
+        location=made.location,
+        label=f"numpy: {made.said}",
+        related=met,
+        why=f"numpy computes `{made.op}` here, and warned once: {made.said}. {found.why}",
+        fixes=(
+            Fix(
+                "data",
+                f"keep the operand of `{made.op}` where it is defined, or drop such samples here",
+                "unsafe",
+                _KEPT.get(made.op, "keep = np.isfinite(x).all(-1)"),
+            ),
+        ),
+    )
+
+
+def _name(event: Event, reader: Call) -> str:
+    made = phrases.line(event.blame, reader)
+    return phrases.name(evidence.outside(event), f"the input{made}")
+
+
+def _what(event: Event) -> str:
+    one = evidence.outside(event)
+    return phrases.bad_word(one.nan, event.bad - one.nan) if one else "NaN"
+
+
+def _headline(event: Event, reader: Call) -> str:
+    if event.op == "lift_fresh" and event.numel == 1:
+        at = phrases.line(event.blame, reader)
+        return f"1 {_what(event)} written as a number{at} reaches `{phrases.spelled(reader.op)}`"
+    return (
+        f"{_name(event, reader)} holds {_what(event)} at {phrases.of_total(event.bad, event.numel)}"
+    )
+
+
+def _mechanism(event: Event, reader: Call) -> str:
+    rows = ""
+    if event.row_count and event.output is not None and len(event.output.shape) > 1:
+        shown = ", ".join(map(str, event.rows))
+        more = ", ..." if event.row_count > len(event.rows) else ""
+        rows = f" They lie in {plural(event.row_count, 'sample')} ({shown}{more})."
+    first = f", {phrases.place(event.index)} first" if event.index else ""
+    return (
+        f"The values were bad before any op of the program touched them{first}.{rows}"
+        f" `{phrases.spelled(reader.op)}` is the first op that computes with them, and is not at"
+        " fault."
+    )
+
+
+def _repair(event: Event, reader: Call) -> Fix:
+    one = evidence.outside(event)
+    x = phrases.source(one, "x") if one else "x"
+    if one is None or not one.name:
+        at = phrases.line(event.blame, reader)
+        title = f"clean or drop the bad samples where they are loaded{at}"
+        return Fix("data", title, "unsafe", "keep = batch.isfinite().flatten(1).all(1)")
+    code = f"torch.nan_to_num({x}, nan=0.0, posinf=0.0, neginf=0.0)"
+    title = f"clean or drop the bad elements of `{x}` where it is loaded"
+    return Fix("data", title, "unsafe", code)

@@ -1,0 +1,121 @@
+"""GS208."""
+
+from __future__ import annotations
+
+from gradscope.facts import Event, Finding, Fix, Kind, Phase, Root, Trace
+from gradscope.ops import Edge, Nature, lookup
+from gradscope.rules import fixes
+from gradscope.rules.reading import evidence
+from gradscope.rules.reading.evidence import Situation
+from gradscope.rules.rule import Rule
+from gradscope.rules.wording import phrases
+
+
+class DegenerateDecomposition(Rule):
+    """
+    ## What it does
+    Finds a matrix function at a matrix where its derivative does not exist: `svd` or `eigh` with
+    repeated (or zero) singular values or eigenvalues, an inverse, `cholesky`, `qr`, `slogdet` of
+    a singular matrix.
+
+    ## Why is this bad?
+    The derivative of singular vectors divides by the differences of the singular values. An
+    identity, a rank-deficient or a symmetric input has equal ones, and 1 / 0 goes into the
+    gradient, although the decomposition itself is fine.
+
+    ## Example
+    ```python
+    import torch
+
+    a = torch.eye(3, requires_grad=True)
+    u, s, vh = torch.linalg.svd(a)
+    (u[:, 0] * vh[0]).sum().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    a = torch.eye(3, requires_grad=True)
+    spread = torch.diag(torch.tensor([0.0, 1e-3, 2e-3]))
+    u, s, vh = torch.linalg.svd(a + spread)
+    (u[:, 0] * vh[0]).sum().backward()
+    ```
+
+    ## Fix safety
+    Unsafe: the matrix is moved a little. Where only the values, or the product of the factors, are
+    needed, `svdvals`, `eigvalsh` or a form without the decomposition has a finite gradient.
+    """
+
+    code = "GS208"
+    name = "degenerate-decomposition"
+
+    def explain(self, root: Root, trace: Trace) -> Finding | None:
+        event = root.event
+        if event.kind is Kind.MINTED or evidence.situation(root) is Situation.OUTSIDE:
+            return None
+        edge = evidence.edge(event)
+        if edge is not None and edge.cause != self.name:
+            return None  # elements so large that their products leave the dtype
+        if edge is None and (not _decomposes(event) or evidence.infinite_operands(event)):
+            return None
+        return self.finding(
+            root,
+            trace,
+            message=_headline(event),
+            label="no finite derivative at this matrix",
+            why=_mechanism(event),
+            fixes=_repairs(event, edge, root, trace),
+            confidence=0.95,
+        )
+
+
+def _decomposes(event: Event) -> bool:
+    """Whether a matrix can be degenerate to the op, also where no edge holds what is known."""
+    fact = lookup(event.op)
+    return fact is not None and any(edge.nature is Nature.DEGENERATE for edge in fact.edges)
+
+
+def _headline(event: Event) -> str:
+    op, count = phrases.spelled(event.op), phrases.of_total(event.bad, event.numel)
+    if event.phase is Phase.BACKWARD:
+        return f"the backward of `{op}` gives {phrases.outcome(event.output)} at {count}"
+    return f"`{op}` of a singular matrix gives {phrases.outcome(event.output)} at {count}"
+
+
+def _mechanism(event: Event) -> str:
+    op = phrases.spelled(event.op)
+    values = next((one for one in event.operands if one.role in ("S", "L")), None)
+    measured = ""
+    if values is not None and values.min is not None:
+        low, high = phrases.number(values.min), phrases.number(values.max)
+        measured = f" The values lie between {low} and {high}."
+        if low == high:
+            measured = f" All values are {low}."
+    fact = lookup(event.op)
+    if fact is not None and fact.matrix is not None and fact.matrix.values is not None:
+        return (
+            f"The derivative of `{op}` divides by the differences of singular values or"
+            f" eigenvalues, and two of them are equal here.{measured} The decomposition itself is"
+            " finite, so the loss shows nothing."
+        )
+    return (
+        f"`{op}` has no finite derivative at a singular matrix: a pivot, an eigenvalue or the"
+        f" determinant is 0.{measured}"
+    )
+
+
+def _repairs(event: Event, edge: Edge | None, root: Root, trace: Trace) -> tuple[Fix, ...]:
+    x = next((phrases.source(one, one.role) for one in event.operands), "x")
+    x = x if event.operand("self") or event.operand("A") else "x"
+    eps = Fix(
+        "epsilon",
+        "move equal or zero values apart by a small, uneven diagonal",
+        "unsafe",
+        f"{x} + 1e-4 * torch.diag_embed(torch.arange({x}.shape[-1], dtype={x}.dtype))",
+    )
+    stable = Fix(
+        "stable-op",
+        "use a form that needs no derivative of the factors (`svdvals`, `eigvalsh`, Gram-Schmidt)",
+    )
+    return (*fixes.guards(edge, event), eps, *(fixes.stable(edge, event, root, trace) or (stable,)))

@@ -1,0 +1,350 @@
+"""GS404."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+from gradscope.facts import (
+    Finding,
+    Fix,
+    Leaf,
+    Location,
+    Magnitudes,
+    Phase,
+    Related,
+    Root,
+    Severity,
+    Step,
+    Subject,
+    Summed,
+    Symptom,
+    Trace,
+    Trouble,
+    Update,
+    number,
+)
+from gradscope.ops.traits import Trait, has
+from gradscope.rules.reading.overshoots import BLIND_TO_SCALE, Overshoot, overshoot
+from gradscope.rules.reading.rises import (
+    Rise,
+    climb_of,
+    largest_stable_lr,
+    rise_of,
+    slower,
+    stable_lr,
+)
+from gradscope.rules.reading.step_size import rate_of, with_clearing, with_mean, with_rate
+from gradscope.rules.rule import Rule
+from gradscope.rules.wording import phrases
+
+# One leap has to be by so many times more than rises in a row: noise between batches leaps too.
+LEAP = 100.0
+# In a run that stays finite the evidence has to be stronger: a loss may rise for a good reason.
+FINITE_RISES = 5
+FINITE = 10.0
+# If training is the reason, the weights have changed by that much, all together.
+MOVED = 1.1
+FAR = 1e6  # a first loss, that of targets in the thousands
+FEWEST_STALE = 5  # updates in a row whose gradients had piled up; fewer may be meant
+
+
+class DivergingTraining(Rule):
+    """
+    ## What it does
+    Finds a loss that grows from step to step because each update overshoots.
+
+    ## Why is this bad?
+    Gradient descent with a step longer than the curvature allows lands farther from the minimum
+    than it was, every time. The loss grows by a constant factor a step until it overflows, and
+    the op where it does is innocent. Gradients that are never cleared, and a sum where a mean was
+    meant, lengthen the step in the same way.
+
+    ## Example
+    ```python
+    import torch
+
+    w = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([w], lr=3.0)
+    for _ in range(12):
+        optimizer.zero_grad()
+        w.square().sum().backward()
+        optimizer.step()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    w = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([w], lr=0.1)
+    for _ in range(12):
+        optimizer.zero_grad()
+        w.square().sum().backward()
+        optimizer.step()
+    ```
+
+    ## Fix safety
+    Unsafe: training takes other steps, which is the point.
+
+    ## Options
+    `thresholds: {loss-growth: 100}` in the configuration: of losses in a row before they
+    overflow; a loss that stays finite has to grow ten times as much.
+    """
+
+    code = "GS404"
+    name = "diverging-training"
+
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        magnitudes = trace.magnitudes
+        if magnitudes is None or not magnitudes.updates:
+            return
+        for rise in (rise_of(trace.steps), climb_of(trace.steps)):
+            if rise is not None and _is_divergence(rise, roots, magnitudes):
+                yield self._about(rise, trace.steps, magnitudes, roots)
+                return
+        if not roots and trace.steps:
+            for update in _never_cleared(magnitudes):
+                yield self._not_learning(trace, magnitudes, update)
+
+    def _about(
+        self, rise: Rise, steps: Sequence[Step], magnitudes: Magnitudes, roots: tuple[Root, ...]
+    ) -> Finding:
+        update = magnitudes.updates[-1]
+        last = rise.first + rise.rises
+        consequences = tuple(symptom for root in roots for symptom in root.symptoms)
+        stale = any(one.stale for one in magnitudes.updates)
+        lr = rate_of(update)
+        fault = None if stale else overshoot(magnitudes.updates, rise, steps)
+        total = None
+        if not stale and fault is None and lr is not None:
+            total = _blamed_sum(magnitudes.summed, rise, update, lr)
+        return Finding(
+            rule=self.code,
+            name=self.name,
+            severity=Severity.ERROR,
+            phase=Phase.OPTIMIZER,
+            step=rise.first + 1,
+            op=roots[0].event.op if roots else "step",
+            location=update.location,
+            message=_headline(rise),
+            label="adds the gradients of earlier steps too"
+            if stale
+            else f"steps {_at(lr)}".strip(),
+            why=_why(stale, update, lr, fault) + _why_sum(total, lr) + _why_far(rise),
+            related=_adds_up(total),
+            evidence={
+                "losses": list(rise.losses),
+                "factor": rise.factor,
+                "lr": lr,
+                "optimizer": update.optimizer,
+                "stale_gradients": stale,
+                "summed_terms": total.terms if total is not None else None,
+            },
+            numbers=(
+                f"loss by step: {phrases.series([_sign(rise) * loss for loss in rise.losses])}",
+                *_norms(magnitudes.totals(), rise),
+                f"{update.optimizer or 'an update by hand'} {_at(lr)}".strip(),
+                *([fault.number] if fault is not None else ()),
+                *_terms(total, lr),
+            ),
+            symptoms=(Symptom(Trouble.DIVERGING, Subject.LOSS, last, "loss"), *consequences),
+            chain=roots[0].chain if roots else (),
+            fixes=tuple(_fixes(rise, magnitudes.updates, lr, stale, fault, total)),
+            confidence=0.92,
+        )
+
+    def _not_learning(self, trace: Trace, magnitudes: Magnitudes, update: Update) -> Finding:
+        own = {one.step for one in magnitudes.updates if one.location == update.location}
+        losses = [step.loss or 0.0 for step in trace.steps if step.index in own]
+        return Finding(
+            rule=self.code,
+            name=self.name,
+            severity=Severity.ERROR,
+            phase=Phase.OPTIMIZER,
+            step=1,
+            op="step",
+            location=update.location,
+            message=f"the gradients are never cleared, and over {len(losses)} steps the loss goes"
+            f" from {number(losses[0])} to {number(losses[-1])}",
+            label="adds the gradients of earlier steps too",
+            why="The gradients were not cleared between one step and the next backward, so each"
+            " step goes along the sum of all gradients so far. That is a momentum of 1, which never"
+            " forgets: training swings around its minimum, or away from it.",
+            evidence={"losses": losses[:64], "lr": rate_of(update), "stale_gradients": True},
+            numbers=(f"loss by step: {phrases.series(losses)}",),
+            fixes=(
+                _clearing(one for one in magnitudes.updates if one.location == update.location),
+            ),
+            confidence=0.6,
+        )
+
+
+def _headline(rise: Rise) -> str:
+    first, last = rise.first, rise.first + rise.rises
+    start, end = number(_sign(rise) * rise.losses[0]), number(_sign(rise) * rise.end)
+    if rise.leaps:
+        return (
+            f"the loss leaps x{number(rise.leap, 3)} in one step, and at step {last} is still at"
+            f" {end}, x{number(rise.total, 3)} its start"
+        )
+    grows = f"the loss grows x{number(rise.factor, 3)} per step"
+    if rise.falls:
+        size = f"x{number(rise.factor, 3)} per step"
+        return f"the loss falls without end, {size} from step {first} to {last}: {start} to {end}"
+    if rise.steady:
+        return f"{grows} from step {first} to {last}: {start} to {end}"
+    return f"{grows} on average from step {first} to {last}: {start} to above {end}"
+
+
+def _sign(rise: Rise) -> int:
+    return -1 if rise.falls else 1
+
+
+def _never_cleared(magnitudes: Magnitudes) -> Iterator[Update]:
+    """The last of the updates in one place that, but for the first, each used the gradients of
+    the one before as well."""
+    places: dict[Location | None, list[Update]] = {}
+    for update in magnitudes.updates:
+        places.setdefault(update.location, []).append(update)
+    for updates in places.values():
+        stale = [update.stale for update in updates[1:] if update.stale is not None]
+        if len(stale) >= FEWEST_STALE and all(stale):
+            yield updates[-1]
+
+
+def _is_divergence(rise: Rise, roots: tuple[Root, ...], magnitudes: Magnitudes) -> bool:
+    limit = magnitudes.limits.loss_growth
+    if not roots:
+        large = rise.rises >= FINITE_RISES and rise.total >= FINITE * limit
+        return large and not rise.falls and _have_moved(magnitudes.leaves)
+    # An overflow in an op that grows slowly is the loop's own growth arriving there. One in `exp`
+    # or a division is a cause of its own, whatever came before.
+    if any(not has(root.event.op, Trait.GROWS_SLOWLY) for root in roots):
+        return False
+    return rise.total >= (limit if rise.rises > 1 else LEAP * limit)
+
+
+def _have_moved(leaves: Sequence[Leaf]) -> bool:
+    """Whether training is what the loss grew by: of harder data the weights know nothing."""
+    trained = [leaf for leaf in leaves if leaf.trained]
+    start = math.hypot(*(leaf.start for leaf in trained))
+    now = math.hypot(*(leaf.weight for leaf in trained))
+    return not trained or not start / MOVED <= now <= start * MOVED
+
+
+def _at(lr: float | None) -> str:
+    return f"with lr {lr:g}" if lr is not None else ""
+
+
+def _why(stale: bool, update: Update, lr: float | None, fault: Overshoot | None = None) -> str:
+    if stale:
+        step = "`optimizer.step()`" if update.optimizer else "an update"
+        return (
+            f"The gradients were not cleared between {step} and the next backward, so"
+            " each step goes along the sum of all gradients so far and overshoots more and more."
+        )
+    if fault is not None:
+        return f"{fault.why} Every op is innocent; an overflow is only where the growth ends."
+    step = f"step of {update.optimizer}" if update.optimizer else "update"
+    return (
+        f"Each {f'{step} {_at(lr)}'.strip()} lands farther from the minimum than"
+        " it started, so the next gradient is larger and so is the next step. Every op is innocent;"
+        " an overflow is only where the growth ends."
+    )
+
+
+def _blamed_sum(total: Summed | None, rise: Rise, update: Update, lr: float) -> Summed | None:
+    """The sum that the loss is, where the mean would have kept the steps short enough."""
+    if total is None or update.optimizer in BLIND_TO_SCALE:
+        return None
+    return total if lr / total.terms < largest_stable_lr(rise, lr) else None
+
+
+def _why_sum(total: Summed | None, lr: float | None) -> str:
+    if total is None or lr is None:
+        return ""
+    return (
+        f" The loss is a sum over {total.terms:,} terms, so its gradient, and with it each step, is"
+        f" {total.terms:,} times that of the mean: lr {lr:g} acts like"
+        f" {lr * total.terms:g}, and it grows with the batch."
+    )
+
+
+def _why_far(rise: Rise) -> str:
+    if not _starts_far(rise):
+        return ""
+    return (
+        f" Training starts at a loss of {number(rise.losses[0])}: the targets, or the inputs, are"
+        " far from what a new model is made for, and the gradient is as large."
+    )
+
+
+def _starts_far(rise: Rise) -> bool:
+    return rise.first == 0 and rise.losses[0] >= FAR
+
+
+def _adds_up(total: Summed | None) -> tuple[Related, ...]:
+    if total is None or total.location is None:
+        return ()
+    return (Related("use", total.location, f"adds up {total.terms:,} terms, no mean"),)
+
+
+def _terms(total: Summed | None, lr: float | None) -> Iterator[str]:
+    if total is not None and lr is not None:
+        yield f"`{total.op}` adds up {total.terms:,} terms: lr x terms = {lr * total.terms:g}"
+
+
+def _norms(totals: tuple[float, ...], rise: Rise) -> Iterator[str]:
+    shown = [norm for norm in totals[rise.first : rise.first + rise.rises + 1] if norm]
+    if shown:
+        yield f"gradient norm by step: {phrases.series(shown)}"
+
+
+def _fixes(
+    rise: Rise,
+    updates: Sequence[Update],
+    lr: float | None,
+    stale: bool,
+    fault: Overshoot | None,
+    total: Summed | None,
+) -> Iterator[Fix]:
+    if stale:
+        yield _clearing(updates)
+    if fault is not None:
+        yield fault.fix
+    if total is not None:
+        yield Fix(
+            "graph",
+            f"average the {total.terms:,} terms of the loss",
+            "unsafe",
+            "loss.mean()",
+            edits=with_mean(total),
+        )
+    yield _slower(rise, updates[-1], lr)
+    yield Fix(
+        "data",
+        f"bring the inputs{' and the targets' if _starts_far(rise) else ''} to mean 0 and spread 1",
+        "display-only",
+        "x = (x - x.mean(0)) / x.std(0)",
+    )
+    yield Fix("clip-norm", "bound the length of each step", "unsafe",
+              "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)")  # fmt: skip
+
+
+def _slower(rise: Rise, update: Update, lr: float | None) -> Fix:
+    if lr is None:
+        return Fix("lower-lr", "shorten the steps", "display-only", "lower the learning rate")
+    stable = stable_lr(rise, lr)
+    return slower(lr, stable, with_rate(update, stable))
+
+
+def _clearing(updates: Iterable[Update]) -> Fix:
+    known = next((one.clearing for one in updates if one.clearing is not None), None)
+    return Fix(
+        "graph",
+        "clear the gradients before each backward",
+        "unsafe",
+        "\n".join(known.lines) if known is not None else "",
+        edits=with_clearing(known) if known is not None else (),
+    )

@@ -1,0 +1,130 @@
+"""GS203."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gradscope.facts import Event, Finding, Fix, Kind, Root, Trace
+from gradscope.ops import Edge
+from gradscope.rules import fixes
+from gradscope.rules.reading import evidence
+from gradscope.rules.rule import Rule
+from gradscope.rules.wording import phrases
+
+
+class DomainError(Rule):
+    """
+    ## What it does
+    Finds an op whose operand lies outside of its domain: `log` or `sqrt` of a negative number, a
+    fractional power of one, `acos`, `asin`, `atanh`, `erfinv` beyond [-1, 1].
+
+    ## Why is this bad?
+    The value is undefined, PyTorch returns NaN (at the end of the domain of `atanh` and `erfinv`
+    inf) without raising, and the loss and every gradient behind it are NaN. Rounding is enough: a
+    cosine of 1.0000001, a variance of -1e-9.
+
+    ## Example
+    ```python
+    import torch
+
+    x = torch.tensor([0.25, -0.25], requires_grad=True)
+    x.sqrt().sum().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    x = torch.tensor([0.25, -0.25], requires_grad=True)
+    x.clamp_min(1e-12).sqrt().sum().backward()
+    ```
+
+    ## Fix safety
+    Unsafe: operands outside of the domain are moved to its edge and receive gradient 0. Inside
+    of it nothing changes.
+    """
+
+    code = "GS203"
+    name = "domain-error"
+
+    def explain(self, root: Root, trace: Trace) -> Finding | None:
+        event = root.event
+        if _is_logdet(event):
+            return self._negative_determinant(root, trace)
+        if not evidence.breaks_in_use(root):
+            return None
+        edge = evidence.edge(event)
+        known = edge is not None and edge.cause == self.name
+        if not known and not _undefined(event, edge):
+            return None
+        return self.finding(
+            root,
+            trace,
+            message=_headline(event, edge),
+            label=fixes.says(edge, event) if edge else "NaN from finite operands",
+            why=_mechanism(event, edge),
+            fixes=fixes.guards(edge, event) or (_inside(event),),
+            confidence=0.8 if known else 0.3,
+        )
+
+    def _negative_determinant(self, root: Root, trace: Trace) -> Finding:
+        """torch writes the NaN itself, by a `where` on the sign, so no op gave it."""
+        absolute = Fix(
+            "stable-op",
+            "take the logarithm of the determinant's absolute value",
+            "unsafe",
+            "torch.linalg.slogdet(x).logabsdet",
+        )
+        return self.finding(
+            root,
+            trace,
+            blame=replace(root.event.blame, op="logdet"),
+            message="`logdet` was taken of a matrix whose determinant is negative",
+            label="the logarithm of a negative determinant is nan",
+            why="`logdet` is not defined there and returns NaN instead of raising. A matrix that"
+            " should be positive definite gets there by rounding, the weight of a flow by a"
+            " reflection: an orthogonal matrix has determinant -1 as often as 1.",
+            fixes=(absolute,),
+            confidence=0.9,
+        )
+
+
+def _is_logdet(event: Event) -> bool:
+    """The NaN that torch itself writes in the call that computes the determinant."""
+    return event.kind is Kind.MINTED and event.op == "_linalg_slogdet"
+
+
+def _undefined(event: Event, edge: Edge | None) -> bool:
+    """An op that the table does not explain, and that gave NaN going forward from finite values."""
+    if edge is not None or event.kind is Kind.MINTED or not evidence.is_forward(event):
+        return False
+    return evidence.gives_nan(event) and evidence.is_fed_finite(event)
+
+
+def _headline(event: Event, edge: Edge | None) -> str:
+    op, count = phrases.spelled(event.op), phrases.of_total(event.bad, event.numel)
+    values = event.values()
+    at = values.get(edge.argument) if edge else values.get("self")
+    if at is None:
+        return f"`{op}` gives {phrases.outcome(event.output)} from finite operands at {count}"
+    return f"`{op}` was taken of {phrases.number(at)}, outside of its domain, at {count}"
+
+
+def _mechanism(event: Event, edge: Edge | None) -> str:
+    op, gives = phrases.spelled(event.op), phrases.outcome(event.output)
+    role = edge.argument if edge else "self"
+    text = f"`{op}` is not defined there and returns {gives} instead of raising."
+    one = event.operand(role)
+    if one is not None and one.min is not None and one.max is not None and one.numel > 1:
+        low, high = phrases.number(one.min), phrases.number(one.max)
+        text = f"{text} {phrases.name(one, 'Its operand')} ranges from {low} to {high}."
+    made = evidence.made_by(event, role)
+    if made is not None:
+        by = phrases.call(made, event.blame)
+        text = f"{text} It comes from {by}, which does not stay inside the domain."
+    return text
+
+
+def _inside(event: Event) -> Fix:
+    title = f"keep the operand inside what `{phrases.spelled(event.op)}` can take"
+    return Fix("clamp-domain", title)

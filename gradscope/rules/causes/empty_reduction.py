@@ -1,0 +1,143 @@
+"""GS207."""
+
+from __future__ import annotations
+
+from gradscope.facts import Event, Finding, Fix, Operand, Root, Trace, plural
+from gradscope.ops.traits import Trait, has
+from gradscope.rules.reading import evidence
+from gradscope.rules.rule import Rule
+from gradscope.rules.wording import phrases
+
+
+class EmptyReduction(Rule):
+    """
+    ## What it does
+    Finds an average over nothing, or a spread over one item: `mean` of an empty selection,
+    `cross_entropy` with every target ignored, `std` of a batch of one.
+
+    ## Why is this bad?
+    The sum of nothing is 0 and its count is 0, so the mean is 0 / 0 = NaN. The unbiased `std`
+    divides by n - 1, which is 0 for one item. It happens on the odd batch: the last one of an
+    epoch, a crop without foreground, a sequence of padding.
+
+    ## Example
+    ```python
+    import torch
+
+    x = torch.tensor([0.5, 2.0], requires_grad=True)
+    loss = x[x > 10].mean()
+    loss.backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    x = torch.tensor([0.5, 2.0], requires_grad=True)
+    kept = x[x > 10]
+    loss = kept.sum() / max(kept.numel(), 1)
+    loss.backward()
+    ```
+
+    ## Fix safety
+    Unsafe: the average over nothing becomes 0, with gradient 0. Averages over something keep
+    their value.
+    """
+
+    code = "GS207"
+    name = "empty-reduction"
+
+    def explain(self, root: Root, trace: Trace) -> Finding | None:
+        event = root.event
+        if not evidence.breaks_in_use(root):
+            return None
+        edge = evidence.edge(event)
+        known = edge is not None and edge.cause == self.name
+        if not known and not _reduces_nothing(event):
+            return None
+        return self.finding(
+            root,
+            trace,
+            message=_headline(event),
+            label=_label(event),
+            why=_mechanism(event),
+            fixes=(_repair(event),),
+            facts={"reduced": _reduced(event)},
+            confidence=0.9,
+        )
+
+
+def _reduces_nothing(event: Event) -> bool:
+    if not evidence.gives_nan(event) or not evidence.is_fed_finite(event):
+        return False
+    operand = _operand(event)
+    return has(event.op, Trait.AVERAGES) or (operand is not None and operand.numel == 0)
+
+
+def _operand(event: Event) -> Operand | None:
+    return event.operand("self") or next(iter(event.operands), None)
+
+
+def _reduced(event: Event) -> int:
+    """How many items went into each result."""
+    operand = _operand(event)
+    results = event.output.numel if event.output else 0
+    return operand.numel // results if operand is not None and results else 0
+
+
+def _has_targets(event: Event) -> bool:
+    return "loss" in event.op or "entropy" in event.op
+
+
+def _headline(event: Event) -> str:
+    op, count = phrases.spelled(event.op), phrases.of_total(event.bad, event.numel, "result")
+    if has(event.op, Trait.SPREADS):
+        return f"`{op}` over {plural(_reduced(event), 'item')} ({count})"
+    if _has_targets(event) and _reduced(event):
+        return f"`{op}` averages over no target: all of them are ignored or weigh 0"
+    return f"`{op}` over 0 items ({count})"
+
+
+def _label(event: Event) -> str:
+    if has(event.op, Trait.SPREADS):
+        return "divides by n - 1, which is 0"
+    return "0 / 0: nothing to average"
+
+
+def _mechanism(event: Event) -> str:
+    op = phrases.spelled(event.op)
+    operand = _operand(event)
+    shape = list(operand.shape) if operand is not None else []
+    name = phrases.name(operand, "The operand")
+    if has(event.op, Trait.SPREADS):
+        return (
+            f"{name} has shape {shape}, so each `{op}` is taken over"
+            f" {plural(_reduced(event), 'item')}. The unbiased estimate divides by n - 1,"
+            " and 0 / 0 is NaN. An epsilon that is added afterwards does not change that."
+        )
+    if _has_targets(event) and _reduced(event):
+        return (
+            f"{name} has shape {shape}, but no target of it counts, so the mean divides a sum of 0"
+            " by a weight of 0, and 0 / 0 is NaN."
+        )
+    return (
+        f"{name} has shape {shape}: nothing was selected. The sum of nothing is 0, its count is 0,"
+        " and 0 / 0 is NaN."
+    )
+
+
+def _repair(event: Event) -> Fix:
+    operand = _operand(event)
+    x = phrases.source(operand, operand.role) if operand else "x"
+    if has(event.op, Trait.SPREADS):
+        title = "take the biased estimate, or skip batches of one item"
+        code = f"{x}.{phrases.spelled(event.op)}(unbiased=False)"
+        return Fix("guard-empty", title, "unsafe", code)
+    title = "count the items, and divide by at least 1"
+    if _has_targets(event) and not _reduced(event):
+        code = 'reduction="sum"  # then divide by max(1, target.numel())'
+    elif _has_targets(event):
+        code = 'reduction="sum"  # then divide by (target != ignore_index).sum().clamp_min(1)'
+    else:
+        code = f"{x}.sum() / max({x}.numel(), 1)"
+    return Fix("guard-empty", title, "unsafe", code)

@@ -1,0 +1,74 @@
+"""GS603."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from gradscope.facts import Finding, Headroom, Root, Severity, Trace
+from gradscope.rules.reading import evidence
+from gradscope.rules.rule import Rule
+from gradscope.rules.wording import phrases
+
+
+class HalfHeadroom(Rule):
+    """
+    ## What it does
+    Finds float16 or bfloat16 results near the ends of their range, on the way to a healthy loss.
+    Near are a factor of 4 from the largest number, and all elements subnormal.
+
+    ## Why is this bad?
+    float16 ends at 65504. Activations move by more than a factor of 4 between batches, and what
+    leaves the range is inf (GS204). Below 6e-5 float16 drops digits one by one until nothing but
+    0 is left (GS205).
+
+    ## Example
+    ```python
+    import torch
+
+    x = torch.tensor([1.0, 240.0], dtype=torch.float16, requires_grad=True)
+    (x * x).float().sum().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    x = torch.tensor([1.0, 240.0], dtype=torch.float16, requires_grad=True)
+    (x.float() * x.float()).sum().backward()
+    ```
+
+    ## Fix safety
+    There is no patch: computing the op in float32, in bfloat16 or on scaled values is a choice.
+    """
+
+    code = "GS603"
+    name = "half-headroom"
+    severity = Severity.WARNING
+    MOST = 3  # told a run: those with the least room
+
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        for one in islice(evidence.unharmed(trace.headroom, trace, roots), self.MOST):
+            yield self._about(one)
+
+    def _about(self, one: Headroom) -> Finding:
+        op, largest = phrases.spelled(one.call.op), phrases.number(one.largest)
+        limit, count = phrases.number(one.limit), phrases.of_total(one.near, one.numel)
+        if one.limit > 1:
+            room, end = one.limit / one.largest, "largest number"
+            message = f"`{op}` gives {largest} in {one.dtype}, which ends at {limit} ({count})"
+            why = f"A factor of {phrases.number(room)} is left. What lies beyond it is inf."
+            label = f"a factor of {room:.2g} is left"
+        else:
+            room, end = one.largest / one.limit, "smallest normal number"
+            message = f"`{op}` gives at most {largest} in {one.dtype}: all is subnormal ({count})"
+            why = f"Below {limit} {one.dtype} has fewer digits the smaller a number is, and then 0."
+            label = f"{room:.2g} of the smallest normal number"
+        return self.hazard(
+            one,
+            message=message,
+            why=why,
+            label=label,
+            number=f"largest magnitude {largest}; {end} of {one.dtype} {limit}",
+            facts={"largest": one.largest, "limit": one.limit, "margin": room},
+        )

@@ -1,0 +1,94 @@
+"""GS601."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradscope.facts import Event, Finding, Related, Root, Severity, Trace
+from gradscope.ops.traits import Trait, has
+from gradscope.rules.reading.measurements import operand_values, operands_told
+from gradscope.rules.rule import Rule, tensors
+from gradscope.rules.wording import phrases
+
+
+class HiddenInf(Rule):
+    """
+    ## What it does
+    Finds an inf or NaN that a mask, a clamp or an index hides on its way to a healthy loss.
+
+    ## Why is this bad?
+    Backward visits the hidden elements too, with gradient 0. This time the slope there is finite
+    and 0 stays 0. Where the op, its operand or the mask changes, 0 times inf is NaN (GS101), and
+    nothing in the forward pass will have changed. No op should produce inf even where a mask
+    hides it.
+
+    ## Example
+    ```python
+    import torch
+
+    x = torch.tensor([1.0, 6e4], dtype=torch.float16, requires_grad=True)
+    (x + 3e4).clamp(max=5e4).float().sum().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    x = torch.tensor([1.0, 6e4], dtype=torch.float16, requires_grad=True)
+    (x.clamp(max=2e4) + 3e4).float().sum().backward()
+    ```
+
+    ## Fix safety
+    There is no patch: which operand to keep in range, or which dtype to compute in, is a choice.
+    """
+
+    code = "GS601"
+    name = "hidden-inf"
+    severity = Severity.WARNING
+
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        broken = {root.event.blame.location for root in roots}
+        for event in trace.hidden:
+            hider = event.hidden_by
+            # torch's own losses hide what they are asked to: ctc_loss with zero_infinity.
+            by_itself = hider is not None and hider.location == event.blame.location
+            meant = by_itself or (hider is not None and has(hider.op, Trait.CLEANS))
+            if event.blame.location not in broken and not meant:
+                yield self._about(event)
+
+    def _about(self, event: Event) -> Finding:
+        op, word = phrases.spelled(event.op), phrases.outcome(event.output)
+        hider = event.hidden_by
+        hides = f"`{phrases.spelled(hider.op)}`" if hider else "a later op"
+        count = phrases.of_total(event.bad, event.numel)
+        return Finding(
+            rule=self.code,
+            name=self.name,
+            severity=self.severity,
+            phase=event.phase,
+            step=event.step,
+            op=event.op,
+            message=f"`{op}` gives {word} at {count}, which {hides} hides from the loss",
+            why=f"The loss and its gradients are finite. Backward sends gradient 0 through `{op}`"
+            " at these elements, and 0 stays 0 only as long as the slope there is finite.",
+            label=f"{word} here",
+            node=event.node,
+            location=event.blame.location,
+            related=_related(event),
+            evidence={
+                "index": list(event.index),
+                "operands": operand_values(event),
+                "bad": event.bad,
+                "numel": event.numel,
+            },
+            numbers=tuple(filter(None, (operands_told(event), f"{count} bad"))),
+            tensors=tensors(event),
+            confidence=0.5,
+        )
+
+
+def _related(event: Event) -> tuple[Related, ...]:
+    hider = event.hidden_by
+    if hider is None or hider.location is None:
+        return ()
+    return (Related("mask", hider.location, "hides it going forward"),)

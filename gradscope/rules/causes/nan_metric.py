@@ -1,0 +1,135 @@
+"""GS504."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradscope.facts import (
+    Event,
+    Finding,
+    Fix,
+    Kind,
+    NanRead,
+    Related,
+    Root,
+    Severity,
+    Trace,
+    plural,
+)
+from gradscope.ops.traits import Trait, has
+from gradscope.rules.reading.measurements import operand_values, operands_told
+from gradscope.rules.rule import Rule, tensors
+from gradscope.rules.wording import phrases
+
+
+class NanMetric(Rule):
+    """
+    ## What it does
+    Finds a NaN that the program computes without a gradient and then reads: a validation loss, an
+    accuracy, a norm that is logged. A place that reads finite numbers as well is left alone, and
+    so is a NaN that the program has put there itself, or that says that there is no data: the mean
+    of nothing, a precision of 0 / 0, the spread of one item.
+
+    ## Why is this bad?
+    No gradient depends on it, so training looks healthy. What is printed and logged is NaN, and
+    what is decided by it goes one way for good: a comparison with NaN is always False, so that
+    the best checkpoint is never saved again and early stopping never stops.
+
+    ## Example
+    ```python
+    import torch
+
+    w = torch.ones(3, requires_grad=True)
+    w.square().sum().backward()
+    with torch.no_grad():
+        score = (w - 2).sqrt().mean()
+    print(f"validation {score.item():.3f}")
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    w = torch.ones(3, requires_grad=True)
+    w.square().sum().backward()
+    with torch.no_grad():
+        score = (w - 2).clamp_min(0).sqrt().mean()
+    print(f"validation {score.item():.3f}")
+    ```
+
+    ## Fix safety
+    There is no patch: what the metric is to be where it is not defined is a choice.
+    """
+
+    code = "GS504"
+    name = "nan-metric"
+    severity = Severity.WARNING
+
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        if trace.symptoms:
+            return  # what is evaluated is broken by what broke in training
+        for read in trace.nan_reads:
+            if not _lacks_data(read.event):
+                yield self._about(read)
+
+    def _about(self, read: NanRead) -> Finding:
+        event = read.event
+        count = phrases.of_total(event.bad, event.numel)
+        return Finding(
+            rule=self.code,
+            name=self.name,
+            severity=self.severity,
+            phase=event.phase,
+            step=event.step,
+            op=event.op,
+            message=f"the NaN {_comes(event)} at {count} is read out; no gradient depends on it",
+            why="Training does not notice it. What is printed and logged here is NaN, and every"
+            " comparison with it is False: no later result counts as better or worse.",
+            label="NaN here" if event.kind is Kind.BIRTH else "NaN comes in here",
+            location=event.blame.location,
+            related=(Related("use", read.location, "read here"),),
+            evidence={
+                "index": list(event.index),
+                "operands": operand_values(event),
+                "bad": event.bad,
+                "numel": event.numel,
+                "times": read.times,
+            },
+            numbers=tuple(
+                filter(
+                    None,
+                    (
+                        operands_told(event),
+                        f"{count} bad",
+                        f"read {plural(read.times, 'time')} in the last step that reads it,"
+                        " NaN each time",
+                    ),
+                )
+            ),
+            tensors=tensors(event),
+            fixes=(
+                Fix(
+                    "data",
+                    "give it a value where it is not defined, or leave it out of what is averaged"
+                    " and compared",
+                    code="torch.nan_to_num(value, nan=0.0)",
+                ),
+            ),
+            confidence=0.5,
+        )
+
+
+def _lacks_data(event: Event) -> bool:
+    """Whether the value is not defined for want of data, and NaN is how torch says so."""
+    operand, values = event.operand("self"), event.values()
+    if has(event.op, Trait.DIVIDES):
+        return values.get("self") == 0.0 and values.get("other") == 0.0
+    if operand is None or event.output is None:
+        return False
+    items = operand.numel // max(event.output.numel, 1)
+    return operand.numel == 0 or (has(event.op, Trait.SPREADS) and items <= 1)
+
+
+def _comes(event: Event) -> str:
+    op = phrases.spelled(event.op)
+    return f"that `{op}` gives" if event.kind is Kind.BIRTH else f"that comes in with `{op}`"

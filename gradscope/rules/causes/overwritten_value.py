@@ -1,0 +1,94 @@
+"""GS302."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradscope.facts import (
+    Finding,
+    Fix,
+    Overwrite,
+    Phase,
+    Related,
+    Root,
+    Severity,
+    Subject,
+    Symptom,
+    Trace,
+    Trouble,
+)
+from gradscope.rules.rule import Rule
+from gradscope.rules.wording import phrases
+
+
+class OverwrittenValue(Rule):
+    """
+    ## What it does
+    Finds a write through `.data` into a tensor that an op has saved for its backward.
+
+    ## Why is this bad?
+    Autograd counts the in-place writes of each tensor, and refuses to use a saved one that has
+    been written since. `.data` gives the same memory with a count of its own: nothing is refused,
+    and backward computes with values that the forward pass never had. The gradient is finite, and
+    wrong.
+
+    ## Example
+    ```python
+    import torch
+
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    y = x.exp()
+    y.data[0] = 0.0
+    y.square().sum().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    y = x.exp().clone()
+    y[0] = 0.0
+    y.square().sum().backward()
+    ```
+
+    ## Fix safety
+    Unsafe: the values stay the same, the gradient becomes that of the values as they are used.
+    """
+
+    code = "GS302"
+    name = "overwritten-value"
+
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        seen = set()
+        for one in trace.overwrites:
+            key = (one.call.location, one.location)
+            if key not in seen:
+                seen.add(key)
+                yield self._about(one)
+
+    def _about(self, one: Overwrite) -> Finding:
+        op, writer = phrases.spelled(one.call.op), phrases.spelled(one.writer)
+        place = one.call.location
+        return Finding(
+            rule=self.code,
+            name=self.name,
+            severity=Severity.ERROR,
+            phase=Phase.BACKWARD,
+            step=one.step,
+            op=one.writer,
+            node=one.node,
+            location=one.location,
+            message=f"`{writer}` overwrites what `{op}` has saved for its backward, and autograd"
+            " does not see it",
+            why=f"`{op}` computes its gradient from values that it saved going forward. This line"
+            " wrote into their memory before backward read it, by a tensor that does not share"
+            " their version (`.data`), so autograd did not refuse them. The gradient is finite and"
+            " belongs to other values.",
+            label="written after it was saved",
+            related=(Related("use", place, f"`{op}` saved it here"),) if place else (),
+            evidence={"saved_by": one.call.op},
+            symptoms=(Symptom(Trouble.WRONG, Subject.GRADIENT, one.step, op),),
+            fixes=(Fix("graph", "write into a copy, with autograd looking on", "unsafe"),),
+            confidence=0.9,
+        )

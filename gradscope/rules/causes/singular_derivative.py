@@ -1,0 +1,164 @@
+"""GS102."""
+
+from __future__ import annotations
+
+from gradscope.facts import Ancestor, Call, Event, Finding, Fix, Related, Root, Trace
+from gradscope.ops import Edge
+from gradscope.ops.edges import Nature
+from gradscope.ops.traits import Trait, has
+from gradscope.rules import fixes
+from gradscope.rules.reading import evidence
+from gradscope.rules.reading.evidence import Situation
+from gradscope.rules.rule import Rule
+from gradscope.rules.wording import phrases
+
+
+class SingularDerivative(Rule):
+    """
+    ## What it does
+    Finds an op whose value is finite and whose slope is not, differentiated at that very point:
+    `sqrt` or a fractional power at 0, `acos` at 1, a norm at the zero vector.
+
+    ## Why is this bad?
+    The infinite slope goes into the chain rule. Multiplied by anything but 0 it stays infinite,
+    multiplied by 0, as for the distance of a point to itself, it is NaN; the sum over a batch
+    carries it to every parameter. The loss itself is finite.
+
+    ## Example
+    ```python
+    import torch
+
+    a = torch.tensor([[0.0, 0.0], [3.0, 4.0]], requires_grad=True)
+    a.square().sum(-1).sqrt().sum().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    a = torch.tensor([[0.0, 0.0], [3.0, 4.0]], requires_grad=True)
+    a.square().sum(-1).clamp_min(1e-12).sqrt().sum().backward()
+    ```
+
+    ## Fix safety
+    Unsafe: outputs that were 0 become 1e-6, and their gradient becomes 0. An epsilon added after
+    the op, `sqrt(x) + 1e-8`, changes the value and leaves the slope as it is.
+    """
+
+    code = "GS102"
+    name = "singular-derivative"
+
+    def explain(self, root: Root, trace: Trace) -> Finding | None:
+        event = root.event
+        if evidence.situation(root) is not Situation.SLOPE:
+            return None
+        edge = evidence.edge(event)
+        if event.blame.formula_of is not None:
+            return self._differentiated_twice(root, trace, event.blame.formula_of, edge)
+        if edge is not None and edge.cause != self.name:
+            return None
+        if edge is None and not _is_fed_finite(event):
+            return None
+        bound = _bound(event, edge) if edge else None
+        return self.finding(
+            root,
+            trace,
+            message=_headline(event, edge),
+            label=fixes.says(edge, event) if edge else f"slope is {phrases.outcome(event.output)}",
+            why=_mechanism(event, edge, bound),
+            related=_bounded_here(bound),
+            fixes=(*fixes.guards(edge, event), *fixes.stable(edge, event, root, trace))
+            or (_away(event.blame),),
+            confidence=0.8 if edge else 0.4,
+        )
+
+    def _differentiated_twice(
+        self, root: Root, trace: Trace, outer: Call, edge: Edge | None
+    ) -> Finding:
+        event = root.event
+        op, part = phrases.spelled(outer.op), phrases.spelled(event.op)
+        count = phrases.of_total(event.bad, event.numel)
+        return self.finding(
+            root,
+            trace,
+            message=f"the slope of `{op}` was differentiated where it is not finite ({count})",
+            label=f"its backward runs `{part}`: {fixes.says(edge, event)}" if edge else "",
+            why=(
+                f"With `create_graph` the backward of `{op}` is part of the graph. The `{part}` of"
+                f" its formula meets its own singular point here and gives"
+                f" {phrases.outcome(event.output)} when it is differentiated in turn."
+            ),
+            fixes=(_away(outer),),
+            confidence=0.95,
+        )
+
+
+def _is_fed_finite(event: Event) -> bool:
+    """An op that the table does not explain, with nothing infinite in its formula but its slope."""
+    return not evidence.infinite_operands(event)
+
+
+def _headline(event: Event, edge: Edge | None) -> str:
+    op, count = phrases.spelled(event.op), phrases.of_total(event.bad, event.numel)
+    if edge is None:
+        return f"the backward of `{op}` gives {phrases.outcome(event.output)} at {count}"
+    at = phrases.number(event.values().get(edge.argument))
+    if edge.argument not in event.values():
+        return f"`{op}` was differentiated where its slope is {_slope(edge)} ({count})"
+    return f"`{op}` was differentiated at exactly {at} ({count})"
+
+
+def _mechanism(event: Event, edge: Edge | None, bound: Ancestor | None) -> str:
+    op, gives = phrases.spelled(event.op), phrases.outcome(event.output)
+    came = event.grad_output
+    times = f"the incoming gradient {phrases.number(came)}" if came is not None else "the gradient"
+    if edge is None:
+        return (
+            f"The value of `{op}` is finite here and so is what came in; {times}, put through its"
+            f" backward, gives {gives}. No more is known of the slope of this op."
+        )
+    text = f"The value of `{op}` is finite here, its slope is {_slope(edge)}: {times}"
+    gives = _product(came, edge) or gives
+    text = f"{text} times that slope gives {gives}, and backward carries it on from here."
+    if edge.nature is Nature.REMOVABLE:
+        text = (
+            f"{text} The mathematics has a finite slope there; it is PyTorch's backward formula"
+            " that computes 0 * inf."
+        )
+    if bound is not None:
+        guard = phrases.call(bound.call, event.blame) if bound.call else "The bound"
+        text = (
+            f"{text} {guard} protects the value and not the slope: it"
+            " lets the edge of the range itself through, and there the slope is infinite."
+        )
+    if lost := evidence.lost_epsilon(event, edge.argument):
+        text = f"{text} An addition guards it in vain.{lost}"
+    return text + phrases.too_late(event, evidence.late_epsilon(event))
+
+
+def _product(came: float | None, edge: Edge) -> str | None:
+    """Gradient times slope, where both are known; the event may be a part of the formula only."""
+    if came is None or edge.slope not in ("inf", "-inf"):
+        return None
+    return phrases.number(came * float(edge.slope))
+
+
+def _slope(edge: Edge) -> str:
+    return phrases.number(float(edge.slope or "inf"))
+
+
+def _bound(event: Event, edge: Edge) -> Ancestor | None:
+    """The clamp right above the op: it keeps the operand in a range whose end is the edge."""
+    above = evidence.above(event, edge.argument)
+    return above if above and has(above.node, Trait.BOUNDS) else None
+
+
+def _away(call: Call) -> Fix:
+    op = phrases.spelled(call.op)
+    return Fix("epsilon", f"keep the operand of `{op}` off the point where its slope breaks")
+
+
+def _bounded_here(bound: Ancestor | None) -> tuple[Related, ...]:
+    if bound is None or bound.call is None or bound.call.location is None:
+        return ()
+    return (Related("call", bound.call.location, "guards the value, not the slope"),)

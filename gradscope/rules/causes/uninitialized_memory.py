@@ -1,0 +1,85 @@
+"""GS503."""
+
+from __future__ import annotations
+
+from gradscope.facts import Event, Finding, Fix, Kind, Root, Trace, plural
+from gradscope.rules.reading import evidence
+from gradscope.rules.reading.evidence import Situation
+from gradscope.rules.rule import Rule
+from gradscope.rules.wording import phrases
+
+
+class UninitializedMemory(Rule):
+    """
+    ## What it does
+    Finds a value that was read from memory that nothing had written: elements of `torch.empty`,
+    `empty_like` or `new_empty` that the program never filled.
+
+    ## Why is this bad?
+    Such memory holds whatever was there before: often 0, sometimes NaN, sometimes 1e38. The
+    program works on one machine and breaks on the next. gradscope fills it with NaN while it
+    watches, so that every read of it shows.
+
+    ## Example
+    ```python
+    import torch
+
+    x = torch.tensor([0.2, 0.8], requires_grad=True)
+    y = torch.empty(3)
+    y[:2] = x
+    y.sum().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    x = torch.tensor([0.2, 0.8], requires_grad=True)
+    y = torch.zeros(3)
+    y[:2] = x
+    y.sum().backward()
+    ```
+
+    ## Fix safety
+    Unsafe: elements that held garbage hold 0 now, and the result is the same on every run.
+    """
+
+    code = "GS503"
+    name = "uninitialized-memory"
+
+    def explain(self, root: Root, trace: Trace) -> Finding | None:
+        event = root.event
+        if event.kind is not Kind.UNINITIALIZED or evidence.situation(root) is Situation.HIDDEN:
+            return None
+        return self.finding(
+            root,
+            trace,
+            message=_headline(event),
+            label="allocated here, and not filled",
+            why=_mechanism(event),
+            fixes=_repairs(event),
+            confidence=0.9,
+        )
+
+
+def _headline(event: Event) -> str:
+    size = plural(event.numel, "element")
+    return f"`{phrases.spelled(event.op)}` allocated {size} that were read before they were written"
+
+
+def _mechanism(event: Event) -> str:
+    name = phrases.name(event.output, "The result")
+    return (
+        f"`{phrases.spelled(event.op)}` allocates memory without writing to it. {name} was used"
+        " before all of it was filled, so the result is what happened to lie there. gradscope"
+        " fills such memory with NaN to make every such read visible."
+    )
+
+
+def _repairs(event: Event) -> tuple[Fix, ...]:
+    filled = event.op.replace("empty", "zeros")
+    title = "allocate memory that is filled"
+    return (
+        Fix("init", title, "unsafe", f"torch.{filled}(...)"),
+        Fix("data", "fill every element before it is read", "display-only"),
+    )

@@ -1,0 +1,58 @@
+"""GS902."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gradscope.facts import Finding, Related, Root, Severity, Trace
+from gradscope.rules.reading import evidence
+from gradscope.rules.reading.evidence import Situation
+from gradscope.rules.rule import Rule
+from gradscope.rules.wording import phrases
+
+
+class Unobserved(Rule):
+    """
+    ## What it does
+    Finds what gradscope could not see of a run: saved tensors behind hooks, a tensor without
+    values, memory too large to follow, a bad value that a collective brought from another rank.
+
+    ## Why is this bad?
+    A report that is silent about something it did not look at reads like a clean one.
+
+    ## Fix safety
+    There is nothing to repair. Where the message names a setting, another run with it shows more.
+    """
+
+    code = "GS902"
+    name = "unobserved"
+    severity = Severity.NOTE
+
+    def explain(self, root: Root, trace: Trace) -> Finding | None:
+        if evidence.situation(root) is not Situation.ELSEWHERE:
+            return None
+        event, reader = root.event, evidence.reader(root)
+        one = evidence.outside(event)
+        what = phrases.name(one, "what it received")
+        of = phrases.of_total(event.bad, event.numel)
+        bad = phrases.bad_word(one.nan, event.bad - one.nan) if one else "NaN"
+        met: tuple[Related, ...] = ()
+        if reader.location is not None and reader is not event.blame:
+            met = (Related("use", reader.location, f"computes with {what}"),)
+        found = self.finding(
+            root,
+            trace,
+            message=f"{what} came from another rank with {bad} at {of}",
+            label=f"`{event.op}` brought it here",
+            why="All that this rank gave to the collective was finite. What made the values bad ran"
+            " in another process: its own report names it.",
+            related=met,
+            confidence=0.9,
+        )
+        return replace(found, severity=Severity.ERROR)
+
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        yield from super().check(trace, roots)
+        for note in trace.notes:
+            yield self.remark(note.rstrip("."), "What happened there is not part of this report.")

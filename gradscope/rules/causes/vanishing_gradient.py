@@ -1,0 +1,198 @@
+"""GS402."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from gradscope.facts import (
+    Finding,
+    Fix,
+    Growth,
+    Leaf,
+    Limits,
+    Magnitudes,
+    Phase,
+    Root,
+    Severity,
+    Subject,
+    Symptom,
+    Trace,
+    Trouble,
+    number,
+    plural,
+)
+from gradscope.facts.magnitudes import DEFAULT_LIMITS
+from gradscope.rules.causes.exploding_gradient import is_steady, profile
+from gradscope.rules.rule import Rule
+from gradscope.rules.wording import phrases
+
+ADAM_EPS = 1e-8  # torch.optim.Adam's default
+_SHRINKS = 0.8  # of an activation's norm, per layer
+
+
+class VanishingGradient(Rule):
+    """
+    ## What it does
+    Finds a gradient that shrinks by a steady factor, layer by layer or in time, until the weights
+    farthest from the loss get next to none.
+
+    ## Why is this bad?
+    Backward multiplies by the slope of every layer in turn; a sigmoid's is at most 0.25. After
+    some layers the first weights are told nothing and stay as they were initialised. The loss
+    falls a little all the same, since the last layers still learn.
+
+    ## Example
+    ```python
+    import torch
+
+    torch.manual_seed(0)
+    layers = [m for _ in range(16) for m in (torch.nn.Linear(32, 32), torch.nn.Sigmoid())]
+    model = torch.nn.Sequential(*layers, torch.nn.Linear(32, 1))
+    model(torch.randn(8, 32)).square().mean().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    torch.manual_seed(0)
+    layers = [m for _ in range(16) for m in (torch.nn.Linear(32, 32), torch.nn.ReLU())]
+    for layer in layers[::2]:
+        torch.nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+    model = torch.nn.Sequential(*layers, torch.nn.Linear(32, 1))
+    model(torch.randn(8, 32)).square().mean().backward()
+    ```
+
+    ## Fix safety
+    Unsafe: another activation or initialisation is another model; training starts again.
+
+    ## Options
+    `thresholds: {gradient-fade: 1e-5, gradient-rms: 1e-8, gradient-share: 1e-6}` in the
+    configuration: what is left over the whole way, and of an element of the weight's gradient.
+    """
+
+    code = "GS402"
+    name = "vanishing-gradient"
+
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        magnitudes = trace.magnitudes
+        if magnitudes is None or not magnitudes.growths:
+            return
+        first, last = magnitudes.growths[0], magnitudes.growths[-1]
+        if not (fades(first, magnitudes.limits) and fades(last, magnitudes.limits)):
+            return
+        starved = starved_leaves(magnitudes, last.step)
+        if starved:
+            yield self._about(last, starved, magnitudes)
+
+    def _about(self, growth: Growth, starved: list[Leaf], magnitudes: Magnitudes) -> Finding:
+        smallest = min(starved, key=lambda leaf: leaf.norms[growth.step] or 0.0)
+        norm = smallest.norms[growth.step] or 0.0
+        lost = 1 / growth.factor
+        return Finding(
+            rule=self.code,
+            name=self.name,
+            severity=Severity.ERROR,
+            phase=Phase.BACKWARD,
+            step=growth.step,
+            op=growth.call.op,
+            node=growth.call.node,
+            location=growth.call.location,
+            message=f"the gradient shrinks x{growth.factor:.3g} per {growth.unit} over"
+            f" {plural(len(growth.norms), growth.unit)}; {_starving(starved, magnitudes)}",
+            label=f"divides the gradient by about {lost:.1f}, {len(growth.norms)} times",
+            why=_why(growth),
+            evidence={
+                "axis": growth.axis,
+                "factor": growth.factor,
+                "range": [growth.low, growth.high],
+                "norms": list(growth.norms),
+                "nodes": list(growth.nodes),
+                "starved": [leaf.name for leaf in starved],
+                "limit": magnitudes.limits.gradient_rms,
+            },
+            numbers=(
+                *profile(growth),
+                f"gradient of `{smallest.name}` has norm {number(norm, 3)},"
+                f" {number(_rms(smallest, growth.step), 2)} an element; Adam's eps is"
+                f" {number(ADAM_EPS)}",
+            ),
+            symptoms=(
+                Symptom(
+                    Trouble.ZERO, Subject.GRADIENT, growth.step, smallest.name, 0, smallest.numel
+                ),
+            ),
+            fixes=_fixes(growth),
+            confidence=0.85,
+        )
+
+
+def _starving(starved: list[Leaf], magnitudes: Magnitudes) -> str:
+    weights = sum(len(leaf.shape) > 1 for leaf in magnitudes.leaves)
+    verb = "gets" if len(starved) == 1 else "get"
+    return f"{len(starved)} of {plural(weights, 'weight')} {verb} next to none"
+
+
+def fades(growth: Growth, limits: Limits = DEFAULT_LIMITS) -> bool:
+    """Shrinks steadily by more than an ordinary deep model does, if need be down to exactly 0."""
+    alive = [norm for norm in growth.norms if norm > 0]
+    if growth.axis == "fused" or growth.factor >= 1 or not is_steady(growth):
+        return False
+    return min(growth.norms) / alive[0] <= limits.gradient_fade
+
+
+def starved_leaves(magnitudes: Magnitudes, step: int) -> list[Leaf]:
+    """Weight matrices whose gradient is both tiny and a tiny part of the largest one. Vectors do
+    not count: a bias before a normalisation has no gradient by construction."""
+    weights = [
+        leaf
+        for leaf in magnitudes.leaves
+        if len(leaf.shape) > 1 and step < len(leaf.norms) and leaf.norms[step] is not None
+    ]
+    largest = max((_rms(leaf, step) for leaf in weights), default=0.0)
+    limits = magnitudes.limits
+    limit = min(limits.gradient_rms, limits.gradient_share * largest)
+    return [leaf for leaf in weights if _rms(leaf, step) < limit]
+
+
+def _rms(leaf: Leaf, step: int) -> float:
+    return (leaf.norms[step] or 0.0) / math.sqrt(leaf.numel)
+
+
+def _why(growth: Growth) -> str:
+    return (
+        f"Backward multiplies by the slope of each {growth.unit} in turn, and the product fades,"
+        f" most of all at `{phrases.spelled(growth.call.op)}`.{_told_by_activations(growth)} The"
+        " weights on the far side stay as they were initialised while the last ones still learn."
+    )
+
+
+def _told_by_activations(growth: Growth) -> str:
+    """Whether the weights or the slopes are small: weights shrink what goes forward too."""
+    if not growth.activation_factor:
+        return ""
+    forward = 1 / growth.activation_factor
+    if forward < _SHRINKS:
+        return (
+            f" Going forward the activations shrink as well, x{forward:.3g} per {growth.unit}: the"
+            " weights are too small."
+        )
+    return " The activations keep their size, so it is the slopes that are small."
+
+
+def _fixes(growth: Growth) -> tuple[Fix, ...]:
+    return (
+        Fix(
+            "init",
+            "use an activation whose slope is near 1, and the initialisation that goes with it",
+            "unsafe",
+            'self.act = nn.ReLU()\nnn.init.kaiming_normal_(self.lin.weight, nonlinearity="relu")',
+        ),
+        Fix(
+            "stable-op",
+            "add a way around each layer, or normalise in between",
+            "display-only",
+            "x = x + block(norm(x))",
+        ),
+    )

@@ -1,0 +1,1 @@
+"""What causes ask of a trace."""

@@ -1,0 +1,1 @@
+"""How causes put facts into words."""
