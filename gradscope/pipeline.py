@@ -10,6 +10,7 @@ from gradscope.config import Config
 from gradscope.diagnose import diagnose
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import Finding, NotChecked, Phase, Report, Severity, Trace, plural
+from gradscope.programs import ChildFault, RunOptions, Target, run
 from gradscope.repair import Again, Budget, repair
 from gradscope.repair.aftermath import with_aftermath
 from gradscope.repair.again import Hindered
@@ -19,7 +20,6 @@ from gradscope.report import trials
 from gradscope.report.status import Doing, Stages
 from gradscope.rules import rule_filter
 from gradscope.source import pointed
-from gradscope.target import ChildFault, RunOptions, Target, run
 
 HAZARDS = "GS6"  # the family of rules about what has not hurt yet
 FURTHER = (
@@ -52,7 +52,7 @@ def trace(
     options = RunOptions.configured(config, precision=precision, stdout_to_stderr=stdout_to_stderr)
     looking = replace(options, hazards=hazards)
     stages.begin(Doing.LOADING)
-    import_module("gradscope.target.child")  # and with it torch
+    import_module("gradscope.programs.child")  # and with it torch
     stages.begin(Doing.RUNNING)
     seen = run(target, looking, silent=silent, on_progress=stages.progress(options.steps))
     require_backward(target, seen)

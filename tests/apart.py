@@ -19,8 +19,8 @@ from gradscope.facts import Report, Trace
 from gradscope.norms import NormOptions
 from gradscope.norms.run import _measure
 from gradscope.pipeline import trace
+from gradscope.programs import RunOptions, parse_target, run
 from gradscope.record.forking import pause_openmp
-from gradscope.target import RunOptions, parse_target, run
 
 LIMIT = 120.0  # seconds: one that hangs is stopped, and told
 

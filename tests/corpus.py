@@ -20,7 +20,7 @@ from scoring.cases import MARKER, without_markers
 from gradscope.config import Config
 from gradscope.facts import Report
 from gradscope.pipeline import trace
-from gradscope.target import parse_target
+from gradscope.programs import parse_target
 
 HERE = Path(__file__).parent
 KEYS = ("symptom", "phase", "op", "cause", "fix")

@@ -10,10 +10,10 @@ import pytest
 from gradscope.config import Config
 from gradscope.facts import Ending, NotTried, Reason, Trace
 from gradscope.pipeline import trace
+from gradscope.programs import parse_target
 from gradscope.repair import Budget
 from gradscope.repair.budget import SHARES, Purpose
 from gradscope.report import trials, verdicts
-from gradscope.target import parse_target
 
 WRONG = """
 import torch

@@ -24,9 +24,9 @@ from gradscope.config import Config, load_config
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import Finding, Summary
 from gradscope.pipeline import trace
+from gradscope.programs.choose import choose
 from gradscope.report import FORMATS, Options, verdicts
 from gradscope.report.json_document import schema
-from gradscope.target.choose import choose
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -18,7 +18,7 @@ from gradscope.config.inputs import COMPLEX, FLOATING, TENSOR_KEYS, WHOLE
 from gradscope.config.values import READERS, TARGET_READERS, Thresholds, size
 from gradscope.errors import GradscopeError
 from gradscope.facts import Limits
-from gradscope.target.choose import choose
+from gradscope.programs.choose import choose
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = json.loads((ROOT / "gradscope" / "config" / "schema.json").read_text())

@@ -10,9 +10,9 @@ from corpus import programs
 
 from gradscope.diagnose import diagnose
 from gradscope.facts import Finding, Severity
+from gradscope.programs import RunOptions, parse_target, run
 from gradscope.rules import RULES
 from gradscope.rules.pages import snippet
-from gradscope.target import RunOptions, parse_target, run
 
 HAZARDS = [rule for code, rule in RULES.items() if code.startswith("GS6")]
 

@@ -19,9 +19,9 @@ from gradscope import pipeline
 from gradscope.config import Config
 from gradscope.diagnose import diagnose
 from gradscope.facts import Ending, FunctionCheck, Severity, Trace
+from gradscope.programs import parse_target
 from gradscope.record import Recorder
 from gradscope.record.probes.calls import MOST_CALLS
-from gradscope.target import parse_target
 
 
 def checks(cls: Any, args: tuple[Any, ...], **options: Any) -> tuple[FunctionCheck, ...]:

@@ -13,8 +13,8 @@ import pytest
 from gradscope.config import Config
 from gradscope.facts import Finding
 from gradscope.pipeline import trace
+from gradscope.programs import parse_target
 from gradscope.record.observation import FullObservation
-from gradscope.target import parse_target
 
 SCRIPT = """import numpy as np
 import torch

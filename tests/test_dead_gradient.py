@@ -10,7 +10,7 @@ from corpus import diagnosed_file
 from gradscope import pipeline
 from gradscope.config import Config
 from gradscope.facts import Finding
-from gradscope.target import parse_target
+from gradscope.programs import parse_target
 
 PROGRAM = """\
 import torch

@@ -18,7 +18,7 @@ import runpy, sys
 import torch
 from gradscope.config import Config
 from gradscope.pipeline import trace
-from gradscope.target import parse_target
+from gradscope.programs import parse_target
 torch.set_num_threads(2)
 for _ in range(2):
     runpy.run_path("train.py")

@@ -19,8 +19,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gradscope.target import redirect
-from gradscope.target.overlay import Overlay
+from gradscope.programs import redirect
+from gradscope.programs.overlay import Overlay
 
 NAMES = ("a", "b", "d", "d/a", "d/e", "d/e/c", "new", "link")
 

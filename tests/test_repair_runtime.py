@@ -9,8 +9,8 @@ import pytest
 from gradscope.diagnose import diagnose
 from gradscope.facts import Finding, Fix, NotTried, Reason, Refuted
 from gradscope.facts.verdicts import Cause, CauseAppears, Unchanged
+from gradscope.programs import RunOptions, Script, run
 from gradscope.repair import Again, repair
-from gradscope.target import RunOptions, Script, run
 
 LIBRARY = """
 import torch

@@ -38,8 +38,8 @@ from gradscope.facts.verdicts import (
     ValuesMove,
 )
 from gradscope.pipeline import trace
+from gradscope.programs import parse_target
 from gradscope.report import Options, by_name, trials
-from gradscope.target import parse_target
 
 NAN = Symptom(Trouble.NAN, Subject.GRADIENT, 0, "x", 2, 5)
 ROOT = Cause("GS102", "singular-derivative", 7)

@@ -29,7 +29,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Finding, 
 
 def traced(source: str, folder: Path) -> tuple[Finding, ...]:
     """The findings about a script, run in a child process that shares our import of torch."""
-    from gradscope.target import parse_target, run
+    from gradscope.programs import parse_target, run
 
     file = folder / "snippet.py"
     file.write_text(source)

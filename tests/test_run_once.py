@@ -16,8 +16,8 @@ import pytest
 from gradscope.config import Config
 from gradscope.facts import EffectKind, Fix, NotTried, Reason, Report
 from gradscope.pipeline import trace
+from gradscope.programs import Repeat, RunOptions, parse_target, run
 from gradscope.report import trials, verdicts
-from gradscope.target import Repeat, RunOptions, parse_target, run
 
 BREAKS = """
 import os, torch
@@ -275,7 +275,7 @@ def test_a_killed_try_leaves_no_folder(tmp_path):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     work = (
-        "from gradscope.target import Repeat, RunOptions, parse_target, run\n"
+        "from gradscope.programs import Repeat, RunOptions, parse_target, run\n"
         f"print(run(parse_target({str(program)!r}), RunOptions(), repeat=Repeat()).ending.kind)"
     )
     done = subprocess.run(

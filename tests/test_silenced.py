@@ -9,7 +9,7 @@ import pytest
 from gradscope.config import Config
 from gradscope.facts import Finding
 from gradscope.pipeline import trace
-from gradscope.target import parse_target
+from gradscope.programs import parse_target
 
 SCRIPT = """import torch
 from torch import nn

@@ -10,8 +10,8 @@ import pytest
 from gradscope.config import Config
 from gradscope.facts import Ending, Step, Trace
 from gradscope.pipeline import trace
+from gradscope.programs import parse_target
 from gradscope.repair.rates import Border, search, settles
-from gradscope.target import parse_target
 
 LOOP = """
 import torch

@@ -12,9 +12,9 @@ from torch import nn
 from gradscope.config import Config
 from gradscope.facts import Finding, Growth, Magnitudes
 from gradscope.pipeline import trace
+from gradscope.programs import parse_target
 from gradscope.record.observation import FullObservation
 from gradscope.rules.reading.swelling import swelling
-from gradscope.target import parse_target
 
 
 def observed(run: Callable[[], torch.Tensor]) -> Growth | None:

@@ -16,7 +16,7 @@ import torch
 from gradscope.config import Input
 from gradscope.errors import GradscopeError
 from gradscope.facts import Ending, Trace
-from gradscope.target import (
+from gradscope.programs import (
     Function,
     Parts,
     Reference,
@@ -26,9 +26,9 @@ from gradscope.target import (
     parse_target,
     run,
 )
-from gradscope.target.messages import Final
-from gradscope.target.options import Repeat
-from gradscope.target.run import _Wait
+from gradscope.programs.messages import Final
+from gradscope.programs.options import Repeat
+from gradscope.programs.run import _Wait
 
 STEP = "import torch\nw = torch.ones(3, requires_grad=True)\n(w * 2).sum().backward()\n"
 INTERRUPT = """

@@ -59,7 +59,7 @@ def _asked_for(name: str, listed: dict[str, Config], base: Config) -> Config:
     if name in listed:
         return listed[name]
     from gradscope.examples import EXAMPLES
-    from gradscope.target.parse import find_module
+    from gradscope.programs.parse import find_module
 
     is_known = name in EXAMPLES or ":" in name or Path(name).exists()
     if not is_known and find_module(name) is None:

@@ -13,10 +13,10 @@ from gradscope.check.cases import Case
 from gradscope.check.stress import stress
 from gradscope.errors import GradscopeError
 from gradscope.facts import Ending, NotChecked, Report, Trace, hindrance, plural
+from gradscope.programs import ChildFault, Function, Parts
+from gradscope.programs.choose import choose
 from gradscope.report import trials
 from gradscope.rules import rule_filter
-from gradscope.target import ChildFault, Function, Parts
-from gradscope.target.choose import choose
 
 # What torch says where a kernel does not exist in a dtype, or where two dtypes meet.
 _NOT_IN_DTYPE = re.compile(

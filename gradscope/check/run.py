@@ -15,9 +15,9 @@ from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import Report, Summary, Trace, plural
 from gradscope.outputs import check_writable
 from gradscope.pipeline import exit_code
+from gradscope.programs.choose import choose
 from gradscope.record.sites import shown_path
 from gradscope.rules import rule_filter
-from gradscope.target.choose import choose
 
 
 def check(

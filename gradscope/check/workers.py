@@ -106,8 +106,8 @@ def _cores() -> int:
 
 
 def _start(place: int, case: Case, judge: Judge, threads: int) -> _Worker:
+    from gradscope.programs.process import can_fork, import_wanted
     from gradscope.record.forking import pause_openmp
-    from gradscope.target.process import can_fork, import_wanted
 
     method = "fork" if can_fork() else "spawn"
     import_wanted()
@@ -128,7 +128,7 @@ def _work(case: Case, judge: Judge, threads: int, connection: Connection) -> Non
     """The worker's side."""
     import torch
 
-    from gradscope.target.process import die_with, wanted
+    from gradscope.programs.process import die_with, wanted
 
     if (parent := multiprocessing.parent_process()) is not None and parent.pid is not None:
         die_with(parent.pid)
@@ -152,7 +152,7 @@ def _work(case: Case, judge: Judge, threads: int, connection: Connection) -> Non
 
 def _result(worker: _Worker) -> Report | None:
     """The report once there is one; a worker that is gone without one is told of instead."""
-    from gradscope.target.process import preload
+    from gradscope.programs.process import preload
 
     try:
         if worker.connection.poll():

@@ -63,11 +63,11 @@ def fix(
     """
     from gradscope.config import load_config
     from gradscope.pipeline import require_backward
+    from gradscope.programs import RunOptions
+    from gradscope.programs.choose import choose
     from gradscope.repair import Budget, apply
     from gradscope.report.status import stage_line
     from gradscope.rules import rule_filter
-    from gradscope.target import RunOptions
-    from gradscope.target.choose import choose
 
     choice = choose(
         load_config(config).overridden(

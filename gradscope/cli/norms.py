@@ -80,9 +80,9 @@ def norms(
     from gradscope.config import load_config
     from gradscope.norms import NormOptions, command
     from gradscope.norms import norms as measure
+    from gradscope.programs import RunOptions
+    from gradscope.programs.choose import choose
     from gradscope.report.status import stage_line
-    from gradscope.target import RunOptions
-    from gradscope.target.choose import choose
 
     options = NormOptions(max_norm, norm_type)
     command.check(format, sort, table, output=output, html=html)

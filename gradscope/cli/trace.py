@@ -85,8 +85,8 @@ def trace(
     from gradscope import pipeline
     from gradscope.check.accepted import accepted_by
     from gradscope.config import load_config
+    from gradscope.programs.choose import choose
     from gradscope.report.status import Doing, stage_line
-    from gradscope.target.choose import choose
 
     check_report_place(format, output)
     choice = choose(

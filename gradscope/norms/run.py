@@ -10,11 +10,11 @@ from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Root, Trace
 from gradscope.norms import distribution
 from gradscope.norms.facts import Measured, NormOptions, NormReport
+from gradscope.programs import RunOptions, Target, run
 from gradscope.report.status import Doing, Stages
 from gradscope.report.verdicts import ended_by
 from gradscope.rules import RULES
 from gradscope.source import pointed
-from gradscope.target import RunOptions, Target, run
 
 # The rules that judge sizes; what is not finite is the business of `gradscope trace`.
 RULES_HERE = ("GS205", "GS301", "GS401", "GS402", "GS403", "GS404", "GS405")

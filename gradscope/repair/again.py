@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from gradscope.facts import Effect, EffectKind, Trace, hindrance
+from gradscope.programs import Repeat, RunOptions, Target, run
 from gradscope.repair.budget import Budget, Purpose
 from gradscope.repair.search import Search
 from gradscope.report.status import Stages
-from gradscope.target import Repeat, RunOptions, Target, run
 
 Setup = Callable[[], None]
 _MADE = (EffectKind.WRITE, EffectKind.FOLDER)

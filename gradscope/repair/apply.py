@@ -23,7 +23,7 @@ from gradscope.source import Source, read
 from gradscope.writing import Changed, Content, write_together
 
 if TYPE_CHECKING:
-    from gradscope.target import RunOptions, Target
+    from gradscope.programs import RunOptions, Target
 
 MOST_ROUNDS = 8
 
@@ -140,7 +140,7 @@ def fix_target(
     tell: Callable[[str], None] = lambda line: None,
 ) -> Repaired:
     """`fix_all` for a target. What the program prints is not shown: stdout is for the patch."""
-    from gradscope.target import run
+    from gradscope.programs import run
 
     told, spent = stages or Stages(), budget or Budget()
     again: Again | None = None

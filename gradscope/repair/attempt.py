@@ -11,6 +11,7 @@ from symtable import symtable
 from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Fix, NotTried, Reason, Refuted, Trace, Verdict
 from gradscope.facts.verdicts import CannotRun
+from gradscope.programs import ChildFault
 from gradscope.repair.again import Hindered, Setup
 from gradscope.repair.budget import Budget, Purpose, RunsSpent
 from gradscope.repair.candidate import Candidate
@@ -21,7 +22,6 @@ from gradscope.repair.propose import candidates, fixes_of
 from gradscope.repair.search import Search
 from gradscope.repair.splice import edits_between, spliced, unified
 from gradscope.source import Source
-from gradscope.target import ChildFault
 
 Rerun = Callable[[Mapping[str, str], int, float], Trace]  # patches, steps, time limit in seconds
 RerunWith = Callable[[Setup, int, float], Trace]  # what to install first, steps, limit

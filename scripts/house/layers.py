@@ -20,7 +20,7 @@ LAYERS = [
     "rules",
     "report",
     "record",
-    "target",
+    "programs",
     "norms",
     "diagnose",
     "repair",
@@ -32,7 +32,7 @@ LAYERS = [
     "__main__",
 ]
 BESIDE = {"examples"}  # they import nothing of ours
-WITH_TORCH = {"record", "target", "norms", "repair", "check", "examples"}
+WITH_TORCH = {"record", "programs", "norms", "repair", "check", "examples"}
 STRANGERS = [("rules", "report"), ("report", "rules"), ("record", "rules"), ("record", "report")]
 
 Import = tuple[Path, str, list[str]]

@@ -14,9 +14,9 @@ from gradscope.check.cases import Case
 from gradscope.check.stress.written import batch_of, test_of
 from gradscope.config import Input
 from gradscope.facts import Finding, NotChecked, Report, Severity, plural
-from gradscope.target import Conditions, Function, Parts, Reference, Repeat
-from gradscope.target.overlay import Overlay
-from gradscope.target.scratch import scratch_folder
+from gradscope.programs import Conditions, Function, Parts, Reference, Repeat
+from gradscope.programs.overlay import Overlay
+from gradscope.programs.scratch import scratch_folder
 
 SECONDS = 60.0  # for one target's search, within its time limit
 PATIENCE = 10.0  # seconds for one variant: the next ones are tried in a new process
@@ -80,7 +80,7 @@ def searched(target: Function | Parts, case: Case) -> tuple[int, list[Any], bool
 
 
 def _searched(target: Function | Parts, case: Case, scratch: str) -> tuple[int, list[Any], bool]:
-    from gradscope.target.process import can_fork
+    from gradscope.programs.process import can_fork
 
     context: Any = multiprocessing.get_context("fork" if can_fork() else "spawn")
     config = case.config
@@ -120,7 +120,7 @@ def _searched(target: Function | Parts, case: Case, scratch: str) -> tuple[int, 
 def _work(target: Function | Parts, case: Case, start: int, scratch: str, connection: Any) -> None:
     """The searching process. It counts all variants, and tries those from `start` on."""
     from gradscope.check.stress.search import Trial
-    from gradscope.target import redirect
+    from gradscope.programs import redirect
 
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):

@@ -25,8 +25,8 @@ from gradscope.check.stress.variants import (
 from gradscope.errors import GradscopeError
 from gradscope.facts import Severity
 from gradscope.ops.traits import Trait, has, key
-from gradscope.target import Conditions, Function, Parts
-from gradscope.target.loss import SEED, loss_of
+from gradscope.programs import Conditions, Function, Parts
+from gradscope.programs.loss import SEED, loss_of
 
 _TRIES = 400  # calls of the function that one shrinking may take
 _ELEMENTS = 64  # of a tensor whose elements are simplified one by one

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from gradscope.check.stress.variants import Values
 from gradscope.config import Input
-from gradscope.target import Conditions, Function, Parts
-from gradscope.target.loss import NAMES, load_parts, make_inputs, names_taken
+from gradscope.programs import Conditions, Function, Parts
+from gradscope.programs.loss import NAMES, load_parts, make_inputs, names_taken
 
 # Names of what a function is compared with: nobody asks for its gradient unless he says so.
 _DATA = re.compile(r"(^|_)(targets?|labels?|gt|truth|true|masks?)(_|$)", re.IGNORECASE)
@@ -42,7 +42,7 @@ def subject_of(target: Function | Parts, conditions: Conditions) -> Subject:
 
 class _Inputs:
     def __init__(self, target: Function, conditions: Conditions) -> None:
-        from gradscope.target.load import evaluate
+        from gradscope.programs.load import evaluate
 
         self.function: Any = evaluate(target.reference, NAMES)
         self.name = target.name

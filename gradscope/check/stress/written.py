@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from gradscope.target import Function, Parts, Reference
+from gradscope.programs import Function, Parts, Reference
 
 
 def batch_of(found: Any) -> str:
@@ -76,7 +76,7 @@ def _of_parts(found: Any, target: Parts) -> Iterator[str]:
     used = "Config, Input" if target.inputs else "Config"
     yield f"from gradscope.config import {used}"
     yield "from gradscope.pipeline import trace"
-    yield "from gradscope.target import Parts, Reference"
+    yield "from gradscope.programs import Parts, Reference"
     yield ""
     yield ""
     yield f"def test_{words}():"

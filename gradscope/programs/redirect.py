@@ -18,10 +18,10 @@ from functools import partial, wraps
 from multiprocessing import process
 from typing import Any
 
-from gradscope.target import native
-from gradscope.target.effects import OPENS_TO_WRITE, aside, is_aside, is_special, not_aside
-from gradscope.target.overlay import Overlay
-from gradscope.target.scanned import Entries
+from gradscope.programs import native
+from gradscope.programs.effects import OPENS_TO_WRITE, aside, is_aside, is_special, not_aside
+from gradscope.programs.overlay import Overlay
+from gradscope.programs.scanned import Entries
 
 _ONLY_READS = frozenset("rbtU")
 _READING = "access getxattr listxattr stat statvfs".split()

@@ -8,8 +8,8 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gradscope.target.options import Repeat
-from gradscope.target.overlay import Overlay
+from gradscope.programs.options import Repeat
+from gradscope.programs.overlay import Overlay
 
 _PLACES = ("/tmp", "/var/tmp", "/dev/shm", os.curdir)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from gradscope.config import Input
 from gradscope.errors import GradscopeError
 from gradscope.examples import EXAMPLES
-from gradscope.target.targets import Function, Parts, Reference, Script, Target
+from gradscope.programs.targets import Function, Parts, Reference, Script, Target
 
 FIRST_EXAMPLE = "gamma_mask"
 # `losses.py:focal`, `package.module:Net(3)`; a lambda or a slice before the colon is no place.

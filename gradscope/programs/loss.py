@@ -13,10 +13,10 @@ import torch
 
 from gradscope.config import Input
 from gradscope.errors import GradscopeError
-from gradscope.target.conditions import UNCHANGED, Conditions
-from gradscope.target.load import eval_expression, evaluate
-from gradscope.target.parse import nearest
-from gradscope.target.targets import Function, Parts
+from gradscope.programs.conditions import UNCHANGED, Conditions
+from gradscope.programs.load import eval_expression, evaluate
+from gradscope.programs.parse import nearest
+from gradscope.programs.targets import Function, Parts
 
 SEED = 0
 NAMES: dict[str, Any] = {

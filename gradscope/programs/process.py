@@ -17,8 +17,8 @@ from typing import Any, NoReturn, Protocol
 
 import torch
 
+from gradscope.programs.child import Job, run_child
 from gradscope.record.forking import pause_openmp
-from gradscope.target.child import Job, run_child
 
 _NAP = 0.005  # seconds between two looks at a child that is about to end
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from multiprocessing.connection import Connection
 
+from gradscope.programs.messages import Message
+from gradscope.programs.modules import OwnModules
 from gradscope.signals import held_back
-from gradscope.target.messages import Message
-from gradscope.target.modules import OwnModules
 
 
 class Channel:

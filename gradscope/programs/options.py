@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gradscope.config import Config
 from gradscope.facts import Limits
 from gradscope.facts.magnitudes import DEFAULT_LIMITS
-from gradscope.target.conditions import UNCHANGED, Conditions
+from gradscope.programs.conditions import UNCHANGED, Conditions
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gradscope.config import Config, Input, told_at
-from gradscope.target.parse import FIRST_EXAMPLE, parse_parts, parse_target
-from gradscope.target.targets import Target
+from gradscope.programs.parse import FIRST_EXAMPLE, parse_parts, parse_target
+from gradscope.programs.targets import Target
 
 PARTS = ("model", "loss", "batch")
 

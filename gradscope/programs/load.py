@@ -14,9 +14,9 @@ from types import ModuleType
 from typing import Any
 
 from gradscope.errors import GradscopeError
-from gradscope.target.parse import find_spec, nearest
-from gradscope.target.patches import compiled, patched
-from gradscope.target.targets import Reference, Script, Target
+from gradscope.programs.parse import find_spec, nearest
+from gradscope.programs.patches import compiled, patched
+from gradscope.programs.targets import Reference, Script, Target
 
 
 def files_of(target: Target) -> Iterator[str]:

@@ -13,14 +13,14 @@ from typing import IO, TYPE_CHECKING
 
 from gradscope.errors import CTRL_C, GradscopeError
 from gradscope.facts import Ending, Trace
+from gradscope.programs.messages import Fault, Final, Message, Progress, Snapshot, Unusable
+from gradscope.programs.options import DEFAULTS, Repeat, RunOptions
+from gradscope.programs.scratch import scratch_folder
+from gradscope.programs.targets import Target
 from gradscope.signals import HURRIED, PASSED_ON, heard, raise_from_now_on
-from gradscope.target.messages import Fault, Final, Message, Progress, Snapshot, Unusable
-from gradscope.target.options import DEFAULTS, Repeat, RunOptions
-from gradscope.target.scratch import scratch_folder
-from gradscope.target.targets import Target
 
 if TYPE_CHECKING:
-    from gradscope.target.process import Child
+    from gradscope.programs.process import Child
 
 TICK = 0.05  # seconds between looks at the clock, at Ctrl-C and at the child
 STOP_GRACE = 2.0  # seconds that a program has to unwind after we stopped it
@@ -61,10 +61,10 @@ def run(
     Raises GradscopeError where the target cannot be run, and KeyboardInterrupt where a repeated
     run is interrupted, or another one a second time.
     """
+    from gradscope.programs.child import Job
+    from gradscope.programs.load import files_of
+    from gradscope.programs.process import start
     from gradscope.record.sites import claim
-    from gradscope.target.child import Job
-    from gradscope.target.load import files_of
-    from gradscope.target.process import start
 
     silent = silent or repeat is not None
     raise_from_now_on()
@@ -148,7 +148,7 @@ class _Wait:
         self._gone = self._started
 
     def until_gone(self) -> None:
-        from gradscope.target.process import wait
+        from gradscope.programs.process import wait
 
         try:
             while self._status is None:
@@ -216,8 +216,8 @@ class _Wait:
 
     def trace(self, target: str, deaths: IO[str]) -> Trace:
         """The facts of the run, with its true ending."""
-        from gradscope.target.endings import ending_of_status
-        from gradscope.target.process import preload
+        from gradscope.programs.endings import ending_of_status
+        from gradscope.programs.process import preload
 
         if self._final is not None:
             preload(self._final.imported)

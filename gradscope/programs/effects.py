@@ -1,7 +1,7 @@
 """Sees what the program does outside of its own process: by Python's audit events.
 
 What native code does on its own (a connection of gRPC, a file of HDF5) has no such event; the
-writers that PyTorch and sqlite3 have are told of by `target.native`.
+writers that PyTorch and sqlite3 have are told of by `programs.native`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from gradscope.facts import Effect, EffectKind
+from gradscope.programs.addresses import Addresses
 from gradscope.record.sites import note_site, resolve
-from gradscope.target.addresses import Addresses
 
 _MOST = 2_000  # effects that are kept
 _LONGEST = 400  # characters of a command or a path

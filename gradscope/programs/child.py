@@ -18,22 +18,22 @@ from typing import Any, NoReturn, TextIO
 
 from gradscope.errors import CTRL_C, GradscopeError
 from gradscope.facts import Effect, Ending, Trace
+from gradscope.programs import native, redirect
+from gradscope.programs.channel import Channel
+from gradscope.programs.conditions import Conditions
+from gradscope.programs.effects import Effects
+from gradscope.programs.endings import ending_of, has_users_frames, is_ours, trimmed
+from gradscope.programs.load import files_of, run_script
+from gradscope.programs.loss import Run, prepare_function, prepare_parts
+from gradscope.programs.messages import Fault, Final, Progress, Snapshot, Unusable
+from gradscope.programs.options import Repeat, RunOptions
+from gradscope.programs.overlay import Overlay
+from gradscope.programs.patches import install
+from gradscope.programs.targets import Function, Parts, Script, Target
 from gradscope.record import StopTrace
 from gradscope.record.observation import FullObservation, Observation, SizesAlone
 from gradscope.record.sites import calls_program, claim, shown_path
 from gradscope.signals import as_python_starts, undisturbed
-from gradscope.target import native, redirect
-from gradscope.target.channel import Channel
-from gradscope.target.conditions import Conditions
-from gradscope.target.effects import Effects
-from gradscope.target.endings import ending_of, has_users_frames, is_ours, trimmed
-from gradscope.target.load import files_of, run_script
-from gradscope.target.loss import Run, prepare_function, prepare_parts
-from gradscope.target.messages import Fault, Final, Progress, Snapshot, Unusable
-from gradscope.target.options import Repeat, RunOptions
-from gradscope.target.overlay import Overlay
-from gradscope.target.patches import install
-from gradscope.target.targets import Function, Parts, Script, Target
 
 PROGRESS_EVERY = 0.1  # seconds
 SNAPSHOT_SHARE = 0.05  # of the run's time may go into snapshots

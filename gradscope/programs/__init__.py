@@ -1,0 +1,26 @@
+"""What to run, and running it in a child process."""
+
+from gradscope.programs.conditions import Conditions
+from gradscope.programs.messages import Progress
+from gradscope.programs.options import Repeat, RunOptions
+from gradscope.programs.parse import FIRST_EXAMPLE, parse_parts, parse_reference, parse_target
+from gradscope.programs.run import ChildFault, run
+from gradscope.programs.targets import Function, Parts, Reference, Script, Target
+
+__all__ = [
+    "FIRST_EXAMPLE",
+    "ChildFault",
+    "Conditions",
+    "Function",
+    "Parts",
+    "Progress",
+    "Reference",
+    "Repeat",
+    "RunOptions",
+    "Script",
+    "Target",
+    "parse_parts",
+    "parse_reference",
+    "parse_target",
+    "run",
+]
