@@ -19,25 +19,22 @@ from gradscope.facts import (
     Location,
     Phase,
     Root,
-    Severity,
     Subject,
     Symptom,
     Trace,
     Trouble,
 )
+from gradscope.rules import order
 from gradscope.rules.causes.rule_fault import RuleFault
-
-# What values that have become too large do next.
-_OF_SIZE = ("overflow", "inf-arithmetic", "diverging-training", "exploding-gradient")
 
 
 def diagnose(trace: Trace) -> tuple[Finding, ...]:
     """What is wrong, errors first, the likeliest root first."""
     roots = find_roots(trace)
     found = [finding for rule in rules.RULES.values() for finding in _ask(rule, trace, roots)]
-    joined = _without_consequences(tuple(_told_once(_join(found, roots))))
-    ranked = sorted(joined, key=lambda f: (f.severity.rank, _order(f, roots)))
-    return _with_clipping_first(tuple(ranked))
+    joined = order.without_consequences(_told_once(_join(found, roots)))
+    ranked = sorted(joined, key=lambda f: (f.severity.rank, *_place(f, roots)))
+    return order.with_reasons_first(tuple(ranked))
 
 
 def _ask(rule: rules.Rule, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
@@ -177,12 +174,12 @@ def _same_span(one: Location, other: Location | None) -> bool:
 
 
 def _join(found: Iterable[Finding], roots: tuple[Root, ...]) -> Iterator[Finding]:
-    """One finding a root: of the rules that explain it, the most confident."""
+    """One finding a root: of the rules that explain it, the first by `rules.order`."""
     best: dict[object, Finding] = {}
     for number, finding in enumerate(found):
         root = _root_of(finding, roots)
         key: object = ("root", root) if root is not None else ("own", number)
-        if key not in best or finding.confidence > best[key].confidence:
+        if key not in best or order.rank(finding) < order.rank(best[key]):
             best[key] = finding
     yield from best.values()
 
@@ -199,65 +196,6 @@ def _told_once(found: Iterable[Finding]) -> Iterator[Finding]:
     yield from told.values()
 
 
-def is_wrong_gradient(finding: Finding) -> bool:
-    """Whether a finding is about a gradient that is wrong where it is computed."""
-    return finding.severity is Severity.ERROR and any(
-        symptom.trouble is Trouble.WRONG for symptom in finding.symptoms
-    )
-
-
-def consequence(cause: Finding, finding: Finding) -> Finding:
-    """A wrong gradient, or one that explodes, with what came of the steps taken along it."""
-    said = f"{finding.name} follows at step {finding.step}: {finding.message}"
-    new = tuple(symptom for symptom in finding.symptoms if symptom not in cause.symptoms)
-    return replace(cause, symptoms=cause.symptoms + new, numbers=(*cause.numbers, said))
-
-
-def _without_consequences(found: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """After a step along a wrong gradient every later failure is put down to it; after one along a
-    gradient that explodes, those in which values have become too large."""
-    for is_cause in (is_wrong_gradient, _explodes):
-        cause = min(filter(is_cause, found), key=lambda finding: finding.step, default=None)
-        if cause is not None:
-            found = tuple(_put_down_to(cause, found))
-    return found
-
-
-def _explodes(finding: Finding) -> bool:
-    is_error = finding.severity is Severity.ERROR
-    return is_error and finding.name == "exploding-gradient" and finding.phase is Phase.BACKWARD
-
-
-def _put_down_to(cause: Finding, found: tuple[Finding, ...]) -> Iterator[Finding]:
-    later = [
-        finding
-        for finding in found
-        if finding.step > cause.step
-        and finding.severity is not Severity.NOTE
-        and not is_wrong_gradient(finding)
-        and (is_wrong_gradient(cause) or finding.name in _OF_SIZE)
-    ]
-    for finding in found:
-        if finding is cause:
-            for one in sorted(later, key=lambda other: other.step)[:1]:
-                finding = consequence(finding, one)
-            yield finding
-        elif finding not in later:
-            yield finding
-
-
-def _with_clipping_first(ranked: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Steps that were to be bounded, and were not, are why they overshoot."""
-    misplaced = [
-        finding
-        for finding in ranked
-        if finding.name == "misplaced-clipping" and finding.severity is Severity.ERROR
-    ]
-    if not misplaced or ranked[0].name not in ("diverging-training", "exploding-gradient"):
-        return ranked
-    return (*misplaced, *(finding for finding in ranked if finding not in misplaced))
-
-
 def _root_of(finding: Finding, roots: tuple[Root, ...]) -> int | None:
     if not finding.chain:
         return None
@@ -265,8 +203,9 @@ def _root_of(finding: Finding, roots: tuple[Root, ...]) -> int | None:
     return next((place for place, root in enumerate(roots) if root.event.id in ids), None)
 
 
-def _order(finding: Finding, roots: tuple[Root, ...]) -> tuple[int, float]:
-    if is_wrong_gradient(finding):
-        return (-1, float(finding.step))
+def _place(finding: Finding, roots: tuple[Root, ...]) -> tuple[int, int, int]:
+    """A wrong gradient first, then in the order of the roots; then by rank."""
+    if order.is_wrong_gradient(finding):
+        return (-1, finding.step, 0)
     place = _root_of(finding, roots)
-    return (len(roots) if place is None else place, -finding.confidence)
+    return (len(roots) if place is None else place, *order.rank(finding))

@@ -177,7 +177,6 @@ def masked_branch() -> Finding:
                 patch=patch("gamma_loss.py", "x ** 0.5", "torch.where(dark, 1.0, x) ** 0.5"),
             ),
         ),
-        confidence=0.9,
     )
 
 

@@ -176,7 +176,7 @@ def test_a_setting_that_is_not_finite_is_told_once(kind, options, setting, value
 
     (found,) = findings(program)
 
-    assert (found.rule, found.message) == ("GS406", told)
+    assert (found.rule, found.message) == ("GS408", told)
 
 
 class Bounded(torch.optim.SGD):
@@ -194,7 +194,7 @@ def test_a_bound_of_inf_is_not_to_blame():
         w.sqrt().sum().backward()
         optimizer.step()
 
-    assert first_finding(program).rule != "GS406"
+    assert first_finding(program).rule != "GS408"
 
 
 def test_the_learning_rate_is_inf():

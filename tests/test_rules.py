@@ -25,7 +25,7 @@ from gradscope.facts import (
     Trace,
     Trouble,
 )
-from gradscope.rules import RULES
+from gradscope.rules import RULES, order
 from gradscope.rules.wording import phrases
 
 INF, NAN = math.inf, math.nan
@@ -92,10 +92,10 @@ def root(first: Event, *after: Event, symptoms: tuple[Symptom, ...] = (NAN_LOSS,
 
 
 def explain(one: Root, trace: Trace | None = None) -> list[Finding]:
-    """What the rules say of a root, the most confident first."""
+    """What the rules say of a root, the finding that is reported first."""
     trace = trace or Trace("loss.py", steps=(Step(0, 0.25, 0.1, 9),))
     found = [finding for rule in BY_VALUE if (finding := rule.explain(one, trace)) is not None]
-    return sorted(found, key=lambda finding: -finding.confidence)
+    return sorted(found, key=order.rank)
 
 
 def hidden(first: Event, by: str = "where") -> Root:

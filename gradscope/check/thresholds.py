@@ -83,5 +83,4 @@ def _finding(one: _Limit, beyond: Sequence[tuple[int, float]], trace: Trace) -> 
             "steps": len(beyond),
         },
         numbers=(f"{one.what} {number(value)} at step {step}; {one.key} {one.limit:g}",),
-        confidence=1.0,
     )

@@ -18,6 +18,7 @@ from gradscope.facts.findings import Fix as Fix
 from gradscope.facts.findings import Related as Related
 from gradscope.facts.findings import Root as Root
 from gradscope.facts.findings import Severity as Severity
+from gradscope.facts.findings import Strength as Strength
 from gradscope.facts.functions import FunctionCheck as FunctionCheck
 from gradscope.facts.hazards import Approach as Approach
 from gradscope.facts.hazards import DistanceOf as DistanceOf

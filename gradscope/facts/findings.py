@@ -22,6 +22,19 @@ class Severity(StrEnum):
         return list(Severity).index(self)
 
 
+class Strength(StrEnum):
+    """How good an explanation of its root a finding is."""
+
+    PROVEN = "proven"  # the whole way from the cause to the root was recorded
+    LIKELY = "likely"  # the cause is known to lead there
+    FALLBACK = "fallback"  # what remains where no other cause is found
+
+    @property
+    def rank(self) -> int:
+        """0 for the strongest."""
+        return list(Strength).index(self)
+
+
 @dataclass(frozen=True, slots=True)
 class Root:
     """A root event, the symptoms that it explains, and the events from it to the first of them.
@@ -103,4 +116,4 @@ class Finding:
     chain: tuple[Event, ...] = ()  # from the birth to the symptom
     symptoms: tuple[Symptom, ...] = ()
     fixes: tuple[Fix, ...] = ()
-    confidence: float = 0.5  # ranks rules that explain the same root
+    strength: Strength = Strength.LIKELY

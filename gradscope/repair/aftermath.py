@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gradscope.diagnose import consequence, diagnose, is_wrong_gradient
+from gradscope.diagnose import diagnose
 from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Severity
 from gradscope.repair.again import Again
 from gradscope.repair.budget import Purpose
 from gradscope.report.status import Doing
+from gradscope.rules.order import consequence, is_wrong_gradient
 
 STEPS = 40  # that the second run may take: by then a wrong gradient has shown, or is a slow poison
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
-from gradscope.diagnose import is_wrong_gradient
 from gradscope.facts import (
     Finding,
     NotTried,
@@ -45,6 +44,7 @@ from gradscope.repair.differences import (
     total_norm,
     unchanged,
 )
+from gradscope.rules.order import is_wrong_gradient
 
 BOUNDS = frozenset(("epsilon", "clamp-domain"))
 HOLD_OFF = BOUNDS | {"masked-branch"}

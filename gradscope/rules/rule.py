@@ -18,6 +18,7 @@ from gradscope.facts import (
     Related,
     Root,
     Severity,
+    Strength,
     Trace,
 )
 from gradscope.ops import Edge
@@ -30,7 +31,7 @@ class Rule:
 
     A rule about non-finite values overrides `explain` and is asked about each root. A rule about
     the run as a whole (norms, training) overrides `check`. Where several rules explain one root,
-    the finding with the highest `confidence` is the one that is reported.
+    `order` tells which finding is reported.
     """
 
     code: ClassVar[str]
@@ -61,7 +62,7 @@ class Rule:
         message: str,
         why: str,
         label: str,
-        confidence: float,
+        strength: Strength = Strength.LIKELY,
         event: Event | None = None,
         blame: Call | None = None,
         phase: Phase | None = None,
@@ -102,7 +103,7 @@ class Rule:
             chain=root.chain,
             symptoms=root.symptoms,
             fixes=fixes,
-            confidence=confidence,
+            strength=strength,
         )
 
     def hazard(
@@ -129,7 +130,6 @@ class Rule:
             location=near.call.location,
             numbers=(number,),
             evidence={**facts, "near": near.near, "numel": near.numel, "dtype": near.dtype},
-            confidence=0.5,
         )
 
     def remark(
@@ -154,7 +154,6 @@ class Rule:
             label=label,
             location=location,
             evidence=facts or {},
-            confidence=1.0,
         )
 
 

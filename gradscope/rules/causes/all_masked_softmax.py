@@ -68,7 +68,6 @@ class AllMaskedSoftmax(Rule):
             related=_dropped_here(root),
             fixes=_repairs(event),
             facts={"masked_rows": _rows(event)[0], "row_total": _rows(event)[1]},
-            confidence=0.95,
         )
 
 

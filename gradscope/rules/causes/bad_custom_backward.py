@@ -124,7 +124,6 @@ class BadCustomBackward(Rule):
             symptoms=(hurt, *later) if wrong else (),
             chain=caused[0].chain if caused and wrong else (),
             fixes=(_fix(check),) if wrong else (),
-            confidence=0.97,
         )
 
 

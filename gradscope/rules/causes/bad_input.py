@@ -89,7 +89,6 @@ class BadInput(Rule):
             label=f"{_what(event)} comes in here",
             why=_mechanism(event, reader),
             fixes=(_repair(event, reader),),
-            confidence=0.9,
         )
         made = _made_by_numpy(event, trace)
         return found if made is None else _at_its_making(found, made, event, reader)

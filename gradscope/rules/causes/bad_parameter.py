@@ -67,7 +67,6 @@ class BadParameter(Rule):
             label=f"first read here, {what} already",
             why=_mechanism(event, holder, evidence.reader(root)),
             fixes=_repairs(holder),
-            confidence=0.9,
         )
 
 

@@ -1,4 +1,4 @@
-"""GS406."""
+"""GS408."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class BadSetting(Rule):
     Display-only: which number was meant is for you to say.
     """
 
-    code = "GS406"
+    code = "GS408"
     name = "bad-setting"
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
@@ -69,7 +69,6 @@ class BadSetting(Rule):
                 "settings": {one.name: one.value for one in bad},
             },
             fixes=(Fix("lower-lr", f"keep {names} finite, also where a schedule sets a value"),),
-            confidence=0.97,
         )
 
 

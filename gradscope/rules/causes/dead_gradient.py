@@ -149,7 +149,6 @@ class DeadGradient(Rule):
                 if not hidden
             ),
             fixes=_fixes(first),
-            confidence=0.8 if first.location is not None else 0.6,
         )
 
 

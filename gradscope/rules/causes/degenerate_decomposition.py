@@ -66,7 +66,6 @@ class DegenerateDecomposition(Rule):
             label="no finite derivative at this matrix",
             why=_mechanism(event),
             fixes=_repairs(event, edge, root, trace),
-            confidence=0.95,
         )
 
 

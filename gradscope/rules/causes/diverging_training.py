@@ -16,6 +16,7 @@ from gradscope.facts import (
     Root,
     Severity,
     Step,
+    Strength,
     Subject,
     Summed,
     Symptom,
@@ -151,7 +152,6 @@ class DivergingTraining(Rule):
             symptoms=(Symptom(Trouble.DIVERGING, Subject.LOSS, last, "loss"), *consequences),
             chain=roots[0].chain if roots else (),
             fixes=tuple(_fixes(rise, magnitudes.updates, lr, stale, fault, total)),
-            confidence=0.92,
         )
 
     def _not_learning(self, trace: Trace, magnitudes: Magnitudes, update: Update) -> Finding:
@@ -176,7 +176,7 @@ class DivergingTraining(Rule):
             fixes=(
                 _clearing(one for one in magnitudes.updates if one.location == update.location),
             ),
-            confidence=0.6,
+            strength=Strength.FALLBACK,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gradscope.facts import Event, Finding, Fix, Kind, Root, Trace
+from gradscope.facts import Event, Finding, Fix, Kind, Root, Strength, Trace
 from gradscope.ops import Edge
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
@@ -64,7 +64,7 @@ class DomainError(Rule):
             label=fixes.says(edge, event) if edge else "NaN from finite operands",
             why=_mechanism(event, edge),
             fixes=fixes.guards(edge, event) or (_inside(event),),
-            confidence=0.8 if known else 0.3,
+            strength=Strength.LIKELY if known else Strength.FALLBACK,
         )
 
     def _negative_determinant(self, root: Root, trace: Trace) -> Finding:
@@ -85,7 +85,6 @@ class DomainError(Rule):
             " should be positive definite gets there by rounding, the weight of a flow by a"
             " reflection: an orthogonal matrix has determinant -1 as often as 1.",
             fixes=(absolute,),
-            confidence=0.9,
         )
 
 

@@ -63,7 +63,6 @@ class EmptyReduction(Rule):
             why=_mechanism(event),
             fixes=(_repair(event),),
             facts={"reduced": _reduced(event)},
-            confidence=0.9,
         )
 
 

@@ -124,7 +124,6 @@ class ExplodingGradient(Rule):
             symptoms=(own, *symptoms),
             chain=explained[0].chain if explained else (),
             fixes=_fixes(totals, growth),
-            confidence=0.9,
         )
 
 

@@ -83,7 +83,6 @@ class HiddenInf(Rule):
             },
             numbers=tuple(filter(None, (operands_told(event), f"{count} bad"))),
             tensors=tensors(event),
-            confidence=0.5,
         )
 
 

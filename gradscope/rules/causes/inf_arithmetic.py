@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Event, Finding, Fix, Kind, Root, Trace
+from gradscope.facts import Event, Finding, Fix, Kind, Root, Strength, Trace
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading import evidence
 from gradscope.rules.rule import Rule
@@ -71,7 +71,7 @@ class InfArithmetic(Rule):
             label=_label(event),
             why=_mechanism(event),
             fixes=(_replace(event),),
-            confidence=0.7,
+            strength=Strength.FALLBACK,
         )
 
 

@@ -59,7 +59,6 @@ class LogZero(Rule):
             label=fixes.says(edge, event),
             why=_mechanism(event, edge, root),
             fixes=_repairs(edge, event, root, trace),
-            confidence=0.8,
         )
 
 

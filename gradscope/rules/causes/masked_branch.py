@@ -69,7 +69,6 @@ class MaskedBranch(Rule):
             why=_mechanism(root, event, edge, trace),
             fixes=_repairs(edge, event, root, trace),
             facts={"also": edge.cause} if edge and edge.cause != self.name else {},
-            confidence=0.9,
         )
 
 

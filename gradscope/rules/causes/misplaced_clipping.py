@@ -95,7 +95,6 @@ class MisplacedClipping(Rule):
             },
             numbers=tuple(_numbers(clip)),
             fixes=(Fix("clip-norm", words.title, "unsafe", words.code),),
-            confidence=0.9,
         )
 
 

@@ -115,7 +115,6 @@ class NanMetric(Rule):
                     code="torch.nan_to_num(value, nan=0.0)",
                 ),
             ),
-            confidence=0.5,
         )
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gradscope.facts import Event, Finding, Fix, Kind, Phase, Related, Root, Trace, plural
+from gradscope.facts import Event, Finding, Fix, Kind, Phase, Related, Root, Strength, Trace, plural
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import finfo
 from gradscope.rules import fixes
@@ -74,7 +74,6 @@ class Overflow(Rule):
             " is multiplied by that 0 is lost, going forward and back.",
             fixes=(fixes.wider(event),),
             facts={"max": finfo(evidence.dtype(event)).max},
-            confidence=0.85,
         )
         if hider is None or hider.location is None:
             return found
@@ -97,7 +96,7 @@ class Overflow(Rule):
             why=scores or f"{_mechanism(event)} {_SPREADS}",
             fixes=(*_repairs(edge, event, root, trace), *_slower(root, trace)),
             facts={"max": finfo(evidence.dtype(event)).max},
-            confidence=0.85 if scores else 0.8 if known else 0.5,
+            strength=Strength.LIKELY if scores or known else Strength.FALLBACK,
         )
 
 

@@ -90,5 +90,4 @@ class OverwrittenValue(Rule):
             evidence={"saved_by": one.call.op},
             symptoms=(Symptom(Trouble.WRONG, Subject.GRADIENT, one.step, op),),
             fixes=(Fix("graph", "write into a copy, with autograd looking on", "unsafe"),),
-            confidence=0.9,
         )

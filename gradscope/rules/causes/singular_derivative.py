@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Ancestor, Call, Event, Finding, Fix, Related, Root, Trace
+from gradscope.facts import Ancestor, Call, Event, Finding, Fix, Related, Root, Strength, Trace
 from gradscope.ops import Edge
 from gradscope.ops.edges import Nature
 from gradscope.ops.traits import Trait, has
@@ -69,7 +69,7 @@ class SingularDerivative(Rule):
             related=_bounded_here(bound),
             fixes=(*fixes.guards(edge, event), *fixes.stable(edge, event, root, trace))
             or (_away(event.blame),),
-            confidence=0.8 if edge else 0.4,
+            strength=Strength.LIKELY if edge else Strength.FALLBACK,
         )
 
     def _differentiated_twice(
@@ -89,7 +89,7 @@ class SingularDerivative(Rule):
                 f" {phrases.outcome(event.output)} when it is differentiated in turn."
             ),
             fixes=(_away(outer),),
-            confidence=0.95,
+            strength=Strength.PROVEN,
         )
 
 

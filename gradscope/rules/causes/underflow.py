@@ -103,7 +103,6 @@ class Underflow(Rule):
             related=_born_here(flushed),
             fixes=_repairs(event, edge, flushed, root, trace),
             facts={"tiny": finfo(evidence.dtype(event)).tiny},
-            confidence=0.85,
         )
 
     def _flushed_gradient(self, group: Sequence[Absence]) -> Finding:
@@ -147,7 +146,6 @@ class Underflow(Rule):
                 Fix("dtype", "run this part in bfloat16, whose range is float32's", "unsafe",
                     "torch.autocast(device, dtype=torch.bfloat16)"),
             ),
-            confidence=0.85,
         )  # fmt: skip
 
 

@@ -58,7 +58,6 @@ class UninitializedMemory(Rule):
             label="allocated here, and not filled",
             why=_mechanism(event),
             fixes=_repairs(event),
-            confidence=0.9,
         )
 
 

@@ -48,7 +48,6 @@ class Unobserved(Rule):
             why="All that this rank gave to the collective was finite. What made the values bad ran"
             " in another process: its own report names it.",
             related=met,
-            confidence=0.9,
         )
         return replace(found, severity=Severity.ERROR)
 

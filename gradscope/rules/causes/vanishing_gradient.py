@@ -124,7 +124,6 @@ class VanishingGradient(Rule):
                 ),
             ),
             fixes=_fixes(growth),
-            confidence=0.85,
         )
 
 

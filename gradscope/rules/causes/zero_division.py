@@ -59,7 +59,6 @@ class ZeroDivision(Rule):
             label=fixes.says(edge, event),
             why=_mechanism(event, edge),
             fixes=_repairs(edge, event, root, trace),
-            confidence=0.8,
         )
 
 

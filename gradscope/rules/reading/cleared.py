@@ -63,5 +63,4 @@ def _about(updates: list[Update], magnitudes: Magnitudes) -> Finding:
                 edits=with_step_first(last),
             ),
         ),
-        confidence=0.9,
     )

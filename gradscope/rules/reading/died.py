@@ -83,7 +83,6 @@ def _about(where: Absence, trained: list[Leaf], last: Step) -> Finding:
             ),
             Fix("lower-lr", "take smaller steps, which do not lead there", "unsafe"),
         ),
-        confidence=0.85,
     )
 
 

@@ -17,6 +17,7 @@ from gradscope.facts import (
     Related,
     Root,
     Severity,
+    Strength,
     plural,
     text_of,
 )
@@ -91,7 +92,7 @@ def _about(growth: Growth, root: Root) -> Finding:
         symptoms=root.symptoms,
         chain=root.chain,
         fixes=tuple(_fixes(growth)),
-        confidence=0.95,
+        strength=Strength.PROVEN,
     )
 
 
