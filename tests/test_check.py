@@ -408,7 +408,7 @@ class TestCommand:
             (("--memory-limit", "big"), "--memory-limit must be a size such as 2 GiB"),
             (("--report", "sarif"), "--report sarif is not FORMAT=FILE"),
             (("--report", "pdf=x"), "no format is called pdf"),
-            (("--write-baseline",), "--write-baseline does not know where to"),
+            (("gamma_mask", "--write-baseline"), "--write-baseline does not know where to"),
             (("gamma_mask", "--select", "GX1"), "no rule is called GX1"),
         ],
     )

@@ -97,7 +97,7 @@ def test_a_closure_that_raises_leaves_the_optimizer() -> None:
     with FullObservation() as observed:
         with pytest.raises(ValueError, match="no batch"):
             optimizer.step(fails)
-        assert not observed.recorder.in_optimizer
+        assert not observed.recorder.context.in_optimizer
         for _ in range(3):
             optimizer.zero_grad()
             model(torch.ones(4, 3)).square().mean().backward()

@@ -273,7 +273,7 @@ def test_guesses_end_with_their_share_of_the_time(file, monkeypatch):
         budget.spent[Purpose.FIX] = budget.spent.get(Purpose.FIX, 0.0) + 11.0
         return BROKEN
 
-    monkeypatch.setattr("gradscope.repair.serve.candidates", guesses)
+    monkeypatch.setattr("gradscope.repair.attempt.candidates", guesses)
     fix = judged(slow, budget=budget)
 
     assert len(texts) == 1

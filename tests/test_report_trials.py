@@ -10,6 +10,8 @@ import pytest
 
 from gradscope.config import Config
 from gradscope.facts import (
+    Effect,
+    EffectKind,
     Fix,
     NotTried,
     Reason,
@@ -74,11 +76,12 @@ def test_no_objection_is_forgotten() -> None:
 
 @pytest.mark.parametrize("reason", [one for one in Reason if one is not Reason.NOT_ASKED])
 def test_each_reason_has_words(reason: Reason) -> None:
-    words = trials.verdict(fix(NotTried(reason, "SIGKILL")))
+    effect = Effect(EffectKind.CONNECTION, "host:80", 0) if reason is Reason.OUTSIDE else None
+    verdict = NotTried(reason, "SIGKILL", effect=effect)
 
-    assert words.startswith("not tried: ") and words == trials.sentence(
-        fix(NotTried(reason, "SIGKILL"))
-    )
+    words = trials.verdict(fix(verdict))
+
+    assert words.startswith("not tried: ") and words == trials.sentence(fix(verdict))
 
 
 def test_a_fix_that_nobody_asked_to_try_gives_no_reason() -> None:
