@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
 
+from gradscope.accepted import accepted_by
 from gradscope.config import Config
 from gradscope.diagnose import diagnose
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import Finding, NotChecked, Phase, Report, Severity, Trace, plural
 from gradscope.programs import ChildFault, RunOptions, Target, run
-from gradscope.repair import Again, Budget, repair
+from gradscope.repair import Again, Budget, repair, repaired
 from gradscope.repair.aftermath import with_aftermath
 from gradscope.repair.again import Hindered
 from gradscope.repair.budget import RunsSpent
@@ -19,13 +21,66 @@ from gradscope.repair.rates import with_stable_rate
 from gradscope.report import trials
 from gradscope.report.status import Doing, Stages
 from gradscope.rules import rule_filter
-from gradscope.source import pointed
+from gradscope.source import Source, pointed
 
 HAZARDS = "GS6"  # the family of rules about what has not hurt yet
 FURTHER = (
     (with_aftermath, "what comes of the wrong gradient"),
     (with_stable_rate, "at which learning rate training stops diverging"),
 )
+NO_PATCHES: Mapping[str, Source] = {}
+
+Told = Callable[[Finding], bool]
+Findings = tuple[Finding, ...]
+LeftOut = tuple[NotChecked, ...]
+Mend = Callable[[Trace, Findings], tuple[Findings, LeftOut]]
+
+
+def anything(finding: Finding) -> bool:
+    return True
+
+
+def has_hurt(finding: Finding) -> bool:
+    return not finding.rule.startswith(HAZARDS)
+
+
+def untouched(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
+    """With the advice of the rules for fixes."""
+    return findings, ()
+
+
+def untried(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
+    """With patches of the user's source, which were not run."""
+    return repaired(seen, findings, None), ()
+
+
+def conclude(
+    name: str,
+    seen: Trace,
+    config: Config,
+    *,
+    told: Told = anything,
+    mend: Mend = untried,
+    accept: bool = True,
+    said: tuple[str, ...] = (),
+    texts: Mapping[str, Source] = NO_PATCHES,
+) -> Report:
+    """What follows from a run, for every command alike: diagnosed, selected, repaired, pointed at,
+    and without what the project accepts.
+
+    `told` is what the command is about, `mend` gives the findings their fixes, `texts` stood in
+    for files when it ran, by their real path.
+    """
+    if seen.magnitudes is not None:
+        limits = config.thresholds.limits
+        seen = replace(seen, magnitudes=replace(seen.magnitudes, limits=limits))
+    wanted = rule_filter(config)
+    found = tuple(filter(told, diagnose(seen)))
+    findings, left_out = mend(seen, tuple(filter(wanted, found)))
+    unwanted = tuple(one for one in found if not wanted(one))
+    report = Report(name, seen, pointed(findings, texts), said, not_searched=left_out)
+    report = report.without(unwanted, "left out by select or ignore")
+    return accepted_by(report, config, texts) if accept else report
 
 
 def trace(
@@ -37,18 +92,20 @@ def trace(
     silent: bool = False,
     precision: str | None = None,
     hazards: bool = False,
+    accept: bool = True,
     stages: Stages | None = None,
     started: float | None = None,
 ) -> Report:
     """Run a target, find what is wrong, and try the fixes. `precision` is as in `Conditions`.
 
     With `hazards` also what has not hurt yet (GS6): asked for by a preflight, and not by somebody
-    who looks for the cause of a failure. `started` is when the command did, by `time.monotonic`.
-    After Ctrl-C the report holds what was known by then; a second one raises KeyboardInterrupt.
+    who looks for the cause of a failure. Without `accept` what the project accepts is in the report
+    too. `started` is when the command did, by `time.monotonic`. After Ctrl-C the report holds what
+    was known by then; a second one raises KeyboardInterrupt.
     """
     began = time.monotonic() if started is None else started
     stages = stages or Stages()
-    wanted = rule_filter(config)
+    rule_filter(config)  # an unknown rule is told before anything runs
     options = RunOptions.configured(config, precision=precision, stdout_to_stderr=stdout_to_stderr)
     looking = replace(options, hazards=hazards)
     stages.begin(Doing.LOADING)
@@ -57,30 +114,31 @@ def trace(
     seen = run(target, looking, silent=silent, on_progress=stages.progress(options.steps))
     require_backward(target, seen)
     was_interrupted = seen.ending.kind == "interrupted" and seen.ending.code is not None
-    stages.begin(Doing.DIAGNOSING)
-    try:
-        found = diagnose(seen)
-    except KeyboardInterrupt:
-        if was_interrupted:
-            raise
-        seconds = time.monotonic() - began
-        return Report(target.name, seen, (), said, undiagnosed=True, seconds=seconds)
-    found = tuple(one for one in found if hazards or not one.rule.startswith(HAZARDS))
-    findings = tuple(filter(wanted, found))
-    unwanted = tuple(one for one in found if not wanted(one))
     budget = Budget(config.verify_time, config.verify_runs)
     budget.interrupted = was_interrupted or seen.ending.in_a_hurry
-    after_update = not any(finding.phase is Phase.OPTIMIZER for finding in findings)
-    again = Again(target, options, seen, budget, stages, after_update=after_update)
-    findings, left_out = _with_fixes(seen, findings, again, config.verify)
-    report = Report(target.name, seen, pointed(findings), said, not_searched=left_out)
-    report = report.without(unwanted, "left out by select or ignore")
+    is_diagnosed = False
+
+    def mend(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
+        nonlocal is_diagnosed
+        is_diagnosed = True
+        after_update = not any(finding.phase is Phase.OPTIMIZER for finding in findings)
+        again = Again(target, options, seen, budget, stages, after_update=after_update)
+        return _with_fixes(seen, findings, again, config.verify)
+
+    stages.begin(Doing.DIAGNOSING)
+    told = anything if hazards else has_hurt
+    try:
+        report = conclude(target.name, seen, config, told=told, mend=mend, accept=accept, said=said)
+    except KeyboardInterrupt:
+        if was_interrupted or is_diagnosed:
+            raise
+        report = Report(target.name, seen, (), said, undiagnosed=True)
     return replace(report, runs=1 + budget.runs, seconds=time.monotonic() - began)
 
 
 def _with_fixes(
-    seen: Trace, findings: tuple[Finding, ...], again: Again, verify: bool
-) -> tuple[tuple[Finding, ...], tuple[NotChecked, ...]]:
+    seen: Trace, findings: Findings, again: Again, verify: bool
+) -> tuple[Findings, LeftOut]:
     """The findings, with what only further runs can tell, and what those could not; without
     `verify` nothing runs again."""
     left_out = []

@@ -17,8 +17,8 @@ import jsonschema
 import pytest
 from conftest import paths
 
+from gradscope.accepted import accepted_by, read_baseline
 from gradscope.check import cases_of, check
-from gradscope.check.accepted import accepted_by, read_baseline
 from gradscope.check.run import code_of
 from gradscope.config import Config, load_config
 from gradscope.errors import ExitCode, GradscopeError

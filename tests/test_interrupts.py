@@ -74,10 +74,10 @@ sys.exit(main())
 
 SECOND_ROUND = """
 import os, signal, sys
-from gradscope.repair import apply
+from gradscope import pipeline
 from gradscope.__main__ import main
 
-diagnose, rounds = apply.diagnose, []
+diagnose, rounds = pipeline.diagnose, []
 
 def diagnosed(trace):
     rounds.append(trace)
@@ -85,7 +85,7 @@ def diagnosed(trace):
         os.kill(os.getpid(), signal.SIGINT)
     return diagnose(trace)
 
-apply.diagnose = diagnosed
+pipeline.diagnose = diagnosed
 sys.argv[1:] = ["fix", "train.py", "--write"]
 sys.exit(main())
 """

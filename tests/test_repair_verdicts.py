@@ -39,10 +39,10 @@ from gradscope.facts.verdicts import (
     ValuesMove,
 )
 from gradscope.repair import Budget, repaired
-from gradscope.repair.apply import fix_all, policy, summary, write
 from gradscope.repair.budget import Purpose
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.order import without_contradiction
+from gradscope.rounds import fix_all, policy, summary, write
 
 TEXT = "import torch\ny = torch.where(x > 0, x ** 0.5, x)\n"
 NAN, INF = float("nan"), float("inf")
@@ -390,7 +390,7 @@ def fixed(file, monkeypatch, **allowed):
     def diagnosis(trace):
         return (finding(trace),) if trace.symptoms else ()
 
-    monkeypatch.setattr("gradscope.repair.apply.diagnose", diagnosis)
+    monkeypatch.setattr("gradscope.pipeline.diagnose", diagnosis)
     monkeypatch.setattr(
         "gradscope.repair.repaired.__kwdefaults__",
         {

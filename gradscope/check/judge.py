@@ -32,7 +32,9 @@ def judge(case: Case) -> Report:
     config = case.config
     try:
         target = choose(config).target
-        report = pipeline.trace(target, config, silent=True, precision=case.precision, hazards=True)
+        report = pipeline.trace(
+            target, config, silent=True, precision=case.precision, hazards=True, accept=False
+        )
     except GradscopeError as error:
         detail = f"{error}; {error.help}" if error.help else str(error)
         return _failed(case, Ending("unusable", detail, traceback=error.detail))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from gradscope.check import accepted
+from gradscope import accepted
 from gradscope.check.cases import Case
 from gradscope.check.judge import judge
 from gradscope.check.workers import Standing, run_all

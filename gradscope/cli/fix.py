@@ -61,13 +61,11 @@ def fix(
     with --unsafe the others too. Errors are repaired; a warning has not hurt, and stays.
     The exit code is about the repaired program.
     """
+    from gradscope import rounds
     from gradscope.config import load_config
     from gradscope.pipeline import require_backward
-    from gradscope.programs import RunOptions
     from gradscope.programs.choose import choose
-    from gradscope.repair import Budget, apply
     from gradscope.report.status import stage_line
-    from gradscope.rules import rule_filter
 
     choice = choose(
         load_config(config).overridden(
@@ -92,12 +90,10 @@ def fix(
             stages.clear()
             say(line)
 
-        done = apply.fix_target(
+        done = rounds.fix_target(
             choice.target,
-            RunOptions.configured(choice.config),
-            may_apply=apply.policy(write=write, unsafe=unsafe),
-            wanted=rule_filter(choice.config),
-            budget=Budget(choice.config.verify_time, choice.config.verify_runs),
+            choice.config,
+            may_apply=rounds.policy(write=write, unsafe=unsafe),
             stages=stages,
             tell=tell,
         )
@@ -111,7 +107,7 @@ def fix(
     require_backward(choice.target, done.trace)
     if write:
         try:
-            written = apply.write(done)
+            written = rounds.write(done)
         except GradscopeError:
             sys.stdout.write(done.patch)  # what took hours to find is not lost
             sys.stdout.flush()
@@ -120,6 +116,6 @@ def fix(
             say(f"wrote {name}")
     else:
         sys.stdout.write(done.patch)
-    for line in apply.summary(done):
+    for line in rounds.summary(done):
         say(line)
     return ExitCode.FINDINGS if done.left else ExitCode.OK

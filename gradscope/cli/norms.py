@@ -80,7 +80,6 @@ def norms(
     from gradscope.config import load_config
     from gradscope.norms import NormOptions, command
     from gradscope.norms import norms as measure
-    from gradscope.programs import RunOptions
     from gradscope.programs.choose import choose
     from gradscope.report.status import stage_line
 
@@ -100,8 +99,14 @@ def norms(
         example=command.EXAMPLE,
     )
     aside = format != "terminal" and output is None
-    run_options = RunOptions.configured(choice.config, stdout_to_stderr=aside)
     with stage_line(context.meta[STARTED]) as stages:
-        report = measure(choice.target, options, run_options, said=choice.said, stages=stages)
+        report = measure(
+            choice.target,
+            options,
+            choice.config,
+            said=choice.said,
+            stdout_to_stderr=aside,
+            stages=stages,
+        )
     command.write(report, format, output, html, depth=depth, sort=sort, table=table)
-    return pipeline.exit_code(report.as_findings(), choice.config.fail_on)
+    return pipeline.exit_code(report.judged, choice.config.fail_on)

@@ -83,7 +83,6 @@ def trace(
     their own, and do not connect, start programs or delete files again unless --rerun is given.
     """
     from gradscope import pipeline
-    from gradscope.check.accepted import accepted_by
     from gradscope.config import load_config
     from gradscope.programs.choose import choose
     from gradscope.report.status import Doing, stage_line
@@ -119,7 +118,6 @@ def trace(
         )
         stages.begin(Doing.WRITING)
         with told_at_least(report):
-            report = accepted_by(report, choice.config)
             text = rendered(report, format, output, quiet=quiet)
             stages.clear()
             write(text, output)

@@ -12,16 +12,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from types import TracebackType
 
-from gradscope.check.accepted import accepted_by
 from gradscope.config import Config, load_config
-from gradscope.diagnose import diagnose
 from gradscope.facts import Ending, Finding, Report
+from gradscope.pipeline import conclude
 from gradscope.record import StopTrace
 from gradscope.record.observation import FullObservation
-from gradscope.repair import repaired
 from gradscope.report import FORMATS, Options
 from gradscope.rules import rule_filter
-from gradscope.source import pointed
 
 
 def watch(
@@ -96,13 +93,7 @@ class Watch:
     def report(self) -> Report:
         """The report so far."""
         trace = self._observation.trace(self._name, self._ending)
-        if trace.magnitudes is not None:
-            limits = self.config.thresholds.limits
-            trace = replace(trace, magnitudes=replace(trace.magnitudes, limits=limits))
-        wanted = rule_filter(self.config)
-        found = tuple(finding for finding in diagnose(trace) if wanted(finding))
-        found = pointed(repaired(trace, found, None))
-        return accepted_by(Report(self._name, trace, found), self.config)
+        return conclude(self._name, trace, self.config)
 
     def text(self, format: str = "terminal", options: Options | None = None) -> str:
         """The report in one of the formats of `gradscope check`."""

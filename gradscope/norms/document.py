@@ -34,11 +34,11 @@ def as_csv(report: NormReport, table: str) -> str:
 
 def document(report: NormReport) -> dict[str, Any]:
     found = report.distribution
-    magnitudes = report.trace.magnitudes
+    magnitudes = report.judged.trace.magnitudes
     depth = magnitudes.depth if magnitudes is not None else None
     return {
         "schema": SCHEMA,
-        "target": report.target,
+        "target": report.judged.target,
         "norm_type": number(report.options.norm_type),
         "max_norm": number(report.max_norm),
         "max_norm_given": report.options.max_norm is not None,
@@ -67,7 +67,7 @@ def document(report: NormReport) -> dict[str, Any]:
             leaf.name: [number(norm) for norm in leaf.norms] for leaf in _leaves(report)
         },
         "findings": list(_findings(report)),
-        "notes": [*report.said, *report.notes],
+        "notes": [*report.judged.said, *report.notes],
     }
 
 
@@ -109,7 +109,7 @@ def _steps(report: NormReport) -> Records:
 
 def _leaves(report: NormReport) -> tuple[Leaf, ...]:
     """Those that had a gradient at all."""
-    magnitudes = report.trace.magnitudes
+    magnitudes = report.judged.trace.magnitudes
     return tuple(leaf for leaf in magnitudes.leaves if leaf.known) if magnitudes else ()
 
 
@@ -132,7 +132,7 @@ def _bounds(report: NormReport) -> Records:
 
 def _layers(report: NormReport) -> Records:
     """In the order of the forward pass."""
-    magnitudes = report.trace.magnitudes
+    magnitudes = report.judged.trace.magnitudes
     if magnitudes is not None and magnitudes.depth is not None:
         yield from map(_layer, magnitudes.depth.layers)
 
@@ -150,7 +150,7 @@ def _layer(layer: LayerSize) -> dict[str, Any]:
 
 
 def _growth(report: NormReport) -> Records:
-    magnitudes = report.trace.magnitudes
+    magnitudes = report.judged.trace.magnitudes
     return map(_one_growth, magnitudes.growths if magnitudes is not None else ())
 
 
@@ -169,7 +169,7 @@ def _one_growth(growth: Growth) -> dict[str, Any]:
 
 
 def _findings(report: NormReport) -> Records:
-    return map(_finding, report.findings)
+    return map(_finding, report.judged.findings)
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from gradscope.errors import GradscopeError
-from gradscope.facts import Finding, Report, Trace
+from gradscope.facts import Report
 
 _ROUNDING = 1e-6  # of a share of float32 norms
 
@@ -101,21 +101,14 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class NormReport:
-    target: str
-    trace: Trace
+    judged: Report
     options: NormOptions
     measured: Measured
     distribution: Distribution | None
     bounds: tuple[Bound, ...]
     max_norm: float | None
     coefficient: float | None
-    findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
-    said: tuple[str, ...] = ()
-
-    def as_findings(self) -> Report:
-        """What of it a build can fail on."""
-        return Report(self.target, self.trace, self.findings, self.said)
 
     def share(self, row: Row) -> float | None:
         """The row's part of the total, in terms of what adds up: norms to the power of p."""

@@ -22,14 +22,14 @@ def render(report: NormReport) -> str:
 
 
 def _page(report: NormReport) -> Iterator[str]:
-    title = escape(sentence(f"gradscope norms: {report.target}"))
+    title = escape(sentence(f"gradscope norms: {report.judged.target}"))
     yield opening(title, charts.STYLE)
     yield f"<header>\n<h1>{title}</h1>"
-    yield from (f'<p class="dim">{prose(line)}</p>' for line in report.said)
+    yield from (f'<p class="dim">{prose(line)}</p>' for line in report.judged.said)
     yield from (f"<p>note: {prose(line)}</p>" for line in report.notes)
     yield from _summary(report)
     yield "</header>"
-    for number, finding in enumerate(report.findings, 1):
+    for number, finding in enumerate(report.judged.findings, 1):
         yield from section(number, finding, Options().for_page())
     reason = charts.missing()
     if reason is not None:
@@ -49,7 +49,7 @@ def _without_pictures(reason: str) -> str:
 
 
 def _measured(report: NormReport, *, pictures: bool) -> Iterator[str]:
-    measured, magnitudes = report.measured, report.trace.magnitudes
+    measured, magnitudes = report.measured, report.judged.trace.magnitudes
     if len(measured.totals) > 1 and pictures:
         title = "Total norm by step"
         total = charts.Series("total norm", measured.totals)

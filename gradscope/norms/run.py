@@ -6,26 +6,26 @@ import math
 from collections.abc import Iterator
 from functools import partial
 
+from gradscope.config import Config
 from gradscope.errors import GradscopeError
-from gradscope.facts import Finding, Root, Trace
+from gradscope.facts import Finding, Report, Trace
 from gradscope.norms import distribution
 from gradscope.norms.facts import Measured, NormOptions, NormReport
+from gradscope.pipeline import conclude, untouched
 from gradscope.programs import RunOptions, Target, run
 from gradscope.report.status import Doing, Stages
 from gradscope.report.verdicts import ended_by
 from gradscope.rules import RULES
-from gradscope.source import pointed
 
-# The rules that judge sizes; what is not finite is the business of `gradscope trace`.
-RULES_HERE = ("GS205", "GS301", "GS401", "GS402", "GS403", "GS404", "GS405")
 _UNSCALED = 0.99
 
 
 def norms(
     target: Target,
     options: NormOptions,
-    run_options: RunOptions,
+    config: Config,
     *,
+    stdout_to_stderr: bool = False,
     said: tuple[str, ...] = (),
     stages: Stages | None = None,
 ) -> NormReport:
@@ -35,6 +35,7 @@ def norms(
     """
     stages = stages or Stages()
     stages.begin(Doing.RUNNING)
+    run_options = RunOptions.configured(config, stdout_to_stderr=stdout_to_stderr)
     seen = run(
         target,
         run_options,
@@ -52,13 +53,14 @@ def norms(
             f"no parameter of {target.name} received a gradient",
             help="requires_grad must be True for what should learn",
         )
-    return conclude(target.name, seen, measured, options, said)
+    stages.begin(Doing.DIAGNOSING)
+    report = conclude(target.name, seen, config, told=_of_sizes, mend=untouched, said=said)
+    return described(report, measured, options)
 
 
-def conclude(
-    name: str, seen: Trace, measured: Measured, options: NormOptions, said: tuple[str, ...] = ()
-) -> NormReport:
+def described(report: Report, measured: Measured, options: NormOptions) -> NormReport:
     """What follows from the measurements; pure."""
+    seen = report.trace
     totals = [
         # Where every gradient is finite, their powers left the dtype.
         total if math.isfinite(total) or _bad_at(seen, step) else exact
@@ -73,17 +75,14 @@ def conclude(
     if coefficient is None and max_norm is not None:
         coefficient = min(1.0, max_norm / (shown + 1e-6))
     return NormReport(
-        target=name,
-        trace=seen,
+        judged=report,
         options=options,
         measured=measured,
         distribution=distribution.describe(totals, measured.steps),
         bounds=bounds,
         max_norm=max_norm,
         coefficient=coefficient,
-        findings=pointed(_judge(seen)),
         notes=tuple(_notes(seen, measured)),
-        said=said,
     )
 
 
@@ -93,11 +92,9 @@ def _measure(options: NormOptions) -> object:
     return Measure(options)
 
 
-def _judge(seen: Trace) -> Iterator[Finding]:
-    nothing: tuple[Root, ...] = ()
-    for code in RULES_HERE:
-        if code in RULES:
-            yield from RULES[code].check(seen, nothing)
+def _of_sizes(finding: Finding) -> bool:
+    """What is not finite is the business of `gradscope trace`."""
+    return RULES[finding.rule].of_sizes
 
 
 def _bad_at(seen: Trace, step: int) -> list[str]:

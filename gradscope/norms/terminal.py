@@ -59,12 +59,12 @@ def render(
     say(_clipping(report))
     say(_values(report))
     say(_steps(report, console.width, plain))
-    magnitudes = report.trace.magnitudes
+    magnitudes = report.judged.trace.magnitudes
     if magnitudes is not None and magnitudes.depth is not None and magnitudes.depth.layers:
         say(_depth(magnitudes.depth.step))
         console.print(tables.layers(magnitudes.depth, look, depth))
     say(_growths(report, plain))
-    for finding in report.findings:
+    for finding in report.judged.findings:
         for line in _finding(finding, replace(options, width=width)):
             console.print(Text.assemble(*((part.text, STYLES.get(part.role, "")) for part in line)))
     say(_more(report))
@@ -81,11 +81,11 @@ def _folded(line: str, width: int) -> list[str]:
 
 
 def _head(report: NormReport) -> Iterator[str]:
-    yield from report.said
+    yield from report.judged.said
     for note in report.notes:
         yield f"note: {note}"
     name = norm_name(report.options.norm_type)
-    yield f"{report.target}: {name} of each gradient{at_step(report.measured)}"
+    yield f"{report.judged.target}: {name} of each gradient{at_step(report.measured)}"
 
 
 def at_step(measured: Measured) -> str:
@@ -174,7 +174,7 @@ def _depth(step: int) -> Iterator[str]:
 
 
 def _growths(report: NormReport, plain: bool) -> Iterator[str]:
-    magnitudes = report.trace.magnitudes
+    magnitudes = report.judged.trace.magnitudes
     if magnitudes is None or not magnitudes.growths:
         return
     growth = magnitudes.growths[-1]
@@ -211,7 +211,7 @@ def _finding(finding: Finding, options: Options) -> Iterator[Line]:
 
 
 def _more(report: NormReport) -> Iterator[str]:
-    if report.findings:
+    if report.judged.findings:
         yield "`gradscope trace` shows the place and tries the fixes"
 
 

@@ -37,6 +37,7 @@ class Rule:
     code: ClassVar[str]
     name: ClassVar[str]
     severity: ClassVar[Severity] = Severity.ERROR
+    of_sizes: ClassVar[bool] = False  # about how large gradients and steps are: for `norms` too
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         for root in roots:

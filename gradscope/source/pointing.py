@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from gradscope.facts import Call, Event, Finding, Location, Related
 from gradscope.source.spans import shown
-from gradscope.source.text import Source, parsed
+from gradscope.source.text import NO_TEXTS, Source, parsed
 
 
-def pointed(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings with every place in them narrowed to what a reader looks for."""
-    narrow = _Narrow()
+def pointed(
+    findings: Iterable[Finding], texts: Mapping[str, Source] = NO_TEXTS
+) -> tuple[Finding, ...]:
+    """The findings with every place in them narrowed to what a reader looks for. `texts` stand in
+    for files, by their real path."""
+    narrow = _Narrow(texts)
     return tuple(map(narrow.finding, findings))
 
 
@@ -20,6 +23,7 @@ def pointed(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 class _Narrow:
     """Reads each file once, and looks at each place once: many findings share a chain."""
 
+    _texts: Mapping[str, Source]
     _sources: dict[str, Source | None] = field(default_factory=dict)
     _places: dict[Location, Location] = field(default_factory=dict)
 
@@ -50,6 +54,6 @@ class _Narrow:
 
     def _narrowed(self, location: Location) -> Location:
         if location.file not in self._sources:
-            self._sources[location.file] = parsed(location.file)
+            self._sources[location.file] = parsed(location.file, self._texts)
         source = self._sources[location.file]
         return location if source is None else shown(source, location)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import os
 import re
 import tokenize
 from bisect import bisect_right
@@ -106,8 +107,14 @@ def characters(line: str, column: int) -> int:
     return column if line.isascii() else len(line.encode()[:column].decode(errors="ignore"))
 
 
-def read(file: str | Path) -> Source:
-    """The source of a file, or SourceError: not on disk, not decodable."""
+NO_TEXTS: Mapping[str, Source] = {}
+
+
+def read(file: str | Path, texts: Mapping[str, Source] = NO_TEXTS) -> Source:
+    """The source of a file, or SourceError: not on disk, not decodable. `texts` stand in for files,
+    by their real path."""
+    if texts and (other := texts.get(os.path.realpath(file))) is not None:
+        return other
     try:
         raw = Path(file).read_bytes()
     except (OSError, ValueError) as error:
@@ -122,10 +129,10 @@ def read(file: str | Path) -> Source:
         ) from error
 
 
-def parsed(file: str | Path) -> Source | None:
+def parsed(file: str | Path, texts: Mapping[str, Source] = NO_TEXTS) -> Source | None:
     """The source of a file that is Python, its tree made; None for any other."""
     try:
-        source = read(file)
+        source = read(file, texts)
         source.tree  # noqa: B018 - else a broken file would be a surprise later
     except (SourceError, SyntaxError, ValueError, RecursionError):
         return None
@@ -136,10 +143,10 @@ def _reason(error: Exception) -> str:
     return (getattr(error, "strerror", None) or str(error)).lower()
 
 
-def lines(file: str | Path) -> tuple[str, ...]:
+def lines(file: str | Path, texts: Mapping[str, Source] = NO_TEXTS) -> tuple[str, ...]:
     """The lines of a file for a code frame; none where it cannot be read."""
     try:
-        return read(file).lines
+        return read(file, texts).lines
     except SourceError:
         return ()
 

@@ -34,7 +34,11 @@ def stress(case: Case, target: Function | Parts, report: Report) -> Report:
     found.sort(key=lambda one: one.severity.rank)
     for one in found[:MOST_TRACED]:
         again = pipeline.trace(
-            with_inputs(target, one), config, silent=True, precision=case.precision
+            with_inputs(target, one),
+            config,
+            silent=True,
+            precision=case.precision,
+            accept=False,
         )
         for finding in again.findings:
             key = _spot(finding)

@@ -83,6 +83,7 @@ class BadCustomBackward(Rule):
 
     code = "GS301"
     name = "bad-custom-backward"
+    of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         seen: set[tuple[object, ...]] = set()

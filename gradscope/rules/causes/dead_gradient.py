@@ -81,6 +81,7 @@ class DeadGradient(Rule):
 
     code = "GS403"
     name = "dead-gradient"
+    of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         magnitudes = trace.magnitudes

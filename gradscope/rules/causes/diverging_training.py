@@ -95,6 +95,7 @@ class DivergingTraining(Rule):
 
     code = "GS404"
     name = "diverging-training"
+    of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         magnitudes = trace.magnitudes

@@ -79,6 +79,7 @@ class ExplodingGradient(Rule):
 
     code = "GS401"
     name = "exploding-gradient"
+    of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         magnitudes = trace.magnitudes

@@ -67,6 +67,7 @@ class MisplacedClipping(Rule):
 
     code = "GS405"
     name = "misplaced-clipping"
+    of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         for clip in trace.magnitudes.clips if trace.magnitudes is not None else ():

@@ -71,6 +71,7 @@ class Underflow(Rule):
 
     code = "GS205"
     name = "underflow"
+    of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         yield from super().check(trace, roots)

@@ -74,6 +74,7 @@ class VanishingGradient(Rule):
 
     code = "GS402"
     name = "vanishing-gradient"
+    of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         magnitudes = trace.magnitudes

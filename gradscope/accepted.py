@@ -9,8 +9,9 @@ from __future__ import annotations
 import difflib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from gradscope.config import Config
@@ -18,18 +19,24 @@ from gradscope.config.documents import text_of
 from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Location, Report
 from gradscope.outputs import write_whole
+from gradscope.report import Sources
 from gradscope.report.sarif import fingerprints
 from gradscope.rules import RULES
 from gradscope.rules.causes.unused_ignore import UnusedIgnore
-from gradscope.source import lines
+from gradscope.source import Source, lines
 from gradscope.source.remarks import Ignore, ignores
+from gradscope.source.text import NO_TEXTS
 
 VERSION = "gradscope-baseline/1"
 LARGEST = 16 * 1024**2  # bytes of a baseline: some 60,000 findings
 
 
 def without_ignored(
-    reports: Iterable[Report], files: Iterable[str], *, everything: bool = True
+    reports: Iterable[Report],
+    files: Iterable[str],
+    *,
+    everything: bool = True,
+    read: Sources = lines,
 ) -> tuple[tuple[Report, ...], tuple[Finding, ...]]:
     """The reports without what comments accept, and a warning for each comment without use.
 
@@ -38,7 +45,7 @@ def without_ignored(
     """
     reports = tuple(reports)
     places = [one.location.file for report in reports for one in report.findings if one.location]
-    found = [one for file in dict.fromkeys((*files, *places)) for one in ignores(file, lines(file))]
+    found = [one for file in dict.fromkeys((*files, *places)) for one in ignores(file, read(file))]
     used: set[Ignore] = set()
     kept = []
     for report in reports:
@@ -55,15 +62,16 @@ def without_ignored(
     return tuple(kept), tuple(_warnings(found, used, whole))
 
 
-def accepted_by(report: Report, config: Config) -> Report:
+def accepted_by(report: Report, config: Config, texts: Mapping[str, Source] = NO_TEXTS) -> Report:
     """What is left of one run's report. It does not tell which comments are of no use any more:
     only a whole check does. A baseline that cannot be read is a remark, and the report stays.
     """
-    (report,), _ = without_ignored((report,), ())
+    read = partial(lines, texts=texts)
+    (report,), _ = without_ignored((report,), (), read=read)
     if config.baseline is None or not report.findings:
         return report
     try:
-        (report,) = without_known((report,), config.folder / config.baseline)
+        (report,) = without_known((report,), config.folder / config.baseline, read)
     except GradscopeError as error:
         return replace(report, said=(*report.said, f"no baseline was applied: {error}"))
     return report
@@ -145,7 +153,9 @@ def write_baseline(path: Path, reports: Iterable[Report]) -> int:
     return len(accepted)
 
 
-def without_known(reports: Iterable[Report], path: Path) -> tuple[Report, ...]:
+def without_known(
+    reports: Iterable[Report], path: Path, read: Sources = lines
+) -> tuple[Report, ...]:
     """The reports without what the baseline accepts.
 
     Raises GradscopeError where the file cannot be read or is no baseline.
@@ -155,16 +165,16 @@ def without_known(reports: Iterable[Report], path: Path) -> tuple[Report, ...]:
     for report in reports:
         left = [
             finding
-            for finding, digest in zip(report.findings, _prints(report, path), strict=True)
+            for finding, digest in zip(report.findings, _prints(report, path, read), strict=True)
             if digest not in known
         ]
         kept.append(_left(report, left, "in the baseline"))
     return tuple(kept)
 
 
-def _prints(report: Report, baseline: Path) -> list[str]:
+def _prints(report: Report, baseline: Path, read: Sources = lines) -> list[str]:
     """Fingerprints that are the same from whichever folder the check is started."""
-    return fingerprints(report.findings, lines, named=lambda file: _from(baseline, file))
+    return fingerprints(report.findings, read, named=lambda file: _from(baseline, file))
 
 
 def _from(baseline: Path, file: str) -> str:

@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from gradscope.diagnose import diagnose
+from gradscope.config import Config
 from gradscope.errors import GradscopeError
 from gradscope.examples import FOLDER as EXAMPLES
 from gradscope.facts import Edit, Effect, Finding, Fix, Severity, Trace
+from gradscope.pipeline import Findings, LeftOut, conclude, untouched
+from gradscope.programs import RunOptions, Target, run
 from gradscope.record.sites import shown_path
 from gradscope.repair import Again, Budget, repaired
 from gradscope.repair.again import Hindered
@@ -21,9 +22,6 @@ from gradscope.report import trials
 from gradscope.report.status import Doing, Stages
 from gradscope.source import Source, read
 from gradscope.writing import Changed, Content, write_together
-
-if TYPE_CHECKING:
-    from gradscope.programs import RunOptions, Target
 
 MOST_ROUNDS = 8
 
@@ -66,83 +64,93 @@ class Repaired:
         return any((one.rule, one.location) == (finding.rule, finding.location) for one in last)
 
     @property
+    def as_patched(self) -> Mapping[str, Source]:
+        """The files as they stand by now, by their real path."""
+        return {path: replace(self.sources[path], text=text) for path, text in self.texts.items()}
+
+    @property
     def patch(self) -> str:
         return "".join(unified(self.sources[path], text) for path, text in self.texts.items())
 
 
 def fix_all(
-    run: Run,
+    rerun: Run,
     *,
     may_apply: Callable[[Fix], bool],
-    wanted: Callable[[Finding], bool] = lambda finding: True,
-    verify: bool = True,
+    config: Config | None = None,
     budget: Budget | None = None,
     stages: Stages | None = None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Repaired:
-    """Repair the program that `run` runs. Each round traces it with the patches found so far and
+    """Repair the program that `rerun` runs. Each round traces it with the patches found so far and
     applies every fix that `may_apply` allows; the last round shows what they led to. The budget
     is for all rounds together. Ctrl-C ends the work with the fixes that were verified by then; a
     second one raises KeyboardInterrupt."""
-    state = Repaired()
-    budget = budget or Budget()
-    state.budget = budget
-    stages = stages or Stages()
+    state = Repaired(budget=budget or Budget())
+    config, stages = config or Config(), stages or Stages()
+
+    def mend(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
+        def patched(patches: Mapping[str, str], steps: int, limit: float) -> Trace:
+            return rerun({**state.texts, **patches}, steps, limit)
+
+        tried = repaired(
+            seen, findings, patched, budget=state.budget, stages=stages, overlay=state.as_patched
+        )
+        return tried, ()
+
     while True:
+        last = state.rounds == MOST_ROUNDS
         try:
             stages.begin(Doing.RUNNING)
-            trace = run(state.texts, None, None)
+            seen = rerun(state.texts, None, None)
+            if seen.ending.kind == "interrupted" and seen.ending.code is not None:
+                raise KeyboardInterrupt
             stages.begin(Doing.DIAGNOSING)
-            found = tuple(finding for finding in diagnose(trace) if wanted(finding))
+            report = conclude(
+                seen.target,
+                seen,
+                config,
+                told=_is_error,
+                mend=untouched if last else mend,
+                texts=state.as_patched,
+            )
         except KeyboardInterrupt:
+            if state.budget.interrupted:
+                raise  # the second one
             state.interrupted = True
             return state
         except Hindered as hindered:
             state.unseen = hindered.effect
             state.left = tuple(one for one in state.left if not state.is_applied(one))
             return state
-        if trace.ending.kind == "interrupted" and trace.ending.code is not None:
-            state.interrupted = True
+        state.trace = seen
+        state.left = report.findings
+        if last or not state.left:
             return state
-        state.trace = trace
-        state.left = tuple(finding for finding in found if finding.severity is Severity.ERROR)
-        if not state.left or state.rounds == MOST_ROUNDS:
-            return state
-        overlay = {
-            path: replace(state.sources[path], text=text) for path, text in state.texts.items()
-        }
-        tried = repaired(
-            trace,
-            state.left,
-            lambda patches, steps, limit: run({**state.texts, **patches}, steps, limit),
-            verify=verify,
-            budget=budget,
-            stages=stages,
-            overlay=overlay,
-        )
-        state.interrupted = budget.interrupted
+        state.interrupted = state.budget.interrupted
         state.rounds += 1
-        if not _apply(state, tried, may_apply, tell):
+        if not _apply(state, report.findings, may_apply, tell):
             state.rounds -= 1
             return state
         if state.interrupted:
             return state
 
 
+def _is_error(finding: Finding) -> bool:
+    return finding.severity is Severity.ERROR
+
+
 def fix_target(
     target: Target,
-    options: RunOptions,
+    config: Config,
     *,
     may_apply: Callable[[Fix], bool],
-    wanted: Callable[[Finding], bool] = lambda finding: True,
-    budget: Budget | None = None,
     stages: Stages | None = None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Repaired:
     """`fix_all` for a target. What the program prints is not shown: stdout is for the patch."""
-    from gradscope.programs import run
-
-    told, spent = stages or Stages(), budget or Budget()
+    told, spent = stages or Stages(), Budget(config.verify_time, config.verify_runs)
+    options = RunOptions.configured(config)
     again: Again | None = None
 
     def rerun(patches: Mapping[str, str], steps: int | None, limit: float | None) -> Trace:
@@ -156,7 +164,7 @@ def fix_target(
             return again.whole(patches)
         return again.patched(patches, steps, limit)
 
-    return fix_all(rerun, may_apply=may_apply, wanted=wanted, budget=spent, stages=told, tell=tell)
+    return fix_all(rerun, may_apply=may_apply, config=config, budget=spent, stages=told, tell=tell)
 
 
 def policy(*, write: bool, unsafe: bool) -> Callable[[Fix], bool]:
