@@ -1,5 +1,6 @@
 """`gradscope fix` as a user runs it: a program with two bugs, three spellings of the way out."""
 
+import re
 import subprocess
 import sys
 
@@ -86,3 +87,13 @@ def test_a_file_that_changes_while_its_program_runs_is_left_alone(gradscope, tmp
 
     assert file.read_text() == "# edited"
     assert "+" not in done.stdout or 2 == done.returncode
+
+
+def test_what_a_comment_accepts_is_not_repaired(gradscope, tmp_path):
+    ignored = re.sub(r"^(loss = .*)", r"\1  # gradscope: ignore", PROGRAM, flags=re.MULTILINE)
+    (tmp_path / "loss.py").write_text(ignored)
+
+    done = gradscope("fix", "loss.py")
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "healthy" in done.stderr
