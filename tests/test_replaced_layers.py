@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
+from corpus import diagnosed_text
 from torch import nn
 
 from gradscope.diagnose import diagnose
@@ -87,3 +89,33 @@ def test_models_that_share_a_name_in_turn_are_silent() -> None:
         ensemble()
 
     assert diagnose(observed.trace("t", Ending("finished"))) == ()
+
+
+MADE_OUT_OF_SIGHT = """
+import torch
+from torch import nn
+
+class Slow(torch.optim.SGD):
+    def __init__(self, parameters):
+        super().__init__(parameters, lr=1e-3)
+
+net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+optimizers = [
+    Slow(net.parameters()),
+]
+net[2] = nn.Linear(8, 1)
+for _ in range(3):
+    for optimizer in optimizers:
+        optimizer.zero_grad()
+    net(torch.ones(4, 4)).square().mean().backward()
+    for optimizer in optimizers:
+        optimizer.step()
+"""
+
+
+def test_the_line_that_constructed_the_optimizer_is_named(tmp_path: Path):
+    """However the program gets from there to its step."""
+    (found,) = diagnosed_text(MADE_OUT_OF_SIGHT, tmp_path).findings
+
+    assert found.location is not None
+    assert MADE_OUT_OF_SIGHT.splitlines()[found.location.line - 1].strip().startswith("Slow(net")

@@ -150,6 +150,7 @@ class Update:
     `cleared`: nothing was left of what backward had given the parameters that it holds; None
     where not measured.
 
+    `made` is where the optimizer was constructed, None where that was before the run was watched.
     `base_lr` is what a schedule multiplies, None without one. `clearing` is how the program could
     clear stale gradients, None where it has no name for them.
 
@@ -168,6 +169,7 @@ class Update:
     momentum: float = 0.0
     weight_decay: float = 0.0
     clearing: Clearing | None = None
+    made: Location | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,11 +69,11 @@ def watch_optimizers(
     stack: ExitStack,
     before: Callable[[Work], None],
     after: Callable[[Work], None],
-    made: Callable[[], None] | None = None,
+    made: Callable[[Any, FrameType], None] | None = None,
 ) -> None:
     """Call `before` and `after` around all that an optimizer does in this thread, until `stack`
     ends. The closure that it is given is the program's own work, an ordinary forward and backward.
-    `made` is called when one is made.
+    `made` is called with each new optimizer and the frame that asked for it.
 
     Torch's hooks are of the whole process. Another thread trains on parameters of its own, and
     reading their gradients from here, while it replaces them, crashes natively.
@@ -131,13 +131,25 @@ def watch_optimizers(
     stack.callback(running.clear)
 
 
-def _telling(made: Callable[[], None], thread: int) -> Callable[..., None]:
+def _telling(made: Callable[[Any, FrameType], None], thread: int) -> Callable[..., None]:
     """The optimizers' `__init__`, which calls `made`."""
     original: Any = torch.optim.Optimizer.__init__
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         if threading.get_ident() == thread:
-            made()
+            made(self, _outside_of(self, sys._getframe(1)))
 
     return __init__
+
+
+def _outside_of(made: Any, frame: FrameType) -> FrameType:
+    """The frame that called the class: not one of its constructors."""
+    while frame.f_back is not None and _first_argument(frame) is made:
+        frame = frame.f_back
+    return frame
+
+
+def _first_argument(frame: FrameType) -> object:
+    code = frame.f_code
+    return frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None

@@ -60,7 +60,10 @@ def install(recorder: Recording, stack: ExitStack) -> None:
         stack, torch.autograd.graph.saved_tensors_hooks, "__init__", _hooks_init(recorder, thread)
     )
     run_uncompiled(stack, recorder.note_uncompiled)
-    made = recorder.limit.note_optimizer
+
+    def made(*_: object) -> None:
+        recorder.limit.note_optimizer()
+
     watch_optimizers(stack, recorder.optimizer_begins, recorder.optimizer_ends, made)
     watch_captures(stack, recorder.capture_begins, recorder.capture_ends)
 

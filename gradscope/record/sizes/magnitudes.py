@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from types import FrameType
 from typing import Any
 
 import torch
@@ -111,8 +112,7 @@ class MagnitudeWatch:
         stand_in(
             self._stack, torch.autograd.graph, "_engine_run_backward", run_backward, inner=True
         )
-        made = self.limit.note_optimizer
-        watch_optimizers(self._stack, self._begin_update, self._end_update, made)
+        watch_optimizers(self._stack, self._begin_update, self._end_update, self._optimizer_made)
         self._clipping.install(self._stack, thread)
         self.leaves.allow_swaps(self._stack)
         self._inspection.install(self._stack, thread)
@@ -142,6 +142,10 @@ class MagnitudeWatch:
     def updates_by_hand(self) -> bool:
         """Whether the program has written its parameters without an optimizer."""
         return self._updates.are_by_hand
+
+    def _optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
+        self.limit.note_optimizer()
+        self._updates.note_made(optimizer, frame)
 
     # A backward pass
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 import torch
@@ -32,6 +33,10 @@ class Updates:
         self._by_hand: list[Update] = []
         self._places: dict[Site, Location] = {}
         self._looked: dict[int, int] = {}  # by id of the optimizer
+        self._made: dict[int, Location | None] = {}  # likewise
+
+    def note_made(self, optimizer: Any, frame: FrameType) -> None:
+        self._made[id(optimizer)] = self._place(note_site(frame)[0])
 
     def note(self, step: int, work: Work, fresh: Freshness, clipped: float | None) -> None:
         optimizer = work.optimizer
@@ -49,6 +54,7 @@ class Updates:
             optimizer=type(optimizer).__name__,
             lr=float(settings.get("lr", 0.0)),
             location=self._place(note_site(work.frame)[0]),
+            made=self._made.get(id(optimizer)),
             stale=None if fresh.stale is None else bool(stale),
             cleared=None if fresh.graded is None else _is_cleared(optimizer, fresh.graded),
             clipped=clipped,

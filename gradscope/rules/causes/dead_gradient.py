@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from gradscope import source
-from gradscope.errors import GradscopeError
 from gradscope.facts import (
     Absence,
     Finding,
@@ -116,8 +113,9 @@ class DeadGradient(Rule):
         count = len(group)
         noun = "parameter gets" if count == 1 else "parameters get"
         call = first.call
-        steps = magnitudes.updates[-1].location if magnitudes.updates else None
-        held_by = _constructed(steps) if first.reason in ("stale", "replaced") else None
+        is_held = first.reason in ("stale", "replaced") and magnitudes.updates
+        last = magnitudes.updates[-1] if is_held else None
+        held_by = last.made or last.location if last is not None else None
         severity = Severity.ERROR if first.trained or hidden else Severity.WARNING
         return Finding(
             rule=self.code,
@@ -204,29 +202,6 @@ def _is_zero_for_good(absence: Absence, magnitudes: Magnitudes) -> bool:
     if leaf.owner and absence.reason != "zero-op" and any(any(one.known) for one in beside):
         return False  # a bias before a normalisation, a scale that another one absorbs
     return absence.trained or leaf.kin == "leaf" or absence.reason not in ("masked", "unknown")
-
-
-def _constructed(step: Location | None) -> Location | None:
-    """Where the optimizer was made that steps there; the step itself where that is not in the
-    same file."""
-    if step is None:
-        return None
-    try:
-        text = source.read(step.file)
-        call = source.expression(text, step)
-        name = text.of(call.func.value)  # type: ignore[union-attr]
-        made = [
-            node
-            for node in text.nodes.every(ast.Assign)
-            if isinstance(node.value, ast.Call) and text.of(node.targets[0]) == name
-        ]
-    except (GradscopeError, SyntaxError, ValueError, AttributeError):
-        return step
-    if len(made) != 1:
-        return step
-    start, end = (text.place(offset) for offset in text.extent(made[0].value))
-    function = getattr(text.nodes.function(made[0]), "name", "<module>")
-    return Location(step.file, *start, *end, function)
 
 
 def _related(absence: Absence) -> tuple[Related, ...]:
