@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -31,6 +34,21 @@ def test_the_report_is_what_the_program_gets(gradscope: Command, tmp_path: Path)
 
     assert without_seconds(run.stdout) == without_seconds(block("prints\n"))
     assert run.returncode == ExitCode.FINDINGS
+
+
+def test_the_example_in_python_prints_what_it_says(tmp_path: Path):
+    (tmp_path / "my_loss.py").write_text(block("## What it looks like"))
+    done = subprocess.run(
+        [sys.executable, "-c", block("### From Python")],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    told = re.search(r"^prints `(.+?)`", README.partition("### From Python")[2], re.MULTILINE)
+    assert told is not None and done.stdout.strip() == told[1]
 
 
 def test_every_cause_is_listed():

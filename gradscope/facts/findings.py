@@ -12,6 +12,9 @@ from gradscope.facts.verdicts import UNTRIED, NotTried, Verdict, Verified
 
 
 class Severity(StrEnum):
+    """How grave a finding is: an error has broken a gradient or the training, a warning has not
+    hurt yet, a note is told beside them."""
+
     ERROR = "error"
     WARNING = "warning"
     NOTE = "note"
@@ -96,7 +99,12 @@ class Related:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One root cause, with every symptom that it explains."""
+    """One root cause, with every symptom that it explains.
+
+    `rule` is the code ("GS101") and `name` the cause; `step` numbers the backward passes from 0.
+    `location` is the place in the user's source: lines from 1, columns in characters from 0; None
+    where it is nowhere. `evidence` is for reading: its keys are those of the JSON report.
+    """
 
     rule: str
     name: str

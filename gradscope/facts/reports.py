@@ -13,6 +13,8 @@ from gradscope.facts.traces import Trace
 
 @dataclass(frozen=True, slots=True)
 class Report:
+    """One run and what is concluded of it; `seconds` is wall time."""
+
     target: str
     trace: Trace
     findings: tuple[Finding, ...] = ()

@@ -113,7 +113,8 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Everything that one run showed."""
+    """Everything that one run showed. Losses and norms are floats, NaN and inf included; shapes are
+    tuples of ints; dtypes and devices are called by their names. No tensor is kept."""
 
     target: str
     events: tuple[Event, ...] = ()

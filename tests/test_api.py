@@ -1,0 +1,87 @@
+"""The public names: what they are, what they return, and that they cost nothing until asked for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gradscope
+
+PROGRAM = """\
+import torch
+
+x = torch.tensor([0.0, 0.25], requires_grad=True)
+(torch.where(x > 0, x ** 0.5, 0.0).sum()).backward()
+print("said by the program")
+"""
+
+
+def test_the_public_names_are_these():
+    assert sorted(gradscope.__all__) == [
+        "Finding",
+        "GradscopeError",
+        "Report",
+        "Severity",
+        "Trace",
+        "trace",
+        "watch",
+    ]
+    assert set(gradscope.__all__) <= set(dir(gradscope))
+    for name in gradscope.__all__:
+        assert getattr(gradscope, name).__doc__
+    with pytest.raises(AttributeError, match="has no attribute 'tracer'"):
+        gradscope.tracer  # noqa: B018
+
+
+def test_the_facts_are_there_without_torch():
+    program = (
+        "import json, sys, gradscope\n"
+        "gradscope.Report, gradscope.Finding, gradscope.Severity, gradscope.GradscopeError\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+
+    assert "torch" not in json.loads(run.stdout)
+
+
+def test_trace_runs_a_target_as_the_command_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "loss.py").write_text(PROGRAM)
+    monkeypatch.chdir(tmp_path)
+
+    report = gradscope.trace("loss.py", silent=True)
+
+    (finding,) = report.findings
+    assert isinstance(report, gradscope.Report) and isinstance(report.trace, gradscope.Trace)
+    assert isinstance(finding, gradscope.Finding)
+    assert finding.severity is gradscope.Severity.ERROR
+    assert finding.name == "masked-branch"
+    assert finding.location is not None
+    assert (finding.location.file, finding.location.line) == ("loss.py", 4)
+    assert finding.fixes[0].verified
+    assert report.runs == 2
+
+
+def test_trace_takes_the_options_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "loss.py").write_text("def loss(x, scale):\n    return (scale * x.sqrt()).sum()\n")
+    monkeypatch.chdir(tmp_path)
+    inputs = {"x": "torch.zeros(2, requires_grad=True)", "scale": "3.0"}
+
+    found = gradscope.trace(Path("loss.py:loss"), inputs=inputs, verify=False, silent=True)
+    unwanted = gradscope.trace("loss.py:loss", inputs=inputs, ignore="GS1", silent=True)
+
+    assert [one.name for one in found.findings] == ["singular-derivative"]
+    assert (found.runs, found.findings[0].fixes[0].verified) == (1, None)
+    assert (unwanted.findings, unwanted.accepted) == ((), 1)
+
+
+def test_what_cannot_be_run_is_an_error_with_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(gradscope.GradscopeError, match=r"there is no file missing\.py"):
+        gradscope.trace("missing.py")
+    with pytest.raises(gradscope.GradscopeError, match="no rule is called GS999"):
+        gradscope.trace("gamma_mask", select="GS999")
