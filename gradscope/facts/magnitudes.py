@@ -111,11 +111,12 @@ class Absence:
 
     `reason`: detach, array (detached for numpy), no_grad, function (its backward returns None),
     sampled, integer, number, rewrapped, overwritten, unused, unregistered, unreached,
-    differentiated (only derivatives were read of what it is in), stale, replaced, zero-op (round,
-    sign), constant (a norm of one element: what is left is rounding), nearest (an interpolation
-    that chooses), saturated, dead-relu, underflow, zero-weight, masked, cancelled (a sum of what is
-    not 0), unknown. `call` is where the gradient ended. `grad_output` is the norm that came into
-    it, None where none came.
+    differentiated (only derivatives were read of what it is in), stale, replaced, added (to a model
+    that the optimizer had been given), zero-op (round, sign), constant (a norm of one element: what
+    is left is rounding), nearest (an interpolation that chooses), saturated, dead-relu, underflow,
+    zero-weight, masked, left-out (by numbers or a slice that are the same at every step), cancelled
+    (a sum of what is not 0), unknown. `call` is where the gradient ended. `grad_output` is the norm
+    that came into it, None where none came.
     """
 
     leaf: str
@@ -128,7 +129,7 @@ class Absence:
     location: Location | None = None
     related: Location | None = None
     grad_output: float | None = None
-    siblings: bool = False  # other entries of the same ModuleList or ModuleDict were used
+    siblings: bool = False  # others of the same ModuleList, or of a maximum, were used
     packaged: bool = False  # a part of a module that an installed package wrote: a BERT's pooler
 
 

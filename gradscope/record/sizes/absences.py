@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import torch
 
 from gradscope.facts import Absence, Leaf
 from gradscope.record.journal import to_call
-from gradscope.record.sites import resolve
+from gradscope.record.sites import Site, resolve
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.definitions import definition
 from gradscope.record.sizes.flow import Flow
@@ -19,11 +20,14 @@ from gradscope.record.sizes.reasons import (
     blocking,
     call_of,
     cancels,
+    decider,
     guard_of,
+    prefers_another,
     reason_of,
     where_it_ends,
     zero_reason,
 )
+from gradscope.record.sizes.selections import Selection
 
 _MISSED = 3  # updates that an optimizer made with a parameter which the program has replaced
 _UNREAD = ("unused", "stale")
@@ -37,6 +41,7 @@ class Absences:
         self._missing: dict[int, Absence] = {}
         self._zero: dict[int, Absence] = {}
         self._constant: dict[int, Absence] = {}  # what reaches them is rounding alone
+        self._selections: dict[int, set[Selection | None]] = defaultdict(set)  # by leaf
         self._looked = False
         self._settled: set[int] = set()  # of which the pass was looked at that they are trained by
 
@@ -120,17 +125,25 @@ class Absences:
             return Absence("", False, "unknown", False, step)
         position, edge = found
         crossing = crossings.found[position]
+        is_one_of_several = any(norm for norm in crossing.into)
+        deciding = decider(position, crossings.found, flow)
+        selection = flow.selections.get(deciding.seq) if deciding.full else None
+        reason = zero_reason(crossing, edge)
+        if selection is not None and is_one_of_several:
+            crossing, reason = deciding, "left-out"
+        self._selections[id(crossings.variables[leaf])].add(selection)
         call = call_of(crossing, flow)
         return Absence(
             leaf="",
             missing=False,
-            reason=zero_reason(crossing, edge),
+            reason=reason,
             trained=False,
             step=step,
             call=call,
             node=crossing.name,
             location=call.location,
             grad_output=crossing.out,
+            siblings=is_one_of_several and prefers_another(deciding),
         )
 
     def facts(
@@ -140,6 +153,7 @@ class Absences:
         names: dict[int, str],
         given: set[int],
         successions: Iterable[Succession],
+        added: Mapping[torch.Tensor, Site],
     ) -> tuple[Absence, ...]:
         """The leaves that never had a gradient, or never one other than zero. `given` had one
         that somebody else put there."""
@@ -173,6 +187,11 @@ class Absences:
             for one in successions
             if not one.taken and one.missed >= _MISSED and id(one.new) not in trained
         ]
+        for parameter, site in added.items():
+            leaf = by_name.get(self._name(id(parameter), names))
+            if id(parameter) not in trained and leaf is not None and _stands_still(leaf):
+                place = resolve(*site[0]) if site else None
+                found.append(Absence(leaf.name, False, "added", False, 0, location=place))
         keys = self._keys(names)
         for leaf in leaves:
             if leaf.known and (self._constant or not any(leaf.known)):
@@ -181,6 +200,8 @@ class Absences:
                 if absence is None and any(leaf.known):
                     continue
                 absence = absence or Absence("", False, "unknown", False, 0)
+                if absence.reason == "left-out" and len(self._selections[key]) > 1:
+                    absence = replace(absence, reason="masked")  # others at another step
                 found.append(self._finish(absence, key, leaf.name, leaf.trained, set()))
         return tuple(found)
 
@@ -248,9 +269,14 @@ class Absences:
             location=location,
             related=related,
             grad_output=absence.grad_output,
-            siblings=beside,
+            siblings=beside or absence.siblings,
             packaged=foreign,
         )
+
+
+def _stands_still(leaf: Leaf) -> bool:
+    """Whether it has had gradients, and nobody has moved it by them."""
+    return sum(map(bool, leaf.known)) > _MISSED and leaf.weight == leaf.start
 
 
 def _known(leaf: Leaf | None) -> bool:

@@ -5,7 +5,7 @@ Only at the few steps that are inspected: a hook at every node costs about a ten
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -40,9 +40,13 @@ class Crossings:
     """Hooks every node that the roots reach, for one backward pass. `close` removes them all."""
 
     def __init__(
-        self, roots: Sequence[Any], place_of: Callable[[int], tuple[object, str | None]]
+        self,
+        roots: Sequence[Any],
+        place_of: Callable[[int], tuple[object, str | None]],
+        selecting: Collection[int] = (),
     ) -> None:
-        """`place_of` tells of a sequence number where the call was made, and in which module."""
+        """`place_of` tells of a sequence number where the call was made, and in which module;
+        `selecting` are those of the calls that leave elements out."""
         self.found: list[Crossing] = []
         self.variables: list[torch.Tensor] = []
         self._hooks: list[Any] = []
@@ -64,7 +68,7 @@ class Crossings:
                 elif below in leaf_at:
                     crossing.leaves[position] = leaf_at[below]
             self.found.append(crossing)
-            self._hooks.append(node.register_hook(_measure(crossing)))
+            self._hooks.append(node.register_hook(_measure(crossing, seq in selecting)))
 
     def close(self) -> None:
         for hook in self._hooks:
@@ -77,16 +81,18 @@ def _takes_nearest(node: Any) -> bool:
     return is_sampler and node._saved_interpolation_mode == _NEAREST
 
 
-def _measure(crossing: Crossing) -> Callable[[Any, Any], None]:
+def _measure(crossing: Crossing, selects: bool) -> Callable[[Any, Any], None]:
     def hook(grad_inputs: tuple[Any, ...], grad_outputs: tuple[Any, ...]) -> None:
         try:
             with unobserved():
                 norms = [norm_of(grad) for grad in grad_outputs if grad is not None]
                 into = tuple(None if grad is None else norm_of(grad) for grad in grad_inputs)
+                full = selects and all(bool((one != 0).all()) for one in grad_outputs)
         except Exception:  # a tensor of a kind that we cannot read: a gap, not the program's fault
             return
         crossing.out = sum(norm * norm for norm in norms) ** 0.5
         crossing.into = into
+        crossing.full = full
         # bfloat16 reaches as far down as float32.
         crossing.half = tuple(
             grad is not None and grad.dtype is torch.float16 for grad in grad_inputs

@@ -23,6 +23,7 @@ from gradscope.record.sites import Site, note_site
 from gradscope.record.sizes.activations import Activations
 from gradscope.record.sizes.cuts import NUMBERS, Cut, cut_by, is_whole, normalises_one
 from gradscope.record.sizes.readouts import Readouts
+from gradscope.record.sizes.selections import Selection, selection_of
 from gradscope.record.stand_ins import hide_from_dynamo
 from gradscope.record.tracing import computes_values
 
@@ -58,6 +59,7 @@ class Flow(TorchDispatchMode):
         self.paused = False
         self.activations = Activations()
         self.calls: dict[int, Note] = {}
+        self.selections: dict[int, Selection] = {}  # by the number of the call
         self.cuts: list[Cut] = []
         self._bits: dict[int, int] = {}
         self._leaves: list[torch.Tensor] = []
@@ -106,6 +108,8 @@ class Flow(TorchDispatchMode):
             self._seq = seq
             site = note_site(sys._getframe(2))
             self.calls[seq - 1] = Note(info, *site, self.module(), self.function())
+            if (selection := selection_of(info, args)) is not None:
+                self.selections[seq - 1] = selection
             self.activations.note(seq - 1, out)
         elif info.written and (
             taken := numbers_taken(seq, info, args, kwargs, self.calls, sys._getframe(2))

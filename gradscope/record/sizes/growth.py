@@ -33,6 +33,7 @@ class Crossing:
     out: float | None = None
     into: tuple[float | None, ...] = ()
     half: tuple[bool, ...] = ()  # whether the gradient passed on is of a half type
+    full: bool = False  # no element of the gradient that came in is 0; asked of selections alone
     below: dict[int, int] = field(default_factory=dict)
     leaves: dict[int, int] = field(default_factory=dict)
 

@@ -90,7 +90,8 @@ class Inspection:
                 return None, None
             return noted.user[0], self._name(noted.module)
 
-        return Crossings([root.grad_fn for root in roots], place_of)
+        selecting = flow.selections if flow is not None else ()
+        return Crossings([root.grad_fn for root in roots], place_of, selecting)
 
     def _name(self, frame: ModuleFrame | None) -> str | None:
         """The outermost modules by the user's names: ten in a list are not one that repeats."""

@@ -48,13 +48,7 @@ class Layers:
         for name, root in self._roots:
             if any(id(one) not in self.owners for one in root.parameters()):
                 self._learn_parts(name, root)  # a layer was replaced, or added
-        held = [
-            pair
-            for current in reversed(user_frames(frame))
-            for scope in (current.f_globals, current.f_locals)
-            for pair in _held(scope)
-            if id(pair[1]) not in self.modules
-        ]
+        held = [pair for pair in modules_in(frame) if id(pair[1]) not in self.modules]
         # The whole model before the lists and variables that hold parts of it.
         for name, module in sorted(held, key=lambda pair: -_size(pair[1])):
             self._learn(name, module)
@@ -143,6 +137,13 @@ def siblings(owner: Owner) -> bool:
     """Whether the layer is one of several in a ModuleList or ModuleDict."""
     holders = (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList)
     return any(isinstance(module, holders) for _, module in owner.path[:-1])
+
+
+def modules_in(frame: FrameType | None) -> Iterator[tuple[str, torch.nn.Module]]:
+    """The modules that variables of the live frames lead to, the outermost frame first."""
+    for current in reversed(user_frames(frame)):
+        for scope in (current.f_globals, current.f_locals):
+            yield from _held(scope)
 
 
 def _held(scope: dict[str, Any]) -> Iterator[tuple[str, torch.nn.Module]]:

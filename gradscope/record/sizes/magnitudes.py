@@ -24,6 +24,7 @@ from gradscope.record.modules import ModuleFrame
 from gradscope.record.optimizers import Work, watch_optimizers
 from gradscope.record.sites import note_site
 from gradscope.record.sizes.absences import Absences
+from gradscope.record.sizes.additions import Additions
 from gradscope.record.sizes.clipping import Clipping
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.depth import depth_of
@@ -71,6 +72,7 @@ class MagnitudeWatch:
         self.step = 0
         self.layers = layers or Layers()
         self.absences = Absences(self.layers)
+        self._additions = Additions()
         self.leaves = Leaves(self.layers)
         self.losses: list[float | None] = []
         self._inspection = Inspection(modules, self.layers)
@@ -146,6 +148,9 @@ class MagnitudeWatch:
     def _optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
         self.limit.note_optimizer()
         self._updates.note_made(optimizer, frame)
+        if not self._nested:
+            with self._ours():
+                self._additions.note(optimizer, frame)
 
     # A backward pass
 
@@ -366,7 +371,12 @@ class MagnitudeWatch:
             leaves=leaves,
             growths=self._growths.strongest(),
             absences=self.absences.facts(
-                leaves, self._updates.trained, known, self._updates.given, successions
+                leaves,
+                self._updates.trained,
+                known,
+                self._updates.given,
+                successions,
+                self._additions.found(),
             ),
             died=self.absences.died(leaves, known),
             updates=self._updates.facts(),

@@ -110,6 +110,33 @@ def where_it_ends(leaf: int, crossings: Sequence[Crossing]) -> tuple[int, int] |
     return None
 
 
+def decider(position: int, crossings: Sequence[Crossing], flow: Flow) -> Crossing:
+    """The crossing that made the zeros which another one at most joins, adds up or hands on."""
+    while _hands_on(crossings[position], flow):
+        above = [
+            place
+            for place, crossing in enumerate(crossings)
+            if crossing.out is not None and position in crossing.below.values()
+        ]
+        if len(above) != 1:
+            break
+        position = above[0]
+    return crossings[position]
+
+
+def _hands_on(crossing: Crossing, flow: Flow) -> bool:
+    if has(crossing.name, Trait.JOINS | Trait.ADDS | Trait.SUMS | Trait.COPIES):
+        return True
+    note = flow.calls.get(crossing.seq)
+    return note is not None and note.info.view and not has(crossing.name, Trait.CHOOSES)
+
+
+def prefers_another(crossing: Crossing) -> bool:
+    """Whether it takes the larger or the smaller of several values, and no flat part is met."""
+    is_flat = has(crossing.name, Trait.RECTIFIES | Trait.CLAMPS | Trait.CLEANS)
+    return has(crossing.name, Trait.BY_VALUE) and not is_flat
+
+
 def cancels(leaf: int, crossings: Sequence[Crossing]) -> bool:
     """Whether what comes back to a leaf is a sum whose terms are not 0: the gradients of several
     uses, or of the elements that it was added to. As its derivative that is right, and 0 by chance

@@ -32,7 +32,7 @@ from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.dead_gradient_words import CURES, LABELS, WHY
 
-_NOT_HELD = ("unregistered", "replaced")  # they get a gradient, and no optimizer has them
+_NOT_HELD = ("unregistered", "replaced", "added")  # they get a gradient, and no optimizer has them
 
 
 class DeadGradient(Rule):
@@ -194,7 +194,7 @@ def _is_zero_for_good(absence: Absence, magnitudes: Magnitudes) -> bool:
     if absence.siblings and absence.reason in ("masked", "overwritten", "unknown"):
         return False  # an expert, or a branch, that the data has not chosen yet
     if (
-        absence.reason in ("zero-weight", "masked", "unknown")
+        absence.reason in ("zero-weight", "masked", "left-out", "unknown")
         and len(leaf.known) < magnitudes.limits.zero_passes
     ):
         return False

@@ -33,6 +33,8 @@ WHY = {
     " leaves these out, the optimizer never got them, and `state_dict()` and `to()` miss them too.",
     "replaced": "The optimizer holds the parameters that had these names before. They were replaced"
     " after it was made: it goes on moving the old ones, and nothing moves these.",
+    "added": "They belong to a layer that the model got after this optimizer was given all of its"
+    " parameters: nothing moves these.",
     "stale": "The optimizer was given these tensors, and the program computes with others: they"
     " were replaced after the optimizer was made.",
     "dead-relu": "Every input of the rectifier is negative, so its output is 0 and its slope is 0."
@@ -41,6 +43,8 @@ WHY = {
     "zero-op": "The op is piecewise constant, so its derivative is 0 everywhere.",
     "overwritten": "The values were overwritten before the loss read them; their gradient is 0.",
     "masked": "None of the values that depend on these parameters was chosen.",
+    "left-out": "The loss takes the other values and not theirs: they are multiplied by a 0 that is"
+    " the same at every step, or lie outside of the slice.",
     "zero-weight": "The other factor of the product is exactly 0, and so is the derivative.",
     "unknown": "Every element of the gradient is exactly 0.",
 }
@@ -58,6 +62,7 @@ LABELS = {
     "unused": "defined here, never called",
     "unregistered": "is not where `parameters()` looks",
     "replaced": "was given the parameters that were there before",
+    "added": "was given what the model had until then",
     "stale": "was given tensors that the model no longer has",
     "unreached": "the last that is made of them",
     "differentiated": "only derivatives of this are read",
@@ -85,7 +90,9 @@ CURES = {
     "differentiated": "leave it, or let the loss read the value itself as well",
     "unregistered": "hold them in an `nn.ModuleList`, `nn.ModuleDict` or `nn.Parameter`",
     "replaced": "give the optimizer the new parameters with `add_param_group`, or make it anew",
+    "added": "give the optimizer the new parameters with `add_param_group`, or make it afterwards",
     "stale": "make the optimizer after the model has its final parameters",
+    "left-out": "weigh them with more than 0, let the slice reach them, or delete their layers",
     "zero-op": "pass the gradient straight through: `x + (x.round() - x).detach()`",
     "overwritten": "write into a copy, or combine the values instead of replacing them",
 }
