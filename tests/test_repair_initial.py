@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gradscope.facts import Finding, Fix, Location, Phase, Severity
+from gradscope.facts import Finding, KeepNorm, Location, Phase, Severity
 from gradscope.repair.culprit import locate
 from gradscope.repair.initial import keeping
 from gradscope.repair.splice import spliced
@@ -36,10 +36,8 @@ def first_patch(
         message="",
         why="",
         location=Location("net.py", *source.place(start), *source.place(end), "<module>"),
-        evidence={"axis": axis, "nodes": [node]},
-        fixes=(Fix("init", "a fix"),),
     )
-    candidate = next(keeping(locate(finding, source)), None)
+    candidate = next(keeping(locate(finding, source), KeepNorm(axis, (node,))), None)
     text = spliced(source, candidate.edits) if candidate is not None else source.text
     ast.parse(text)
     return text.removeprefix(HEAD)

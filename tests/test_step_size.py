@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gradscope.facts import Location, Update
-from gradscope.rules.reading.step_size import rate_of, with_rate
+from gradscope.facts import Edit, Finding, Location, LowerRate, Phase, Severity, Update
+from gradscope.repair.culprit import locate
+from gradscope.repair.updates import slower
+from gradscope.rules.reading.step_size import rate_of
+from gradscope.rules.wording.proposals import proposed
 
 
 def written(folder: Path, line: str, above: str = "") -> Update:
@@ -16,6 +19,23 @@ def written(folder: Path, line: str, above: str = "") -> Update:
     number = text.count("\n")
     place = Location(str(folder / "train.py"), number, 0, number, len(line), "<module>")
     return Update(step=0, optimizer="", lr=None, location=place)
+
+
+def edits(update: Update) -> list[Edit]:
+    """That make its learning rate a half of 0.5."""
+    fix = proposed(request := LowerRate(0.5, 0.25, update))
+    finding = Finding(
+        rule="GS404",
+        name="diverging-training",
+        severity=Severity.ERROR,
+        phase=Phase.OPTIMIZER,
+        step=1,
+        op="step",
+        message="",
+        why="",
+        location=update.location,
+    )
+    return [edit for one in slower(locate(finding), fix, request) for edit in one.edits]
 
 
 @pytest.mark.parametrize(
@@ -33,7 +53,7 @@ def test_the_factor_of_the_gradient_is_the_rate(tmp_path: Path, line: str, above
     update = written(tmp_path, line, above)
 
     assert rate_of(update) == 0.5
-    (edit,) = with_rate(update, 0.25)
+    (edit,) = edits(update)
     text = (tmp_path / "train.py").read_text().splitlines()
     assert text[edit.line - 1][edit.col : edit.end_col] == "0.5"
     assert edit.text == "0.25"
@@ -57,4 +77,4 @@ def test_what_is_not_written_is_not_guessed(tmp_path: Path, line: str, above: st
     update = written(tmp_path, line, above)
 
     assert rate_of(update) is None
-    assert with_rate(update, 0.25) == ()
+    assert edits(update) == []

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from gradscope.facts.events import Event, Operand, Phase
 from gradscope.facts.places import Location
+from gradscope.facts.requests import Request
 from gradscope.facts.symptoms import Symptom
 from gradscope.facts.verdicts import UNTRIED, NotTried, Verdict, Verified
 
@@ -69,8 +70,8 @@ class Fix:
 
     `kind` is a family of design (masked-branch, epsilon, clip-norm, ...). `edits` is empty where
     the repair is advice. `safety`: safe (same values), unsafe (values or training change),
-    display-only (a direction). `number` is what it sets: the learning rate of a lower-lr, the
-    largest norm of a clip-norm.
+    display-only (a direction). `request` is what the rule asks for, where its kind and its place
+    alone do not tell how to write it.
     """
 
     kind: str
@@ -80,7 +81,7 @@ class Fix:
     edits: tuple[Edit, ...] = ()
     patch: str | None = None
     verdict: Verdict = UNTRIED
-    number: float | None = None
+    request: Request | None = None
 
     @property
     def verified(self) -> bool | None:

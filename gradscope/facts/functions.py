@@ -9,11 +9,47 @@ from gradscope.facts.symptoms import Subject, Symptom, Trouble
 
 
 @dataclass(frozen=True, slots=True)
+class SavedInstead:
+    """`save_for_backward` was given the tensor `was` where `needed` is: what has that name, or the
+    output."""
+
+    was: str
+    needed: str
+    is_output: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Elements by the value of a tensor: `name > bound`, or `|name| > bound`. `sign`: < > or =."""
+
+    name: str
+    sign: str
+    bound: float
+    absolute: bool = False
+
+    @property
+    def is_name(self) -> bool:
+        """Whether the tensor itself is compared, and has a name of its own in the source."""
+        return self.name.isidentifier() and not self.absolute
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFactor:
+    """A factor that is a function of a tensor: a form with {} for its name."""
+
+    form: str
+    name: str
+
+
+Detail = str | SavedInstead | Compared | TensorFactor
+
+
+@dataclass(frozen=True, slots=True)
 class FunctionCheck:
     """A custom autograd.Function's backward against the derivative of its forward, for one input.
 
     `verdict`: right, wrong, intended (a straight-through estimator, a gradient reversal, or said
-    so by the author: `reason`) or unknown (`detail` says why). `relations` tell how a wrong
+    so by the author: `reason`) or unknown (`reason` says why). `relations` tell how a wrong
     gradient relates to the right one, the outermost first:
 
     - none (None was returned), count, shape, unsummed, non-finite, nondeterministic
@@ -38,7 +74,7 @@ class FunctionCheck:
     relations: tuple[str, ...] = ()
     factor: float | None = None
     factor_name: str = ""
-    detail: str = ""
+    detail: Detail = ""
     call: Location | None = None
     location: Location | None = None
     forward: Location | None = None

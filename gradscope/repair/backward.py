@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gradscope.facts import Edit
+from gradscope.facts import Edit, Exchange, Rewrite
 from gradscope.repair import slips
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import ATOMS, Culprit
@@ -15,23 +15,15 @@ _SPREADS = ("expand", "expand_as", "repeat", "reshape", "view")
 _MEANS = ("mean", "sum")
 
 
-def corrected(culprit: Culprit) -> Iterator[Candidate]:
-    """`evidence["rewrite"]` is a template of the right expression, with `{returned}` for what is
-    computed now, `{elementwise}` for that without its mean, and `{grad_output}` for backward's
-    argument; `evidence["position"]` tells which of several returned gradients it is about, and
-    `evidence["swap"]` with which other one it has to change places. Without any of them the formula
-    is searched for a slip."""
-    position, other = (culprit.finding.evidence.get(key, 0) for key in ("position", "swap"))
-    if "swap" in culprit.finding.evidence:
-        yield from _swapped(culprit, int(str(position)), int(str(other)))
-        return
-    yield from slips.saved(culprit)
-    template = culprit.finding.evidence.get("rewrite")
-    node = _computed(culprit, position if isinstance(position, int) else 0)
+def corrected(culprit: Culprit, request: Rewrite) -> Iterator[Candidate]:
+    """The expression that computes the gradient, by its template; without one, less a slip."""
+    if request.saved is not None:
+        yield from slips.saved(culprit, request.saved)
+    template, node = request.template, _computed(culprit, request.position)
     if node is None:
         return
-    if not isinstance(template, str):
-        yield from slips.slips(culprit, node)
+    if template is None:
+        yield from slips.slips(culprit, node, request.wrong_where)
         return
     where = culprit.source.nodes.function(node)
     arguments = [one.arg for one in where.args.args] if isinstance(where, ast.FunctionDef) else []
@@ -106,9 +98,9 @@ def _averaged(node: ast.AST) -> ast.expr | None:
     return None
 
 
-def _swapped(culprit: Culprit, one: int, other: int) -> Iterator[Candidate]:
+def exchanged(culprit: Culprit, request: Exchange) -> Iterator[Candidate]:
     """Two entries of the returned tuple change places."""
-    first, second = _returned_at(culprit, one), _returned_at(culprit, other)
+    first, second = _returned_at(culprit, request.one), _returned_at(culprit, request.other)
     if first is None or second is None:
         return
     texts = culprit.source.of(first), culprit.source.of(second)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gradscope.facts import Edit, text_of
+from gradscope.facts import ClipNorm, Edit, Fix, MoveClipping, text_of
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.splice import before
@@ -13,27 +13,20 @@ from gradscope.repair.training import steps
 from gradscope.source import Source, expression, holds
 
 
-def clipped(culprit: Culprit) -> Iterator[Candidate]:
+def clipped(culprit: Culprit, fix: Fix, request: ClipNorm) -> Iterator[Candidate]:
     """Clip the total norm before every step of the optimizer."""
+    bound = "1.0" if request.max_norm is None else text_of(request.max_norm, 3)
     clip = culprit.torch("torch.nn.utils.clip_grad_norm_")
     for made, step in steps(culprit):
         if clip is None or not made.args or not holds(culprit.source, made.args[0], step):
             continue
-        bound = _bound(culprit)
         line = f"{clip}({culprit.source.of(made.args[0])}, {bound})"
         edit = before(culprit.source, culprit.source.nodes.statement(step), line)
         if edit is not None:
-            title = f"clip the total gradient norm to {bound} before each step"
-            yield Candidate("clip-norm", title, (edit,))
+            yield Candidate(fix.kind, fix.title, (edit,))
 
 
-def _bound(culprit: Culprit) -> str:
-    """The largest norm that the rule found healthy; 1 where it knows none."""
-    proposed = (fix.number for fix in culprit.finding.fixes if fix.kind == "clip-norm")
-    return next((text_of(number, 3) for number in proposed if number is not None), "1.0")
-
-
-def in_time(culprit: Culprit) -> Iterator[Candidate]:
+def in_time(culprit: Culprit, fix: Fix, request: MoveClipping) -> Iterator[Candidate]:
     """The clipping before the update, or the `unscale_` before the clipping, where both are
     statements of one block."""
     source, related = culprit.source, culprit.finding.related[:1]
@@ -43,15 +36,14 @@ def in_time(culprit: Culprit) -> Iterator[Candidate]:
     clip, call = map(source.nodes.statement, (culprit.node, other))
     if not _are_siblings(source, clip, call):
         return
-    title = culprit.finding.fixes[0].title
-    if culprit.finding.evidence["order"] in ("before-backward", "after-step"):
+    if not request.unscale:
         edits = (*_unscaled(source, other, call), *_moved(source, clip, call))
     elif _method(other) == "unscale_":
         edits = tuple(_moved(source, call, clip))
     else:
         edits = tuple(_unscaled(source, other, clip))
     if edits:
-        yield Candidate("clip-norm", title, edits)
+        yield Candidate(fix.kind, fix.title, edits)
 
 
 def _are_siblings(source: Source, first: ast.stmt, second: ast.stmt) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gradscope.facts import Edit
+from gradscope.facts import Edit, Reattach
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.spelling import can_repeat
@@ -17,11 +17,9 @@ GUARDS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.set_grad_ena
 VARIABLE = "torch.autograd.Variable"  # of 2017; it makes a leaf of what it is given
 
 
-def reconnected(culprit: Culprit) -> Iterator[Candidate]:
-    """By the reason that the finding gives."""
-    if culprit.finding.name == "overwritten-value":
-        yield from _copied(culprit)
-    match culprit.finding.evidence.get("reason"):
+def reconnected(culprit: Culprit, request: Reattach) -> Iterator[Candidate]:
+    """By what ends the gradient."""
+    match request.reason:
         case "detach":
             yield from _attached(culprit)
         case "zero-op":
@@ -101,7 +99,7 @@ def _straight_through(culprit: Culprit) -> Iterator[Candidate]:
     yield Candidate("graph", "pass the gradient straight through", (edit,))
 
 
-def _copied(culprit: Culprit) -> Iterator[Candidate]:
+def copied(culprit: Culprit) -> Iterator[Candidate]:
     """`h = h.clone()` before `h.data[mask] = 0.0`, and that without the `.data`."""
     source, place = culprit.source, culprit.finding.location
     for node in source.nodes.every(ast.Attribute):

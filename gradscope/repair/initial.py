@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gradscope.facts import Edit
+from gradscope.facts import Edit, KeepNorm
 from gradscope.ops.names import node_stem
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
@@ -31,12 +31,13 @@ _STEEPER = {"sigmoid": ("relu", "tanh"), "tanh": ("relu",)}
 _MODULES = {"sigmoid": "Sigmoid", "tanh": "Tanh", "relu": "ReLU"}
 
 
-def keeping(culprit: Culprit) -> Iterator[Candidate]:
+def keeping(culprit: Culprit, request: KeepNorm) -> Iterator[Candidate]:
     """Every weight that the file fills by hand in a size that does not keep the norm, in one that
     does; without such a weight, another activation."""
     ways = [_ORTHOGONAL, _RELU, _TANH]
-    if culprit.finding.evidence.get("axis") == "depth":
-        ways = [_TANH, _RELU, _ORTHOGONAL] if _through(culprit, "Tanh") else [_RELU, _ORTHOGONAL]
+    if request.axis == "depth":
+        is_tanh = any(node_stem(node) == "Tanh" for node in request.nodes)
+        ways = [_TANH, _RELU, _ORTHOGONAL] if is_tanh else [_RELU, _ORTHOGONAL]
     weights = list(_filled_by_hand(culprit))
     for template, title in ways:
         edits = tuple(
@@ -46,12 +47,6 @@ def keeping(culprit: Culprit) -> Iterator[Candidate]:
             yield Candidate("init", title, edits)
     if not weights:
         yield from _steeper(culprit)
-
-
-def _through(culprit: Culprit, stem: str) -> bool:
-    """Whether what repeats goes through a node of torch's of that kind."""
-    nodes = culprit.finding.evidence.get("nodes")
-    return isinstance(nodes, list) and any(node_stem(node) == stem for node in nodes)
 
 
 def _filled_by_hand(culprit: Culprit) -> Iterator[tuple[ast.expr, str]]:

@@ -4,10 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import assert_never
 
-from gradscope.facts import Edit, Fix, Phase
+from gradscope.facts import (
+    AverageLoss,
+    BoundSchedule,
+    ClearGradients,
+    ClipNorm,
+    CopyBeforeWriting,
+    Edit,
+    Exchange,
+    FillMemory,
+    Fix,
+    KeepNorm,
+    LowerRate,
+    MoveClipping,
+    Phase,
+    Reattach,
+    Rewrite,
+    ScaleLoss,
+    SetOption,
+    StepBeforeClearing,
+)
 from gradscope.repair import (
     allocation,
+    backward,
     clipping,
     empty,
     graph,
@@ -16,9 +37,9 @@ from gradscope.repair import (
     masked,
     stable,
     training,
+    updates,
     wider,
 )
-from gradscope.repair.backward import corrected
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 
@@ -39,17 +60,6 @@ def _masked(culprit: Culprit) -> Iterator[Candidate]:
     yield from guards.guarded(culprit)
 
 
-def _clipped(culprit: Culprit) -> Iterator[Candidate]:
-    in_time = culprit.finding.name == "misplaced-clipping"
-    yield from clipping.in_time(culprit) if in_time else clipping.clipped(culprit)
-
-
-def _initialised(culprit: Culprit) -> Iterator[Candidate]:
-    """Of memory that nothing had filled, or of weights in the wrong size."""
-    by_size = culprit.finding.name in ("exploding-gradient", "vanishing-gradient")
-    yield from initial.keeping(culprit) if by_size else allocation.filled(culprit)
-
-
 def _scaled(culprit: Culprit) -> Iterator[Candidate]:
     yield from training.through_scaler(culprit)
     yield from training.scaled(culprit)
@@ -62,12 +72,6 @@ MAKERS: Mapping[str, Maker] = {
     "stable-op": stable.rewritten,
     "dtype": wider.widened,
     "guard-empty": empty.filled,
-    "init": _initialised,
-    "lower-lr": training.lower_rate,
-    "clip-norm": _clipped,
-    "loss-scaling": _scaled,
-    "backward-rewrite": corrected,
-    "graph": graph.reconnected,
 }
 
 
@@ -75,9 +79,13 @@ def fixes_of(culprit: Culprit) -> tuple[Fix, ...]:
     """The fixes that the rule proposes, after what the source shows to be the better one: the
     stable form, the scaler that was to take the step."""
     fixes = culprit.finding.fixes
-    if culprit.finding.name == "diverging-training":
+    if any(isinstance(fix.request, LowerRate) and fix.request.update for fix in fixes):
         scaler = next(training.through_scaler(culprit), None)
-        return fixes if scaler is None else (Fix(scaler.kind, scaler.title, "unsafe"), *fixes)
+        return (
+            fixes
+            if scaler is None
+            else (Fix(scaler.kind, scaler.title, "unsafe", request=ScaleLoss()), *fixes)
+        )
     stable_form = next(culprit.search.found(stable.leading(culprit)), None)
     if stable_form is None:
         return fixes
@@ -92,7 +100,7 @@ def candidates(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
         yield Candidate(fix.kind, fix.title, fix.edits, same=fix.safety == "safe")
         return
     seen: set[tuple[Edit, ...]] = set()
-    for candidate in MAKERS.get(fix.kind, _nothing)(culprit):
+    for candidate in _made(culprit, fix):
         if candidate.edits not in seen and (len(seen) < MOST or candidate.is_guess):
             seen.add(candidate.edits)
             # A guard is an epsilon or a clamp by the rule's judgement of the values.
@@ -100,6 +108,40 @@ def candidates(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
             yield replace(candidate, kind=fix.kind) if is_guard else candidate
 
 
-def _nothing(culprit: Culprit) -> Iterator[Candidate]:
-    """Advice: what to change is not told by the source (data, init)."""
-    yield from ()
+def _made(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
+    """As the request tells; by the kind of the fix where that and its place say everything. None
+    for advice: what to change is not told by the source."""
+    match fix.request:
+        case LowerRate():
+            return updates.slower(culprit, fix, fix.request)
+        case SetOption():
+            return updates.with_option(culprit, fix, fix.request)
+        case BoundSchedule():
+            return updates.bounded(culprit, fix, fix.request)
+        case ClearGradients():
+            return updates.cleared(culprit, fix, fix.request)
+        case StepBeforeClearing():
+            return updates.step_first(culprit, fix, fix.request)
+        case AverageLoss():
+            return updates.averaged(culprit, fix, fix.request)
+        case ClipNorm():
+            return clipping.clipped(culprit, fix, fix.request)
+        case MoveClipping():
+            return clipping.in_time(culprit, fix, fix.request)
+        case KeepNorm():
+            return initial.keeping(culprit, fix.request)
+        case FillMemory():
+            return allocation.filled(culprit)
+        case ScaleLoss():
+            return _scaled(culprit)
+        case Reattach():
+            return graph.reconnected(culprit, fix.request)
+        case CopyBeforeWriting():
+            return graph.copied(culprit)
+        case Rewrite():
+            return backward.corrected(culprit, fix.request)
+        case Exchange():
+            return backward.exchanged(culprit, fix.request)
+        case None:
+            return MAKERS[fix.kind](culprit) if fix.kind in MAKERS else iter(())
+    assert_never(fix.request)

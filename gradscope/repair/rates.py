@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
 from gradscope.errors import GradscopeError
-from gradscope.facts import Finding, Fix, Trace
+from gradscope.facts import Finding, Fix, LowerRate, Trace
 from gradscope.repair.again import Again
 from gradscope.repair.budget import Purpose
 from gradscope.report.status import Doing
-from gradscope.rules.reading.rises import slower, tried
+from gradscope.rules.reading.rises import tried
+from gradscope.rules.wording.proposals import proposed
 
 COARSE, MOST_COARSE, FINE = 4.0, 4, 2  # quarter the rate until it holds, then halve the gap
 TOO_SMALL = 10.0  # times smaller than what holds: training would take that much longer
@@ -64,23 +65,24 @@ def with_stable_rate(findings: tuple[Finding, ...], again: Again) -> tuple[Findi
 
     Raises TimeoutError where the time ended before anything was known.
     """
-    found = next((one for one in findings if _rate(one) is not None), None)
-    if found is None or found.evidence.get("stale_gradients") or not found.evidence["optimizer"]:
-        return findings  # nothing to slow down: what is steep is the sum, or nothing has a rate
-    losses: Any = found.evidence["losses"]
-    steps = min(max(FEWEST_STEPS, 2 * (found.step + len(losses))), MOST_STEPS)
+    found, request = next(_asking(findings), (None, None))
+    if found is None or request is None or request.trial_steps is None:
+        return findings
+    steps = min(max(FEWEST_STEPS, request.trial_steps), MOST_STEPS)
     again.stages.begin(Doing.SLOWING)
     try:
         border = search(lambda factor: settles(again.run(Purpose.RATE, steps, Slower(factor))))
     except GradscopeError:
         return findings
-    return tuple(_with(f, border) if f is found else f for f in findings)
+    return tuple(_with(f, request, border) if f is found else f for f in findings)
 
 
-def _rate(finding: Finding) -> float | None:
-    """The learning rate that a divergence was found with, where a lower one is proposed."""
-    proposed = any(fix.kind == "lower-lr" and fix.number is not None for fix in finding.fixes)
-    return float(str(finding.evidence["lr"])) if proposed else None
+def _asking(findings: tuple[Finding, ...]) -> Iterator[tuple[Finding, LowerRate]]:
+    """The findings that ask for a lower rate, and tell from which."""
+    for finding in findings:
+        for request in (fix.request for fix in finding.fixes):
+            if isinstance(request, LowerRate) and request.old is not None:
+                yield finding, request
 
 
 def search(holds: Callable[[float], bool]) -> Border:
@@ -116,8 +118,8 @@ def settles(trace: Trace) -> bool:
     return fmean(known[half:]) <= fmean(known[:half])
 
 
-def _with(finding: Finding, border: Border) -> Finding:
-    lr = _rate(finding) or 0.0
+def _with(finding: Finding, request: LowerRate, border: Border) -> Finding:
+    lr = request.old or 0.0
     high = lr * border.diverges
     low = lr * border.holds if border.holds is not None else None
     found = replace(finding, numbers=(*finding.numbers, tried(low, high, border.runs)))
@@ -126,15 +128,15 @@ def _with(finding: Finding, border: Border) -> Finding:
     return replace(
         found,
         evidence={**finding.evidence, "stable_lr": low, "diverging_lr": high},
-        fixes=tuple(_at_most(fix, lr, low) for fix in finding.fixes),
+        fixes=tuple(_at_most(fix, low) for fix in finding.fixes),
     )
 
 
-def _at_most(fix: Fix, lr: float, stable: float) -> Fix:
+def _at_most(fix: Fix, stable: float) -> Fix:
     """The learning rate that was seen to hold, where the proposed one is far from it."""
-    if fix.kind != "lower-lr" or fix.number is None:
+    request = fix.request
+    if not isinstance(request, LowerRate) or request.new is None:
         return fix
-    if stable / TOO_SMALL <= fix.number <= stable:
+    if stable / TOO_SMALL <= request.new <= stable:
         return fix
-    new = float(f"{stable:.2g}")
-    return slower(lr, new, tuple(replace(edit, text=f"{new:g}") for edit in fix.edits))
+    return proposed(replace(request, new=float(f"{stable:.2g}")))

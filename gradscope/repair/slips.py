@@ -9,10 +9,10 @@ it has been run: most of them are wrong.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from itertools import chain, islice
 
+from gradscope.facts import Compared, SavedInstead
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.source.operands import called
@@ -20,21 +20,19 @@ from gradscope.source.operands import called
 MOST = 40  # edits of one formula that are worth a run each
 
 _OF_COMPLEX = ("complex", "cfloat", "fft", "polar", "1j")
-_OPPOSITE = {">": "<=", "<": ">=", ">=": "<", "<=": ">"}
+_OPPOSITE = {">": "<=", "<": ">="}
 _REDUCTIONS = ("softmax", "log_softmax", "sum", "mean", "cumsum", "cumprod", "flip", "roll")
 _PRODUCTS = ("mm", "matmul", "bmm", "mv", "dot")
 _TRANSPOSES = ("t", "transpose", "mT", "T", "conj")
 
 
-def saved(culprit: Culprit) -> Iterator[Candidate]:
+def saved(culprit: Culprit, request: SavedInstead) -> Iterator[Candidate]:
     """`ctx.save_for_backward(x)` with the tensor that backward needs in the place of the one that
-    it gets: `evidence["detail"]` has both, "x where the output is needed"."""
-    was, _, needed = str(culprit.finding.evidence.get("detail") or "").partition(" where ")
-    forward = _forward(culprit)
-    needed = needed.removesuffix(" is needed")
+    it gets."""
+    was, needed, forward = request.was, request.needed, _forward(culprit)
     if forward is None:
         return
-    if needed.startswith("the output"):
+    if request.is_output:
         returned = [n.value for n in ast.walk(forward) if isinstance(n, ast.Return)]
         needed = returned[-1].id if returned and isinstance(returned[-1], ast.Name) else ""
     for node in ast.walk(forward):
@@ -45,11 +43,11 @@ def saved(culprit: Culprit) -> Iterator[Candidate]:
                     yield Candidate("backward-rewrite", f"save `{needed}`, not `{was}`", (edit,))
 
 
-def slips(culprit: Culprit, formula: ast.expr) -> Iterator[Candidate]:
+def slips(culprit: Culprit, formula: ast.expr, wrong_where: Compared | None) -> Iterator[Candidate]:
     """One edit of a formula each, the likelier first."""
     names = list(_names(culprit, formula))
     edits = chain(
-        _bounded(culprit, formula),
+        _bounded(culprit, formula, wrong_where),
         _exchanged(culprit, formula),
         _conjugated(culprit, formula),
         _signs(culprit, formula),
@@ -71,13 +69,12 @@ def slips(culprit: Culprit, formula: ast.expr) -> Iterator[Candidate]:
 _Change = tuple[tuple[int, int], str]
 
 
-def _bounded(culprit: Culprit, formula: ast.expr) -> Iterator[_Change]:
-    """`g * (x <= 6)` where the gradient is wrong for x > 6: `evidence["detail"]` tells."""
-    detail = str(culprit.finding.evidence.get("detail"))
-    condition = re.fullmatch(r"([^\W\d]\w*) (>=|<=|>|<) (\S+)", detail)
-    if condition is not None:
-        name, sign, bound = condition.groups()
-        inside = f"({name} {_OPPOSITE[sign]} {bound})"
+def _bounded(
+    culprit: Culprit, formula: ast.expr, wrong_where: Compared | None
+) -> Iterator[_Change]:
+    """`g * (x <= 6)` where the gradient is wrong for x > 6."""
+    if wrong_where is not None and wrong_where.sign in _OPPOSITE and wrong_where.is_name:
+        inside = f"({wrong_where.name} {_OPPOSITE[wrong_where.sign]} {wrong_where.bound:.4g})"
         yield culprit.source.extent(formula), f"{_as_factor(culprit, formula)} * {inside}"
 
 

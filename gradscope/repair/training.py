@@ -35,10 +35,8 @@ def optimizer_eps(culprit: Culprit) -> Iterator[Candidate]:
         yield Candidate("epsilon", title, (edit,))
 
 
-def lower_rate(culprit: Culprit) -> Iterator[Candidate]:
+def rates(culprit: Culprit) -> Iterator[Candidate]:
     """The largest power of ten below the learning rate that holds is found by trying."""
-    if culprit.finding.name == "bad-setting":
-        return  # the rate became inf while the program ran
     for call in optimizers(culprit):
         given = next((key.value for key in call.keywords if key.arg == "lr"), None)
         if given is None and len(call.args) > 1:

@@ -52,7 +52,7 @@ def examined(
             break
         except Exception as fault:
             why = f"{type(fault).__name__}: {fault}"
-    return (FunctionCheck(function_name(cls), "unknown", detail=why, calls=calls.made),)
+    return (FunctionCheck(function_name(cls), "unknown", reason=why, calls=calls.made),)
 
 
 def _too_few(calls: Calls, error: TooFew) -> FunctionCheck:
@@ -98,7 +98,7 @@ def _checks(setting: Setting) -> Iterator[FunctionCheck]:
     # Backward is run twice: one that is not deterministic would be called a wrong formula.
     if not setting.repeats(first, again):
         why = "two backward runs differ"
-        yield setting.fact(0, "unknown", relations=("nondeterministic",), detail=why)
+        yield setting.fact(0, "unknown", relations=("nondeterministic",), reason=why)
         return
     yield from _explained(setting, got, truth, wrong, watcher, again)
 

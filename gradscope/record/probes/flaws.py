@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradscope.facts import FunctionCheck
+from gradscope.facts import FunctionCheck, SavedInstead
 from gradscope.record.probes.blame import blamed, named
 from gradscope.record.probes.calls import Gradients, NoVerdict
 from gradscope.record.probes.relations import Relation, wrong_at
 from gradscope.record.probes.rewrite import template
-from gradscope.record.probes.setting import Setting
+from gradscope.record.probes.setting import OUTPUT, Setting
 from gradscope.record.probes.truth import Both, Truth
 
 
@@ -133,7 +133,7 @@ def saved_wrongly(setting: Setting, place: int, truth: Truth) -> Relation | None
                 ).any()
             ):
                 was = named(known, saved) or f"saved_tensors[{index}]"
-                return Relation(("saved",), None, f"{was} where {name} is needed")
+                return Relation(("saved",), None, SavedInstead(was, name, name == OUTPUT))
     return None
 
 
@@ -143,7 +143,7 @@ def _substitutes(saved: Tensor, known: dict[str, Tensor]) -> Iterator[tuple[str,
         for name, t in known.items()
         if t.shape == saved.shape and not torch.equal(t, saved.to(t.dtype))
     ]
-    yield from sorted(alike, key=lambda pair: pair[0] != "the output")
+    yield from sorted(alike, key=lambda pair: pair[0] != OUTPUT)
     if saved.ndim == 2 and saved.shape[0] == saved.shape[1] > 1:
         yield "its transpose", saved.mT
 

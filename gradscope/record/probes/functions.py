@@ -84,7 +84,7 @@ class FunctionChecks:
         self.found += [replace(check, step=self._step(), call=call) for check in checks]
         for check in checks:
             if check.verdict == "unknown":
-                self._leave_out(cls, check.detail)
+                self._leave_out(cls, check.reason)
 
     def _leave_out(self, cls: Any, why: str, part: str = "") -> None:
         """Said once of a class."""

@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from gradscope.facts import Compared, TensorFactor
+from gradscope.facts.functions import Detail
+
 
 @dataclass(frozen=True, slots=True)
 class Relation:
@@ -21,7 +24,7 @@ class Relation:
 
     kinds: tuple[str, ...]
     factor: float | None = None
-    detail: str = ""
+    detail: Detail = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +188,6 @@ def _times(
             value = of(tensor)
             if not bool(torch.isfinite(value).all()):
                 continue
-            text = form.replace("{}", name)
             missing = _factor([(got * value, right) for got, right in pairs], tolerance)
             extra = _factor([(got, right * value) for got, right in pairs], tolerance)
             factor = extra if extra is not None else missing
@@ -197,7 +199,7 @@ def _times(
                 continue
             kind = "extra" if extra is not None else "missing"
             number = _by_factor((kind,), factor, tolerance)
-            return replace(number, detail=text)
+            return replace(number, detail=TensorFactor(form, name))
     return None
 
 
@@ -229,20 +231,21 @@ def _unfitted(pairs: Sequence[tuple[Tensor, Tensor]], tolerance: float) -> Relat
     return Relation(("some",) if not bool(wrong.all()) else ("unknown",))
 
 
-def condition(wrong: Tensor, named: Mapping[str, Tensor]) -> str:
-    """Which elements are wrong, in words: by the value of a tensor, else by their rows."""
+def condition(wrong: Tensor, named: Mapping[str, Tensor]) -> str | Compared:
+    """Which elements are wrong: by the value of a tensor, else by their rows, in words."""
     if bool(wrong.all()):
         return ""
     for name, tensor in named.items():
-        for form, values in (("{}", tensor), ("|{}|", tensor.abs())):
-            text = form.replace("{}", name)
+        for absolute, values in ((False, tensor), (True, tensor.abs())):
             bad, good = values[wrong], values[~wrong]
             if bool((bad == bad[0]).all()) and not bool((good == bad[0]).any()):
-                return f"{text} = {_short(float(bad[0]))}"
+                return Compared(name, "=", float(bad[0]), absolute)
             if bad.max() < good.min():
-                return f"{text} < {_between(float(bad.max()), float(good.min()))}"
+                bound = _between(float(bad.max()), float(good.min()))
+                return Compared(name, "<", bound, absolute)
             if bad.min() > good.max():
-                return f"{text} > {_between(float(good.max()), float(bad.min()))}"
+                bound = _between(float(good.max()), float(bad.min()))
+                return Compared(name, ">", bound, absolute)
     if wrong.ndim >= 2:
         for dim in range(wrong.ndim):
             lines = wrong.movedim(dim, 0).reshape(wrong.shape[dim], -1)
@@ -254,14 +257,10 @@ def condition(wrong: Tensor, named: Mapping[str, Tensor]) -> str:
     return ""
 
 
-def _between(low: float, high: float) -> str:
+def _between(low: float, high: float) -> float:
     """The roundest number in an interval: 0, 1, 0.5 rather than 0.4731."""
     for digits in range(5):
         for value in (round((low + high) / 2, digits), round(low, digits), round(high, digits)):
             if low <= value <= high:
-                return _short(value)
-    return _short((low + high) / 2)
-
-
-def _short(value: float) -> str:
-    return f"{value or 0.0:.4g}"
+                return value or 0.0  # without the sign of -0
+    return (low + high) / 2

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from gradscope.facts import TensorFactor
+from gradscope.facts.functions import Detail
 from gradscope.record.probes.blame import Scope
 from gradscope.record.probes.relations import Relation
 
@@ -102,14 +104,8 @@ def _sizes(scope: Scope, shape: tuple[int, ...]) -> Iterator[tuple[str, int]]:
     yield from ((f"{name}.numel()", math.prod(found)) for name, found in tensors.items())
 
 
-def _written(detail: str, scope: Scope) -> str | None:
-    for form, code in _CODE.items():
-        before, _, after = form.partition("{}")
-        name = (
-            detail.removeprefix(before).removesuffix(after)
-            if after
-            else detail.removeprefix(before)
-        )
-        if form.replace("{}", name) == detail and name in scope.shapes:
-            return code.replace("{}", name)
-    return None
+def _written(factor: Detail, scope: Scope) -> str | None:
+    if not isinstance(factor, TensorFactor) or factor.name not in scope.shapes:
+        return None
+    code = _CODE.get(factor.form)
+    return code.replace("{}", factor.name) if code is not None else None

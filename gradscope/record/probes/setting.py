@@ -23,6 +23,7 @@ from gradscope.record.probes.calls import (
 from gradscope.record.probes.slopes import Slope, direction, nudged, signs, slope
 
 # Gradients that two formulas compute in the same precision, where the numbers agree otherwise.
+OUTPUT = "the output"  # what the only one is called
 ELEMENTWISE = {torch.float64: 1e-4, torch.float32: 2e-3}
 
 
@@ -137,7 +138,7 @@ class Setting:
                 value = self.point[self.calls.positions.index(position)] if inside else arg.detach()
                 found[self.names.get(position, f"argument {position}")] = value.to(torch.float64)
         for place in self.base.live:
-            name = "the output" if len(self.base.live) == 1 else f"output {place}"
+            name = OUTPUT if len(self.base.live) == 1 else f"output {place}"
             output = self.base.outputs[place].detach()
             if not output.is_complex():
                 found[name] = output.to(torch.float64)

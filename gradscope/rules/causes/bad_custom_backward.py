@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from gradscope.facts import (
+    Compared,
+    Exchange,
     Finding,
     Fix,
     FunctionCheck,
     Phase,
     Related,
+    Rewrite,
     Root,
+    SavedInstead,
     Severity,
     Symptom,
     Trace,
@@ -95,15 +98,13 @@ class BadCustomBackward(Rule):
             if "swapped" in check.relations and (check.name, "swapped") in seen:
                 continue
             seen |= {key, (check.name, check.relations[-1])}
-            finding = self._about(check, tuple(consequences))
-            other = _partner(check, trace.functions)
-            if other is not None:
-                finding = replace(finding, evidence={**finding.evidence, "swap": other.position})
-            yield finding
+            yield self._about(check, tuple(consequences), _partner(check, trace.functions))
             if check.verdict == "wrong":
                 consequences = []  # told once, with the first
 
-    def _about(self, check: FunctionCheck, caused: tuple[Root, ...]) -> Finding:
+    def _about(
+        self, check: FunctionCheck, caused: tuple[Root, ...], other: FunctionCheck | None
+    ) -> Finding:
         wrong = check.verdict == "wrong"
         hurt = check.symptom
         later = tuple(symptom for root in caused for symptom in root.symptoms)
@@ -120,11 +121,11 @@ class BadCustomBackward(Rule):
             node=check.node,
             location=check.location or check.call,
             related=tuple(_related(check)),
-            evidence=_evidence(check),
+            evidence=_evidence(check, other),
             numbers=tuple(words.numbers(check)),
             symptoms=(hurt, *later) if wrong else (),
             chain=caused[0].chain if caused and wrong else (),
-            fixes=(_fix(check),) if wrong else (),
+            fixes=(_fix(check, other),) if wrong else (),
         )
 
 
@@ -169,14 +170,14 @@ def _related(check: FunctionCheck) -> Iterator[Related]:
         yield Related("call", check.call, "called here")
 
 
-def _evidence(check: FunctionCheck) -> dict[str, object]:
+def _evidence(check: FunctionCheck, other: FunctionCheck | None) -> dict[str, object]:
     found: dict[str, object] = {
         "function": check.name,
         "input": check.input,
         "position": check.position,
         "relations": list(check.relations),
         "factor": check.factor,
-        "detail": check.detail or None,
+        "detail": words.told(check) or None,
         "index": list(check.index) if check.got is not None else None,
         "backward": check.got,
         "derivative": check.right,
@@ -189,11 +190,20 @@ def _evidence(check: FunctionCheck) -> dict[str, object]:
         "calls": check.calls,
         "rewrite": check.rewrite if check.verdict == "wrong" else None,
         "reason": check.reason or None,
+        "swap": other.position if other is not None else None,
     }
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _fix(check: FunctionCheck) -> Fix:
-    return Fix(
-        "backward-rewrite", words.repair(check), "unsafe" if check.rewrite else "display-only"
+def _fix(check: FunctionCheck, other: FunctionCheck | None) -> Fix:
+    detail = check.detail
+    request: Rewrite | Exchange = Rewrite(
+        check.rewrite,
+        check.position,
+        saved=detail if isinstance(detail, SavedInstead) else None,
+        wrong_where=detail if isinstance(detail, Compared) else None,
     )
+    if other is not None:
+        request = Exchange(check.position, other.position)
+    safety = "unsafe" if check.rewrite else "display-only"
+    return Fix("backward-rewrite", words.repair(check), safety, request=request)

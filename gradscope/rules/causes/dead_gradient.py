@@ -13,6 +13,7 @@ from gradscope.facts import (
     Location,
     Magnitudes,
     Phase,
+    Reattach,
     Related,
     Root,
     Severity,
@@ -30,7 +31,8 @@ from gradscope.rules.reading.died import died
 from gradscope.rules.reading.silenced import silenced_leaves
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
-from gradscope.rules.wording.dead_gradient_words import CURES, LABELS, WHY
+from gradscope.rules.wording.dead_gradient_words import LABELS, WHY
+from gradscope.rules.wording.proposals import proposed
 
 _NOT_HELD = ("unregistered", "replaced", "added")  # they get a gradient, and no optimizer has them
 
@@ -244,5 +246,4 @@ def _fixes(absence: Absence) -> tuple[Fix, ...]:
         )  # fmt: skip
     if absence.reason == "zero-weight":
         return (Fix("init", "start the other factor away from 0", "unsafe"),)
-    title = CURES.get(absence.reason, "keep the graph between these parameters and the loss")
-    return (Fix("graph", title, "unsafe"),)
+    return (proposed(Reattach(absence.reason)),)

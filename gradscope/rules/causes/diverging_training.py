@@ -6,10 +6,14 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from gradscope.facts import (
+    AverageLoss,
+    ClearGradients,
+    ClipNorm,
     Finding,
     Fix,
     Leaf,
     Location,
+    LowerRate,
     Magnitudes,
     Phase,
     Related,
@@ -32,12 +36,12 @@ from gradscope.rules.reading.rises import (
     climb_of,
     largest_stable_lr,
     rise_of,
-    slower,
     stable_lr,
 )
-from gradscope.rules.reading.step_size import rate_of, with_clearing, with_mean, with_rate
+from gradscope.rules.reading.step_size import rate_of
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
+from gradscope.rules.wording.proposals import proposed
 
 # One leap has to be by so many times more than rises in a row: noise between batches leaps too.
 LEAP = 100.0
@@ -315,37 +319,25 @@ def _fixes(
     if fault is not None:
         yield fault.fix
     if total is not None:
-        yield Fix(
-            "graph",
-            f"average the {total.terms:,} terms of the loss",
-            "unsafe",
-            "loss.mean()",
-            edits=with_mean(total),
-        )
-    yield _slower(rise, updates[-1], lr)
+        yield proposed(AverageLoss(total))
+    yield proposed(_slower(rise, updates[-1], lr, stale))
     yield Fix(
         "data",
         f"bring the inputs{' and the targets' if _starts_far(rise) else ''} to mean 0 and spread 1",
         "display-only",
         "x = (x - x.mean(0)) / x.std(0)",
     )
-    yield Fix("clip-norm", "bound the length of each step", "unsafe",
-              "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)")  # fmt: skip
+    yield proposed(ClipNorm())
 
 
-def _slower(rise: Rise, update: Update, lr: float | None) -> Fix:
+def _slower(rise: Rise, update: Update, lr: float | None, stale: bool) -> LowerRate:
     if lr is None:
-        return Fix("lower-lr", "shorten the steps", "display-only", "lower the learning rate")
-    stable = stable_lr(rise, lr)
-    return slower(lr, stable, with_rate(update, stable))
+        return LowerRate()
+    can_try = bool(update.optimizer) and not stale  # what is steep is the sum, or has no rate
+    steps = 2 * (rise.first + 1 + len(rise.losses)) if can_try else None
+    return LowerRate(lr, stable_lr(rise, lr), update, steps)
 
 
 def _clearing(updates: Iterable[Update]) -> Fix:
     known = next((one.clearing for one in updates if one.clearing is not None), None)
-    return Fix(
-        "graph",
-        "clear the gradients before each backward",
-        "unsafe",
-        "\n".join(known.lines) if known is not None else "",
-        edits=with_clearing(known) if known is not None else (),
-    )
+    return proposed(ClearGradients(known))

@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterator
 
 from gradscope.facts import (
+    ClipNorm,
     Finding,
     Fix,
     Growth,
+    KeepNorm,
     Limits,
     Magnitudes,
     Phase,
@@ -21,12 +23,12 @@ from gradscope.facts import (
     Trouble,
     number,
     plural,
-    text_of,
 )
 from gradscope.facts.magnitudes import DEFAULT_LIMITS
 from gradscope.rules.reading.swelling import swelling
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
+from gradscope.rules.wording.proposals import proposed
 
 # Fewer repeats than this, or one repeat that makes half of the change, is an op and no growth.
 FEWEST_REPEATS = 5
@@ -206,22 +208,8 @@ def _why(growth: Growth) -> str:
 
 def _fixes(totals: tuple[float, ...], growth: Growth) -> tuple[Fix, ...]:
     bound = clip_bound(totals[: growth.step])
-    init = "kaiming_normal_" if growth.axis == "depth" else "orthogonal_"
-    clip = Fix(
-        "clip-norm",
-        f"clip the total norm to {text_of(bound, 3)} before `optimizer.step()`",
-        "unsafe",
-        f"torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm={text_of(bound, 3)})",
-        number=bound,
-    )
-    weights = Fix(
-        "init",
-        "start from weights that keep the norm of what passes through them",
-        "unsafe",
-        f"torch.nn.init.{init}(weight)",
-    )
     # Clipping bounds the step and leaves the reason where it is.
-    return (weights, clip)
+    return (proposed(KeepNorm(growth.axis, growth.nodes)), proposed(ClipNorm(bound)))
 
 
 def clip_bound(earlier: tuple[float, ...]) -> float:

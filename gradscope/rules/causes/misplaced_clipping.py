@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 from gradscope.facts import (
     Finding,
-    Fix,
     LateClip,
+    MoveClipping,
     Phase,
     Related,
     Root,
     Severity,
     Trace,
     number,
-    text_of,
 )
 from gradscope.rules.rule import Rule
+from gradscope.rules.wording.proposals import proposed
 
 
 class MisplacedClipping(Rule):
@@ -75,6 +75,7 @@ class MisplacedClipping(Rule):
 
     def _about(self, clip: LateClip) -> Finding:
         words = _WORDS[clip.order](clip)
+        moved = MoveClipping(clip.order == "before-unscale", clip.function, clip.bound)
         return Finding(
             rule=self.code,
             name=self.name,
@@ -95,21 +96,19 @@ class MisplacedClipping(Rule):
                 "scale": clip.scale,
             },
             numbers=tuple(_numbers(clip)),
-            fixes=(Fix("clip-norm", words.title, "unsafe", words.code),),
+            fixes=(proposed(moved),),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Words:
     """What is said of one wrong order. `other` is about the call that should have come at another
-    time, `title` and `code` are the repair."""
+    time,"""
 
     when: str
     label: str
     why: str
     other: str
-    title: str
-    code: str
 
 
 def _after_step(clip: LateClip) -> _Words:
@@ -121,8 +120,6 @@ def _after_step(clip: LateClip) -> _Words:
         f" `{clip.function}` then bounds what nobody reads any more: the next backward starts"
         f" afresh.{idle}",
         other="uses the gradients",
-        title="clip between backward and the step",
-        code=f"{_call(clip)}\noptimizer.step()",
     )
 
 
@@ -135,8 +132,6 @@ def _before_unscale(clip: LateClip) -> _Words:
         f" {number(clip.bound, 6)} becomes {number(clip.bound / clip.scale, 3)} for the gradients"
         " that the optimizer gets.",
         other="divides by the loss scale",
-        title="unscale the gradients before they are clipped",
-        code=f"scaler.unscale_(optimizer)\n{_call(clip)}",
     )
 
 
@@ -148,8 +143,6 @@ def _before_backward(clip: LateClip) -> _Words:
         why="The gradients were cleared, and backward has yet to run: there is nothing to clip, and"
         f" no error is raised. The step then uses what backward makes, unbounded.{idle}",
         other="uses the gradients as backward left them",
-        title="clip between backward and the step",
-        code=f"{_call(clip)}\noptimizer.step()",
     )
 
 
@@ -162,10 +155,6 @@ _WORDS = {
 
 def _gradients(clip: LateClip) -> str:
     return "gradients" if clip.total is None else f"gradients of norm {number(clip.total)}"
-
-
-def _call(clip: LateClip) -> str:
-    return f"torch.nn.utils.{clip.function}(parameters, {text_of(clip.bound)})"
 
 
 def _numbers(clip: LateClip) -> Iterator[str]:

@@ -6,7 +6,20 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gradscope.facts import Event, Finding, Fix, Kind, Phase, Related, Root, Strength, Trace, plural
+from gradscope.facts import (
+    ClipNorm,
+    Event,
+    Finding,
+    Fix,
+    Kind,
+    LowerRate,
+    Phase,
+    Related,
+    Root,
+    Strength,
+    Trace,
+    plural,
+)
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import finfo
 from gradscope.rules import fixes
@@ -14,6 +27,7 @@ from gradscope.rules.reading import attention, evidence, measurements
 from gradscope.rules.reading.silenced import silenced
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
+from gradscope.rules.wording.proposals import proposed
 
 _SPREADS = "Every difference, ratio or product with 0 that this inf meets is NaN."
 
@@ -155,8 +169,8 @@ def _slower(root: Root, trace: Trace) -> tuple[Fix, ...]:
     if measurements.growth(root, trace) is None:
         return ()
     return (
-        Fix("clip-norm", "clip the gradient norm before each step", "unsafe"),
-        Fix("lower-lr", "lower the learning rate", "unsafe"),
+        proposed(ClipNorm()),
+        proposed(LowerRate()),
     )
 
 
@@ -166,6 +180,6 @@ def _repairs(edge: Edge | None, event: Event, root: Root, trace: Trace) -> tuple
     if evidence.is_half(event):
         return (fixes.wider(event), *(one for one in stable if one.kind != "dtype"), *guards)
     if event.phase is Phase.BACKWARD:
-        clip = Fix("clip-norm", "clip the gradient norm before the step", "unsafe")
+        clip = proposed(ClipNorm())
         return (*guards, *stable, clip)
     return (*stable, *guards, fixes.wider(event))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradscope.facts import (
+    CopyBeforeWriting,
     Finding,
-    Fix,
     Overwrite,
     Phase,
     Related,
@@ -19,6 +19,7 @@ from gradscope.facts import (
 )
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
+from gradscope.rules.wording.proposals import proposed
 
 
 class OverwrittenValue(Rule):
@@ -89,5 +90,5 @@ class OverwrittenValue(Rule):
             related=(Related("use", place, f"`{op}` saved it here"),) if place else (),
             evidence={"saved_by": one.call.op},
             symptoms=(Symptom(Trouble.WRONG, Subject.GRADIENT, one.step, op),),
-            fixes=(Fix("graph", "write into a copy, with autograd looking on", "unsafe"),),
+            fixes=(proposed(CopyBeforeWriting()),),
         )

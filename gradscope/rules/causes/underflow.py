@@ -14,6 +14,7 @@ from gradscope.facts import (
     Phase,
     Related,
     Root,
+    ScaleLoss,
     Severity,
     Subject,
     Symptom,
@@ -30,6 +31,7 @@ from gradscope.rules.causes.all_masked_softmax import weights_of_nothing
 from gradscope.rules.reading import evidence
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
+from gradscope.rules.wording.proposals import proposed
 
 SMALLEST_HALF = 2.0**-24  # the smallest float16 number that is not 0
 
@@ -138,12 +140,7 @@ class Underflow(Rule):
                 Symptom(Trouble.ZERO, Subject.GRADIENT, one.step, one.leaf) for one in group
             ),
             fixes=(
-                Fix(
-                    "loss-scaling",
-                    "scale the loss before backward, and the gradients back before the step",
-                    "unsafe",
-                    "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
-                ),
+                proposed(ScaleLoss()),
                 Fix("dtype", "run this part in bfloat16, whose range is float32's", "unsafe",
                     "torch.autocast(device, dtype=torch.bfloat16)"),
             ),

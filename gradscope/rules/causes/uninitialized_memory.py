@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Event, Finding, Fix, Kind, Root, Trace, plural
+from gradscope.facts import Event, FillMemory, Finding, Fix, Kind, Root, Trace, plural
 from gradscope.rules.reading import evidence
 from gradscope.rules.reading.evidence import Situation
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
+from gradscope.rules.wording.proposals import proposed
 
 
 class UninitializedMemory(Rule):
@@ -76,9 +77,7 @@ def _mechanism(event: Event) -> str:
 
 
 def _repairs(event: Event) -> tuple[Fix, ...]:
-    filled = event.op.replace("empty", "zeros")
-    title = "allocate memory that is filled"
     return (
-        Fix("init", title, "unsafe", f"torch.{filled}(...)"),
+        proposed(FillMemory(event.op)),
         Fix("data", "fill every element before it is read", "display-only"),
     )

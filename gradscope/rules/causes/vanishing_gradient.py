@@ -9,6 +9,7 @@ from gradscope.facts import (
     Finding,
     Fix,
     Growth,
+    KeepNorm,
     Leaf,
     Limits,
     Magnitudes,
@@ -26,6 +27,7 @@ from gradscope.facts.magnitudes import DEFAULT_LIMITS
 from gradscope.rules.causes.exploding_gradient import is_steady, profile
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
+from gradscope.rules.wording.proposals import proposed
 
 ADAM_EPS = 1e-8  # torch.optim.Adam's default
 _SHRINKS = 0.8  # of an activation's norm, per layer
@@ -183,12 +185,7 @@ def _told_by_activations(growth: Growth) -> str:
 
 def _fixes(growth: Growth) -> tuple[Fix, ...]:
     return (
-        Fix(
-            "init",
-            "use an activation whose slope is near 1, and the initialisation that goes with it",
-            "unsafe",
-            'self.act = nn.ReLU()\nnn.init.kaiming_normal_(self.lin.weight, nonlinearity="relu")',
-        ),
+        proposed(KeepNorm(growth.axis, growth.nodes, fades=True)),
         Fix(
             "stable-op",
             "add a way around each layer, or normalise in between",

@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 from gradscope.facts import (
     Finding,
-    Fix,
     Location,
     Magnitudes,
     Phase,
     Severity,
+    StepBeforeClearing,
     Subject,
     Symptom,
     Trouble,
     Update,
     plural,
 )
-from gradscope.rules.reading.step_size import with_step_first
+from gradscope.rules.wording.proposals import proposed
 
 FEWEST = 3  # updates in a row; a single one may skip its step in this way
 
@@ -55,12 +55,5 @@ def _about(updates: list[Update], magnitudes: Magnitudes) -> Finding:
         evidence={"reason": "cleared", "parameters": trained, "of": len(magnitudes.leaves)},
         numbers=(f"{plural(len(trained), 'parameter')} held by the optimizer",),
         symptoms=tuple(Symptom(Trouble.NONE, Subject.GRADIENT, first, name) for name in trained),
-        fixes=(
-            Fix(
-                "graph",
-                "clear the gradients before backward or after the step, and not between them",
-                "unsafe",
-                edits=with_step_first(last),
-            ),
-        ),
+        fixes=(proposed(StepBeforeClearing(last)),),
     )

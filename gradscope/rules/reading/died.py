@@ -11,6 +11,7 @@ from gradscope.facts import (
     Finding,
     Fix,
     Leaf,
+    LowerRate,
     Magnitudes,
     Phase,
     Severity,
@@ -25,6 +26,7 @@ from gradscope.facts import (
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.dead_gradient_words import LABELS, WHY
+from gradscope.rules.wording.proposals import proposed
 
 LASTS = 3  # passes in a row without a gradient; batches differ, and one may be flat by chance
 
@@ -81,7 +83,7 @@ def _about(where: Absence, trained: list[Leaf], last: Step) -> Finding:
                 "unsafe",
                 "nn.LeakyReLU() for nn.ReLU()",
             ),
-            Fix("lower-lr", "take smaller steps, which do not lead there", "unsafe"),
+            proposed(LowerRate()),
         ),
     )
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from gradscope.facts import Fix, Step, Update, text_of
+from gradscope.facts import BoundSchedule, Fix, SetOption, Step, Update, text_of
 from gradscope.rules.reading.rises import Rise
-from gradscope.rules.reading.step_size import with_descent, with_division, with_factor, with_setting
+from gradscope.rules.reading.step_size import with_descent, with_division
+from gradscope.rules.wording.proposals import proposed
 
 # Both are the most that training recipes use: of a velocity, and of what one step takes away.
 USUAL_MOMENTUM = 0.9
@@ -55,13 +56,7 @@ def _momentum(update: Update) -> Overshoot | None:
         f"Momentum {given} multiplies the velocity by itself at every step: from 1 on it never"
         " fades, and the steps grow however small the gradient is.",
         f"momentum {given}",
-        Fix(
-            "lower-lr",
-            f"lower the momentum from {given} to {USUAL_MOMENTUM}",
-            "unsafe",
-            f"momentum={USUAL_MOMENTUM}",
-            edits=with_setting(update, "momentum", update.momentum, USUAL_MOMENTUM),
-        ),
+        proposed(SetOption(update, "momentum", update.momentum, USUAL_MOMENTUM)),
     )
 
 
@@ -73,13 +68,7 @@ def _weight_decay(update: Update) -> Overshoot | None:
         f"Weight decay {decay:g} at lr {lr:g} takes {lr * decay:g} times the weights away from them"
         f" in each step, which multiplies them by {1 - lr * decay:g}.",
         f"lr x weight_decay = {lr * decay:g}",
-        Fix(
-            "lower-lr",
-            f"lower the weight decay from {decay:g} to {USUAL_DECAY}",
-            "unsafe",
-            f"weight_decay={USUAL_DECAY}",
-            edits=with_setting(update, "weight_decay", decay, USUAL_DECAY),
-        ),
+        proposed(SetOption(update, "weight_decay", decay, USUAL_DECAY)),
     )
 
 
@@ -89,13 +78,7 @@ def _below_zero(first: Update, last: Update) -> Overshoot | None:
     return Overshoot(
         f"The learning rate is {last.lr:.3g}, below 0: each step goes up the slope of the loss.",
         f"lr {first.lr or 0:.3g} at step {first.step}, {last.lr:.3g} at step {last.step}",
-        Fix(
-            "lower-lr",
-            "keep the schedule from going below 0",
-            "unsafe",
-            "lambda step: max(0.0, ...)",
-            edits=with_factor(last, "max(0.0, {})"),
-        ),
+        proposed(BoundSchedule(last)),
     )
 
 
@@ -103,20 +86,11 @@ def _raised(first: Update, at_rise: Update) -> Overshoot | None:
     if first.lr is None or at_rise.lr is None or not at_rise.lr > RAISED * first.lr > 0:
         return None
     low, high = f"{first.lr:.3g}", f"{at_rise.lr:.3g}"
-    half = at_rise.lr / 2
-    factor = f"{half / at_rise.base_lr:.2g}" if at_rise.base_lr else ""
     return Overshoot(
         f"The schedule has raised the learning rate from {low} to {high} by step {at_rise.step},"
         " where the loss begins to grow.",
         f"lr {low} at step {first.step}, {high} at step {at_rise.step}",
-        Fix(
-            "lower-lr",
-            f"let the schedule stop at lr {half:.2g}, half of what it was when the loss began to"
-            " grow",
-            "unsafe",
-            f"lambda step: min({factor or half}, ...)",
-            edits=with_factor(at_rise, f"min({factor}, {{}})") if factor else (),
-        ),
+        proposed(BoundSchedule(at_rise, high=at_rise.lr / 2)),
     )
 
 

@@ -6,7 +6,7 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from gradscope.facts import Edit, Fix, Step, plural
+from gradscope.facts import Step, plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +92,6 @@ def stable_lr(rise: Rise, lr: float) -> float:
 def largest_stable_lr(rise: Rise, lr: float) -> float:
     """2 / c, as `stable_lr` has it."""
     return 2 * lr / (1 + math.sqrt(_worst(rise)))
-
-
-def slower(lr: float, new: float, edits: tuple[Edit, ...]) -> Fix:
-    """The fix that lowers the learning rate; `edits` write the new one."""
-    title = f"lower the learning rate from {lr:g} to {new:g}"
-    return Fix("lower-lr", title, "unsafe", f"lr={new:g}", number=new, edits=edits)
 
 
 def tried(holds: float | None, diverges: float, runs: int) -> str:

@@ -11,6 +11,7 @@ from gradscope.facts import (
     Finding,
     Fix,
     Growth,
+    KeepNorm,
     Kind,
     Magnitudes,
     Phase,
@@ -22,6 +23,7 @@ from gradscope.facts import (
     text_of,
 )
 from gradscope.rules.wording import phrases
+from gradscope.rules.wording.proposals import proposed
 
 SHARE_OF_NORM = 1e-4  # an element of what the repeats have made, of a norm over many
 LARGEST_SHARE = 0.5  # of the growth that one repeat may make: more is an op, and no growth
@@ -115,13 +117,7 @@ def _profile(growth: Growth) -> Iterator[str]:
 
 
 def _fixes(growth: Growth) -> Iterator[Fix]:
-    init = "kaiming_normal_" if growth.axis == "depth" else "orthogonal_"
-    yield Fix(
-        "init",
-        "start from weights that keep the norm of what passes through them",
-        "unsafe",
-        f"torch.nn.init.{init}(weight)",
-    )
+    yield proposed(KeepNorm(growth.axis, growth.nodes))
     yield Fix(
         "stable-op",
         "normalise in between, or use a bounded activation or a gated cell",

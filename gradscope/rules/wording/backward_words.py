@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradscope.facts import FunctionCheck
+from gradscope.facts import Compared, FunctionCheck, SavedInstead, TensorFactor
 from gradscope.rules.wording.phrases import number, of_total, place
 
 _FLAWS = {
@@ -32,7 +32,7 @@ def headline(check: FunctionCheck) -> str:
     if check.verdict == "intended":
         return f"{name} differs from the derivative of its forward{_on_purpose(check)}"
     if check.relations == ("count",):
-        return f"{name} returns {check.detail} gradients"
+        return f"{name} returns {told(check)} gradients"
     if check.relations == ("none",):
         return f"{name} returns None for `{check.input}`, which needs a gradient"
     if check.relations[:1] == ("shape",):
@@ -65,7 +65,7 @@ def _part(check: FunctionCheck, kind: str) -> str:
         case "factor":
             return _factor(check)
         case "number":
-            return f"uses only the {check.detail} of grad_output"
+            return f"uses only the {told(check)} of grad_output"
         case "ignored":
             return "ignores grad_output"
         case "sign":
@@ -73,23 +73,23 @@ def _part(check: FunctionCheck, kind: str) -> str:
         case "mean":
             return "one mean for all elements"
         case "extra":
-            return f"too large by a factor of {check.detail}"
+            return f"too large by a factor of {told(check)}"
         case "missing":
-            return f"lacks a factor of {check.detail}"
+            return f"lacks a factor of {told(check)}"
         case "saved":
-            return f"uses {check.detail}"
+            return f"uses {told(check)}"
         case "swapped":
-            return f"the gradient of `{check.detail}`"
+            return f"the gradient of `{told(check)}`"
         case "some":
-            return f"wrong where {check.detail}" if check.detail else "wrong at some elements"
+            return f"wrong where {told(check)}" if check.detail else "wrong at some elements"
         case "shape":
-            return check.detail if check.relations[-1] in ("shape", "transposed") else "wrong shape"
+            return told(check) if check.relations[-1] in ("shape", "transposed") else "wrong shape"
         case "unsummed":
-            return f"to be summed over dimension {check.detail}"
+            return f"to be summed over dimension {told(check)}"
         case "none":
             return "None"
         case "count":
-            return f"{check.detail} gradients"
+            return f"{told(check)} gradients"
         case "non-finite":
             return f"gives {number(check.got)}"
         case "identity":
@@ -97,7 +97,7 @@ def _part(check: FunctionCheck, kind: str) -> str:
         case "surrogate":
             return "the forward is locally constant"
         case "bounded":
-            return f"kept within {check.detail}"
+            return f"kept within {told(check)}"
         case "zero":
             return "zero"
         case "transposed":
@@ -139,21 +139,34 @@ def _flaw(check: FunctionCheck, kind: str) -> str:
         case "factor":
             return f"is {_factor(check)}"
         case "extra":
-            return f"has a factor of {check.detail} too many"
+            return f"has a factor of {told(check)} too many"
         case "missing":
-            return f"lacks a factor of {check.detail}"
-        case "saved":
-            return f"is right once {check.detail.replace(' where ', ' is replaced: ')}"
+            return f"lacks a factor of {told(check)}"
+        case "saved" if isinstance(check.detail, SavedInstead):
+            return f"is right once {check.detail.was} is replaced: {check.detail.needed} is needed"
         case "swapped":
-            return f"is the gradient of `{check.detail}`, and the other way round"
+            return f"is the gradient of `{told(check)}`, and the other way round"
         case "some":
-            where = f" (wrong where {check.detail})" if check.detail else ""
+            where = f" (wrong where {told(check)})" if check.detail else ""
             return f"{_FLAWS[kind]}{where}"
         case "mean" if check.detail != "unrelated":
             return "is one number for all elements, a mean, where each has its own"
         case "number":
-            return f"uses only the {check.detail} of grad_output, where each element has its own"
+            return f"uses only the {told(check)} of grad_output, where each element has its own"
     return _FLAWS.get(kind, _FLAWS["unknown"])
+
+
+def told(check: FunctionCheck) -> str:
+    """The detail in words."""
+    match check.detail:
+        case SavedInstead(was, needed):
+            return f"{was} where {needed} is needed"
+        case Compared(name, sign, bound, absolute):
+            return f"{f'|{name}|' if absolute else name} {sign} {bound or 0.0:.4g}"
+        case TensorFactor(form, name):
+            return form.replace("{}", name)
+        case text:
+            return text
 
 
 def _listed(parts: list[str]) -> str:
@@ -171,7 +184,7 @@ def _intention(check: FunctionCheck) -> str:
             " scaling, clipping."
         )
     if "bounded" in check.relations:
-        return f"Its slope is right up to {check.detail} and held there beyond."
+        return f"Its slope is right up to {told(check)} and held there beyond."
     return (
         "Nearly everywhere the forward has derivative 0; a gradient that is not 0 is what a"
         " straight-through estimator is for."
@@ -200,9 +213,9 @@ def repair(check: FunctionCheck) -> str:
         case "none" | "count" | "zero":
             return f"return the gradient of `{check.input}`"
         case "swapped":
-            return f"swap the gradients of `{check.input}` and `{check.detail}`"
+            return f"swap the gradients of `{check.input}` and `{told(check)}`"
         case "saved":
-            return f"save the right tensor: {check.detail}"
+            return f"save the right tensor: {told(check)}"
     if check.rewrite is not None:
         return "correct the returned gradient"
     if check.truth.startswith("autograd"):

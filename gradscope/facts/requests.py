@@ -1,0 +1,160 @@
+"""What a rule asks a repair for, beyond its kind: how to write it is for the repairs to say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gradscope.facts.functions import Compared, SavedInstead
+from gradscope.facts.magnitudes import Clearing, Summed, Update
+
+
+@dataclass(frozen=True, slots=True)
+class LowerRate:
+    """Take shorter steps. `old` is the learning rate that did not hold, `new` the one to write
+    (None: any that holds), `update` where it is used. `trial_steps`: how long a run with another
+    rate has to be to tell whether it holds; None where no other rate can be tried."""
+
+    old: float | None = None
+    new: float | None = None
+    update: Update | None = None
+    trial_steps: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetOption:
+    """Give the optimizer of `update` another value of one of its options."""
+
+    update: Update
+    name: str
+    old: float
+    new: float
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSchedule:
+    """Keep the learning rate of `update`, which a schedule sets, from going below 0, or above
+    `high`."""
+
+    update: Update
+    high: float | None = None
+
+    @property
+    def factor(self) -> str:
+        """`high` in what the schedule multiplies the first rate by; "" where that is not known."""
+        base = self.update.base_lr
+        return f"{self.high / base:.2g}" if self.high is not None and base else ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClearGradients:
+    """Clear the gradients before each backward; `clearing` is None where the program has no name
+    for them."""
+
+    clearing: Clearing | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepBeforeClearing:
+    """Step with the gradients before they are cleared."""
+
+    update: Update
+
+
+@dataclass(frozen=True, slots=True)
+class AverageLoss:
+    """A mean in the place of a sum."""
+
+    total: Summed
+
+
+@dataclass(frozen=True, slots=True)
+class ClipNorm:
+    """Clip the total gradient norm before each step, to `max_norm` where a healthy one is known."""
+
+    max_norm: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MoveClipping:
+    """Clip what the step uses: `unscale`s the gradients first, or clips later or earlier."""
+
+    unscale: bool
+    function: str
+    bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeepNorm:
+    """Weights that keep the norm of what passes through them; `fades`: or a steeper activation.
+    `axis` and `nodes` as in `Growth`."""
+
+    axis: str
+    nodes: tuple[str, ...] = ()
+    fades: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FillMemory:
+    """Allocate memory that is filled; `op` allocated it."""
+
+    op: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleLoss:
+    """Scale the loss for backward, and the gradients back before the step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reattach:
+    """Lead the gradient past what ends it; `reason` as in `Absence`."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CopyBeforeWriting:
+    """Write into a copy of what autograd has saved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """The gradient that a custom backward returns, corrected.
+
+    `template` is the right expression, with `{returned}` for what is computed now, `{elementwise}`
+    for that without its mean, and `{grad_output}` for backward's argument; without one the formula
+    is searched for a slip. `position` tells which of several gradients it is about. `saved` is the
+    wrong tensor that was saved, `wrong_where` the elements at which the gradient is wrong.
+    """
+
+    template: str | None = None
+    position: int = 0
+    saved: SavedInstead | None = None
+    wrong_where: Compared | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Two of the gradients that a custom backward returns change places."""
+
+    one: int
+    other: int
+
+
+# Those whose words follow from themselves; of a backward, the check of it has more to say.
+Plain = (
+    LowerRate
+    | SetOption
+    | BoundSchedule
+    | ClearGradients
+    | StepBeforeClearing
+    | AverageLoss
+    | ClipNorm
+    | MoveClipping
+    | KeepNorm
+    | FillMemory
+    | ScaleLoss
+    | Reattach
+    | CopyBeforeWriting
+)
+Request = Plain | Rewrite | Exchange

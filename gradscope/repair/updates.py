@@ -1,0 +1,164 @@
+"""Updates of the parameters: their length, what they add up, and when gradients are cleared."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gradscope.facts import (
+    AverageLoss,
+    BoundSchedule,
+    ClearGradients,
+    Edit,
+    Fix,
+    LowerRate,
+    SetOption,
+    StepBeforeClearing,
+    Update,
+)
+from gradscope.repair.candidate import Candidate
+from gradscope.repair.culprit import Culprit
+from gradscope.repair.training import rates
+from gradscope.source import Source, expression
+from gradscope.source.hand_updates import rate_by_hand
+from gradscope.source.operands import called
+
+
+def slower(culprit: Culprit, fix: Fix, request: LowerRate) -> Iterator[Candidate]:
+    """The rate that was asked for, where the one in use is written as a number; else whichever
+    power of ten below what the file says."""
+    update, new = request.update, request.new
+    if update is not None and new is not None and _is_here(culprit, update):
+        number = _of_optimizer(culprit, update) if update.optimizer else _by_hand(culprit, update)
+        if number is not None:
+            edit = culprit.source.edit(*culprit.source.extent(number), f"{new:g}")
+            yield Candidate(fix.kind, fix.title, (edit,))
+            return
+    yield from rates(culprit)
+
+
+def with_option(culprit: Culprit, fix: Fix, request: SetOption) -> Iterator[Candidate]:
+    """A keyword where the optimizer is made, if it is given as a number there."""
+    found = [
+        keyword.value
+        for call in _optimizers(culprit, request.update)
+        for keyword in call.keywords
+        if keyword.arg == request.name and _is_number(keyword.value, request.old)
+    ]
+    if len(found) == 1:
+        edit = culprit.source.edit(*culprit.source.extent(found[0]), f"{request.new:g}")
+        yield Candidate(fix.kind, fix.title, (edit,))
+
+
+def bounded(culprit: Culprit, fix: Fix, request: BoundSchedule) -> Iterator[Candidate]:
+    """What a `LambdaLR` multiplies the learning rate by, within bounds: `min(1.0, ...)`."""
+    source = culprit.source
+    bodies = [
+        part.body
+        for call in source.nodes.every(ast.Call)
+        if called(call) == "LambdaLR"
+        for part in (*call.args, *(keyword.value for keyword in call.keywords))
+        if isinstance(part, ast.Lambda)
+    ]
+    bound = "max(0.0, {})" if request.high is None else f"min({request.factor}, {{}})"
+    if len(bodies) == 1 and (request.high is None or request.factor):
+        edit = source.edit(*source.extent(bodies[0]), bound.format(source.of(bodies[0])))
+        yield Candidate(fix.kind, fix.title, (edit,))
+
+
+def cleared(culprit: Culprit, fix: Fix, request: ClearGradients) -> Iterator[Candidate]:
+    """Lines of their own that clear the gradients, beside a call that has its line to itself."""
+    source, clearing = culprit.source, request.clearing
+    if clearing is None or clearing.location.file != source.file:
+        return
+    call = expression(source, clearing.location)
+    if call is None:
+        return
+    place = source.nodes.statement(call)
+    (start, end), indent = source.extent(place), source.indent(place.lineno)
+    past = source.offset(place.end_lineno or place.lineno, 0)
+    past += len(source.line(place.end_lineno or place.lineno))
+    rest = source.text[end:past].strip()
+    if source.text[source.offset(place.lineno, 0) : start].strip() or (rest and rest[0] != "#"):
+        return
+    block = f"{source.newline}{indent}".join(clearing.lines)
+    edit = source.edit(start, start, f"{block}{source.newline}{indent}")
+    if clearing.after:
+        edit = source.edit(past, past, f"{source.newline}{indent}{block}")
+    yield Candidate(fix.kind, fix.title, (edit,))
+
+
+def step_first(culprit: Culprit, fix: Fix, request: StepBeforeClearing) -> Iterator[Candidate]:
+    """The update before the `zero_grad()` which stands between it and backward in one block."""
+    source, update = culprit.source, request.update
+    if update.location is None or not _is_here(culprit, update):
+        return
+    line = update.location.line
+    for block in _blocks(source.tree):
+        steps = [at for at, one in enumerate(block) if one.lineno <= line <= (one.end_lineno or 0)]
+        clears = [at for at, one in enumerate(block) if _calls(source, one, "zero_grad")]
+        if steps and (between := [at for at in clears if at < steps[0]]):
+            clear, step = block[between[-1]], block[steps[0]]
+            backward = (_calls(source, one, "backward") for one in block[: between[-1]])
+            if any(backward) and _calls(source, step, "step"):
+                edits = (
+                    source.edit(*source.extent(clear), source.of(step)),
+                    source.edit(*source.extent(step), source.of(clear)),
+                )
+                yield Candidate(fix.kind, fix.title, edits)
+                return
+
+
+def averaged(culprit: Culprit, fix: Fix, request: AverageLoss) -> Iterator[Candidate]:
+    """`mean()` of the `sum()` at the end of an expression."""
+    place = request.total.location
+    if place is None or place.file != culprit.source.file or place.line != place.end_line:
+        return
+    written = culprit.source.line(place.line)[place.col : place.end_col]
+    if written.endswith(".sum()"):
+        end = place.end_col - len("()")
+        edit = Edit(place.file, place.line, end - len("sum"), place.line, end, "mean")
+        yield Candidate(fix.kind, fix.title, (edit,))
+
+
+def _is_here(culprit: Culprit, update: Update) -> bool:
+    return update.location is not None and update.location.file == culprit.source.file
+
+
+def _of_optimizer(culprit: Culprit, update: Update) -> ast.Constant | None:
+    """The learning rate where the optimizer is made."""
+    found = [
+        value
+        for node in _optimizers(culprit, update)
+        for value in (*(k.value for k in node.keywords if k.arg == "lr"), *node.args[1:2])
+        if isinstance(value, ast.Constant) and value.value == update.lr
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _by_hand(culprit: Culprit, update: Update) -> ast.Constant | None:
+    return rate_by_hand(culprit.source, update.location) if update.location is not None else None
+
+
+def _optimizers(culprit: Culprit, update: Update) -> Iterator[ast.Call]:
+    """The calls that may have made the optimizer."""
+    for node in culprit.source.nodes.every(ast.Call) if _is_here(culprit, update) else ():
+        if called(node) == update.optimizer:
+            yield node
+
+
+def _is_number(node: ast.expr, value: float) -> bool:
+    return isinstance(node, ast.Constant) and node.value == value
+
+
+def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            yield body
+
+
+def _calls(source: Source, statement: ast.stmt, method: str) -> bool:
+    """Whether a statement is a call of a method and nothing else."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and source.of(call.func).endswith(f".{method}")

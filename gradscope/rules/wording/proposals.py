@@ -1,0 +1,109 @@
+"""What a request is called, and what it looks like in code: the one place that words it."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from gradscope.facts import (
+    AverageLoss,
+    BoundSchedule,
+    ClearGradients,
+    ClipNorm,
+    CopyBeforeWriting,
+    FillMemory,
+    Fix,
+    KeepNorm,
+    LowerRate,
+    MoveClipping,
+    Reattach,
+    ScaleLoss,
+    SetOption,
+    StepBeforeClearing,
+    text_of,
+)
+from gradscope.facts.requests import Plain
+from gradscope.rules.wording.dead_gradient_words import CURES
+
+
+def proposed(request: Plain) -> Fix:
+    """The fix that a request stands for, before anything is known of the source."""
+    match request:
+        case LowerRate():
+            return _slower(request)
+        case SetOption(name=name, old=old, new=new):
+            title = f"lower the {name.replace('_', ' ')} from {text_of(old)} to {new:g}"
+            return Fix("lower-lr", title, "unsafe", f"{name}={new:g}", request=request)
+        case BoundSchedule():
+            return _bounded(request)
+        case ClearGradients(clearing):
+            title = "clear the gradients before each backward"
+            code = "\n".join(clearing.lines) if clearing is not None else ""
+            return Fix("graph", title, "unsafe", code, request=request)
+        case StepBeforeClearing():
+            title = "clear the gradients before backward or after the step, and not between them"
+            return Fix("graph", title, "unsafe", request=request)
+        case AverageLoss(total):
+            title = f"average the {total.terms:,} terms of the loss"
+            return Fix("graph", title, "unsafe", "loss.mean()", request=request)
+        case ClipNorm():
+            return _clipped(request)
+        case MoveClipping(unscale=unscale, function=function, bound=bound):
+            title = "unscale the gradients before they are clipped"
+            call = f"torch.nn.utils.{function}(parameters, {text_of(bound)})"
+            code = f"scaler.unscale_(optimizer)\n{call}"
+            if not unscale:
+                title = "clip between backward and the step"
+                code = f"{call}\noptimizer.step()"
+            return Fix("clip-norm", title, "unsafe", code, request=request)
+        case KeepNorm():
+            return _sized(request)
+        case FillMemory(op):
+            code = f"torch.{op.replace('empty', 'zeros')}(...)"
+            title = "allocate memory that is filled with 0"
+            return Fix("init", title, "unsafe", code, request=request)
+        case ScaleLoss():
+            title = "scale the loss before backward, and the gradients back before the step"
+            code = "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()"
+            return Fix("loss-scaling", title, "unsafe", code, request=request)
+        case Reattach(reason):
+            title = CURES.get(reason, "keep the graph between these parameters and the loss")
+            return Fix("graph", title, "unsafe", request=request)
+        case CopyBeforeWriting():
+            title = "write into a copy, with autograd looking on"
+            return Fix("graph", title, "unsafe", request=request)
+    assert_never(request)
+
+
+def _slower(request: LowerRate) -> Fix:
+    if request.old is None or request.new is None:
+        return Fix("lower-lr", "lower the learning rate", "unsafe", request=request)
+    title = f"lower the learning rate from {request.old:g} to {request.new:g}"
+    return Fix("lower-lr", title, "unsafe", f"lr={request.new:g}", request=request)
+
+
+def _bounded(request: BoundSchedule) -> Fix:
+    if request.high is None:
+        title, code = "keep the schedule from going below 0", "lambda step: max(0.0, ...)"
+        return Fix("lower-lr", title, "unsafe", code, request=request)
+    rate = f"{request.high:.2g}"
+    title = f"let the schedule stop at lr {rate}, half of what it was when the loss began to grow"
+    code = f"lambda step: min({request.factor or rate}, ...)"
+    return Fix("lower-lr", title, "unsafe", code, request=request)
+
+
+def _clipped(request: ClipNorm) -> Fix:
+    bound = "1.0" if request.max_norm is None else text_of(request.max_norm, 3)
+    title = f"clip the total gradient norm to {bound} before each step"
+    code = f"torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm={bound})"
+    return Fix("clip-norm", title, "unsafe", code, request=request)
+
+
+def _sized(request: KeepNorm) -> Fix:
+    if request.fades:
+        title = "use an activation whose slope is near 1, and the initialisation that goes with it"
+        code = 'self.act = nn.ReLU()\nnn.init.kaiming_normal_(self.lin.weight, nonlinearity="relu")'
+    else:
+        init = "kaiming_normal_" if request.axis == "depth" else "orthogonal_"
+        title = "start from weights that keep the norm of what passes through them"
+        code = f"torch.nn.init.{init}(weight)"
+    return Fix("init", title, "unsafe", code, request=request)
