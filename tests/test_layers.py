@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from house.layers import BESIDE, LAYERS, torch_users, upward
+from house.layers import BESIDE, LAYERS, imports, torch_users, upward
 
 from gradscope.rules import RULES, Rule
 
@@ -117,6 +117,24 @@ def test_codes_and_names_are_unique_and_well_formed():
 def test_a_rule_is_a_file_of_its_name():
     for rule in RULES.values():
         assert rule.__module__ == f"gradscope.rules.causes.{rule.name.replace('-', '_')}"
+
+
+@pytest.mark.parametrize("folder", ["causes", "reading", "wording"])
+def test_no_rule_depends_on_a_cause(folder: str):
+    """Nor a cause on another: what two of them ask stands in `reading`."""
+    found = [
+        f"{file.name} imports {'.'.join(name)}"
+        for file, _, name in imports(PACKAGE / "rules" / folder)
+        if name[:3] == ["gradscope", "rules", "causes"]
+    ]
+
+    assert found == []
+
+
+def test_causes_are_all_that_lies_among_them():
+    files = {file.stem for file in (PACKAGE / "rules/causes").glob("*.py")} - {"__init__"}
+
+    assert files == {rule.name.replace("-", "_") for rule in RULES.values()}
 
 
 def test_nothing_else_lies_at_the_top():

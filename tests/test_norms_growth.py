@@ -14,7 +14,7 @@ from gradscope.facts import Finding, Growth, Leaf, Limits, Magnitudes, Step, Tra
 from gradscope.record.sizes.growth import Crossing, fit
 from gradscope.record.sizes.magnitudes import MagnitudeWatch
 from gradscope.rules import RULES
-from gradscope.rules.causes.exploding_gradient import explodes
+from gradscope.rules.reading.growths import explodes
 from gradscope.rules.reading.rises import rise_of, stable_lr
 
 SIZES = ("GS205", "GS401", "GS402", "GS403", "GS404")

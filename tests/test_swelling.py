@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from gradscope.config import Config
-from gradscope.facts import Finding, Growth, Magnitudes
+from gradscope.facts import Event, Finding, Growth, Kind, Magnitudes, Phase, Root
 from gradscope.pipeline import trace
 from gradscope.programs import parse_target
 from gradscope.record.observation import FullObservation
@@ -119,8 +119,11 @@ def test_an_op_that_overflows_after_the_recurrence_is_its_own_cause(tmp_path: Pa
 def test_what_one_repeat_does_alone_is_no_growth() -> None:
     growth = observed(lambda: recurrence(90, 2.0))
     assert growth is not None
-    spiked = replace(growth, high=1e30)
-    assert list(swelling(Magnitudes(swelling=spiked), ())) == []
+    call, birth, forward = growth.call, Kind.BIRTH, Phase.FORWARD
+    roots = (Root(Event(1, growth.step, birth, forward, call, call)),)
+
+    assert swelling(Magnitudes(swelling=growth), roots) is roots[0]
+    assert swelling(Magnitudes(swelling=replace(growth, high=1e30)), roots) is None
 
 
 EXPLODES = """import torch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Call, Event, Finding, Fix, Kind, Operand, Related, Root, Trace, plural
+from gradscope.facts import Event, Finding, Fix, Kind, Operand, Related, Root, Trace, plural
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading import attention, evidence
 from gradscope.rules.reading.evidence import Situation
@@ -75,7 +75,7 @@ def _is_empty_row(event: Event, root: Root) -> bool:
     if root.event.kind is Kind.MINTED and has(event.op, Trait.LOG_SUMS):
         return True  # a -inf that was meant, and nothing else in the row
     if event.op == "div":
-        return weights_of_nothing(event) is not None
+        return evidence.weights_of_nothing(event) is not None
     if not evidence.gives_nan(event):
         return False
     if event.op == "sub":
@@ -97,25 +97,6 @@ def _subtracts_its_maximum(event: Event) -> bool:
         return False
     rows, largest = event.operand("self"), event.operand("other")
     return rows is None or largest is None or largest.numel < rows.numel
-
-
-def weights_of_nothing(event: Event) -> Call | None:
-    """The mask in exp(masked) / exp(masked).sum(), where that sum is 0."""
-    if event.values().get("other") != 0:
-        return None
-    one = evidence.above(event, "other")
-    for wanted in ("sum", "exp", Trait.MASKS):
-        while one is not None and one.call is not None and evidence.moves(one.call):
-            one = next((above for above in one.inputs if above is not None), None)
-        if one is None or one.call is None or not _is(one.call.op, wanted):
-            return None
-        found = one.call
-        one = next((above for above in one.inputs if above is not None), None)
-    return found
-
-
-def _is(op: str, wanted: str | Trait) -> bool:
-    return has(op, wanted) if isinstance(wanted, Trait) else op == wanted
 
 
 def _masked(event: Event) -> Operand | None:

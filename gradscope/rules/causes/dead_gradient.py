@@ -11,30 +11,32 @@ from gradscope.facts import (
     Finding,
     Fix,
     Location,
+    LowerRate,
     Magnitudes,
     Phase,
     Reattach,
     Related,
     Root,
     Severity,
+    Step,
+    StepBeforeClearing,
     Subject,
     Symptom,
     Trace,
     Trouble,
+    Update,
     number,
     plural,
 )
 from gradscope.ops.traits import Trait, has
-from gradscope.rules.causes.vanishing_gradient import fades
+from gradscope.rules.reading.absences import NOT_HELD, is_dead, is_mild
 from gradscope.rules.reading.cleared import cleared
-from gradscope.rules.reading.died import died
+from gradscope.rules.reading.died import Death, died
 from gradscope.rules.reading.silenced import silenced_leaves
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.dead_gradient_words import LABELS, WHY
 from gradscope.rules.wording.proposals import proposed
-
-_NOT_HELD = ("unregistered", "replaced", "added")  # they get a gradient, and no optimizer has them
 
 
 class DeadGradient(Rule):
@@ -90,7 +92,7 @@ class DeadGradient(Rule):
         told = [check.name for check in trace.functions if check.relations == ("none",)]
         overflown = () if roots else silenced_leaves(trace)
         for absence in magnitudes.absences:
-            if _is_told(absence, told):
+            if absence.reason == "function" and absence.call and absence.call.op in told:
                 continue  # GS301 names the Function that returns None
             if absence in overflown:
                 continue  # GS204 names the overflow
@@ -99,17 +101,21 @@ class DeadGradient(Rule):
                 place = absence.location and replace(absence.location, module=None)
                 key = (absence.missing, absence.reason, place, absence.packaged)
                 groups[key].append(absence)
-        for group in groups.values():
+        for updates in cleared(magnitudes):
+            yield self._about_cleared(updates, magnitudes)
+        death = died(trace, magnitudes)
+        if death is not None:
+            yield self._about_death(death, trace.steps[-1])
+        # What can be pointed at first.
+        for group in sorted(groups.values(), key=lambda group: group[0].location is None):
             yield self._about(group, magnitudes)
-        yield from cleared(magnitudes)
-        yield from died(trace, magnitudes)
 
     def _about(self, group: Sequence[Absence], magnitudes: Magnitudes) -> Finding:
         first = group[0]
         what = "no gradient" if first.missing else "a gradient of exactly 0"
         if first.reason == "constant":
             what = "a gradient of rounding errors alone"
-        hidden = first.reason in _NOT_HELD
+        hidden = first.reason in NOT_HELD
         if hidden:
             what = "a gradient that no optimizer uses"
         count = len(group)
@@ -122,7 +128,7 @@ class DeadGradient(Rule):
         return Finding(
             rule=self.code,
             name=self.name,
-            severity=Severity.NOTE if _is_mild(first) else severity,
+            severity=Severity.NOTE if is_mild(first) else severity,
             phase=Phase.FORWARD if first.missing else Phase.BACKWARD,
             step=first.step,
             op=call.op if call is not None else "",
@@ -152,58 +158,71 @@ class DeadGradient(Rule):
             fixes=_fixes(first),
         )
 
-
-def _is_told(absence: Absence, functions: Sequence[str]) -> bool:
-    return (
-        absence.reason == "function" and absence.call is not None and absence.call.op in functions
-    )
-
-
-def _is_mild(absence: Absence) -> bool:
-    """Whether there are good reasons for a parameter to have no gradient."""
-    if absence.reason == "differentiated":
-        return True  # a last bias, of which no derivative is left
-    if absence.packaged:  # the package offers it, and the user has another use for the rest
-        return absence.reason in ("unused", "unreached")
-    return absence.siblings and absence.reason == "unused"
-
-
-def is_dead(absence: Absence, magnitudes: Magnitudes) -> bool:
-    """Whether the absence is a fault: of what should train, for good, and of more than a bias."""
-    if absence.reason in _NOT_HELD:
-        return bool(magnitudes.updates)
-    if magnitudes.updates and not absence.trained:
-        return False
-    if absence.reason == "constant":
-        return absence.trained
-    if absence.missing:
-        return absence.trained or absence.reason in (
-            "detach",
-            "array",
-            "integer",
-            "number",
-            "rewrapped",
+    def _about_cleared(self, updates: list[Update], magnitudes: Magnitudes) -> Finding:
+        """Updates that never got a gradient, since it had been cleared."""
+        last = updates[-1]
+        trained = [leaf.name for leaf in magnitudes.leaves if leaf.trained]
+        first = updates[0].step
+        return Finding(
+            rule=self.code,
+            name=self.name,
+            severity=Severity.ERROR,
+            phase=Phase.OPTIMIZER,
+            step=first,
+            op="step",
+            location=last.location,
+            message=f"`{last.optimizer}` gets no gradient in any of {plural(len(updates), 'step')}:"
+            " it is cleared after backward",
+            label="nothing is left to step along",
+            why="Backward gave every parameter its gradient, and all of them were cleared before"
+            " this step could use them. An optimizer skips a parameter without a gradient, and says"
+            " nothing: the weights stay as they are.",
+            evidence={"reason": "cleared", "parameters": trained, "of": len(magnitudes.leaves)},
+            numbers=(f"{plural(len(trained), 'parameter')} held by the optimizer",),
+            symptoms=tuple(
+                Symptom(Trouble.NONE, Subject.GRADIENT, first, name) for name in trained
+            ),
+            fixes=(proposed(StepBeforeClearing(last)),),
         )
-    return _is_zero_for_good(absence, magnitudes)
 
-
-def _is_zero_for_good(absence: Absence, magnitudes: Magnitudes) -> bool:
-    if absence.reason == "cancelled":
-        return False  # as the offset of a score that is only compared
-    leaf = next((one for one in magnitudes.leaves if one.name == absence.leaf), None)
-    if leaf is None or any(fades(one, magnitudes.limits) for one in magnitudes.growths):
-        return False  # the far end of a gradient that fades is the business of GS402
-    if absence.siblings and absence.reason in ("masked", "overwritten", "unknown"):
-        return False  # an expert, or a branch, that the data has not chosen yet
-    if (
-        absence.reason in ("zero-weight", "masked", "left-out", "unknown")
-        and len(leaf.known) < magnitudes.limits.zero_passes
-    ):
-        return False
-    beside = [one for one in magnitudes.leaves if one.owner == leaf.owner]
-    if leaf.owner and absence.reason != "zero-op" and any(any(one.known) for one in beside):
-        return False  # a bias before a normalisation, a scale that another one absorbs
-    return absence.trained or leaf.kin == "leaf" or absence.reason not in ("masked", "unknown")
+    def _about_death(self, death: Death, last: Step) -> Finding:
+        """A model that stands still at a loss that is not 0, after steps in which it learnt."""
+        where, trained, since = death.where, death.leaves, death.since
+        names = [leaf.name for leaf in trained]
+        return Finding(
+            rule=self.code,
+            name=self.name,
+            severity=Severity.ERROR,
+            phase=Phase.BACKWARD,
+            step=since,
+            op=where.call.op if where.call is not None else "",
+            node=where.node,
+            location=where.location,
+            message=f"every gradient is exactly 0 from step {since} on, at a loss of"
+            f" {number(last.loss or 0.0)}: {phrases.listed(names)}",
+            label=LABELS.get(where.reason, "the gradient ends here"),
+            why=f"{WHY[where.reason]} Until step {since - 1} there was a gradient: a step has"
+            " brought them here, and no later one can lead back.",
+            evidence={"reason": "died", "parameters": names, "of": len(trained), "since": since},
+            numbers=(
+                f"gradient norm of `{names[0]}` by step: {phrases.series(trained[0].known)}",
+                f"{plural(len(trained), 'parameter')} held by the optimizer",
+            ),
+            # Of the last step: whether a repair holds shows when it has run as far.
+            symptoms=tuple(
+                Symptom(Trouble.ZERO, Subject.GRADIENT, last.index, name) for name in names
+            ),
+            fixes=(
+                Fix(
+                    "graph",
+                    "leave this function away where the model gives its output, or use one that is"
+                    " never flat",
+                    "unsafe",
+                    "nn.LeakyReLU() for nn.ReLU()",
+                ),
+                proposed(LowerRate()),
+            ),
+        )
 
 
 def _related(absence: Absence) -> tuple[Related, ...]:
@@ -218,7 +237,7 @@ def _related(absence: Absence) -> tuple[Related, ...]:
 def _numbers(group: Sequence[Absence], magnitudes: Magnitudes) -> Iterator[str]:
     trained = sum(leaf.trained for leaf in magnitudes.leaves)
     if trained:
-        beside = "beside" if group[0].reason in _NOT_HELD else "of"
+        beside = "beside" if group[0].reason in NOT_HELD else "of"
         yield f"{len(group)} {beside} the {trained} parameters that the optimizer holds"
     passes = max((len(leaf.norms) for leaf in magnitudes.leaves), default=0)
     yield f"over {plural(passes, 'backward pass', 'backward passes')}"

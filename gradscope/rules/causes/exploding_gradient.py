@@ -11,28 +11,27 @@ from gradscope.facts import (
     Fix,
     Growth,
     KeepNorm,
-    Limits,
     Magnitudes,
     Phase,
     Related,
     Root,
     Severity,
+    Strength,
     Subject,
     Symptom,
     Trace,
     Trouble,
     number,
     plural,
+    text_of,
 )
-from gradscope.facts.magnitudes import DEFAULT_LIMITS
+from gradscope.rules.reading.growths import explodes
 from gradscope.rules.reading.swelling import swelling
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
+from gradscope.rules.wording.growths import profile, profile_of_values
 from gradscope.rules.wording.proposals import proposed
 
-# Fewer repeats than this, or one repeat that makes half of the change, is an op and no growth.
-FEWEST_REPEATS = 5
-STEADY_SHARE = 0.5
 # A total norm that an optimizer saw this much smaller was clipped (or unscaled) on the way.
 CLIPPED = 0.99
 
@@ -88,7 +87,9 @@ class ExplodingGradient(Rule):
         if magnitudes is None:
             return
         growing = [one for one in magnitudes.growths if explodes(one, magnitudes.limits)]
-        yield from swelling(magnitudes, roots)
+        overflown = swelling(magnitudes, roots)
+        if overflown is not None and magnitudes.swelling is not None:
+            yield self._about_values(magnitudes.swelling, overflown)
         if growing:
             yield self._about(growing[0], magnitudes, roots)  # the first step: later ones follow
 
@@ -129,6 +130,45 @@ class ExplodingGradient(Rule):
             fixes=_fixes(totals, growth),
         )
 
+    def _about_values(self, growth: Growth, root: Root) -> Finding:
+        """Values that a repeated computation multiplies until they leave their range: a recurrence,
+        or a deep model, that explodes before there is a gradient."""
+        repeats = plural(len(growth.norms), growth.unit)
+        first, last = growth.norms[0], growth.norms[-1]
+        dtype = root.event.output.dtype if root.event.output is not None else None
+        way = "time step by time step" if growth.axis == "time" else "layer by layer"
+        return Finding(
+            rule=self.code,
+            name=self.name,
+            severity=Severity.ERROR,
+            phase=Phase.FORWARD,
+            step=growth.step,
+            op=root.event.op,
+            node=growth.call.node,
+            location=growth.call.location or root.event.blame.location,
+            message=f"the values grow x{text_of(growth.factor, 3)} per {growth.unit} over"
+            f" {repeats}, until `{phrases.spelled(root.event.op)}` overflows"
+            f" {dtype or 'its dtype'}",
+            label=f"repeated {len(growth.norms)} times before the overflow",
+            related=_overflow(growth, root),
+            why=f"The same computation multiplies what it is given, {way}: a norm of"
+            f" {text_of(first, 3)} becomes {text_of(last, 3)} before it leaves the range. The"
+            " growth is steady, so it comes from the weights and not from one bad batch, and"
+            " backward multiplies by the same weights. A wider dtype only lasts a few repeats"
+            " longer.",
+            evidence={
+                "axis": growth.axis,
+                "factor": growth.factor,
+                "range": [growth.low, growth.high],
+                "norms": list(growth.norms),
+            },
+            numbers=tuple(profile_of_values(growth)),
+            symptoms=root.symptoms,
+            chain=root.chain,
+            fixes=_bounded(growth),
+            strength=Strength.PROVEN,
+        )
+
 
 def _headline(growth: Growth) -> str:
     if growth.axis == "fused":
@@ -148,42 +188,6 @@ def _label(growth: Growth) -> str:
     if growth.axis == "fused":
         return "multiplies by the same weights once per time step"
     return f"crossed {len(growth.norms)} times on the way back"
-
-
-def explodes(growth: Growth, limits: Limits = DEFAULT_LIMITS) -> bool:
-    if not growth.total >= limits.gradient_growth:  # nor where one of them is NaN
-        return False
-    return growth.axis == "fused" or (is_steady(growth) and growth.factor > 1)
-
-
-def is_steady(growth: Growth) -> bool:
-    """Whether the repeats share the change: no single one makes most of it."""
-    alive = [norm for norm in growth.norms if 0 < norm < math.inf]
-    if len(alive) < FEWEST_REPEATS:
-        return False
-    change = abs(math.log(alive[-1] / alive[0]))
-    largest = max(abs(math.log(growth.low)), abs(math.log(growth.high)))
-    return largest <= STEADY_SHARE * change
-
-
-def profile(growth: Growth) -> Iterator[str]:
-    """The norms at five places along the way, loss first."""
-    if growth.axis == "fused":
-        came, goes = number(growth.norms[0], 3), number(growth.norms[-1], 3)
-        yield f"a gradient of norm {came} comes in, {goes} goes out"
-        return
-    last = len(growth.norms) - 1
-    places = sorted({round(last * part / 4) for part in range(5)})
-    shown = ", ".join(f"{number(growth.norms[place], 3)} ({place + 1})" for place in places)
-    yield f"norm of the gradient by {growth.unit}, the loss first: {shown}"
-    extent = f"from x{growth.low:.3g} to x{growth.high:.3g}"
-    yield f"fitted x{growth.factor:.4g} per {growth.unit}, {extent}"
-    if growth.activation_factor:
-        first, final = growth.activations[-1], growth.activations[0]
-        yield (
-            f"norm of the activations there, on the way forward: {number(first, 3)} to"
-            f" {number(final, 3)}, x{1 / growth.activation_factor:.3g} per {growth.unit}"
-        )
 
 
 def _why(growth: Growth) -> str:
@@ -210,6 +214,25 @@ def _fixes(totals: tuple[float, ...], growth: Growth) -> tuple[Fix, ...]:
     bound = clip_bound(totals[: growth.step])
     # Clipping bounds the step and leaves the reason where it is.
     return (proposed(KeepNorm(growth.axis, growth.nodes)), proposed(ClipNorm(bound)))
+
+
+def _overflow(growth: Growth, root: Root) -> tuple[Related, ...]:
+    place = root.event.blame.location
+    if place is None or growth.call.location is None or place.line == growth.call.location.line:
+        return ()
+    return (Related("use", place, "leaves the range"),)
+
+
+def _bounded(growth: Growth) -> tuple[Fix, ...]:
+    return (
+        proposed(KeepNorm(growth.axis, growth.nodes)),
+        Fix(
+            "stable-op",
+            "normalise in between, or use a bounded activation or a gated cell",
+            "display-only",
+            "h = norm(h)",
+        ),
+    )
 
 
 def clip_bound(earlier: tuple[float, ...]) -> float:

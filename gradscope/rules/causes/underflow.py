@@ -27,7 +27,6 @@ from gradscope.ops.dtypes import finfo
 from gradscope.ops.patterns import recognize
 from gradscope.ops.traits import Trait, has
 from gradscope.rules import fixes
-from gradscope.rules.causes.all_masked_softmax import weights_of_nothing
 from gradscope.rules.reading import evidence
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
@@ -90,7 +89,7 @@ class Underflow(Rule):
         if not evidence.breaks_in_use(root):
             return None
         edge = evidence.edge(event)
-        if weights_of_nothing(event) is not None:
+        if evidence.weights_of_nothing(event) is not None:
             return None
         if edge is None or edge.cause not in ("zero-division", "log-zero", self.name):
             return None

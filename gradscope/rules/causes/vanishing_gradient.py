@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from gradscope.facts import (
@@ -11,7 +10,6 @@ from gradscope.facts import (
     Growth,
     KeepNorm,
     Leaf,
-    Limits,
     Magnitudes,
     Phase,
     Root,
@@ -23,10 +21,10 @@ from gradscope.facts import (
     number,
     plural,
 )
-from gradscope.facts.magnitudes import DEFAULT_LIMITS
-from gradscope.rules.causes.exploding_gradient import is_steady, profile
+from gradscope.rules.reading.growths import fades, rms, starved_leaves
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
+from gradscope.rules.wording.growths import profile
 from gradscope.rules.wording.proposals import proposed
 
 ADAM_EPS = 1e-8  # torch.optim.Adam's default
@@ -118,7 +116,7 @@ class VanishingGradient(Rule):
             numbers=(
                 *profile(growth),
                 f"gradient of `{smallest.name}` has norm {number(norm, 3)},"
-                f" {number(_rms(smallest, growth.step), 2)} an element; Adam's eps is"
+                f" {number(rms(smallest, growth.step), 2)} an element; Adam's eps is"
                 f" {number(ADAM_EPS)}",
             ),
             symptoms=(
@@ -134,32 +132,6 @@ def _starving(starved: list[Leaf], magnitudes: Magnitudes) -> str:
     weights = sum(len(leaf.shape) > 1 for leaf in magnitudes.leaves)
     verb = "gets" if len(starved) == 1 else "get"
     return f"{len(starved)} of {plural(weights, 'weight')} {verb} next to none"
-
-
-def fades(growth: Growth, limits: Limits = DEFAULT_LIMITS) -> bool:
-    """Shrinks steadily by more than an ordinary deep model does, if need be down to exactly 0."""
-    alive = [norm for norm in growth.norms if norm > 0]
-    if growth.axis == "fused" or growth.factor >= 1 or not is_steady(growth):
-        return False
-    return min(growth.norms) / alive[0] <= limits.gradient_fade
-
-
-def starved_leaves(magnitudes: Magnitudes, step: int) -> list[Leaf]:
-    """Weight matrices whose gradient is both tiny and a tiny part of the largest one. Vectors do
-    not count: a bias before a normalisation has no gradient by construction."""
-    weights = [
-        leaf
-        for leaf in magnitudes.leaves
-        if len(leaf.shape) > 1 and step < len(leaf.norms) and leaf.norms[step] is not None
-    ]
-    largest = max((_rms(leaf, step) for leaf in weights), default=0.0)
-    limits = magnitudes.limits
-    limit = min(limits.gradient_rms, limits.gradient_share * largest)
-    return [leaf for leaf in weights if _rms(leaf, step) < limit]
-
-
-def _rms(leaf: Leaf, step: int) -> float:
-    return (leaf.norms[step] or 0.0) / math.sqrt(leaf.numel)
 
 
 def _why(growth: Growth) -> str:

@@ -208,6 +208,25 @@ def late_epsilon(event: Event) -> Call | None:
     return after if added is not None and 0 < abs(added) <= EPSILON else None
 
 
+def weights_of_nothing(event: Event) -> Call | None:
+    """The mask in exp(masked) / exp(masked).sum(), where that sum is 0."""
+    if event.values().get("other") != 0:
+        return None
+    one = above(event, "other")
+    for wanted in ("sum", "exp", Trait.MASKS):
+        while one is not None and one.call is not None and moves(one.call):
+            one = next((above for above in one.inputs if above is not None), None)
+        if one is None or one.call is None or not _is(one.call.op, wanted):
+            return None
+        found = one.call
+        one = next((above for above in one.inputs if above is not None), None)
+    return found
+
+
+def _is(op: str, wanted: str | Trait) -> bool:
+    return has(op, wanted) if isinstance(wanted, Trait) else op == wanted
+
+
 def ancestors(event: Event) -> Iterator[Ancestor]:
     """The calls above an op, nearest first."""
     level = [one for one in event.ancestry if one is not None]

@@ -1,0 +1,55 @@
+"""Which of the gradients that are missing, or exactly 0, are a fault of the program."""
+
+from __future__ import annotations
+
+from gradscope.facts import Absence, Magnitudes
+from gradscope.rules.reading.growths import fades
+
+NOT_HELD = ("unregistered", "replaced", "added")  # they get a gradient, and no optimizer has them
+
+
+def is_dead(absence: Absence, magnitudes: Magnitudes) -> bool:
+    """Whether the absence is a fault: of what should train, for good, and of more than a bias."""
+    if absence.reason in NOT_HELD:
+        return bool(magnitudes.updates)
+    if magnitudes.updates and not absence.trained:
+        return False
+    if absence.reason == "constant":
+        return absence.trained
+    if absence.missing:
+        return absence.trained or absence.reason in (
+            "detach",
+            "array",
+            "integer",
+            "number",
+            "rewrapped",
+        )
+    return _is_zero_for_good(absence, magnitudes)
+
+
+def is_mild(absence: Absence) -> bool:
+    """Whether there are good reasons for a parameter to have no gradient."""
+    if absence.reason == "differentiated":
+        return True  # a last bias, of which no derivative is left
+    if absence.packaged:  # the package offers it, and the user has another use for the rest
+        return absence.reason in ("unused", "unreached")
+    return absence.siblings and absence.reason == "unused"
+
+
+def _is_zero_for_good(absence: Absence, magnitudes: Magnitudes) -> bool:
+    if absence.reason == "cancelled":
+        return False  # as the offset of a score that is only compared
+    leaf = next((one for one in magnitudes.leaves if one.name == absence.leaf), None)
+    if leaf is None or any(fades(one, magnitudes.limits) for one in magnitudes.growths):
+        return False  # the far end of a gradient that fades is the business of GS402
+    if absence.siblings and absence.reason in ("masked", "overwritten", "unknown"):
+        return False  # an expert, or a branch, that the data has not chosen yet
+    if (
+        absence.reason in ("zero-weight", "masked", "left-out", "unknown")
+        and len(leaf.known) < magnitudes.limits.zero_passes
+    ):
+        return False
+    beside = [one for one in magnitudes.leaves if one.owner == leaf.owner]
+    if leaf.owner and absence.reason != "zero-op" and any(any(one.known) for one in beside):
+        return False  # a bias before a normalisation, a scale that another one absorbs
+    return absence.trained or leaf.kin == "leaf" or absence.reason not in ("masked", "unknown")
