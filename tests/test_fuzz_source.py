@@ -13,13 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.facts import Finding, Fix, Operand, Phase, Severity
+from gradscope.facts import Finding, Fix, HarmlessOperand, Measured, Operand, Phase, Severity
 from gradscope.record.sites import Site, resolve
 from gradscope.repair.attempt import Patched, patched
 from gradscope.repair.culprit import locate
 from gradscope.repair.propose import candidates, fixes_of
 from gradscope.repair.splice import edits_between, spliced
 from gradscope.source import Source
+
+REQUESTS = {"masked-branch": HarmlessOperand(hidden=True)}
 
 KINDS = ("masked-branch", "epsilon", "clamp-domain", "stable-op", "guard-empty")
 CULPRITS = [
@@ -143,9 +145,9 @@ def finding_at(site: Site, op: str, values: dict[str, float]) -> Finding:
         message="a message",
         why="a reason",
         location=resolve(*site[0]),
-        evidence={"operands": values},
+        measured=Measured(tuple(values.items())),
         tensors=tuple(Operand(role, at=value) for role, value in values.items()),
-        fixes=tuple(Fix(kind, "a fix") for kind in KINDS),
+        fixes=tuple(Fix(kind, "a fix", request=REQUESTS.get(kind)) for kind in KINDS),
     )
 
 

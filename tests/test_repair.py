@@ -12,7 +12,18 @@ from corpus import diagnosed_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.facts import Finding, Fix, Location, Operand, Phase, Related, Severity
+from gradscope.facts import (
+    FillMemory,
+    Finding,
+    Fix,
+    HarmlessOperand,
+    Location,
+    Measured,
+    Operand,
+    Phase,
+    Related,
+    Severity,
+)
 from gradscope.record.sites import resolve
 from gradscope.repair.attempt import Patched, patched
 from gradscope.repair.culprit import Unpatchable, locate
@@ -20,6 +31,8 @@ from gradscope.repair.propose import candidates, fixes_of
 from gradscope.repair.splice import edits_between, spliced, unified
 from gradscope.report.diffs import changes
 from gradscope.source import Source
+
+REQUESTS = {"masked-branch": HarmlessOperand(hidden=True), "init": FillMemory("empty")}
 
 HEAD = """import math
 import torch
@@ -92,8 +105,8 @@ def finding(text: str, culprit: str, op: str, kind: str, values: dict[str, float
         message="",
         why="",
         location=span(text, culprit),
-        evidence={"operands": values, "dtype": "float32"},
-        fixes=(Fix(kind, "a fix"),),
+        measured=Measured(tuple(values.items()), "float32"),
+        fixes=(Fix(kind, "a fix", request=REQUESTS.get(kind)),),
         **more,
     )
 

@@ -13,7 +13,9 @@ from gradscope.facts import (
     Finding,
     Fix,
     Gradient,
+    HarmlessOperand,
     Location,
+    Measured,
     NotTried,
     Phase,
     Reason,
@@ -43,6 +45,8 @@ from gradscope.repair.budget import Purpose
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.order import without_contradiction
 from gradscope.rounds import fix_all, policy, summary, write
+
+REQUESTS = {"masked-branch": HarmlessOperand(hidden=True)}
 
 TEXT = "import torch\ny = torch.where(x > 0, x ** 0.5, x)\n"
 NAN, INF = float("nan"), float("inf")
@@ -88,9 +92,9 @@ def finding(trace: Trace = BROKEN, kind: str = "masked-branch", **changes) -> Fi
         message="",
         why="",
         location=Location("loss.py", 2, 23, 2, 31, "<module>"),
-        evidence={"operands": {"self": 0.0, "exponent": 0.5}, "dtype": "float32"},
+        measured=Measured((("self", 0.0), ("exponent", 0.5)), "float32"),
         symptoms=trace.symptoms,
-        fixes=(Fix(kind, "a fix"),),
+        fixes=(Fix(kind, "a fix", request=REQUESTS.get(kind)),),
     )
     return replace(found, **changes)
 
@@ -299,7 +303,7 @@ def test_two_culprits_are_repaired_by_one_patch(file):
         op="sqrt",
         location=Location("loss.py", 3, 4, 3, 17, "<module>"),
         fixes=(Fix("epsilon", "b"),),
-        evidence={"operands": {"self": 0.0}},
+        measured=Measured((("self", 0.0),)),
     )
 
     def rerun(patches, steps, limit):

@@ -9,6 +9,7 @@ from gradscope.facts import (
     Finding,
     Fix,
     Location,
+    Measured,
     NotTried,
     Operand,
     Phase,
@@ -109,7 +110,7 @@ def found_in(text: str, culprit: str, tmp_path) -> Finding:
         message="a message",
         why="a reason",
         location=place,
-        evidence={"operands": {"self": 0.0}},
+        measured=Measured((("self", 0.0),)),
         tensors=(Operand("self", at=0.0),),
         fixes=tuple(Fix(kind, "a fix") for kind in MAKERS),
     )

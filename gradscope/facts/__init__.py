@@ -15,6 +15,7 @@ from gradscope.facts.events import Phase as Phase
 from gradscope.facts.findings import Edit as Edit
 from gradscope.facts.findings import Finding as Finding
 from gradscope.facts.findings import Fix as Fix
+from gradscope.facts.findings import Measured as Measured
 from gradscope.facts.findings import Related as Related
 from gradscope.facts.findings import Root as Root
 from gradscope.facts.findings import Severity as Severity
@@ -56,6 +57,7 @@ from gradscope.facts.requests import ClipNorm as ClipNorm
 from gradscope.facts.requests import CopyBeforeWriting as CopyBeforeWriting
 from gradscope.facts.requests import Exchange as Exchange
 from gradscope.facts.requests import FillMemory as FillMemory
+from gradscope.facts.requests import HarmlessOperand as HarmlessOperand
 from gradscope.facts.requests import KeepNorm as KeepNorm
 from gradscope.facts.requests import LowerRate as LowerRate
 from gradscope.facts.requests import MoveClipping as MoveClipping

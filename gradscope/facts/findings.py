@@ -99,6 +99,15 @@ class Related:
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """The operands of the culprit at its first bad element, by schema name and without settings,
+    and the dtype in which they were read."""
+
+    values: tuple[tuple[str, float], ...] = ()
+    dtype: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One root cause, with every symptom that it explains.
 
@@ -119,7 +128,8 @@ class Finding:
     node: str | None = None
     location: Location | None = None
     related: tuple[Related, ...] = ()
-    evidence: dict[str, object] = field(default_factory=dict)
+    evidence: dict[str, object] = field(default_factory=dict)  # for the JSON report alone
+    measured: Measured = Measured()
     numbers: tuple[str, ...] = ()  # measured numbers, as phrases for the report
     tensors: tuple[Operand, ...] = ()  # the tensors at the culprit
     chain: tuple[Event, ...] = ()  # from the birth to the symptom

@@ -94,6 +94,14 @@ class KeepNorm:
 
 
 @dataclass(frozen=True, slots=True)
+class HarmlessOperand:
+    """A harmless operand where the result is thrown away: `hidden` from the loss as it is, so that
+    the loss stays the same to the bit; else the loss has met the result."""
+
+    hidden: bool
+
+
+@dataclass(frozen=True, slots=True)
 class FillMemory:
     """Allocate memory that is filled; `op` allocated it."""
 
@@ -141,7 +149,7 @@ class Exchange:
     other: int
 
 
-# Those whose words follow from themselves; of a backward, the check of it has more to say.
+# Those whose words follow from themselves alone.
 Plain = (
     LowerRate
     | SetOption
@@ -157,4 +165,4 @@ Plain = (
     | Reattach
     | CopyBeforeWriting
 )
-Request = Plain | Rewrite | Exchange
+Request = Plain | HarmlessOperand | Rewrite | Exchange

@@ -113,13 +113,12 @@ class Culprit:
 
 
 def dtype_of(finding: Finding) -> str:
-    return str(finding.evidence.get("dtype", "float32"))
+    return finding.measured.dtype or "float32"
 
 
 def values_of(finding: Finding) -> dict[str, float]:
     """As the edges of the op table ask for them, with the bounds of each operand."""
-    measured = finding.evidence.get("operands")
-    found = dict(measured) if isinstance(measured, Mapping) else {}
+    found = dict(finding.measured.values)
     for one in finding.tensors:
         if one.min is not None and one.max is not None:
             found |= {f"{one.role}.min": one.min, f"{one.role}.max": one.max}

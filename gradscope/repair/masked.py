@@ -24,7 +24,7 @@ INFINITE = frozenset(
 ) | {'float("-inf")'}
 
 
-def masked(culprit: Culprit) -> Iterator[Candidate]:
+def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
     """A harmless operand where the result is thrown away: `torch.where(x > 0, x, 1.0) ** 0.5`.
 
     The mask's own condition when it is a name in reach, then the op's condition, then the
@@ -48,9 +48,8 @@ def masked(culprit: Culprit) -> Iterator[Candidate]:
     names = [pair for pair in conditions if pair[0].isidentifier()]
     rest = [pair for pair in conditions if pair not in names]
     op = phrases.spelled(culprit.finding.op)
-    is_hidden = culprit.finding.name == "masked-branch"  # else the loss has met the result
     title = f"give `{op}` a harmless operand where its result is thrown away"
-    if not is_hidden:
+    if not hidden:
         title = f"give `{op}` the operand {harmless} in the place of those on its singularity"
     seen = set()
     for condition, kept in (*names, *own, *rest):
@@ -58,7 +57,7 @@ def masked(culprit: Culprit) -> Iterator[Candidate]:
         if text not in seen:
             seen.add(text)
             edit = culprit.replace(node, text)
-            yield Candidate("masked-branch", title, (edit,), same=is_hidden)
+            yield Candidate("masked-branch", title, (edit,), same=hidden)
     yield from restored
 
 

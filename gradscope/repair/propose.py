@@ -16,6 +16,7 @@ from gradscope.facts import (
     Exchange,
     FillMemory,
     Fix,
+    HarmlessOperand,
     KeepNorm,
     LowerRate,
     MoveClipping,
@@ -55,8 +56,8 @@ def _epsilon(culprit: Culprit) -> Iterator[Candidate]:
     yield from guards.guarded(culprit)
 
 
-def _masked(culprit: Culprit) -> Iterator[Candidate]:
-    yield from masked.masked(culprit)
+def _masked(culprit: Culprit, *, hidden: bool = False) -> Iterator[Candidate]:
+    yield from masked.masked(culprit, hidden=hidden)
     yield from guards.guarded(culprit)
 
 
@@ -130,6 +131,8 @@ def _made(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
             return clipping.in_time(culprit, fix, fix.request)
         case KeepNorm():
             return initial.keeping(culprit, fix.request)
+        case HarmlessOperand(hidden):
+            return _masked(culprit, hidden=hidden)
         case FillMemory():
             return allocation.filled(culprit)
         case ScaleLoss():

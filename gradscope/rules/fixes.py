@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Event, Fix, Root, Trace
+from gradscope.facts import Event, Fix, HarmlessOperand, Root, Trace
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import eps_for
 from gradscope.ops.dtypes import wider as wider_than
@@ -39,17 +39,18 @@ def says(edge: Edge, event: Event) -> str:
     return edge.says.format_map(_Named({**named, "x": named.get(edge.argument, "the operand")}))
 
 
-def masked(edge: Edge | None, event: Event) -> Fix:
+def masked(edge: Edge | None, event: Event, *, hidden: bool = False) -> Fix:
     """Give the op a harmless operand where its result is thrown away."""
     op = phrases.spelled(event.op)
     title = f"give `{op}` a harmless operand where its result is thrown away"
+    request = HarmlessOperand(hidden)
     if edge is None or not (edge.cure.condition and edge.cure.harmless):
         code = f"safe = torch.where(used, x, 1.0)  # 1.0: any operand that `{op}` can take"
-        return Fix("masked-branch", title, "safe", code)
+        return Fix("masked-branch", title, "safe", code, request=request)
     x = text_at(edge, event)
     condition = _fill(edge.cure.condition, edge, event)
     code = f"safe = torch.where({condition}, {x}, {_fill(edge.cure.harmless, edge, event)})"
-    return Fix("masked-branch", title, "safe", f"{code}  # then `{op}` of `safe`")
+    return Fix("masked-branch", title, "safe", f"{code}  # then `{op}` of `safe`", request=request)
 
 
 def guards(edge: Edge | None, event: Event) -> tuple[Fix, ...]:

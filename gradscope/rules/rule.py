@@ -99,6 +99,7 @@ class Rule:
             location=blame.location,
             related=(*measurements.related_of(root, event, blame), *again(root), *related),
             evidence={**measurements.facts_of(root, event), **(facts or {})},
+            measured=measurements.measured(event),
             numbers=measurements.numbers_of(root, event, trace),
             tensors=tensors(event),
             chain=root.chain,

@@ -136,7 +136,7 @@ def _product(root: Root, event: Event, edge: Edge | None) -> str:
 
 def _repairs(edge: Edge | None, event: Event, root: Root, trace: Trace) -> tuple[Fix, ...]:
     return (
-        fixes.masked(edge, event),
+        fixes.masked(edge, event, hidden=True),
         *fixes.guards(edge, event),
         *fixes.stable(edge, event, root, trace),
     )

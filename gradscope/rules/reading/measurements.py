@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from gradscope.facts import Call, Event, Kind, Related, Root, Trace, percent, plural
+from gradscope.facts import Call, Event, Kind, Measured, Related, Root, Trace, percent, plural
 from gradscope.ops.names import role_name
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading import evidence
@@ -36,6 +36,10 @@ def facts_of(root: Root, event: Event) -> dict[str, object]:
     if (row := evidence.sample(event)) is not None:
         found["sample"] = row
     return found
+
+
+def measured(event: Event) -> Measured:
+    return Measured(tuple(operand_values(event).items()), evidence.dtype(event))
 
 
 _OUTSIDE = (Kind.SOURCE, Kind.RECEIVED, Kind.UNINITIALIZED, Kind.MINTED)
