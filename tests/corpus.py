@@ -1,15 +1,15 @@
 """The programs in tests/cases and tests/healthy, and what gradscope says of one.
 
-A case's truth stands in comments at its top, one key a line: symptom, phase, op, cause, fix; and
-`also`, more answers that are right (`# also: fix=epsilon,stable-op; op=mul`). The lines to blame
-end in a marker. Both are taken away before the program is run.
+A case's truth stands in comments at its top, one key a line: symptom, phase, op, cause, fix. The
+line to blame ends in a marker. Where a second answer is as right it is given with its reason:
+`# or fix: dtype (the products fit into float64)`, and `# or line: (...)` for a second marker.
+Headers and markers are taken away before the program is run.
 """
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,16 +24,19 @@ from gradscope.programs import parse_target
 
 HERE = Path(__file__).parent
 KEYS = ("symptom", "phase", "op", "cause", "fix")
-HEADER = re.compile(rf"^# ({'|'.join(KEYS)}|also): (.+)\n", re.MULTILINE)
+HEADER = re.compile(rf"^# (or )?({'|'.join(KEYS)}|line): (.+)\n", re.MULTILINE)
+OTHER = re.compile(r"(?P<answer>[\w-]*) ?\((?P<reason>.+)\)")
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One program. `right` holds every right answer for a key, and is empty for a healthy one."""
+    """One program. `right` holds the right answers for a key: one, or two where a header gives the
+    other and its reason, which `reasons` holds. Both are empty for a healthy program."""
 
     name: str
     source: str  # as its author had it
-    right: Mapping[str, frozenset[str]]
+    right: Mapping[str, tuple[str, ...]]
+    reasons: Mapping[str, str]
     culprits: frozenset[int]  # 1-based lines of `source`
     may_warn: bool
 
@@ -69,19 +72,32 @@ def diagnosed_file(path: Path, *, verify: bool = False, **options: Any) -> Repor
 def _read(path: Path) -> Program:
     text = path.read_text(encoding="utf-8")
     bare = HEADER.sub("", text)
+    right, reasons = _answers(path.stem, text)
     return Program(
         name=path.stem,
         source=without_markers(bare),
-        right=_answers(text),
+        right=right,
+        reasons=reasons,
         culprits=frozenset(n for n, line in enumerate(bare.splitlines(), 1) if MARKER in line),
         may_warn="\n# warnings: allowed" in text,
     )
 
 
-def _answers(text: str) -> dict[str, frozenset[str]]:
-    answers: dict[str, set[str]] = defaultdict(set)
-    for key, value in HEADER.findall(text):
-        for part in value.split(";") if key == "also" else [f"{key}={value}"]:
-            name, _, listed = part.strip().partition("=")
-            answers[name] |= {answer.strip() for answer in listed.split(",")}
-    return {key: frozenset(right) for key, right in answers.items()}
+def _answers(name: str, text: str) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+    answers: dict[str, tuple[str, ...]] = {}
+    reasons: dict[str, str] = {}
+    for is_other, key, said in HEADER.findall(text):
+        if not is_other:
+            if key in answers or "," in said:
+                raise ValueError(f"{name}: more than one {key}, without a reason")
+            answers[key] = (said,)
+            continue
+        other = OTHER.fullmatch(said)
+        if other is None:
+            raise ValueError(f"{name}: the other {key} is given without its reason: {said}")
+        if key in reasons:
+            raise ValueError(f"{name}: more than two answers for {key}")
+        reasons[key] = other["reason"]
+        if other["answer"]:
+            answers[key] = (*answers[key], other["answer"])
+    return answers, reasons

@@ -1,9 +1,9 @@
-# symptom: nan-param
+# symptom: nan-loss
 # phase: forward
 # op: div
 # cause: zero-division
 # fix: epsilon
-# also: phase=optimizer; symptom=nan-loss,inf-loss,inf-param
+# or line: (the correction of both moments divides by the same 0)
 """Adam by hand; the step counter starts at 0, so the correction divides by 0."""
 
 import torch

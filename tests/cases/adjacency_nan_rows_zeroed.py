@@ -3,7 +3,6 @@
 # op: div
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=zero-division; fix=epsilon
 """Row-normalised adjacency: nan rows replaced by isnan."""
 
 import torch

@@ -1,9 +1,8 @@
-# symptom: inf-grad
+# symptom: nan-grad
 # phase: backward
 # op: acos
 # cause: singular-derivative
 # fix: clamp-domain
-# also: symptom=nan-grad; fix=dtype,epsilon
 """ArcFace in bfloat16: the clamp's margin is below bfloat16's resolution."""
 
 import torch

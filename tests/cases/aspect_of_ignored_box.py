@@ -3,7 +3,6 @@
 # op: div
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=zero-division; fix=epsilon
 """CIoU over anchors; boxes of height 0 are weighted 0 in the reduction."""
 
 import math

@@ -3,7 +3,6 @@
 # op: div
 # cause: zero-division
 # fix: epsilon
-# also: fix=clamp-domain,guard-empty,masked-branch
 """Linear attention with relu features. The epsilon stands behind the division."""
 
 import torch

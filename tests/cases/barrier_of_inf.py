@@ -3,7 +3,6 @@
 # op: mul
 # cause: inf-arithmetic
 # fix: masked-branch
-# also: fix=stable-op,clamp-domain
 """Trajectory optimisation with a hard barrier: infinite cost outside of the corridor."""
 
 import torch

@@ -3,7 +3,7 @@
 # op: log
 # cause: log-zero
 # fix: stable-op
-# also: fix=clamp-domain,epsilon; cause=inf-arithmetic,underflow; op=mul,sigmoid
+# or fix: epsilon (where fixes are tried: this one can be written here, the stable form is advice)
 import torch
 import torch.nn as nn
 

@@ -3,7 +3,6 @@
 # op: convolution
 # cause: bad-input
 # fix: data
-# also: cause=zero-division; op=div,conv2d; phase=forward; fix=epsilon
 """A transform divides by the image's own std; a black image comes in worker processes."""
 
 import torch
@@ -22,7 +21,7 @@ class Scans(Dataset):
 
     def __getitem__(self, i):
         img = self.images[i]
-        img = (img - img.mean()) / img.std()  # <- culprit
+        img = (img - img.mean()) / img.std()
         return img, torch.tensor(i % 2)
 
 

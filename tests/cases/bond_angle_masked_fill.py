@@ -3,7 +3,6 @@
 # op: acos
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=singular-derivative; fix=clamp-domain,epsilon
 """Angles between all bonds at an atom; an atom's bond with itself is filled with 0 afterwards."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: sqrt
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=singular-derivative; fix=epsilon,clamp-domain
 """Weighted bone-length loss; missing joints have weight 0 and coordinates 0."""
 
 import torch

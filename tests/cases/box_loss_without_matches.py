@@ -3,8 +3,6 @@
 # op: smooth_l1_loss
 # cause: empty-reduction
 # fix: guard-empty
-# also: fix=data,masked-branch
-# also: op=smooth_l1_loss,mean
 import torch
 import torch.nn.functional as F
 

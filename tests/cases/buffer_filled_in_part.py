@@ -3,7 +3,6 @@
 # op: empty
 # cause: uninitialized-memory
 # fix: init
-# also: op=copy,add,sum,mean,mm,addmm,linear,bmm; phase=data
 """Sequences are copied into one batch; what is behind their end is never written."""
 
 import torch
@@ -27,7 +26,7 @@ class Pool(nn.Module):
         self.proj = nn.Linear(3, 4)
 
     def forward(self, batch):
-        return self.proj(batch.mean(1))  # <- culprit
+        return self.proj(batch.mean(1))
 
 
 model = Pool()

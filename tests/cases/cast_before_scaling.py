@@ -3,7 +3,6 @@
 # op: _to_copy
 # cause: overflow
 # fix: dtype
-# also: fix=data,clamp-domain; op=to,half,mean,sub,addmm,linear
 """Counts of photons are cast to float16 before they are normalised."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: _softmax
 # cause: all-masked-softmax
 # fix: guard-empty
-# also: op=softmax,add,baddbmm; fix=data,masked-branch
 """A float mask of -inf is added to the scores; the first row sees nothing."""
 
 import torch

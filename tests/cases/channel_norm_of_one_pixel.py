@@ -3,7 +3,6 @@
 # op: std
 # cause: empty-reduction
 # fix: guard-empty
-# also: op=var
 """A channel norm by hand over a 1x1 map."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: log
 # cause: domain-error
 # fix: clamp-domain
-# also: cause=log-zero; fix=epsilon,stable-op
 """Activation checkpointing around the block that breaks: it runs twice."""
 
 import torch

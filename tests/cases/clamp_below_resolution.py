@@ -3,7 +3,7 @@
 # op: log
 # cause: log-zero
 # fix: stable-op
-# also: cause=underflow; fix=clamp-domain,epsilon
+# or fix: epsilon (where fixes are tried: this one can be written here, the stable form is advice)
 """Focal loss with a clamp that float32 cannot represent: 1 - 1e-8 is 1."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: div
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=zero-division; fix=epsilon,clamp-domain
 import torch
 
 torch.manual_seed(3)

@@ -3,7 +3,6 @@
 # op: reciprocal
 # cause: masked-branch
 # fix: masked-branch
-# also: op=div; cause=zero-division; fix=epsilon
 """Mesh smoothing: edge lengths to the power -1 as weights, a collapsed edge."""
 
 import torch

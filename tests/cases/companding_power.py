@@ -3,7 +3,6 @@
 # op: pow
 # cause: singular-derivative
 # fix: epsilon
-# also: fix=clamp-domain,masked-branch; cause=masked-branch
 import torch
 
 

@@ -3,7 +3,6 @@
 # op: logsumexp
 # cause: all-masked-softmax
 # fix: guard-empty
-# also: fix=masked-branch; cause=log-zero
 """Supervised contrastive loss; sample 5 is the only one of its class."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: convolution
 # cause: bad-input
 # fix: data
-# also: op=conv1d,copy,fill,frombuffer,clone; phase=forward
 """ECG training from a binary file; record 13 is damaged."""
 
 import struct
@@ -19,7 +18,7 @@ def recording(number, length=24):
     raw = bytearray(struct.pack(f"<{length}f", *samples))
     if number == 13:
         raw[20:24] = b"\xff\xff\xff\xff"
-    return torch.frombuffer(raw, dtype=torch.float32).clone()  # <- culprit
+    return torch.frombuffer(raw, dtype=torch.float32).clone()
 
 
 class Beat(nn.Module):

@@ -3,7 +3,6 @@
 # op: cosh
 # cause: overflow
 # fix: clamp-domain
-# also: fix=stable-op
 """Joint-limit penalty cosh(k q), with one joint far outside of its limits."""
 
 import torch

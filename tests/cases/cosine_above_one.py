@@ -3,7 +3,6 @@
 # op: acos
 # cause: domain-error
 # fix: clamp-domain
-# also: fix=epsilon,stable-op
 """Angle between bond vectors, normalised by hand: rounding makes the cosine 1.0000001."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: reciprocal
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=zero-division; fix=epsilon; op=div
 """Coulomb energy: 1/r with the diagonal filled in place."""
 
 import torch

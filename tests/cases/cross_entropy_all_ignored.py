@@ -3,7 +3,6 @@
 # op: nll_loss_forward
 # cause: empty-reduction
 # fix: guard-empty
-# also: op=nll_loss2d_forward,cross_entropy,nll_loss
 """Masked LM: nothing was masked in the batch."""
 
 import torch

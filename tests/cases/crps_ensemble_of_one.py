@@ -3,7 +3,6 @@
 # op: std
 # cause: empty-reduction
 # fix: guard-empty
-# also: fix=stable-op,data; cause=zero-division
 """Ensemble weather forecast: the spread of an ensemble with a single member."""
 
 import torch

@@ -24,7 +24,7 @@ def parse(cell):
 
 
 rows = [[parse(c) for c in row] for row in list(csv.reader(io.StringIO(TEXT)))[1:]]
-table = torch.tensor(rows)  # <- culprit
+table = torch.tensor(rows)
 x, y = table[:, :2], table[:, 2]
 loader = DataLoader(TensorDataset(x, y), batch_size=2, shuffle=False)
 torch.manual_seed(0)

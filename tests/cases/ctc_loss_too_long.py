@@ -1,11 +1,8 @@
 # symptom: inf-loss
 # phase: forward
 # op: _ctc_loss
-# cause: empty-reduction
+# cause: log-zero
 # fix: stable-op
-# also: cause=overflow,inf-arithmetic,domain-error,log-zero,all-masked-softmax
-# also: fix=data,guard-empty,masked-branch
-# also: op=ctc_loss
 """CTC with targets longer than the input."""
 
 import torch

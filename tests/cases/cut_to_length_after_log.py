@@ -3,7 +3,6 @@
 # op: log
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=log-zero; fix=clamp-domain,epsilon,stable-op
 import torch
 import torch.nn as nn
 

@@ -3,7 +3,6 @@
 # op: addmm
 # cause: bad-parameter
 # fix: data
-# also: op=linear,load_state_dict,copy; fix=init; phase=forward
 """Fine-tuning from a checkpoint that was saved after training had gone wrong."""
 
 import io
@@ -28,7 +27,7 @@ def published():
 
 
 model = build()
-model.load_state_dict(torch.load(published()))  # <- culprit
+model.load_state_dict(torch.load(published()))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 logits = model(torch.randn(6, 4))  # <- culprit
 loss = nn.functional.cross_entropy(logits, torch.randint(0, 2, (6,)))

@@ -3,7 +3,6 @@
 # op: sqrt
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=singular-derivative; fix=epsilon,clamp-domain
 # Berhu-style depth error on a sparse lidar map: pixels without a return have weight 0.
 import torch
 import torch.nn as nn

@@ -1,9 +1,8 @@
 # symptom: diverging-loss
 # phase: optimizer
-# op: pow
+# op: sub
 # cause: diverging-training
 # fix: lower-lr
-# also: fix=data,clip-norm; op=step,mean,sub,mv
 """Linear regression with an update by hand, on columns that nobody has scaled."""
 
 import torch

@@ -3,7 +3,7 @@
 # op: div
 # cause: zero-division
 # fix: epsilon
-# also: fix=clamp-domain,stable-op,masked-branch; cause=inf-arithmetic; op=mul,sub
+# or fix: masked-branch (where fixes are tried: behind the epsilon the loss is 1e11)
 """Prediction of x0 from noise: alpha is exactly 0 at the last timestep."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: sqrt
 # cause: singular-derivative
 # fix: epsilon
-# also: symptom=inf-grad; op=norm,linalg_vector_norm,div; fix=clamp-domain,stable-op,masked-branch
 """R1-like penalty on the norm of the input gradient of an SDF network at its own centre."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: _linalg_slogdet
 # cause: degenerate-decomposition
 # fix: epsilon
-# also: op=logdet,linalg_slogdet,slogdet,log; cause=log-zero; fix=clamp-domain,stable-op
 """Diversity by a determinantal point process: two items have the same features."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: sqrt
 # cause: singular-derivative
 # fix: epsilon
-# also: fix=clamp-domain,stable-op; op=pow
 """A signed distance field with an eikonal term: its slope vanishes at the origin."""
 
 import torch

@@ -3,10 +3,6 @@
 # op: embedding
 # cause: bad-parameter
 # fix: data
-# also: op=bmm,native_layer_norm,layer_norm,cat,tensor,stack,sub,mean
-# also: fix=init
-# also: phase=forward
-# also: cause=bad-input,inf-arithmetic
 """Pretrained word vectors, one of which overflowed when it was stored."""
 
 import torch
@@ -17,7 +13,7 @@ torch.manual_seed(0)
 
 def pretrained():
     vectors = torch.randn(6, 4)
-    vectors[4, 1] = float("inf")  # <- culprit
+    vectors[4, 1] = float("inf")
     return vectors
 
 

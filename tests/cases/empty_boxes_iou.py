@@ -3,7 +3,6 @@
 # op: div
 # cause: zero-division
 # fix: epsilon
-# also: fix=clamp-domain,masked-branch
 import torch
 
 

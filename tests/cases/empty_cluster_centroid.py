@@ -3,7 +3,6 @@
 # op: div
 # cause: zero-division
 # fix: epsilon
-# also: cause=empty-reduction; fix=clamp-domain,guard-empty,masked-branch
 """Cluster-aware embedding training; in the second epoch nobody is assigned to cluster 3."""
 
 import torch

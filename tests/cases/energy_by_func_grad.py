@@ -3,7 +3,6 @@
 # op: pow
 # cause: singular-derivative
 # fix: epsilon
-# also: symptom=inf-grad; fix=clamp-domain,stable-op,masked-branch; cause=masked-branch
 """torch.func.grad and a hand-written update."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: log
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=log-zero; fix=epsilon,clamp-domain
 """vmap of a grad with where."""
 
 import torch

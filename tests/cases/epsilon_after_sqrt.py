@@ -3,7 +3,6 @@
 # op: sqrt
 # cause: singular-derivative
 # fix: epsilon
-# also: fix=clamp-domain,stable-op
 """A hand-written instance norm with its epsilon in the wrong place."""
 
 import torch

@@ -3,9 +3,6 @@
 # op: nll_loss2d_forward
 # cause: empty-reduction
 # fix: guard-empty
-# also: cause=zero-division
-# also: op=nll_loss2d,cross_entropy,cross_entropy_loss,nll_loss_nd
-# also: fix=data,masked-branch
 """Weakly labelled segmentation: one crop holds nothing but the ignore label."""
 
 import torch

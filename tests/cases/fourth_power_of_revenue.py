@@ -2,8 +2,7 @@
 # phase: forward
 # op: pow
 # cause: overflow
-# fix: data
-# also: fix=dtype,stable-op,clamp-domain; cause=inf-arithmetic
+# fix: dtype
 """Kurtosis of unscaled revenue as a regulariser."""
 
 import torch

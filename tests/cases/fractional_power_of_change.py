@@ -3,7 +3,6 @@
 # op: pow
 # cause: domain-error
 # fix: clamp-domain
-# also: fix=stable-op,masked-branch
 import torch
 
 torch.manual_seed(0)

@@ -3,7 +3,6 @@
 # op: reciprocal
 # cause: zero-division
 # fix: epsilon
-# also: op=div,bincount,rdiv; symptom=inf-loss; fix=clamp-domain,masked-branch
 """Inverse-frequency class weights; a class never occurs."""
 
 import torch

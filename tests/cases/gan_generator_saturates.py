@@ -3,7 +3,6 @@
 # op: log
 # cause: log-zero
 # fix: stable-op
-# also: cause=underflow; fix=clamp-domain,epsilon; op=sigmoid
 """Non-saturating generator loss written as -log(sigmoid(d)); d falls step by step."""
 
 import itertools

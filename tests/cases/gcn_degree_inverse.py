@@ -3,7 +3,6 @@
 # op: pow
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=zero-division; fix=clamp-domain,epsilon
 """GCN normalisation of a learnt adjacency; isolated nodes are patched in place."""
 
 import torch

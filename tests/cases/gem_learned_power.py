@@ -1,9 +1,8 @@
-# symptom: inf-grad
+# symptom: nan-grad
 # phase: backward
 # op: pow
 # cause: singular-derivative
 # fix: epsilon
-# also: symptom=nan-grad; fix=clamp-domain,masked-branch; cause=masked-branch
 """GeM pooling with clamp(min=0) and learnable p."""
 
 import torch

@@ -2,8 +2,7 @@
 # phase: backward
 # op: pow
 # cause: singular-derivative
-# fix: clamp-domain
-# also: fix=epsilon
+# fix: epsilon
 """Generalised-mean pooling for image retrieval, without the clamp of the original."""
 
 import torch

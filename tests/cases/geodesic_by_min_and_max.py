@@ -1,9 +1,8 @@
-# symptom: inf-grad
+# symptom: nan-grad
 # phase: backward
 # op: acos
 # cause: singular-derivative
 # fix: clamp-domain
-# also: fix=epsilon; symptom=nan-grad
 """Geodesic distance of rotation matrices; the first prediction is exact."""
 
 import torch

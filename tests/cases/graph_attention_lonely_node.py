@@ -3,7 +3,6 @@
 # op: _softmax
 # cause: all-masked-softmax
 # fix: guard-empty
-# also: fix=masked-branch,graph; op=softmax
 """Dense GAT layer without self-loops: node 3 has no neighbour."""
 
 import torch

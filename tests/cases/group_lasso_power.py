@@ -3,7 +3,6 @@
 # op: pow
 # cause: singular-derivative
 # fix: epsilon
-# also: fix=clamp-domain,stable-op
 """Sparse regression with a group-lasso penalty on zero-initialised groups."""
 
 import torch

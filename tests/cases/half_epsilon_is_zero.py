@@ -1,9 +1,8 @@
 # symptom: nan-loss
 # phase: forward
 # op: div
-# cause: underflow
+# cause: zero-division
 # fix: epsilon
-# also: cause=zero-division; fix=dtype,clamp-domain; op=add
 """Cosine loss in float16. 1e-8 rounds to 0 there."""
 
 import torch

@@ -3,9 +3,6 @@
 # op: bmm
 # cause: overflow
 # fix: dtype
-# also: op=matmul,mm,softmax,_softmax
-# also: fix=stable-op,clamp-domain,loss-scaling
-# also: cause=inf-arithmetic,all-masked-softmax
 """Attention in float16 scaled after the product instead of before."""
 
 import torch

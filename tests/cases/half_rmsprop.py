@@ -3,7 +3,6 @@
 # op: addcdiv
 # cause: underflow
 # fix: epsilon
-# also: cause=zero-division; fix=dtype; op=div,step
 """RMSprop on float16 weights: the squared gradient and the epsilon both round to 0."""
 
 import torch

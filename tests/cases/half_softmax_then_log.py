@@ -1,9 +1,9 @@
 # symptom: inf-loss
 # phase: forward
 # op: log
-# cause: underflow
+# cause: log-zero
 # fix: stable-op
-# also: cause=log-zero; fix=dtype,clamp-domain,epsilon; op=_softmax,softmax,_to_copy
+# or fix: epsilon (where fixes are tried: this one can be written here, the stable form is advice)
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -17,7 +17,7 @@ class Head(nn.Module):
         self.fc = nn.Linear(10, 5)
 
     def forward(self, x):
-        return F.softmax(self.fc(x), dim=-1).to(torch.float16)  # <- culprit
+        return F.softmax(self.fc(x), dim=-1).to(torch.float16)
 
 
 x = torch.randn(8, 10)

@@ -3,7 +3,6 @@
 # op: mean
 # cause: empty-reduction
 # fix: guard-empty
-# also: cause=zero-division; fix=masked-branch
 """Online hard example mining keeps the errors above 0.5; after a while there are none."""
 
 import torch

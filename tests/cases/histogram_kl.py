@@ -3,7 +3,6 @@
 # op: log
 # cause: log-zero
 # fix: epsilon
-# also: fix=clamp-domain,masked-branch,stable-op; cause=inf-arithmetic; op=mul
 """KL between two soft colour histograms; an empty bin gives 0 * log 0."""
 
 import torch

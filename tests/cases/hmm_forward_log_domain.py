@@ -2,8 +2,7 @@
 # phase: forward
 # op: sub
 # cause: inf-arithmetic
-# fix: stable-op
-# also: fix=masked-branch; op=exp
+# fix: masked-branch
 """Forward algorithm of a left-to-right HMM, with a hand-written logaddexp."""
 
 import torch

@@ -2,8 +2,7 @@
 # phase: forward
 # op: cumprod
 # cause: overflow
-# fix: clamp-domain
-# also: fix=stable-op,dtype; cause=inf-arithmetic
+# fix: dtype
 """Off-policy trajectories: the product of importance ratios over a long episode."""
 
 import torch

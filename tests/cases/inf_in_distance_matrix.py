@@ -3,15 +3,12 @@
 # op: mul
 # cause: bad-input
 # fix: data
-# also: cause=inf-arithmetic; fix=masked-branch; phase=forward
 """Graph distances, inf where there is no path, times an adjacency weight of 0."""
 
 import torch
 
 torch.manual_seed(0)
-dist = torch.tensor(
-    [[0.0, 1.0, float("inf")], [1.0, 0.0, 2.0], [float("inf"), 2.0, 0.0]]
-)  # <- culprit
+dist = torch.tensor([[0.0, 1.0, float("inf")], [1.0, 0.0, 2.0], [float("inf"), 2.0, 0.0]])
 weight = torch.rand(3, 3, requires_grad=True)
 adj = torch.tensor([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
 cost = (weight * adj * dist).sum()  # <- culprit

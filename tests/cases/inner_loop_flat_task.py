@@ -3,7 +3,6 @@
 # op: sqrt
 # cause: singular-derivative
 # fix: epsilon
-# also: symptom=inf-grad; fix=clamp-domain
 """MAML-like inner loop: the variance of the support set is 0 in the third task."""
 
 import torch

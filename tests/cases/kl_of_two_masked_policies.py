@@ -3,7 +3,6 @@
 # op: sub
 # cause: inf-arithmetic
 # fix: masked-branch
-# also: fix=stable-op; op=mul
 """KL between the old and the new policy, both with illegal moves at -inf."""
 
 import torch

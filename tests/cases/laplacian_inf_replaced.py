@@ -3,7 +3,6 @@
 # op: rsqrt
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=zero-division; fix=epsilon
 """GCN normalisation written as a chain over lines, inf replaced by masked_fill_."""
 
 import torch

@@ -11,7 +11,7 @@ torch.manual_seed(0)
 flips = (torch.rand(300) < 0.4).float()
 theta = torch.tensor(0.0, requires_grad=True)
 p = torch.sigmoid(theta)
-likelihood = torch.prod(torch.where(flips == 1, p, 1 - p))  # <- culprit
+likelihood = torch.prod(torch.where(flips == 1, p, 1 - p))
 loss = -torch.log(likelihood)  # <- culprit
 loss.backward()
 print(loss.item(), theta.grad)

@@ -3,7 +3,6 @@
 # op: log
 # cause: domain-error
 # fix: clamp-domain
-# also: fix=epsilon,stable-op,masked-branch
 """Squared logarithmic error on predictions that nothing keeps positive."""
 
 import torch

@@ -3,10 +3,6 @@
 # op: sub
 # cause: bad-parameter
 # fix: init
-# also: op=full,exp,div,mul,tensor,neg,add
-# also: fix=data,clamp-domain,epsilon
-# also: phase=forward
-# also: cause=inf-arithmetic,zero-division
 """Gaussian policy whose log-std starts at log(0), given as -inf."""
 
 import torch
@@ -17,7 +13,7 @@ class Gaussian(nn.Module):
     def __init__(self, start):
         super().__init__()
         self.mean = nn.Linear(2, 1)
-        self.log_std = nn.Parameter(torch.tensor([start]))  # <- culprit
+        self.log_std = nn.Parameter(torch.tensor([start]))
 
     def forward(self, x, action):
         var = torch.exp(2 * self.log_std) + 0.5

@@ -1,9 +1,8 @@
 # symptom: inf-loss
 # phase: forward
-# op: logdet
+# op: _linalg_slogdet
 # cause: degenerate-decomposition
 # fix: epsilon
-# also: op=_linalg_slogdet,log,_linalg_det; cause=log-zero; symptom=nan-loss,nan-grad
 """Log-determinant of a singular covariance."""
 
 import torch

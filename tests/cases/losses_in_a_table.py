@@ -3,7 +3,6 @@
 # op: sqrt
 # cause: singular-derivative
 # fix: epsilon
-# also: symptom=inf-grad; fix=clamp-domain,stable-op
 """Losses from a table of lambdas."""
 
 import torch

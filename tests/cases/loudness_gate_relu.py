@@ -2,8 +2,7 @@
 # phase: backward
 # op: log10
 # cause: masked-branch
-# fix: clamp-domain
-# also: cause=log-zero; fix=masked-branch,epsilon
+# fix: masked-branch
 import torch
 import torch.nn.functional as F
 

@@ -3,7 +3,6 @@
 # op: _linalg_svd
 # cause: degenerate-decomposition
 # fix: epsilon
-# also: op=svd,linalg_svd; fix=stable-op,init,data
 """Procrustes alignment of planar points in 3-D: two singular values are zero."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: div
 # cause: zero-division
 # fix: epsilon
-# also: cause=empty-reduction; fix=guard-empty,clamp-domain,masked-branch
 """Masked autoencoder: the loss is averaged over hidden patches, and this batch hides none."""
 
 import torch

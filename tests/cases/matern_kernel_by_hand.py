@@ -3,7 +3,6 @@
 # op: pow
 # cause: singular-derivative
 # fix: epsilon
-# also: fix=clamp-domain,stable-op
 """Gaussian process with a Matern kernel: the gradients of its two factors cancel at distance 0."""
 
 import math

@@ -3,7 +3,6 @@
 # op: sqrt
 # cause: singular-derivative
 # fix: epsilon
-# also: fix=clamp-domain,masked-branch; cause=masked-branch
 """Contrastive training; at step 6 the loader pairs an image with itself."""
 
 import torch

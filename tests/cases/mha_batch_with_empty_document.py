@@ -3,7 +3,6 @@
 # op: _softmax
 # cause: all-masked-softmax
 # fix: guard-empty
-# also: fix=masked-branch,data; op=softmax,multi_head_attention_forward
 import torch
 import torch.nn as nn
 

@@ -3,7 +3,6 @@
 # op: div
 # cause: zero-division
 # fix: epsilon
-# also: fix=clamp-domain,masked-branch
 """Saliency maps scaled to [0, 1] per image; the third map is flat."""
 
 import torch

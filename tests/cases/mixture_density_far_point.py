@@ -3,7 +3,6 @@
 # op: log
 # cause: log-zero
 # fix: stable-op
-# also: cause=underflow; fix=epsilon,clamp-domain; op=exp,sum
 """Mixture of Gaussians: exp of the component log-densities, summed, then log."""
 
 import math

@@ -1,9 +1,9 @@
 # symptom: inf-loss
 # phase: forward
-# op: prod
+# op: log
 # cause: underflow
 # fix: stable-op
-# also: cause=log-zero; op=log; fix=dtype
+# or fix: dtype (where fixes are tried: this one can be written here, the stable form is advice)
 """The likelihood of 400 pixels is multiplied out before the log."""
 
 import torch
@@ -15,7 +15,7 @@ logit = torch.zeros(400, requires_grad=True)
 
 
 def likelihood(x, p):
-    return (p**x * (1 - p) ** (1 - x)).prod(dim=-1)  # <- culprit
+    return (p**x * (1 - p) ** (1 - x)).prod(dim=-1)
 
 
 loss = -torch.log(likelihood(pixels, torch.sigmoid(logit))).mean()  # <- culprit

@@ -3,7 +3,6 @@
 # op: mul
 # cause: bad-input
 # fix: data
-# also: op=tensor,bmm,mm,sum; phase=forward; fix=masked-branch
 """Per-sample weights come from a json file that says NaN for one sample."""
 
 import json
@@ -20,7 +19,7 @@ def weighted(losses, weights):
     return (losses * weights).sum() / len(losses)  # <- culprit
 
 
-weights = torch.tensor(list(json.loads(WEIGHTS).values()))  # <- culprit
+weights = torch.tensor(list(json.loads(WEIGHTS).values()))
 lstm = nn.LSTM(4, 3, batch_first=True)
 hidden, _ = lstm(torch.randn(3, 5, 4))
 losses = hidden.square().mean((1, 2))

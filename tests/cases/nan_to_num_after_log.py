@@ -3,7 +3,7 @@
 # op: log
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=log-zero; fix=clamp-domain,epsilon
+# or fix: epsilon (where fixes are tried: a harmless log leaves nan_to_num no inf to replace)
 """Voxel occupancy: "nan_to_num makes the log safe"."""
 
 import torch

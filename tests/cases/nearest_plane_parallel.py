@@ -3,7 +3,6 @@
 # op: div
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=zero-division; fix=epsilon; op=reciprocal
 """The nearest hit of a ray: plane distances n.o / n.d, parallel planes give inf and lose the min."""
 
 import torch

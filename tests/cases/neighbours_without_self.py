@@ -3,7 +3,6 @@
 # op: pow
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=singular-derivative; fix=epsilon,clamp-domain; symptom=inf-grad
 """k nearest neighbours' distances without the point itself, by sort and slice."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: _log_softmax
 # cause: all-masked-softmax
 # fix: guard-empty
-# also: fix=masked-branch,data; op=log_softmax
 import torch
 import torch.nn as nn
 import torch.nn.functional as F

@@ -3,7 +3,6 @@
 # op: smooth_l1_loss
 # cause: empty-reduction
 # fix: guard-empty
-# also: cause=zero-division; fix=masked-branch; op=mean
 import torch
 import torch.nn as nn
 

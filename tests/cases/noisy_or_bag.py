@@ -3,8 +3,6 @@
 # op: log
 # cause: log-zero
 # fix: epsilon
-# also: cause=underflow
-# also: fix=stable-op,clamp-domain
 import torch
 from torch import nn
 

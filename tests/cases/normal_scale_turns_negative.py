@@ -3,7 +3,6 @@
 # op: log
 # cause: domain-error
 # fix: clamp-domain
-# also: fix=stable-op,epsilon; op=log_prob
 """Density regression where the scale head is a bare linear layer."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: log
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=log-zero; fix=epsilon,clamp-domain
 """masked_scatter over computed logs, and amin afterwards."""
 
 import torch

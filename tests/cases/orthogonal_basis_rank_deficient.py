@@ -3,7 +3,6 @@
 # op: linalg_qr
 # cause: degenerate-decomposition
 # fix: epsilon
-# also: op=qr; fix=stable-op,init,data,masked-branch
 """Orthogonal frames by QR, from a frame with a zero column."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: div
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=zero-division,inf-arithmetic; fix=epsilon
 """Per-token normalisation before packing: padded steps are zero / zero and get packed away."""
 
 import torch

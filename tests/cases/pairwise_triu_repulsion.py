@@ -3,7 +3,6 @@
 # op: sqrt
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=singular-derivative; fix=epsilon,clamp-domain
 """Spread points apart: only the upper triangle of the distance matrix is used."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: div
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=zero-division; fix=epsilon
 """Phase of an STFT: X / |X| with silent bins put to zero by multiplying the mask."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: div
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=zero-division; fix=epsilon,clamp-domain
 """Fit a camera translation to 2-D detections."""
 
 import torch

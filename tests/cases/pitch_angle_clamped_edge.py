@@ -3,7 +3,6 @@
 # op: asin
 # cause: singular-derivative
 # fix: clamp-domain
-# also: fix=epsilon
 """Pitch from a gravity vector. clamp(-1, 1) passes the gradient on at its edge."""
 
 import torch

@@ -2,8 +2,7 @@
 # phase: backward
 # op: acosh
 # cause: singular-derivative
-# fix: epsilon
-# also: fix=clamp-domain,masked-branch,stable-op
+# fix: clamp-domain
 """Hyperbolic word embeddings: distance in the Poincare ball."""
 
 import torch

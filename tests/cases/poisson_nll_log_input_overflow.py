@@ -3,7 +3,6 @@
 # op: exp
 # cause: overflow
 # fix: clamp-domain
-# also: op=poisson_nll_loss; fix=lower-lr,clip-norm,dtype,stable-op
 """Poisson regression on raw features."""
 
 import torch

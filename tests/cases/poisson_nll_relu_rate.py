@@ -3,7 +3,6 @@
 # op: log
 # cause: log-zero
 # fix: epsilon
-# also: fix=clamp-domain,stable-op
 import torch
 import torch.nn as nn
 import torch.nn.functional as F

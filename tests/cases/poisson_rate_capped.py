@@ -2,8 +2,7 @@
 # phase: backward
 # op: exp
 # cause: masked-branch
-# fix: clamp-domain
-# also: cause=overflow; fix=masked-branch,stable-op
+# fix: masked-branch
 """Spike counts: the rate is exp(log-rate), capped at 1000 spikes per bin, after the exp."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: embedding
 # cause: bad-parameter
 # fix: data
-# also: fix=init
 """Pretrained vectors with a NaN row via from_pretrained."""
 
 import numpy as np
@@ -15,7 +14,7 @@ torch.manual_seed(0)
 vectors = np.random.randn(10, 6).astype("float32")
 
 vectors[7] = np.nan
-emb = nn.Embedding.from_pretrained(torch.from_numpy(vectors), freeze=False)  # <- culprit
+emb = nn.Embedding.from_pretrained(torch.from_numpy(vectors), freeze=False)
 lstm = nn.LSTM(6, 5, batch_first=True)
 out = nn.Linear(5, 2)
 tokens = torch.tensor([[1, 2, 3], [4, 7, 8]])

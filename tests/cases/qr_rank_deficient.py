@@ -3,7 +3,6 @@
 # op: linalg_qr
 # cause: degenerate-decomposition
 # fix: epsilon
-# also: op=linalg_qr,linalg_solve_triangular,qr; fix=stable-op,init; symptom=inf-grad
 """Orthogonalise a weight with a zero column."""
 
 import torch

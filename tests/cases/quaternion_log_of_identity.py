@@ -3,7 +3,6 @@
 # op: div
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=zero-division; fix=epsilon
 """Quaternion to angle axis: two_theta / sin(theta) chosen by where, like an old release did."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: acos
 # cause: singular-derivative
 # fix: clamp-domain
-# also: fix=epsilon,stable-op,masked-branch; cause=masked-branch
 import torch
 
 

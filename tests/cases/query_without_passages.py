@@ -3,7 +3,6 @@
 # op: _softmax
 # cause: all-masked-softmax
 # fix: guard-empty
-# also: op=softmax; fix=data,masked-branch; cause=inf-arithmetic
 """Cross attention over retrieved passages; one query has none. Library class around MHA."""
 
 import torch

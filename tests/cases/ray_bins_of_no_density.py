@@ -3,7 +3,6 @@
 # op: reciprocal
 # cause: masked-branch
 # fix: masked-branch
-# also: op=div; cause=zero-division; fix=epsilon
 """Inverse-transform sampling along a ray: empty bins have cdf step 0, `where` is applied after."""
 
 import torch

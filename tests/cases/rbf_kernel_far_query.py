@@ -2,8 +2,7 @@
 # phase: forward
 # op: div
 # cause: underflow
-# fix: stable-op
-# also: cause=zero-division; fix=epsilon,clamp-domain,masked-branch; op=exp
+# fix: epsilon
 """Nadaraya-Watson regression: for a far query every kernel weight underflows to 0."""
 
 import torch
@@ -21,7 +20,7 @@ class KernelRegression(nn.Module):
 
     def forward(self, query):
         gap = (query[:, None] - self.x) / self.log_width.exp()
-        weight = torch.exp(-0.5 * gap.square())  # <- culprit
+        weight = torch.exp(-0.5 * gap.square())
         return (weight @ self.y) / weight.sum(1)  # <- culprit
 
 

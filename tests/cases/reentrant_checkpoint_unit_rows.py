@@ -3,7 +3,6 @@
 # op: div
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=zero-division; fix=epsilon
 """Two where's in a row, reentrant checkpoint, bf16 autocast."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: div
 # cause: masked-branch
 # fix: masked-branch
-# also: op=sin,norm,linalg_vector_norm; cause=singular-derivative,zero-division; fix=epsilon
 """Axis-angle to quaternion with the small angle handled by index assignment."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: rsqrt
 # cause: zero-division
 # fix: epsilon
-# also: cause=domain-error,inf-arithmetic; fix=clamp-domain; op=mul
 import torch
 import torch.nn as nn
 

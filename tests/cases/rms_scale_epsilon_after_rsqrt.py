@@ -3,7 +3,6 @@
 # op: rsqrt
 # cause: zero-division
 # fix: epsilon
-# also: fix=clamp-domain
 """RMS norm of a padded row, with the epsilon outside of the root."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: sqrt
 # cause: singular-derivative
 # fix: epsilon
-# also: fix=clamp-domain
 """An in-place root of a part of a tensor: its node is hidden inside of CopySlices."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: div
 # cause: inf-arithmetic
 # fix: masked-branch
-# also: fix=data,stable-op,clamp-domain
 """Soft shortest hop: missing roads cost inf, and costs are scaled by the largest one."""
 
 import torch

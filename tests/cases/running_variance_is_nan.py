@@ -3,9 +3,6 @@
 # op: native_batch_norm
 # cause: bad-parameter
 # fix: data
-# also: op=batch_norm,_native_batch_norm_legit,_batch_norm_with_update,copy,fill
-# also: fix=init
-# also: phase=forward
 """Linear probing on frozen features whose batch norm has a nan running variance."""
 
 import torch
@@ -26,7 +23,7 @@ class Backbone(nn.Module):
 
 backbone = Backbone()
 with torch.no_grad():
-    backbone.bn.running_var[2] = float("nan")  # <- culprit
+    backbone.bn.running_var[2] = float("nan")
 backbone.eval().requires_grad_(False)
 probe = nn.Linear(4, 3)
 loss = nn.functional.cross_entropy(probe(backbone(torch.rand(5, 1, 8, 8))), torch.arange(5) % 3)

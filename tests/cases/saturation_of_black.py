@@ -3,7 +3,6 @@
 # op: div
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=zero-division; fix=epsilon
 """RGB to HSV: saturation of a black pixel, hue of a grey one, both fixed afterwards."""
 
 import torch

@@ -1,9 +1,8 @@
 # symptom: nan-loss
-# phase: data
+# phase: forward
 # op: empty
 # cause: uninitialized-memory
 # fix: init
-# also: op=mul,Scale,native_layer_norm; phase=forward; cause=bad-parameter
 """A layer that allocates its parameter and forgets reset_parameters()."""
 
 import torch
@@ -19,7 +18,7 @@ class Scale(nn.Module):
         self.weight = nn.Parameter(torch.empty(dim))  # <- culprit
 
     def forward(self, x):
-        return x * self.weight  # <- culprit
+        return x * self.weight
 
 
 model = nn.Sequential(nn.Linear(4, 6), Scale(6), nn.GELU(), nn.Linear(6, 1))

@@ -1,9 +1,8 @@
 # symptom: nan-loss
 # phase: data
-# op: addmm
+# op: div
 # cause: bad-input
 # fix: data
-# also: op=div,linear,mse_loss,tensor,cat,stack,unbind,select; fix=masked-branch; phase=forward
 """Weather table with a missing value; the loader turns empty cells into nan."""
 
 import io
@@ -23,7 +22,7 @@ TABLE = """12.5,1013,0.71,14.0
 def load(text):
     cells = [line.strip().split(",") for line in io.StringIO(text)]
     rows = [[float(c) if c else float("nan") for c in row] for row in cells]
-    return torch.tensor(rows)  # <- culprit
+    return torch.tensor(rows)
 
 
 table = load(TABLE)

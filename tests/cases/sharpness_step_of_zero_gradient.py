@@ -1,11 +1,8 @@
 # symptom: nan-loss
 # phase: forward
-# op: div
+# op: reciprocal
 # cause: zero-division
 # fix: epsilon
-# also: cause=inf-arithmetic
-# also: fix=clamp-domain,guard-empty,masked-branch,stable-op
-# also: op=mul,reciprocal
 """Sharpness-aware minimisation; every hinge is satisfied on the second batch."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: div
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=zero-division; fix=epsilon,stable-op
 """SincNet filters: sin(x)/x with the middle set afterwards."""
 
 import torch

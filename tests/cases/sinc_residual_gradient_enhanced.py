@@ -3,7 +3,6 @@
 # op: div
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=zero-division,singular-derivative; fix=epsilon,clamp-domain
 """A physics-informed residual with sin(r) / r: the origin is masked, and the loss differentiates
 the residual once more, so the slope of the masked branch is part of the loss."""
 

@@ -2,10 +2,7 @@
 # phase: forward
 # op: div
 # cause: zero-division
-# fix: stable-op
-# also: cause=underflow
-# also: fix=epsilon,clamp-domain
-# also: op=exp
+# fix: epsilon
 """Entropic optimal transport between two point clouds."""
 
 import torch
@@ -14,11 +11,11 @@ torch.manual_seed(0)
 
 
 def sinkhorn(a, b, cost, eps=0.05, iters=20):
-    K = torch.exp(-cost / eps)  # <- culprit
+    K = torch.exp(-cost / eps)
     u, v = torch.ones_like(a), torch.ones_like(b)
     for _ in range(iters):
         u = a / (K @ v)  # <- culprit
-        v = b / (K.t() @ u)  # <- culprit
+        v = b / (K.t() @ u)
     return (u[:, None] * K * v[None]).mul(cost).sum()
 
 

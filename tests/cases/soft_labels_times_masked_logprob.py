@@ -3,7 +3,6 @@
 # op: mul
 # cause: inf-arithmetic
 # fix: masked-branch
-# also: fix=stable-op
 """Distillation on a restricted vocabulary: smoothed targets times log-probabilities."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: log
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=log-zero,domain-error; fix=epsilon,clamp-domain
 """Training loop: after some steps a weight decays to exactly 0 by soft thresholding; log|w| under where."""
 
 import torch

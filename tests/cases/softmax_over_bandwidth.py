@@ -3,8 +3,6 @@
 # op: div
 # cause: zero-division
 # fix: epsilon
-# also: cause=inf-arithmetic
-# also: fix=clamp-domain,init,stable-op,masked-branch
 import torch
 import torch.nn as nn
 

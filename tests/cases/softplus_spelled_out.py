@@ -3,7 +3,6 @@
 # op: exp
 # cause: overflow
 # fix: stable-op
-# also: fix=clamp-domain
 import torch
 
 softplus = lambda z: torch.log(1 + torch.exp(z))  # <- culprit # noqa: E731

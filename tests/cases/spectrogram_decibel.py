@@ -3,7 +3,6 @@
 # op: log10
 # cause: log-zero
 # fix: epsilon
-# also: fix=clamp-domain
 """Log-spectral distance. 1e-6 is added to the logarithm and not to its argument."""
 
 import torch

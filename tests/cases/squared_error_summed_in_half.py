@@ -3,7 +3,6 @@
 # op: sum
 # cause: overflow
 # fix: dtype
-# also: fix=stable-op,loss-scaling; op=square,pow
 """Reconstruction error summed over a picture in float16."""
 
 import torch

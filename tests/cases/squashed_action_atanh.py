@@ -3,7 +3,6 @@
 # op: atanh
 # cause: domain-error
 # fix: clamp-domain
-# also: fix=epsilon,stable-op; cause=log-zero,zero-division,singular-derivative
 """Behaviour cloning of squashed actions: replayed actions at the bound have no finite atanh."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: new_empty
 # cause: uninitialized-memory
 # fix: init
-# also: op=empty,cat,add,addmm,mm,linear,tanh; phase=data
 """A recurrent cell written by hand starts from new_empty instead of new_zeros."""
 
 import torch
@@ -23,7 +22,7 @@ class Recurrent(nn.Module):
     def forward(self, x):
         state = x.new_empty(x.shape[0], self.n_hidden)  # <- culprit
         for t in range(x.shape[1]):
-            state = torch.tanh(self.inp(x[:, t]) + self.rec(state))  # <- culprit
+            state = torch.tanh(self.inp(x[:, t]) + self.rec(state))
         return state
 
 

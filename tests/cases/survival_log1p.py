@@ -3,7 +3,7 @@
 # op: log1p
 # cause: log-zero
 # fix: stable-op
-# also: fix=clamp-domain,epsilon; cause=domain-error
+# or fix: clamp-domain (where fixes are tried: it can be written here, the stable form is advice)
 """Discrete-time survival: log(1 - hazard) where the hazard reaches exactly 1."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: atanh
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=domain-error,singular-derivative; fix=clamp-domain,epsilon
 """Squashed Gaussian policy: atanh of the saturated action, then a finite mask selects."""
 
 import torch

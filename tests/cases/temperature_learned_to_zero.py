@@ -2,9 +2,7 @@
 # phase: forward
 # op: div
 # cause: zero-division
-# fix: clamp-domain
-# also: cause=inf-arithmetic
-# also: fix=epsilon,init,stable-op
+# fix: epsilon
 import torch
 from torch import nn
 

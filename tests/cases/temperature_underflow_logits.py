@@ -3,7 +3,6 @@
 # op: div
 # cause: zero-division
 # fix: epsilon
-# also: symptom=inf-loss; fix=clamp-domain
 """Temperature is annealed to exactly 0."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: empty
 # cause: uninitialized-memory
 # fix: init
-# also: fix=data
 """torch.Tensor(n) is uninitialised memory, not n zeros."""
 
 import torch

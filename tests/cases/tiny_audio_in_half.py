@@ -3,7 +3,6 @@
 # op: rsqrt
 # cause: underflow
 # fix: dtype
-# also: cause=zero-division; fix=epsilon,clamp-domain,stable-op; op=mul,square,mean,pow
 """Quiet audio in float16: the square of 1e-4 is below the smallest half number."""
 
 import torch
@@ -15,7 +14,7 @@ conv = nn.Conv1d(1, 2, 3, bias=False).half()
 audio = (torch.randn(3, 1, 32) * 1e-4).half()
 audio[0] *= 3000
 h = conv(audio)
-power = h.square().mean(-1, keepdim=True)  # <- culprit
+power = h.square().mean(-1, keepdim=True)
 h = h * torch.rsqrt(power)  # <- culprit
 loss = (h.float().abs().mean() - 0.5).square()
 loss.backward()

@@ -3,7 +3,6 @@
 # op: _softmax
 # cause: all-masked-softmax
 # fix: guard-empty
-# also: fix=masked-branch; op=softmax
 """Pointer network for a tour of six cities. The loop asks for one city too many."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: log
 # cause: masked-branch
 # fix: masked-branch
-# also: cause=log-zero; fix=epsilon,clamp-domain
 """log transmittance after the surface is cut by slicing per ray in a comprehension."""
 
 import torch

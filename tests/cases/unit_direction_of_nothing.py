@@ -3,7 +3,6 @@
 # op: div
 # cause: zero-division
 # fix: epsilon
-# also: fix=clamp-domain,stable-op,masked-branch
 import torch
 import torch.nn as nn
 

@@ -3,7 +3,6 @@
 # op: exp
 # cause: overflow
 # fix: clamp-domain
-# also: fix=stable-op,data
 """VAE on raw pixels in 0..255: the log-variance head starts far out."""
 
 import torch

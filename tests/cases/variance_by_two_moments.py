@@ -3,7 +3,6 @@
 # op: sqrt
 # cause: domain-error
 # fix: clamp-domain
-# also: fix=epsilon,stable-op
 """E[x^2] - E[x]^2 cancels and comes out slightly negative."""
 
 import torch

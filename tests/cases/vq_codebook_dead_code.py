@@ -3,8 +3,6 @@
 # op: div
 # cause: zero-division
 # fix: epsilon
-# also: cause=bad-parameter,empty-reduction
-# also: fix=clamp-domain,guard-empty,masked-branch,stable-op
 """VQ-VAE with EMA codebook updates."""
 
 import torch

@@ -3,7 +3,6 @@
 # op: nll_loss_forward
 # cause: empty-reduction
 # fix: guard-empty
-# also: op=nll_loss,cross_entropy,nll_loss2d_forward
 """Class weights of 0 for the only class in the batch."""
 
 import torch

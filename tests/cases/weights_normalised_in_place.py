@@ -3,7 +3,6 @@
 # op: div
 # cause: zero-division
 # fix: epsilon
-# also: fix=clamp-domain,stable-op; phase=optimizer,data; cause=bad-parameter
 """Columns are renormalised after every step, and one of them has been pruned to zero."""
 
 import torch

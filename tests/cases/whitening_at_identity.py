@@ -2,8 +2,7 @@
 # phase: backward
 # op: _linalg_eigh
 # cause: degenerate-decomposition
-# fix: stable-op
-# also: op=linalg_eigh,symeig; fix=epsilon,init,clamp-domain
+# fix: epsilon
 """ZCA whitening by eigendecomposition: a diagonal covariance with equal eigenvalues."""
 
 import torch

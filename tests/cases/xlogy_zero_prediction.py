@@ -1,9 +1,8 @@
 # symptom: inf-loss
 # phase: forward
 # op: xlogy
-# cause: log-zero
-# fix: clamp-domain
-# also: fix=epsilon,stable-op; cause=underflow
+# cause: underflow
+# fix: epsilon
 import torch
 
 torch.manual_seed(0)
