@@ -38,7 +38,6 @@ class Program:
     right: Mapping[str, tuple[str, ...]]
     reasons: Mapping[str, str]
     culprits: frozenset[int]  # 1-based lines of `source`
-    may_warn: bool
 
 
 def programs(folder: str) -> list[Program]:
@@ -79,7 +78,6 @@ def _read(path: Path) -> Program:
         right=right,
         reasons=reasons,
         culprits=frozenset(n for n, line in enumerate(bare.splitlines(), 1) if MARKER in line),
-        may_warn="\n# warnings: allowed" in text,
     )
 
 

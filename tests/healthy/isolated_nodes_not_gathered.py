@@ -1,5 +1,4 @@
 """deg ** -0.5 is inf at nodes without an edge, and its nan gradient is never gathered."""
-# warnings: allowed, the inf is hidden on a differentiable path
 
 import torch
 import torch.nn as nn
