@@ -18,7 +18,7 @@ from gradscope.record.copies import numbers_taken
 from gradscope.record.finite import quick_sum
 from gradscope.record.hazards.margins import Margins
 from gradscope.record.journal import Note
-from gradscope.record.oprun import OpRun
+from gradscope.record.oprun import OpRun, flatten
 from gradscope.record.overwrites import Overwrites
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import note_site
@@ -136,13 +136,9 @@ class RecordingMode(TorchDispatchMode):
                 running.ops.append((info, args, kwargs))
                 if type(out) is torch.Tensor:
                     running.made.add(out._cdata)
-            if type(out) is torch.Tensor and not (out.is_cpu or info.allocates):
-                spot = context.spot(sys._getframe(1))
-                self._judge_later(
-                    OpRun(info, args, kwargs, out, seq if noted else None, before, spot)
-                )
-            elif (
+            if (
                 info.allocates
+                or (type(out) is torch.Tensor and not out.is_cpu)
                 or not (
                     info.finite
                     or (info.hands_on and _was_seen(args[0], node))
@@ -151,7 +147,9 @@ class RecordingMode(TorchDispatchMode):
                 or context.provenance.are_read(info, args, kwargs)
             ):
                 spot = context.spot(sys._getframe(1))
-                looker.examine(OpRun(info, args, kwargs, out, seq if noted else None, before, spot))
+                self._look_closer(
+                    OpRun(info, args, kwargs, out, seq if noted else None, before, spot)
+                )
         finally:
             if profiling:
                 record_for_profiler(True)
@@ -162,13 +160,18 @@ class RecordingMode(TorchDispatchMode):
         calls = self.context.journal.calls
         calls[seq - 1] = calls[seq - 1]._replace(value=value)
 
-    def _judge_later(self, op: OpRun) -> None:
+    def _look_closer(self, op: OpRun) -> None:
         """Ops on a device wait for their window, unless a bad value is known to be near."""
-        if self.context.provenance.are_read(op.info, op.args, op.kwargs):
-            self.window.close()
+        if op.info.allocates:
             self.looker.examine(op)
-        elif not op.out.is_meta:
+            return
+        results = op.written() or flatten(op.out)
+        waits = any(not (result.is_cpu or result.is_meta) for result in results)
+        if waits and not self.context.provenance.are_read(op.info, op.args, op.kwargs):
             self.window.add(op)
+            return
+        self.window.close()  # what the op read may have become bad there
+        self.looker.examine(op)
 
     def _is_plainly_finite(self, out: Any, seq: int, info: OpInfo) -> bool:
         """True when one cheap look proves every output finite; False asks for a closer look."""
