@@ -24,7 +24,8 @@ from gradscope.programs import parse_target
 
 HERE = Path(__file__).parent
 KEYS = ("symptom", "phase", "op", "cause", "fix")
-HEADER = re.compile(rf"^# (or )?({'|'.join(KEYS)}|line): (.+)\n", re.MULTILINE)
+HEADER = re.compile(r"# (or )?([a-z]+): (.+)\n")
+TOP = re.compile(rf"({HEADER.pattern})*")
 OTHER = re.compile(r"(?P<answer>[\w-]*) ?\((?P<reason>.+)\)")
 
 
@@ -40,7 +41,7 @@ class Program:
     culprits: frozenset[int]  # 1-based lines of `source`
 
 
-def programs(folder: str) -> list[Program]:
+def programs(folder: str | Path) -> list[Program]:
     return [_read(path) for path in sorted((HERE / folder).glob("*.py"))]
 
 
@@ -70,8 +71,10 @@ def diagnosed_file(path: Path, *, verify: bool = False, **options: Any) -> Repor
 
 def _read(path: Path) -> Program:
     text = path.read_text(encoding="utf-8")
-    bare = HEADER.sub("", text)
-    right, reasons = _answers(path.stem, text)
+    top = TOP.match(text)
+    assert top is not None  # it may be empty
+    bare = text[top.end() :]
+    right, reasons = _answers(path.stem, top[0])
     return Program(
         name=path.stem,
         source=without_markers(bare),
@@ -81,17 +84,19 @@ def _read(path: Path) -> Program:
     )
 
 
-def _answers(name: str, text: str) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+def _answers(name: str, top: str) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
     answers: dict[str, tuple[str, ...]] = {}
     reasons: dict[str, str] = {}
-    for is_other, key, said in HEADER.findall(text):
+    for is_other, key, said in HEADER.findall(top):
+        if key not in (KEYS if not is_other else (*KEYS, "line")):
+            raise ValueError(f"{name}: a header has no {key}")
         if not is_other:
             if key in answers or "," in said:
                 raise ValueError(f"{name}: more than one {key}, without a reason")
             answers[key] = (said,)
             continue
         other = OTHER.fullmatch(said)
-        if other is None:
+        if other is None or bool(other["answer"]) == (key == "line"):
             raise ValueError(f"{name}: the other {key} is given without its reason: {said}")
         if key in reasons:
             raise ValueError(f"{name}: more than two answers for {key}")
