@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,9 +23,9 @@ from gradscope.report import Sources
 from gradscope.report.sarif import fingerprints
 from gradscope.rules import RULES
 from gradscope.rules.causes.unused_ignore import UnusedIgnore
-from gradscope.source import Source, lines
+from gradscope.source import lines
 from gradscope.source.remarks import Ignore, ignores
-from gradscope.source.text import NO_TEXTS
+from gradscope.source.text import NO_TEXTS, Texts
 
 VERSION = "gradscope-baseline/1"
 LARGEST = 16 * 1024**2  # bytes of a baseline: some 60,000 findings
@@ -62,7 +62,7 @@ def without_ignored(
     return tuple(kept), tuple(_warnings(found, used, whole))
 
 
-def accepted_by(report: Report, config: Config, texts: Mapping[str, Source] = NO_TEXTS) -> Report:
+def accepted_by(report: Report, config: Config, texts: Texts = NO_TEXTS) -> Report:
     """What is left of one run's report. It does not tell which comments are of no use any more:
     only a whole check does. A baseline that cannot be read is a remark, and the report stays.
     """

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 
 from gradscope.accepted import accepted_by
 from gradscope.config import Config
 from gradscope.diagnose import diagnose
 from gradscope.errors import ExitCode, GradscopeError
-from gradscope.facts import Finding, NotChecked, Phase, Report, Severity, Trace, plural
+from gradscope.facts import (
+    Finding,
+    NotChecked,
+    NotTried,
+    Phase,
+    Reason,
+    Report,
+    Severity,
+    Trace,
+    plural,
+)
 from gradscope.programs import ChildFault, RunOptions, Target, run
 from gradscope.repair import Again, Budget, repair, repaired
 from gradscope.repair.aftermath import with_aftermath
@@ -21,14 +33,15 @@ from gradscope.repair.rates import with_stable_rate
 from gradscope.report import trials
 from gradscope.report.status import Doing, Stages
 from gradscope.rules import rule_filter
-from gradscope.source import Source, pointed
+from gradscope.saved import Saved, save
+from gradscope.source import pointed
+from gradscope.source.text import NO_TEXTS, Texts
 
 HAZARDS = "GS6"  # the family of rules about what has not hurt yet
 FURTHER = (
     (with_aftermath, "what comes of the wrong gradient"),
     (with_stable_rate, "at which learning rate training stops diverging"),
 )
-NO_PATCHES: Mapping[str, Source] = {}
 
 Told = Callable[[Finding], bool]
 Findings = tuple[Finding, ...]
@@ -54,6 +67,35 @@ def untried(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
     return repaired(seen, findings, None), ()
 
 
+def judge_again(saved: Saved, config: Config, said: tuple[str, ...] = ()) -> Report:
+    """What `trace` says of a run, from its trace alone. Patches are written where the source is as
+    it was, and cannot be tried."""
+    changed = saved.changed()
+
+    def served(finding: Finding) -> Finding:
+        at = finding.location
+        if at.file not in changed if at else not changed:
+            (finding,) = repaired(saved.trace, (finding,), None, untried=Reason.SAVED)
+            return finding
+        untried = NotTried(Reason.SAVED)
+        return replace(finding, fixes=tuple(replace(fix, verdict=untried) for fix in finding.fixes))
+
+    def mend(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
+        return tuple(map(served, findings)), ()
+
+    for file in changed:
+        gone = f"{file} is not as it was when it ran: its lines are not shown, and not repaired"
+        said = (*said, gone)
+    texts = unread(saved)
+    name = saved.trace.target
+    return conclude(name, saved.trace, config, told=has_hurt, mend=mend, said=said, texts=texts)
+
+
+def unread(saved: Saved) -> Texts:
+    """The files that are not to be read beside a saved trace."""
+    return {os.path.realpath(file): None for file in saved.changed()}
+
+
 def conclude(
     name: str,
     seen: Trace,
@@ -63,7 +105,7 @@ def conclude(
     mend: Mend = untried,
     accept: bool = True,
     said: tuple[str, ...] = (),
-    texts: Mapping[str, Source] = NO_PATCHES,
+    texts: Texts = NO_TEXTS,
 ) -> Report:
     """What follows from a run, for every command alike: diagnosed, selected, repaired, pointed at,
     and without what the project accepts.
@@ -93,6 +135,7 @@ def trace(
     precision: str | None = None,
     hazards: bool = False,
     accept: bool = True,
+    keep: Path | None = None,
     stages: Stages | None = None,
     started: float | None = None,
 ) -> Report:
@@ -100,8 +143,9 @@ def trace(
 
     With `hazards` also what has not hurt yet (GS6): asked for by a preflight, and not by somebody
     who looks for the cause of a failure. Without `accept` what the project accepts is in the report
-    too. `started` is when the command did, by `time.monotonic`. After Ctrl-C the report holds what
-    was known by then; a second one raises KeyboardInterrupt.
+    too. `keep` is the file to save the trace in. `started` is when the command did, by
+    `time.monotonic`. After Ctrl-C the report holds what was known by then; a second one raises
+    KeyboardInterrupt.
     """
     began = time.monotonic() if started is None else started
     stages = stages or Stages()
@@ -113,6 +157,11 @@ def trace(
     stages.begin(Doing.RUNNING)
     seen = run(target, looking, silent=silent, on_progress=stages.progress(options.steps))
     require_backward(target, seen)
+    if keep is not None:
+        try:
+            save(seen, keep)
+        except GradscopeError as error:
+            said = (*said, f"the trace was not saved: {error}")
     was_interrupted = seen.ending.kind == "interrupted" and seen.ending.code is not None
     budget = Budget(config.verify_time, config.verify_runs)
     budget.interrupted = was_interrupted or seen.ending.in_a_hurry

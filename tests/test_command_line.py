@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import Command
 
-COMMANDS = ["trace", "fix", "norms", "check", "explain", "examples"]
+COMMANDS = ["trace", "fix", "norms", "check", "report", "explain", "examples"]
 BROKEN = """\
 import torch
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from gradscope.version import __version__
 if TYPE_CHECKING:
     from gradscope.config import Input
     from gradscope.facts import Report, Summary
+    from gradscope.source.text import Texts
 
 
 def parse_input(text: str) -> Input:
@@ -46,13 +48,20 @@ def code_or_zero(code: ExitCode, exit_zero: bool) -> ExitCode:
 
 
 def rendered(
-    report: Report | Summary, format: str, file: Path | None, *, quiet: bool = False
+    report: Report | Summary,
+    format: str,
+    file: Path | None,
+    *,
+    quiet: bool = False,
+    texts: Texts | None = None,
 ) -> str:
+    """As `format` has it. `texts` are as in `source.read`."""
     from gradscope.facts import Report
     from gradscope.report import Options, by_name
+    from gradscope.source import lines
 
     options = Options(width=100) if file is not None else Options.fitting(sys.stdout)
-    options = replace(options, quiet=quiet)
+    options = replace(options, quiet=quiet, sources=partial(lines, texts=texts or {}))
     if isinstance(report, Report):
         return by_name(format).render(report, options)
     return by_name(format).render_all(report, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -69,6 +70,12 @@ def trace(
     quiet: Quiet = False,
     format: ReportFormat = "terminal",
     output: Output = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            "--save", metavar="FILE", help="Save what was seen, for gradscope report FILE."
+        ),
+    ] = None,
     config: ConfigFile = None,
     no_verify: NoVerify = False,
     verify_time: VerifyTime = None,
@@ -84,10 +91,13 @@ def trace(
     """
     from gradscope import pipeline
     from gradscope.config import load_config
+    from gradscope.outputs import check_writable
     from gradscope.programs.choose import choose
     from gradscope.report.status import Doing, stage_line
 
     check_report_place(format, output)
+    if save is not None:
+        check_writable(save, asked_by="--save")
     choice = choose(
         load_config(config).overridden(
             steps=steps,
@@ -113,6 +123,7 @@ def trace(
             choice.config,
             said=choice.said,
             stdout_to_stderr=format != "terminal" and output is None,
+            keep=save,
             stages=stages,
             started=context.meta[STARTED],
         )

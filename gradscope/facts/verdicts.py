@@ -153,6 +153,7 @@ class Reason(Enum):
     NOT_ASKED = auto()
     VERIFICATION_OFF = auto()
     NOT_REPEATED = auto()  # this run cannot be made again
+    SAVED = auto()  # there is the trace of a run, and no program
     ANOTHER_HOLDS = auto()
     TIME = auto()  # the budget was spent, or the share of it for guesses (the seconds)
     INTERRUPTED = auto()  # by Ctrl-C, or asked to end from outside

@@ -31,6 +31,7 @@ def trace(
     rerun: bool | None = None,
     custom_backward: bool | None = None,
     config: str | Path | None = None,
+    save: str | Path | None = None,
     silent: bool = False,
 ) -> Report:
     """Run a target in a process of its own, as the command `gradscope trace` does, and return what
@@ -40,7 +41,8 @@ def trace(
     the program, `inputs` the Python expressions for a function's parameters, by name. `steps` are
     updates (without an optimizer, backward passes). `time_limit` of the program and `verify_time`
     of all tries of fixes are in seconds. What is None is as in the nearest gradscope.yaml or
-    [tool.gradscope], or in the file `config`. With `silent` nothing shows what the program prints.
+    [tool.gradscope], or in the file `config`. `save` is a file that `gradscope
+    report` reads. With `silent` nothing shows what the program prints.
 
     The report holds plain numbers and no tensors: shapes are tuples of ints, dtypes and devices
     their names ("torch.float32", "cuda:0"), losses and norms floats (NaN and inf included), columns
@@ -69,4 +71,10 @@ def trace(
         inputs=tuple(Input(name, text) for name, text in (inputs or {}).items()),
         parts=(model, loss, batch),
     )
-    return pipeline.trace(choice.target, choice.config, said=choice.said, silent=silent)
+    return pipeline.trace(
+        choice.target,
+        choice.config,
+        said=choice.said,
+        silent=silent,
+        keep=None if save is None else Path(save),
+    )

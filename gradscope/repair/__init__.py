@@ -57,11 +57,13 @@ def repaired(
     search: Search | None = None,
     diagnosis: Callable[[Trace], tuple[Finding, ...]] = diagnose,
     overlay: Mapping[str, Source] | None = None,
+    untried: Reason | None = None,
 ) -> tuple[Finding, ...]:
     """`repair` with the way to run the program again given as a function; None where there is none.
 
     `rerun_with` runs it with a change at run time, which is tried where no patch can be written.
     `overlay` holds texts that stand in for files, by their real path: patches of earlier rounds.
+    `untried` is why nothing is tried, where that is not the lack of `rerun` or of `verify`.
     Ctrl-C ends the work, and what is known by then is kept.
     """
     budget, search = budget or Budget(), search or Search()
@@ -76,7 +78,7 @@ def repaired(
         budget.interrupt()
     service = Service(
         bench,
-        NotTried(Reason.NOT_REPEATED if rerun is None else Reason.VERIFICATION_OFF),
+        NotTried(untried or (Reason.NOT_REPEATED if rerun is None else Reason.VERIFICATION_OFF)),
         overlay or {},
         budget,
         stages or Stages(),

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from gradscope.facts import Call, Event, Finding, Location, Related
 from gradscope.source.spans import shown
-from gradscope.source.text import NO_TEXTS, Source, parsed
+from gradscope.source.text import NO_TEXTS, Source, Texts, parsed
 
 
-def pointed(
-    findings: Iterable[Finding], texts: Mapping[str, Source] = NO_TEXTS
-) -> tuple[Finding, ...]:
+def pointed(findings: Iterable[Finding], texts: Texts = NO_TEXTS) -> tuple[Finding, ...]:
     """The findings with every place in them narrowed to what a reader looks for. `texts` stand in
     for files, by their real path."""
     narrow = _Narrow(texts)
@@ -23,7 +21,7 @@ def pointed(
 class _Narrow:
     """Reads each file once, and looks at each place once: many findings share a chain."""
 
-    _texts: Mapping[str, Source]
+    _texts: Texts
     _sources: dict[str, Source | None] = field(default_factory=dict)
     _places: dict[Location, Location] = field(default_factory=dict)
 

@@ -107,13 +107,16 @@ def characters(line: str, column: int) -> int:
     return column if line.isascii() else len(line.encode()[:column].decode(errors="ignore"))
 
 
-NO_TEXTS: Mapping[str, Source] = {}
+Texts = Mapping[str, Source | None]  # by real path; None: the file is not what ran
+NO_TEXTS: Texts = {}
 
 
-def read(file: str | Path, texts: Mapping[str, Source] = NO_TEXTS) -> Source:
+def read(file: str | Path, texts: Texts = NO_TEXTS) -> Source:
     """The source of a file, or SourceError: not on disk, not decodable. `texts` stand in for files,
     by their real path."""
-    if texts and (other := texts.get(os.path.realpath(file))) is not None:
+    if texts and (path := os.path.realpath(file)) in texts:
+        if (other := texts[path]) is None:
+            raise SourceError(f"{file} is not as it was when it ran")
         return other
     try:
         raw = Path(file).read_bytes()
@@ -129,7 +132,7 @@ def read(file: str | Path, texts: Mapping[str, Source] = NO_TEXTS) -> Source:
         ) from error
 
 
-def parsed(file: str | Path, texts: Mapping[str, Source] = NO_TEXTS) -> Source | None:
+def parsed(file: str | Path, texts: Texts = NO_TEXTS) -> Source | None:
     """The source of a file that is Python, its tree made; None for any other."""
     try:
         source = read(file, texts)
@@ -143,7 +146,7 @@ def _reason(error: Exception) -> str:
     return (getattr(error, "strerror", None) or str(error)).lower()
 
 
-def lines(file: str | Path, texts: Mapping[str, Source] = NO_TEXTS) -> tuple[str, ...]:
+def lines(file: str | Path, texts: Texts = NO_TEXTS) -> tuple[str, ...]:
     """The lines of a file for a code frame; none where it cannot be read."""
     try:
         return read(file, texts).lines

@@ -16,6 +16,7 @@ LAYERS = [
     "facts",
     "source",
     "config",
+    "saved",
     "ops",
     "rules",
     "report",
