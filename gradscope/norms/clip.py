@@ -10,6 +10,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from gradscope.record.census import census
+from gradscope.record.pieces import pieces
+
 # What torch adds to the total before it divides (torch/nn/utils/clip_grad.py).
 TORCH_EPS = 1e-6
 
@@ -47,12 +50,19 @@ def exact_norm(grads: Sequence[Tensor], norm_type: float = 2.0) -> float:
 def exact_one(grad: Tensor, norm_type: float = 2.0) -> float:
     """The norm of the finite elements in float64, scaled by the largest so that no power of it
     overflows."""
-    values = dense(grad).double().reshape(-1)
-    values = values[torch.isfinite(values)]
-    largest = float(values.abs().max().item()) if values.numel() else 0.0
+    values = dense(grad)
+    counts = census(values)
+    largest = max(abs(counts.min or 0.0), abs(counts.max or 0.0))
     if largest == 0.0:
         return 0.0
-    return largest * float(torch.linalg.vector_norm(values / largest, norm_type).item())
+    norms = []
+    for piece in pieces(values):
+        scaled = piece[torch.isfinite(piece)].double() / largest
+        norms.append(torch.linalg.vector_norm(scaled, norm_type).item())
+    if norm_type == 0:  # a count, of which there is no norm
+        return largest * float(sum(norms))
+    together = torch.tensor(norms, dtype=torch.float64)
+    return largest * float(torch.linalg.vector_norm(together, norm_type).item())
 
 
 def dense(grad: Tensor) -> Tensor:

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from gradscope.norms.clip import clipped, coefficient, dense, exact_norm, exact_one, total_norm
 from gradscope.norms.facts import Measured, NormOptions, Row
+from gradscope.record.census import census
+from gradscope.record.sizes.crossings import norm_of
 
 _VALUES_SHOWN = 8  # elements of a gradient small enough to be written out
 
@@ -64,8 +66,8 @@ class Measure:
         for leaf in leaves:
             before = self._before.pop(name(leaf), None)
             if before is not None:
-                size = float(before.double().norm().item())
-                moved = float((leaf.detach() - before).double().norm().item())
+                size = norm_of(before)
+                moved = norm_of(before.sub_(leaf.detach()))
                 self._updates[name(leaf)] = moved / size if size else math.inf
         self._before = {}
 
@@ -89,8 +91,7 @@ class Measure:
         values = dense(grad)
         p = self.options.norm_type
         norm = float(torch.linalg.vector_norm(values, p).item()) if values.numel() else 0.0
-        finite = torch.isfinite(values)
-        bad = values.numel() - int(finite.sum().item())
+        counts = census(values)
         small = 0 < values.numel() <= _VALUES_SHOWN
         after_values = None if after is None else dense(after)
         return Row(
@@ -99,9 +100,9 @@ class Measure:
             dtype=str(grad.dtype).removeprefix("torch."),
             numel=grad.numel(),
             norm=norm if math.isfinite(norm) else exact_one(grad, p),
-            max_abs=float(values[finite].abs().max().item()) if bool(finite.any()) else 0.0,
-            zeros=int((values == 0).sum().item()) + grad.numel() - _stored(grad, values),
-            bad=bad,
+            max_abs=max(abs(counts.min or 0.0), abs(counts.max or 0.0)),
+            zeros=counts.zeros + grad.numel() - _stored(grad, values),
+            bad=counts.bad,
             clipped=None
             if after_values is None
             else float(torch.linalg.vector_norm(after_values, p).item()),

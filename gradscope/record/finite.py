@@ -7,12 +7,12 @@ overflows, so only a non-finite sum is looked at again, exactly.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import torch
 
+from gradscope.record.pieces import any_of, pieces, sum_as
+
 _HALF = (torch.float16, torch.bfloat16)
-_ROWS_SHOWN = 8
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 _inside = torch._C._functorch.get_unwrapped
 _is_batched = torch._C._functorch.is_batchedtensor
@@ -104,10 +104,21 @@ def quick_sum(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.sum()
 
 
+def quick_total(tensor: torch.Tensor) -> float | complex:
+    """The same as a number. The CPU copies a half type to float32 before it adds it up."""
+    if tensor.dtype in _HALF and tensor.is_cpu:
+        return sum_as(tensor, torch.float32)
+    total: float | complex = quick_sum(tensor).item()
+    return total
+
+
 def looks_finite(tensor: torch.Tensor) -> bool:
     """False when `tensor` (as given by `plain`) holds NaN or inf; exact."""
-    total = quick_sum(tensor).item()
-    return total - total == 0.0 or is_finite(tensor)
+    for piece in pieces(tensor):
+        total = quick_total(piece)
+        if total - total != 0.0 and not bool(torch.isfinite(piece).all()):
+            return False
+    return True
 
 
 def holds_bad(tensor: torch.Tensor) -> bool:
@@ -118,7 +129,7 @@ def holds_bad(tensor: torch.Tensor) -> bool:
 
 def has_nan(tensor: torch.Tensor) -> bool:
     values = plain(tensor)
-    return values is not None and bool(torch.isnan(values).any())
+    return values is not None and any_of(values, torch.isnan)
 
 
 def is_zero(tensor: torch.Tensor) -> bool | None:
@@ -127,87 +138,11 @@ def is_zero(tensor: torch.Tensor) -> bool | None:
     return None if values is None else not bool(values.any())
 
 
-def is_finite(tensor: torch.Tensor) -> bool:
-    return bool(torch.isfinite(tensor).all())
-
-
-@dataclass(frozen=True, slots=True)
-class Census:
-    """Counts over one tensor; `min` and `max` are over its finite elements."""
-
-    numel: int
-    nan: int
-    posinf: int
-    neginf: int
-    zeros: int
-    min: float | None
-    max: float | None
-
-    @property
-    def bad(self) -> int:
-        return self.nan + self.posinf + self.neginf
-
-
 def numbers(tensor: torch.Tensor) -> torch.Tensor | None:
     """`plain` with one number an element, for counts and places: the magnitude of a complex one."""
     values = plain(tensor)
     is_pairs = values is not None and tensor.is_complex()
     return torch.view_as_complex(values).abs() if values is not None and is_pairs else values
-
-
-def census(tensor: torch.Tensor) -> Census:
-    """Count what is in a tensor (as given by `plain`), in a few passes whatever its size."""
-    if tensor.numel() == 0:
-        return Census(0, 0, 0, 0, 0, None, None)
-    # count_nonzero and not sum: a sum of booleans is made of int64.
-    finite = None if looks_finite(tensor) else torch.isfinite(tensor)
-    bad = tensor.numel() - _count(finite) if finite is not None else 0
-    nan = _count(torch.isnan(tensor)) if bad else 0
-    posinf = _count(torch.isposinf(tensor)) if bad else 0
-    kept = tensor if finite is None else tensor[finite]
-    low = high = None
-    if kept.numel():
-        low, high = (float(value.item()) for value in torch.aminmax(kept))
-    return Census(
-        numel=tensor.numel(),
-        nan=nan,
-        posinf=posinf,
-        neginf=bad - nan - posinf,
-        zeros=tensor.numel() - _count(tensor),
-        min=low,
-        max=high,
-    )
-
-
-def rows_of_neginf(tensor: torch.Tensor) -> int:
-    """How many rows along the last dimension are -inf throughout."""
-    return _count(torch.isneginf(tensor).all(-1)) if tensor.dim() else 0
-
-
-def _count(tensor: torch.Tensor) -> int:
-    return int(torch.count_nonzero(tensor).item())
-
-
-def first_index(mask: torch.Tensor) -> tuple[int, ...]:
-    """The index of the first true element in row-major order, without listing them all."""
-    flat = int(mask.reshape(-1).to(torch.uint8).argmax().item())
-    return unravel(flat, tuple(mask.shape))
-
-
-def unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    index: list[int] = []
-    for size in reversed(shape):
-        flat, position = divmod(flat, size)
-        index.append(position)
-    return tuple(reversed(index))
-
-
-def bad_rows(mask: torch.Tensor) -> tuple[tuple[int, ...], int]:
-    """The positions along dimension 0 that hold a true element: the first few, and how many."""
-    if mask.dim() == 0:
-        return (), 0
-    hit = mask.reshape(mask.shape[0], -1).any(1).nonzero().reshape(-1)
-    return tuple(int(row) for row in hit[:_ROWS_SHOWN].tolist()), int(hit.numel())
 
 
 def value_at(tensor: torch.Tensor, index: tuple[int, ...], shape: tuple[int, ...]) -> float | None:
@@ -237,5 +172,5 @@ def sum_of(tensors: Iterable[torch.Tensor]) -> float | None:
         if values is None:
             return None
         wide = torch.float64 if values.device.type == "cpu" else None
-        total += float(values.sum(dtype=wide).item())
+        total += sum_as(values, wide) if wide is not None else float(values.sum().item())
     return total

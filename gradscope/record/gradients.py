@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 
 from gradscope.facts import Gradient
-from gradscope.record.finite import plain
+from gradscope.record.finite import looks_finite, plain
+from gradscope.record.pieces import pieces
 
 _SAMPLE = 1024  # values kept a gradient: enough to say by how much a fix moved it
 _MOST = 2_000  # leaves described
@@ -27,26 +30,37 @@ def describe_gradients(leaves: Iterable[tuple[str, torch.Tensor]]) -> tuple[Grad
 
 
 def _describe(name: str, values: torch.Tensor) -> Gradient:
-    flat = values.reshape(-1)
-    finite = torch.isfinite(flat)
-    kept = flat.double() if bool(finite.all()) else flat[finite].double()
-    count = min(flat.numel(), _SAMPLE)
-    places = torch.arange(count, device=flat.device) * flat.numel() // max(count, 1)
+    digest = hashlib.blake2b(digest_size=16)
+    bad, norm = 0, 0.0
+    for piece in pieces(values):
+        kept = piece if looks_finite(piece) else piece[torch.isfinite(piece)]
+        bad += piece.numel() - kept.numel()
+        norm = math.hypot(norm, torch.linalg.vector_norm(kept, dtype=torch.float64).item())
+        digest.update(_content(piece))
     return Gradient(
         name=name,
         shape=tuple(values.shape),
-        numel=flat.numel(),
-        bad=int(flat.numel() - finite.sum().item()),
-        norm=float(torch.linalg.vector_norm(kept).item()) if kept.numel() else 0.0,
-        digest=_digest(flat),
-        sample=tuple(flat[places].double().tolist()),
+        numel=values.numel(),
+        bad=bad,
+        norm=norm,
+        digest=digest.hexdigest(),
+        sample=_sample(values.reshape(1) if values.dim() == 0 else values),
     )
 
 
-def _digest(flat: torch.Tensor) -> str:
-    raw = flat.contiguous().cpu().view(torch.uint8)
-    content = raw.numpy().tobytes() if _has_numpy() else bytes(raw.tolist())
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
+def _sample(values: torch.Tensor) -> tuple[float, ...]:
+    """Values at even distances, in row-major order."""
+    count = min(values.numel(), _SAMPLE)
+    if not count:
+        return ()
+    places = torch.arange(count, device=values.device) * values.numel() // count
+    return tuple(values[torch.unravel_index(places, values.shape)].double().tolist())
+
+
+def _content(piece: torch.Tensor) -> Any:
+    own = piece.reshape(-1).clone(memory_format=torch.contiguous_format)  # with strides of its own
+    raw = own.cpu().view(torch.uint8)
+    return raw.numpy() if _has_numpy() else bytes(raw.tolist())
 
 
 def _has_numpy() -> bool:

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.record.context import RunContext
 from gradscope.record.copies import numbers_taken
-from gradscope.record.finite import quick_sum
+from gradscope.record.finite import quick_total
 from gradscope.record.hazards.margins import Margins
 from gradscope.record.journal import Note
 from gradscope.record.oprun import OpRun, flatten
@@ -189,7 +189,7 @@ class RecordingMode(TorchDispatchMode):
                     self._note_value(seq, total)
             elif dtype in _HALF or dtype in _OTHER:
                 try:
-                    total = quick_sum(out).item()
+                    total = quick_total(out)
                 except (RuntimeError, NotImplementedError):
                     return False
             else:

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from transparent.compare import Outcome
 
 DTYPES = ("float32", "float64", "bfloat16", "float16", "complex64")
-COLUMNS = ("identical", "torch", "random", "different", "raised", "warned", "noted", "accused")
+COLUMNS = (
+    "identical", "torch", "random", "different", "alone", "raised", "warned", "noted", "accused"
+)  # fmt: skip
 LEGEND = (
     "identical: every bit of values, gradients and random state. torch: differs in the same bits\n"
     "under a dispatch mode that does nothing, since torch takes another formula under any mode.\n"
-    "random: two bare runs differ. accused: an error was found though every value is finite."
+    "random: two bare runs differ. alone: the sizes alone change it. accused: an error was found\n"
+    "though every value is finite."
 )
 
 

@@ -13,8 +13,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.diagnose import diagnose
 from gradscope.facts import Ending, Severity, Trace
-from gradscope.record.finite import is_finite, plain
-from gradscope.record.observation import FullObservation
+from gradscope.norms.facts import NormOptions
+from gradscope.norms.measure import Measure
+from gradscope.record.finite import looks_finite, plain
+from gradscope.record.observation import FullObservation, SizesAlone
 from transparent.samples import Results, Sample, tensors
 
 # What became of a sample, best first. `torch`: it differs in the same bits under a dispatch mode
@@ -23,7 +25,8 @@ IDENTICAL = "identical"
 TORCH = "torch"
 RANDOM = "random"  # two bare runs differ already
 REFUSED = "refused"  # the bare run raises
-WRONG = ("different", "raised", "warned", "noted", "accused")
+ALONE = "alone"  # the sizes alone already change it, which need no mode in backward
+WRONG = ("different", ALONE, "raised", "warned", "noted", "accused")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,9 @@ class _Seen:
     warned: tuple[str, ...]
     finite: bool
 
+    def is_same(self, other: _Seen) -> bool:
+        return (self.results, self.generator) == (other.results, other.generator)
+
 
 def compare(sample: Sample) -> Outcome:
     try:
@@ -57,12 +63,13 @@ def compare(sample: Sample) -> Outcome:
         return Outcome(sample.name, REFUSED, f"{type(error).__name__}: {error}")
     observation = FullObservation()
     try:
+        alone = _see(sample.run, SizesAlone(Measure(NormOptions())))
         watched = _see(sample.run, observation)
     except Exception as error:
         return Outcome(sample.name, "raised", f"{type(error).__name__}: {error}")
-    if (bare.results, bare.generator) != (watched.results, watched.generator):
-        return Outcome(sample.name, _why_different(sample, bare, watched))
-    new = [text for text in watched.warned if text not in bare.warned]
+    if not bare.is_same(watched) or not bare.is_same(alone):
+        return Outcome(sample.name, _why_different(sample, bare, watched, alone))
+    new = [text for text in (*watched.warned, *alone.warned) if text not in bare.warned]
     if new:
         return Outcome(sample.name, "warned", new[0])
     trace = observation.trace(sample.name, Ending("finished"))
@@ -87,10 +94,12 @@ def _see(run: Callable[[], Results], around: AbstractContextManager[object]) -> 
     )
 
 
-def _why_different(sample: Sample, bare: _Seen, watched: _Seen) -> str:
+def _why_different(sample: Sample, bare: _Seen, watched: _Seen, alone: _Seen) -> str:
     again = _see(sample.run, nullcontext())
     if again.results != bare.results:
         return RANDOM
+    if not bare.is_same(alone):
+        return ALONE
     under_any = _see(sample.run, _Nothing())  # type: ignore[no-untyped-call]
     return TORCH if under_any.results == watched.results else "different"
 
@@ -120,4 +129,4 @@ def _bytes(tensor: torch.Tensor) -> bytes:
 
 def _finite(tensor: torch.Tensor) -> bool:
     values = plain(tensor.detach())
-    return values is None or is_finite(values)
+    return values is None or looks_finite(values)

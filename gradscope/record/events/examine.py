@@ -6,6 +6,7 @@ Runs only near non-finite values, so it may count, compare and copy; the healthy
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ from gradscope.record.finite import has_nan, holds_bad, plain
 from gradscope.record.graph import node_name
 from gradscope.record.journal import Note, Raw
 from gradscope.record.oprun import OpRun, StainedInput, among, flatten
+from gradscope.record.pieces import any_of, pieces
 from gradscope.record.spot import NodeOps, Spot
 
 _DETAILED = 200  # events measured in full a run: the first ones are those that people ask about
@@ -153,7 +155,7 @@ class Examiner:
         output: torch.Tensor,
         values: torch.Tensor,
     ) -> Kind:
-        nan = bool(torch.isnan(values).any())
+        nan = any_of(values, torch.isnan)
         if not raw.sources:
             if op.info.name in _FROM_OUTSIDE:
                 return Kind.SOURCE
@@ -200,7 +202,7 @@ class Examiner:
 
     def _is_innocent(self, raw: Raw, values: torch.Tensor) -> bool:
         """Nothing but an inf that the program made on purpose, and that has met no arithmetic."""
-        if bool(torch.isnan(values).any()):
+        if any_of(values, torch.isnan):
             return False
         if raw.kind is Kind.MINTED:
             return True
@@ -264,8 +266,11 @@ def _picked(op: OpRun, stained: list[StainedInput]) -> list[StainedInput]:
 
     def is_taken(one: StainedInput) -> bool:
         values = None if one.tensor.is_complex() else plain(one.tensor)
-        taken = condition if one.name == "self" else ~condition
-        return values is not None and bool((taken & ~torch.isfinite(values)).any())
+        if values is None:
+            return False
+        wanted = one.name == "self"
+        sides = map(pieces, torch.broadcast_tensors(condition, values))
+        return any(bool(((c == wanted) & ~v.isfinite()).any()) for c, v in zip(*sides, strict=True))
 
     return [one for one in stained if is_taken(one)] or stained
 
@@ -274,13 +279,16 @@ def _cancels(op: OpRun, raw: Raw, written: list[torch.Tensor], values: torch.Ten
     """Whether infinite gradients of both signs were added: NaN, and inf on both sides of it."""
     if raw.phase is not Phase.BACKWARD or not op.info.shifts or len(raw.sources) < 2:
         return False
-    meets = torch.isnan(values)
+    sides = []
     for _, tensor in op.inputs():
         side = op.before if among(tensor, written) else plain(tensor)
         if side is None or side.shape != values.shape:
             return False
-        meets = meets & torch.isinf(side)
-    return bool(meets.any())
+        sides.append(pieces(side))
+    return any(
+        bool(functools.reduce(torch.logical_and, map(torch.isinf, each), nan.isnan()).any())
+        for nan, *each in zip(pieces(values), *sides, strict=True)
+    )
 
 
 def _phase(spot: Spot) -> Phase:
@@ -292,6 +300,6 @@ def _phase(spot: Spot) -> Phase:
 def _only_neginf(op: OpRun) -> bool:
     for _, tensor in op.inputs():
         values = plain(tensor)
-        if values is not None and bool((torch.isnan(values) | torch.isposinf(values)).any()):
+        if values is not None and any_of(values, lambda v: torch.isnan(v) | torch.isposinf(v)):
             return False
     return True

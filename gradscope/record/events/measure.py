@@ -11,19 +11,11 @@ import torch
 from gradscope.facts import Ancestor, Kind, Operand, Phase
 from gradscope.ops import lookup
 from gradscope.ops.reach import singularity
+from gradscope.record.census import Places, census, not_finite, places, rows_of_neginf
 from gradscope.record.context import RunContext
 from gradscope.record.events.grad_outputs import grad_output_of
 from gradscope.record.events.provenance import storage_key
-from gradscope.record.finite import (
-    bad_rows,
-    batch_dims,
-    census,
-    first_index,
-    numbers,
-    rows_of_neginf,
-    unwrapped,
-    value_at,
-)
+from gradscope.record.finite import batch_dims, numbers, unwrapped, value_at
 from gradscope.record.graph import node_name
 from gradscope.record.journal import Raw, to_call
 from gradscope.record.oprun import OpRun
@@ -113,10 +105,8 @@ def describe(
     assert values is not None
     inputs = op.inputs()[:_OPERANDS]
     # A birth beside an inf that was meant (a softmax of masked rows) is the NaN, not the inf.
-    locate(
-        raw,
-        torch.isnan(values) if raw.sources and raw.kind is Kind.BIRTH else ~torch.isfinite(values),
-    )
+    is_nan = bool(raw.sources) and raw.kind is Kind.BIRTH
+    locate(raw, places(values, torch.isnan if is_nan else not_finite))
     shape = tuple(values.shape)
     raw.output = named(operand("output", output, context, index=raw.index, shape=shape), raw)
     raw.inputs = tuple(
@@ -242,17 +232,16 @@ def describe_grad_output(raw: Raw, ops: NodeOps) -> None:
         raw.grad_output = 0.0  # zero everywhere, so also where the shapes do not tell
 
 
-def locate(raw: Raw, bad: torch.Tensor) -> None:
+def locate(raw: Raw, bad: Places) -> None:
     """Which elements of the event's tensor are bad."""
-    raw.bad, raw.numel = int(bad.sum().item()), bad.numel()
-    if raw.bad:
-        raw.index = first_index(bad)
-        raw.rows, raw.row_count = bad_rows(bad)
+    raw.bad, raw.numel, raw.index = bad.count, bad.numel, bad.first
+    raw.rows, raw.row_count = bad.rows, bad.row_count
 
 
 def describe_briefly(raw: Raw, output: torch.Tensor, values: torch.Tensor) -> None:
     """The least that a report needs of an event that is hardly ever to blame."""
-    locate(raw, ~torch.isfinite(values))
+    locate(raw, places(values))
+    counts = census(values)
     raw.output = Operand(
         role="output",
         name=assigned_name(raw.note.user) if raw.phase is Phase.FORWARD else None,
@@ -260,9 +249,9 @@ def describe_briefly(raw: Raw, output: torch.Tensor, values: torch.Tensor) -> No
         dtype=str(output.dtype).removeprefix("torch."),
         device=str(output.device),
         numel=output.numel(),
-        nan=int(torch.isnan(values).sum()),
-        posinf=int(torch.isposinf(values).sum()) if not values.is_complex() else 0,
-        neginf=int(torch.isneginf(values).sum()) if not values.is_complex() else 0,
+        nan=counts.nan,
+        posinf=counts.posinf,
+        neginf=counts.neginf,
     )
 
 
@@ -270,7 +259,7 @@ def describe_source(raw: Raw, role: str, tensor: torch.Tensor, context: RunConte
     """Bad values that were there before any observed op: what holds them."""
     values = numbers(tensor)
     assert values is not None
-    locate(raw, ~torch.isfinite(values))
+    locate(raw, places(values))
     shape = tuple(values.shape)
     described = operand(role, tensor, context, index=raw.index, shape=shape, frame=context.frame())
     raw.inputs = (described,)

@@ -15,9 +15,10 @@ import torch
 from gradscope.facts import Call, Ending, Gradient, Kind, Phase, Subject, Symptom, Trouble
 from gradscope.ops.traits import discards
 from gradscope.record import graph
+from gradscope.record.census import census, places
 from gradscope.record.context import RunContext
 from gradscope.record.events.masks import find_mask
-from gradscope.record.finite import census, first_index, holds_bad, numbers
+from gradscope.record.finite import holds_bad, numbers
 from gradscope.record.gradients import describe_gradients
 from gradscope.record.journal import Raw, to_call
 from gradscope.record.optimizers import parameters_of
@@ -157,7 +158,7 @@ class Symptoms:
             tensor=name or str(what),
             bad=counts.bad,
             numel=counts.numel,
-            first_index=first_index(~torch.isfinite(values)),
+            first_index=places(values).first,
             event=stain.event if stain is not None else None,
         )
 

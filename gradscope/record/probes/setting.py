@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gradscope.facts import FunctionCheck
-from gradscope.record.finite import unravel
+from gradscope.record.census import unravel
 from gradscope.record.graph import function_name
 from gradscope.record.probes.blame import Watcher
 from gradscope.record.probes.calls import (

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from gradscope.ops.names import node_stem
+from gradscope.record import pieces
 from gradscope.record.finite import plain
 from gradscope.record.graph import node_name
 from gradscope.record.sizes.growth import Crossing
@@ -18,22 +19,12 @@ from gradscope.record.tracing import unobserved
 
 _MOST_NODES = 100_000
 _NEAREST = 1  # as `torch.nn.functional.grid_sample` hands "nearest" to its op
-_HALF = (torch.float16, torch.bfloat16)
 
 
 def norm_of(tensor: torch.Tensor) -> float:
-    """The L2 norm in float64: squares neither overflow nor vanish. NaN and inf stay."""
+    """The L2 norm of what can be looked at."""
     values = plain(tensor)
-    if values is None or not values.numel():
-        return 0.0
-    fast = float(torch.linalg.vector_norm(values, dtype=_wide(values)).item())
-    if 1e-15 < fast < 1e15:
-        return fast
-    return float(torch.linalg.vector_norm(values, dtype=torch.float64).item())
-
-
-def _wide(values: torch.Tensor) -> torch.dtype:
-    return torch.float32 if values.dtype in _HALF else values.dtype
+    return pieces.norm_of(values) if values is not None and values.numel() else 0.0
 
 
 class Crossings:

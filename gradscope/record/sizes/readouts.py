@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from gradscope.record.finite import plain
+from gradscope.record.pieces import sum_as
 from gradscope.record.tracing import unobserved
 
 _LISTED = 64  # numbers in a tensor that are looked up one by one
@@ -53,7 +54,7 @@ def _key(out: Any) -> tuple[int, float] | None:
         return None
     with unobserved():
         # In one order, and rounded, for strides that a new tensor does not have.
-        total = float(values.sum(dtype=torch.float64))
+        total = sum_as(values, torch.float64)
     return (values.numel(), _rounded(total)) if total and math.isfinite(total) else None
 
 
