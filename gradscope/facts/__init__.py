@@ -55,6 +55,8 @@ from gradscope.facts.requests import BoundSchedule as BoundSchedule
 from gradscope.facts.requests import ClearGradients as ClearGradients
 from gradscope.facts.requests import ClipNorm as ClipNorm
 from gradscope.facts.requests import CopyBeforeWriting as CopyBeforeWriting
+from gradscope.facts.requests import Descend as Descend
+from gradscope.facts.requests import DivideLoss as DivideLoss
 from gradscope.facts.requests import Exchange as Exchange
 from gradscope.facts.requests import FillMemory as FillMemory
 from gradscope.facts.requests import HarmlessOperand as HarmlessOperand

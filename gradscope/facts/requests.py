@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gradscope.facts.functions import Compared, SavedInstead
 from gradscope.facts.magnitudes import Clearing, Summed, Update
+from gradscope.facts.places import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,21 @@ class AverageLoss:
     """A mean in the place of a sum."""
 
     total: Summed
+
+
+@dataclass(frozen=True, slots=True)
+class Descend:
+    """Subtract the gradient that `update` adds."""
+
+    update: Update
+
+
+@dataclass(frozen=True, slots=True)
+class DivideLoss:
+    """Divide the loss whose backward is called there by the passes of one update."""
+
+    backward: Location
+    passes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +173,8 @@ Plain = (
     | ClearGradients
     | StepBeforeClearing
     | AverageLoss
+    | Descend
+    | DivideLoss
     | ClipNorm
     | MoveClipping
     | KeepNorm

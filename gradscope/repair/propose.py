@@ -12,6 +12,8 @@ from gradscope.facts import (
     ClearGradients,
     ClipNorm,
     CopyBeforeWriting,
+    Descend,
+    DivideLoss,
     Edit,
     Exchange,
     FillMemory,
@@ -97,9 +99,6 @@ def fixes_of(culprit: Culprit) -> tuple[Fix, ...]:
 
 def candidates(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
     """The ways to write a fix at the culprit, the one to prefer first, none twice."""
-    if fix.edits:
-        yield Candidate(fix.kind, fix.title, fix.edits, same=fix.safety == "safe")
-        return
     seen: set[tuple[Edit, ...]] = set()
     for candidate in _made(culprit, fix):
         if candidate.edits not in seen and (len(seen) < MOST or candidate.is_guess):
@@ -125,6 +124,10 @@ def _made(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
             return updates.step_first(culprit, fix, fix.request)
         case AverageLoss():
             return updates.averaged(culprit, fix, fix.request)
+        case Descend():
+            return updates.descending(culprit, fix, fix.request)
+        case DivideLoss():
+            return updates.divided(culprit, fix, fix.request)
         case ClipNorm():
             return clipping.clipped(culprit, fix, fix.request)
         case MoveClipping():

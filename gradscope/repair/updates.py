@@ -9,6 +9,8 @@ from gradscope.facts import (
     AverageLoss,
     BoundSchedule,
     ClearGradients,
+    Descend,
+    DivideLoss,
     Edit,
     Fix,
     LowerRate,
@@ -20,7 +22,7 @@ from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.training import rates
 from gradscope.source import Source, expression
-from gradscope.source.hand_updates import rate_by_hand
+from gradscope.source.hand_updates import ascent, rate_by_hand, undivided
 from gradscope.source.operands import called
 
 
@@ -118,6 +120,30 @@ def averaged(culprit: Culprit, fix: Fix, request: AverageLoss) -> Iterator[Candi
     if written.endswith(".sum()"):
         end = place.end_col - len("()")
         edit = Edit(place.file, place.line, end - len("sum"), place.line, end, "mean")
+        yield Candidate(fix.kind, fix.title, (edit,))
+
+
+def descending(culprit: Culprit, fix: Fix, request: Descend) -> Iterator[Candidate]:
+    """`w -= lr * w.grad` for `w += lr * w.grad`, `alpha=-lr` for `alpha=lr`."""
+    source, update = culprit.source, request.update
+    if update.location is None or not _is_here(culprit, update):
+        return
+    found = ascent(source, update.location, update.optimizer)
+    if isinstance(found, ast.keyword):
+        edit = source.edit(*source.extent(found.value), f"-{source.of(found.value)}")
+        yield Candidate(fix.kind, fix.title, (edit,))
+    elif found is not None:
+        start, end = source.extent(found.target)[1], source.extent(found.value)[0]
+        yield Candidate(fix.kind, fix.title, (source.edit(start, end, " -= "),))
+
+
+def divided(culprit: Culprit, fix: Fix, request: DivideLoss) -> Iterator[Candidate]:
+    """`(loss / 4).backward()` for `loss.backward()`."""
+    source = culprit.source
+    here = request.backward.file == source.file
+    loss = undivided(source, request.backward) if here else None
+    if loss is not None:
+        edit = source.edit(*source.extent(loss), f"({source.of(loss)} / {request.passes})")
         yield Candidate(fix.kind, fix.title, (edit,))
 
 

@@ -1,4 +1,5 @@
-"""Updates that a program writes by hand: `w -= 0.1 * w.grad`, `w.add_(w.grad, alpha=-lr)`."""
+"""Updates that a program writes by hand: `w -= 0.1 * w.grad`, `w.add_(w.grad, alpha=-lr)`, there or
+in an optimizer of its own."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 
 from gradscope.facts import Location
 from gradscope.source.meaning import definition
+from gradscope.source.spans import expression
 from gradscope.source.text import Source
 
 
@@ -20,6 +22,46 @@ def rate_by_hand(text: Source, place: Location) -> ast.Constant | None:
     ]
     numbers = (_number(text, factor) for node in around for factor in _factors(node))
     return next((one for one in numbers if one is not None), None)
+
+
+def ascent(text: Source, place: Location, optimizer: str) -> ast.AugAssign | ast.keyword | None:
+    """Where an update adds the gradient, by hand at `place` or in the program's own optimizer of
+    that name: the `w += lr * w.grad`, or the `alpha` of an `add_`. None unless there is one."""
+    within = [node for node in ast.walk(text.tree) if _updates(node, place, optimizer)]
+    found = [
+        one for around in within for node in ast.walk(around) for one in _additions(text, node)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def undivided(text: Source, backward: Location) -> ast.expr | None:
+    """The loss whose backward is called there, unless it is a quotient."""
+    call = expression(text, backward)
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return None
+    loss = call.func.value
+    given = definition(text, loss) if isinstance(loss, ast.Name) else loss
+    if given is None or any(isinstance(node, ast.Div) for node in ast.walk(given)):
+        return None
+    return loss
+
+
+def _updates(node: ast.AST, place: Location, optimizer: str) -> bool:
+    """Whether this is the optimizer's class, or the statement that updates by hand."""
+    if optimizer:
+        return isinstance(node, ast.ClassDef) and node.name == optimizer
+    return isinstance(node, ast.AugAssign | ast.Expr) and node.lineno == place.line
+
+
+def _additions(text: Source, node: ast.AST) -> Iterator[ast.AugAssign | ast.keyword]:
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+        if "grad" in text.of(node.value) and not text.of(node.value).startswith("-"):
+            yield node
+    if isinstance(node, ast.Call) and text.of(node.func).endswith(".add_") and node.args:
+        for keyword in node.keywords:
+            is_added = keyword.arg == "alpha" and "grad" in text.of(node.args[0])
+            if is_added and text.of(keyword.value)[0] != "-":
+                yield keyword
 
 
 def _factors(update: ast.stmt) -> Iterator[ast.expr]:

@@ -6,9 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from gradscope.facts import BoundSchedule, Fix, SetOption, Step, Update, text_of
+from gradscope.facts import (
+    BoundSchedule,
+    Descend,
+    DivideLoss,
+    Fix,
+    SetOption,
+    Step,
+    Update,
+    text_of,
+)
 from gradscope.rules.reading.rises import Rise
-from gradscope.rules.reading.step_size import with_descent, with_division
+from gradscope.rules.reading.step_size import is_undivided, line_of_ascent
 from gradscope.rules.wording.proposals import proposed
 
 # Both are the most that training recipes use: of a velocity, and of what one step takes away.
@@ -95,16 +104,15 @@ def _raised(first: Update, at_rise: Update) -> Overshoot | None:
 
 
 def _ascent(update: Update) -> Overshoot | None:
-    edits = with_descent(update)
-    if not edits or (update.lr is not None and update.lr < 0):
+    line = line_of_ascent(update)
+    if line is None or (update.lr is not None and update.lr < 0):
         return None
     who = f"`{update.optimizer}`" if update.optimizer else "The update"
-    line = edits[0].line
     return Overshoot(
         f"{who} adds the gradient to the parameters (line {line}), where descent subtracts it: each"
         " step goes up the slope of the loss.",
         f"the gradient is added in line {line}",
-        Fix("graph", "subtract the gradient", "unsafe", edits=edits),
+        proposed(Descend(update)),
     )
 
 
@@ -117,14 +125,13 @@ def _accumulated(updates: Sequence[Update], steps: Sequence[Step]) -> Overshoot 
     gaps = {after - before for before, after in pairwise(own)}
     passes = gaps.pop() if len(gaps) == 1 else 0
     place = next((step.backward_at for step in steps if step.index == last.step), None)
-    edits = with_division(place, passes) if passes >= PASSES else ()
-    if not edits:
+    if passes < PASSES or place is None or not is_undivided(place):
         return None
     return Overshoot(
         f"Each step of {last.optimizer} uses the sum of the gradients of {passes} backward passes,"
         f" where their mean was meant: lr {lr:g} acts like {lr * passes:g}.",
         f"{passes} backward passes for each step",
-        Fix("graph", f"divide the loss by the {passes} passes", "unsafe", edits=edits),
+        proposed(DivideLoss(place, passes)),
     )
 
 

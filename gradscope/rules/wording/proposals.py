@@ -10,6 +10,8 @@ from gradscope.facts import (
     ClearGradients,
     ClipNorm,
     CopyBeforeWriting,
+    Descend,
+    DivideLoss,
     FillMemory,
     Fix,
     KeepNorm,
@@ -45,6 +47,11 @@ def proposed(request: Plain) -> Fix:
         case AverageLoss(total):
             title = f"average the {total.terms:,} terms of the loss"
             return Fix("graph", title, "unsafe", "loss.mean()", request=request)
+        case Descend():
+            return Fix("graph", "subtract the gradient", "unsafe", request=request)
+        case DivideLoss(passes=passes):
+            title = f"divide the loss by the {passes} passes"
+            return Fix("graph", title, "unsafe", f"(loss / {passes}).backward()", request=request)
         case ClipNorm():
             return _clipped(request)
         case MoveClipping(unscale=unscale, function=function, bound=bound):
