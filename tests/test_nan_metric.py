@@ -40,6 +40,13 @@ WRONG = [
     ("print('val', (evaluate(torch.ones(2, 3)) - 99).sqrt().item())", "sqrt"),
     ("text = f'{(evaluate(torch.ones(2, 3)) - 99).sqrt():.4f}'", "sqrt"),
     ("value = float((best - best) * 2)", "sub"),
+    ("value = (evaluate(torch.ones(2, 3)) - 99).sqrt().tolist()", "sqrt"),
+    ("print((evaluate(torch.ones(2, 3)) - 99).sqrt())", "sqrt"),
+    ("text = f'{(evaluate(torch.ones(2, 3)) - 99).sqrt().expand(2)}'", "sqrt"),
+    ("better = (evaluate(torch.ones(2, 3)) - 99).sqrt() < best and 1", "sqrt"),
+    ("best = min(best, (evaluate(torch.ones(2, 3)) - 99).sqrt())", "sqrt"),
+    ("print(evaluate(torch.ones(0, 3)).item())", "mean"),
+    ("text = f'{torch.zeros(0).mean():.4f}'", "mean"),
     ("value = (torch.ones(3).sum() - 4).log().exp().item()", "log"),
     (
         "value = torch.nn.functional.cross_entropy(torch.ones(2, 3), IGNORED).item()",
@@ -56,6 +63,11 @@ SILENT = [
     "value = best.item(); best = torch.minimum(best, loss.detach())",
     "scores = [torch.tensor(n).sqrt().item() for n in (2.0, -1.0, 1.0, -1.0)]",
     "value = torch.tensor(step - 1.5).sqrt().item()",  # not yet
+    "value = [torch.ones(n).mean().item() for n in (2, 0)]",  # none of this class
+    "text = str(torch.stack([torch.ones(n).mean() for n in (2, 0)]))",
+    "value = torch.stack([torch.ones(n).mean() for n in (2, 0)]).tolist()",
+    "missing = bool((evaluate(torch.ones(2, 3)) - 99).sqrt().isnan())",
+    "value = [bool(torch.tensor(n).sqrt() < 1) for n in (2.0, -1.0)]",
 ]
 
 
@@ -78,7 +90,12 @@ def test_what_is_no_result_is_silent(read: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "read", ["evaluate(torch.ones(0, 3)).item()", "torch.ones(1).std().item()"]
+    "read",
+    [
+        "torch.ones(1).std().item()",
+        "(evaluate(torch.ones(2, 3)) * 0 / torch.zeros(())).item()",
+        "torch.ones(4)[:2 - step].mean().item()",  # none in the last step
+    ],
 )
 def test_nan_for_want_of_data_is_no_finding_and_no_finite_run(read: str, tmp_path: Path) -> None:
     report = diagnosed_text(PROGRAM.format(read=read), tmp_path)

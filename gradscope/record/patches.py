@@ -6,6 +6,7 @@ the originals run.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -23,7 +24,7 @@ from gradscope.record.mode import _sequence_nr
 from gradscope.record.optimizers import Work, watch_optimizers
 from gradscope.record.running import follow_modules
 from gradscope.record.schema import OpInfo
-from gradscope.record.sites import Site, current_frame, note_site
+from gradscope.record.sites import OURS, Site, current_frame, kind_of, note_site
 from gradscope.record.stand_ins import stand_in
 
 
@@ -41,6 +42,7 @@ class Recording(Protocol):
     def calls_function(self, cls: Any, args: Any, kwargs: Any, apply: Any, site: Site) -> None: ...
     def run_backward(self, engine: Any, outputs: Any, args: Any, kwargs: Any) -> Any: ...
     def note_unpacked(self, tensor: Any) -> None: ...
+    def note_read(self, tensor: Any, value: float | None, frame: Any) -> None: ...
     def note_uncompiled(self) -> None: ...
     def optimizer_begins(self, work: Work) -> None: ...
     def optimizer_ends(self, work: Work) -> None: ...
@@ -59,6 +61,10 @@ def install(recorder: Recording, stack: ExitStack) -> None:
     stand_in(
         stack, torch.autograd.graph.saved_tensors_hooks, "__init__", _hooks_init(recorder, thread)
     )
+    texts: Any = torch._tensor_str
+    tensors: Any = torch.Tensor
+    for owner, name in ((tensors, "tolist"), (texts, "_str")):
+        stand_in(stack, owner, name, _telling_reads(recorder, getattr(owner, name), thread))
     run_uncompiled(stack, recorder.note_uncompiled)
 
     def made(*_: object) -> None:
@@ -66,6 +72,20 @@ def install(recorder: Recording, stack: ExitStack) -> None:
 
     watch_optimizers(stack, recorder.optimizer_begins, recorder.optimizer_ends, made)
     watch_captures(stack, recorder.capture_begins, recorder.capture_ends)
+
+
+def _telling_reads(recorder: Recording, original: Any, thread: int) -> Callable[..., Any]:
+    """A list and a text of a tensor: both are made without an op that a mode could see, the one
+    in C++, the other with all modes off."""
+
+    def read(self: Any, *args: Any, **kwargs: Any) -> Any:
+        frame = sys._getframe(1)
+        is_foreign = threading.get_ident() != thread or kind_of(frame.f_code) == OURS
+        if not (is_foreign or recorder.halted or recorder.probing):
+            recorder.note_read(self, None, frame)
+        return original(self, *args, **kwargs)
+
+    return read
 
 
 def _function_apply(recorder: Recording, thread: int) -> Callable[..., Any]:

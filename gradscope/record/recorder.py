@@ -73,7 +73,7 @@ class Recorder:
         self.hidden = Hidden(context)
         self.reads = NanReads(context, lambda: self.mode.window.close())
         self.margins = Margins(context) if hazards else None
-        self.examiner = Examiner(context, self.symptoms.note_bad_write)
+        self.examiner = Examiner(context, self.symptoms.note_bad_write, self.reads.note_compared)
         self.functions = FunctionChecks(lambda: context.step) if check_functions else None
         self.overwrites = Overwrites(context.journal)
         self.mode: RecordingMode = RecordingMode(context, self)
@@ -120,8 +120,8 @@ class Recorder:
         self.on_write(tensor, frame)
         self._shielded(info.name, self.overwrites.note, info, tensor, frame)
 
-    def note_read(self, tensor: Any, value: float, frame: Any) -> None:
-        """The program made a Python number of a tensor."""
+    def note_read(self, tensor: Any, value: float | None, frame: Any) -> None:
+        """The program made a Python number of a tensor, or (None) a text or a list of it."""
         self._shielded("item", self.reads.note, tensor, value, frame)
 
     def check_overwrites(self, running: NodeOps, args: tuple[Any, ...]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import WRAPPER_ASSIGNMENTS
 from types import FunctionType
 from typing import Any
@@ -21,18 +21,22 @@ def stand_in(
     """Put `new` in the place of a function, until `stack` ends. What the program can ask a function
     (its name, documentation, annotations, signature, attributes) is answered as by the original.
     `inner` is as in `hide_from_dynamo`."""
-    old = vars(owner)[name]
+    old = vars(owner).get(name, getattr(owner, name))
     original = getattr(old, "__func__", old)
     for attribute in WRAPPER_ASSIGNMENTS:
         if hasattr(original, attribute):
             setattr(new, attribute, getattr(original, attribute))
     vars(new).update(getattr(original, "__dict__", {}))
-    signature = inspect.signature(original)
-    if inspect.signature(new) != signature:
-        new.__signature__ = signature  # type: ignore[attr-defined]
+    with suppress(ValueError):  # a method that is written in C tells none
+        signature = inspect.signature(original)
+        if inspect.signature(new) != signature:
+            new.__signature__ = signature  # type: ignore[attr-defined]
     hide_from_dynamo(new, inner=inner)
     vars(new)["_torchdynamo_inline"] = original  # what Dynamo traces in its place
-    stack.callback(setattr, owner, name, old)
+    if name in vars(owner):
+        stack.callback(setattr, owner, name, old)
+    else:  # it belongs to a class above
+        stack.callback(delattr, owner, name)
     setattr(owner, name, classmethod(new) if isinstance(old, classmethod) else new)
 
 

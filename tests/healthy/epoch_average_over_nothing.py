@@ -1,4 +1,5 @@
 """A metric of an empty epoch is nan, is printed, and is never trained on."""
+# warnings: allowed, what is validated is nothing
 
 import torch
 from torch import nn

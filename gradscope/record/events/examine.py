@@ -35,10 +35,14 @@ class Examiner:
     """Turns one op near bad values into events and stains."""
 
     def __init__(
-        self, context: RunContext, on_bad_result: Callable[[Raw, Sequence[torch.Tensor]], None]
+        self,
+        context: RunContext,
+        on_bad_result: Callable[[Raw, Sequence[torch.Tensor]], None],
+        on_truths: Callable[[OpRun, Sequence[StainedInput]], None],
     ) -> None:
         self.context = context
         self.on_bad_result = on_bad_result  # told the event, and the tensors that the op wrote
+        self.on_truths = on_truths  # told of an op on bad values that gives no number
         self.origins = Origins(context)
         self.detailed = 0
 
@@ -81,6 +85,8 @@ class Examiner:
             raw = self._raw(Kind.KILL, op)
             raw.sources = tuple(dict.fromkeys(stain.event for stain in hidden))
             self.context.journal.add(raw)
+        elif hidden:
+            self.on_truths(op, stained)
 
     def _bad_result(
         self,

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from types import FrameType
 
 import torch
 
-from gradscope.facts import Kind, NanRead, Phase
+from gradscope.facts import Kind, Location, NanRead, Phase
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.events.origins import LITERAL
+from gradscope.record.finite import has_nan, plain
 from gradscope.record.journal import Raw
+from gradscope.record.oprun import OpRun, StainedInput
 from gradscope.record.sites import Site, note_site, resolve
+from gradscope.record.tracing import unobserved
 
 _MOST = 8  # places told a run
+# Of NaN they are False: the program goes one way for good. `!=` and `==` are how it asks for NaN.
+_COMPARES = frozenset({"lt", "le", "gt", "ge"})
 # What hands elements on as they are: a NaN that is only moved was computed by nobody.
 _MOVES = Trait.COPIES | Trait.CHOOSES | Trait.JOINS | Trait.FILLS
 
@@ -28,6 +34,24 @@ class _Reads:
     count: int = 0
     nan: int = 0
     root: Raw | None = None
+    finite_before: bool = False  # a read of an earlier step
+
+    def joined(self, other: _Reads) -> _Reads:
+        """With others at the same place."""
+        if self.step != other.step:
+            early, late = sorted((self, other), key=lambda one: one.step)
+            return replace(late, finite_before=late.finite_before or early.has_finite)
+        return _Reads(
+            self.step,
+            self.count + other.count,
+            self.nan + other.nan,
+            self.root or other.root,
+            self.finite_before or other.finite_before,
+        )
+
+    @property
+    def has_finite(self) -> bool:
+        return self.finite_before or self.nan < self.count
 
 
 class NanReads:
@@ -40,20 +64,43 @@ class NanReads:
         self._settle = settle
         self._reads: dict[Site, _Reads] = {}
 
-    def note(self, tensor: torch.Tensor, value: float, frame: FrameType) -> None:
-        """A number was read out of a tensor by the forward pass, or between the passes."""
+    def note(self, tensor: torch.Tensor, value: float | None, frame: FrameType) -> None:
+        """A number was read out of a tensor by the forward pass, or between the passes, or the
+        truth of a comparison, or (None) all that it holds."""
         context = self._context
+        if value is None:
+            value = self._all_of(tensor)
+        elif tensor.dtype is torch.bool:
+            self._settle()
+            value = math.nan if context.provenance.of(tensor) is not None else value
         user, _ = note_site(frame, context.module)
         if context.in_optimizer or not user:
             return
         reads = self._reads.get(user)
         if reads is None or reads.step != context.step:
-            reads = self._reads[user] = _Reads(context.step)
+            before = reads is not None and reads.has_finite
+            reads = self._reads[user] = _Reads(context.step, finite_before=before)
         reads.count += 1
         if value != value:
             reads.nan += 1
             self._settle()
             reads.root = reads.root or self._root(tensor)
+
+    def note_compared(self, op: OpRun, stained: Sequence[StainedInput]) -> None:
+        """An op on bad values gave no number: what a comparison says comes of them."""
+        out = op.out
+        if op.info.name not in _COMPARES or not isinstance(out, torch.Tensor) or out.numel() != 1:
+            return
+        for one in stained:
+            if has_nan(one.tensor):
+                self._context.provenance.mark(out, one.stain.event, innocent=True)
+
+    def _all_of(self, tensor: torch.Tensor) -> float:
+        """NaN where nothing else is in there."""
+        self._settle()
+        values = plain(tensor) if self._context.provenance.of(tensor) is not None else None
+        with unobserved():
+            return math.nan if values is not None and bool(values.isnan().all()) else 0.0
 
     def _root(self, tensor: torch.Tensor) -> Raw | None:
         """Where the NaN of a metric began; None of what is no metric: it is in the graph, or comes
@@ -72,13 +119,23 @@ class NanReads:
 
     def facts(self) -> tuple[NanRead, ...]:
         """One for each place where a NaN began, first read first."""
+        if not self.held():
+            return ()
         found: dict[object, NanRead] = {}
-        for user, reads in self._reads.items():
+        for place, reads in self._by_place().items():
             if reads.root is not None and reads.nan == reads.count:
                 event = self._context.journal.freeze(reads.root)
-                read = NanRead(event, reads.step, reads.nan, resolve(*user[0]))
+                read = NanRead(event, reads.step, reads.nan, place[0], reads.finite_before)
                 found.setdefault((event.op, event.blame.location), read)
         return tuple(found.values())[:_MOST]
+
+    def _by_place(self) -> dict[tuple[Location, ...], _Reads]:
+        """Python runs one call as one instruction or as two, as it warms up: they are one place."""
+        found: dict[tuple[Location, ...], _Reads] = {}
+        for user, reads in self._reads.items():
+            place = tuple(resolve(*frame) for frame in user)
+            found[place] = found[place].joined(reads) if place in found else reads
+        return found
 
 
 def _computes(raw: Raw) -> bool:

@@ -21,14 +21,22 @@ from gradscope.rules.reading.measurements import operand_values, operands_told
 from gradscope.rules.rule import Rule, tensors
 from gradscope.rules.wording import phrases
 
+_SOMETHING = Fix(
+    "data",
+    "see that there is something to evaluate (batches, elements that a mask leaves), or report that"
+    " there is not",
+    code="value = scores.mean() if scores.numel() else None",
+)
+
 
 class NanMetric(Rule):
     """
     ## What it does
     Finds a NaN that the program computes without a gradient and then reads: a validation loss, an
     accuracy, a norm that is logged. A place that reads finite numbers as well is left alone, and
-    so is a NaN that the program has put there itself, or that says that there is no data: the mean
-    of nothing, a precision of 0 / 0, the spread of one item.
+    so is a NaN that the program has put there itself, or that says of a score that it is not
+    defined: a precision of 0 / 0, the spread of one item. The mean of nothing is told: where it is
+    all that is ever read, nothing was evaluated.
 
     ## Why is this bad?
     No gradient depends on it, so training looks healthy. What is printed and logged is NaN, and
@@ -69,12 +77,14 @@ class NanMetric(Rule):
         if trace.symptoms:
             return  # what is evaluated is broken by what broke in training
         for read in trace.nan_reads:
-            if not _lacks_data(read.event):
+            has_data_at_times = _is_empty(read.event) and read.finite_before
+            if not has_data_at_times and not _is_undefined(read.event):
                 yield self._about(read)
 
     def _about(self, read: NanRead) -> Finding:
         event = read.event
         count = phrases.of_total(event.bad, event.numel)
+        is_empty = _is_empty(event)
         return Finding(
             rule=self.code,
             name=self.name,
@@ -82,8 +92,9 @@ class NanMetric(Rule):
             phase=event.phase,
             step=event.step,
             op=event.op,
-            message=f"the NaN {_comes(event)} at {count} is read out; no gradient depends on it",
-            why="Training does not notice it. What is printed and logged here is NaN, and every"
+            message=f"the NaN {_comes(event)} is read out; no gradient depends on it",
+            why=("There is nothing in its operand to evaluate. " if is_empty else "")
+            + "Training does not notice it. What is printed and logged here is NaN, and every"
             " comparison with it is False: no later result counts as better or worse.",
             label="NaN here" if event.kind is Kind.BIRTH else "NaN comes in here",
             location=event.blame.location,
@@ -107,7 +118,9 @@ class NanMetric(Rule):
                 )
             ),
             tensors=tensors(event),
-            fixes=(
+            fixes=(_SOMETHING,)
+            if is_empty
+            else (
                 Fix(
                     "data",
                     "give it a value where it is not defined, or leave it out of what is averaged"
@@ -118,17 +131,26 @@ class NanMetric(Rule):
         )
 
 
-def _lacks_data(event: Event) -> bool:
-    """Whether the value is not defined for want of data, and NaN is how torch says so."""
+def _is_empty(event: Event) -> bool:
+    """Whether it is what a reduction gives of no element at all."""
+    operand = event.operand("self")
+    return event.kind is Kind.BIRTH and operand is not None and operand.numel == 0
+
+
+def _is_undefined(event: Event) -> bool:
+    """Whether the score is not defined for want of data, and NaN is how torch says so."""
     operand, values = event.operand("self"), event.values()
     if has(event.op, Trait.DIVIDES):
         return values.get("self") == 0.0 and values.get("other") == 0.0
     if operand is None or event.output is None:
         return False
     items = operand.numel // max(event.output.numel, 1)
-    return operand.numel == 0 or (has(event.op, Trait.SPREADS) and items <= 1)
+    return operand.numel > 0 and has(event.op, Trait.SPREADS) and items <= 1
 
 
 def _comes(event: Event) -> str:
-    op = phrases.spelled(event.op)
-    return f"that `{op}` gives" if event.kind is Kind.BIRTH else f"that comes in with `{op}`"
+    op, count = phrases.spelled(event.op), phrases.of_total(event.bad, event.numel)
+    if _is_empty(event):
+        return f"that `{op}` gives of nothing"
+    verb = "that `{op}` gives" if event.kind is Kind.BIRTH else "that comes in with `{op}`"
+    return f"{verb.format(op=op)} at {count}"
