@@ -1,5 +1,4 @@
-"""A metric of an empty epoch is nan, is printed, and is never trained on."""
-# warnings: allowed, what is validated is nothing
+"""The metric of a class that no sample has is nan, printed beside others, and never trained on."""
 
 import torch
 from torch import nn
@@ -13,5 +12,5 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
     with torch.no_grad():
-        skipped = torch.tensor([])
-        print("validation", skipped.mean().item())
+        scores, labels = net(torch.randn(8, 2)).abs(), torch.arange(8) % 2
+        print("validation", [scores[labels == one].mean().item() for one in range(3)])
