@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from gradscope.ops import OPS, Edge
 from gradscope.ops.dtypes import Margin
+from gradscope.ops.edges import Nature
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.spelling import can_repeat, filled, operand_of
 from gradscope.rules.reading import evidence
-from gradscope.rules.wording import phrases
+from gradscope.rules.wording import phrases, titles
 from gradscope.source import expression
 from gradscope.source.operands import canonical, spelled
 
@@ -30,7 +31,7 @@ def guarded(culprit: Culprit) -> Iterator[Candidate]:
         text = filled(culprit, edge, edge.cure.guard, _unclamped(culprit, edge, node))
         if text is not None:
             kind = _kind(edge)
-            yield Candidate(kind, _title(kind, culprit, node), (culprit.replace(node, text),))
+            yield Candidate(kind, _title(kind, culprit, edge, node), (culprit.replace(node, text),))
     yield from _apart(culprit)
     yield from _added(culprit)
     yield from _upstream(culprit)
@@ -71,7 +72,7 @@ def _number(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[Candidate]
     if is_number and isinstance(node, ast.Name) and edge.cure.margin in FLOORS:
         text = f"max({culprit.source.of(node)}, {edge.cure.eps(culprit.dtype)})"
         edit = culprit.replace(node, text)
-        yield Candidate("epsilon", _title("epsilon", culprit, node), (edit,))
+        yield Candidate("epsilon", _title("epsilon", culprit, edge, node), (edit,))
 
 
 def _upstream(culprit: Culprit) -> Iterator[Candidate]:
@@ -89,7 +90,7 @@ def _upstream(culprit: Culprit) -> Iterator[Candidate]:
             if text is not None:
                 kind = _kind(edges[0])
                 edit = culprit.replace(node, text)
-                yield Candidate(kind, _title(kind, culprit, node), (edit,))
+                yield Candidate(kind, _title(kind, culprit, edges[0], node), (edit,))
 
 
 def _unclamped(culprit: Culprit, edge: Edge, node: ast.expr) -> ast.expr:
@@ -135,7 +136,7 @@ def _added(culprit: Culprit) -> Iterator[Candidate]:
         if node is not None and edge.cure.margin in FLOORS:
             text = f"{culprit.text(node)} + {edge.cure.eps(culprit.dtype)}"
             yield Candidate(
-                "epsilon", _title("epsilon", culprit, node), (culprit.replace(node, text),)
+                "epsilon", _title("epsilon", culprit, edge, node), (culprit.replace(node, text),)
             )
             return
 
@@ -145,11 +146,10 @@ def _kind(edge: Edge) -> str:
     return "epsilon" if edge.cure.margin in FLOORS else "clamp-domain"
 
 
-def _title(kind: str, culprit: Culprit, node: ast.expr) -> str:
+def _title(kind: str, culprit: Culprit, edge: Edge, node: ast.expr) -> str:
     what, op = _short(culprit, node), phrases.spelled(culprit.finding.op)
-    if kind == "epsilon":
-        return f"keep {what} off the singularity of `{op}`"
-    return f"keep {what} inside the domain of `{op}`"
+    is_overflow = edge.nature is Nature.OVERFLOW
+    return titles.in_range(what, op) if is_overflow else titles.guarded(kind, what, op)
 
 
 def _short(culprit: Culprit, node: ast.expr) -> str:

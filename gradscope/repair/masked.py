@@ -13,7 +13,7 @@ from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.spelling import can_repeat, filled, operand_of
 from gradscope.rules.reading import evidence
-from gradscope.rules.wording import phrases
+from gradscope.rules.wording import phrases, titles
 from gradscope.source import Mask, definition, expression, holds, mask
 from gradscope.source.operands import spelled
 
@@ -48,7 +48,7 @@ def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
     names = [pair for pair in conditions if pair[0].isidentifier()]
     rest = [pair for pair in conditions if pair not in names]
     op = phrases.spelled(culprit.finding.op)
-    title = f"give `{op}` a harmless operand where its result is thrown away"
+    title = titles.harmless(op)
     if not hidden:
         title = f"give `{op}` the operand {harmless} in the place of those on its singularity"
     seen = set()

@@ -11,6 +11,7 @@ from gradscope.repair.culprit import Culprit
 from gradscope.repair.forms import BESIDE, FORMS, Form
 from gradscope.repair.reading import Reading
 from gradscope.repair.splice import keyword
+from gradscope.rules.wording import titles
 from gradscope.source import definition
 from gradscope.source.operands import canonical, spelled
 
@@ -44,7 +45,7 @@ def _written(culprit: Culprit, forms: tuple[Form, ...]) -> Iterator[Candidate]:
             text = culprit.torch(template)
             if text is None or "\n" in text:
                 continue
-            title = f"compute it in one stable step: `{text}`"
+            title = titles.stable(text)
             yield Candidate("stable-op", title, (culprit.replace(node, text),))
             break
 

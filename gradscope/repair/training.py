@@ -11,6 +11,7 @@ from gradscope.ops.dtypes import Margin, eps_for
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.splice import before, keyword
+from gradscope.rules.wording import titles
 
 RATES = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # of the learning rate that diverged
 LOSS_SCALE = 65536.0  # GradScaler's own first scale
@@ -43,9 +44,9 @@ def rates(culprit: Culprit) -> Iterator[Candidate]:
             given = call.args[1]
         if isinstance(given, ast.Constant) and isinstance(given.value, int | float):
             for rate in RATES:
-                new = f"{given.value * rate:g}"
-                title = f"lower the learning rate from {given.value:g} to {new}"
-                yield Candidate("lower-lr", title, (culprit.replace(given, new),))
+                new = given.value * rate
+                edit = culprit.replace(given, f"{new:g}")
+                yield Candidate("lower-lr", titles.slower(given.value, new), (edit,))
 
 
 def through_scaler(culprit: Culprit) -> Iterator[Candidate]:

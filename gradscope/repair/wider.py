@@ -10,7 +10,7 @@ from gradscope.ops.dtypes import wider
 from gradscope.repair.candidate import Candidate
 from gradscope.repair.culprit import Culprit
 from gradscope.repair.splice import before
-from gradscope.rules.wording import phrases
+from gradscope.rules.wording import phrases, titles
 from gradscope.source import definition, expression
 from gradscope.source.operands import spelled
 
@@ -43,7 +43,7 @@ def widened(culprit: Culprit) -> Iterator[Candidate]:
     for chosen in (tensors[:1], tensors):
         if chosen:
             edits = (culprit.replace(node, f"{culprit.text(node)}.{method}") for node in chosen)
-            title = f"compute `{phrases.spelled(culprit.finding.op)}` in {wide}"
+            title = titles.wider(phrases.spelled(culprit.finding.op), wide)
             yield Candidate("dtype", title, tuple(edits))
     yield from _widened_before(culprit, wide, method)
     if culprit.dtype == "float16":
@@ -75,7 +75,7 @@ def _widened_before(culprit: Culprit, wide: str, method: str) -> Iterator[Candid
         if found is not None and found.positional:
             first = found.positional[0]
             edit = culprit.replace(first, f"{culprit.text(first)}.{method}")
-            yield Candidate("dtype", f"compute `{found.name}` in {wide}", (edit,))
+            yield Candidate("dtype", titles.wider(found.name, wide), (edit,))
 
 
 def _bfloat16(culprit: Culprit) -> Iterator[Candidate]:

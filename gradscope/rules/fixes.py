@@ -8,7 +8,7 @@ from gradscope.ops.dtypes import eps_for
 from gradscope.ops.dtypes import wider as wider_than
 from gradscope.ops.edges import Nature
 from gradscope.rules.reading import evidence
-from gradscope.rules.wording import phrases
+from gradscope.rules.wording import phrases, titles
 
 # A "stable form" that is the same op in another dtype.
 _CASTS = ("{x}.float()", "{x}.double()", "{x}.to(")
@@ -42,7 +42,7 @@ def says(edge: Edge, event: Event) -> str:
 def masked(edge: Edge | None, event: Event, *, hidden: bool = False) -> Fix:
     """Give the op a harmless operand where its result is thrown away."""
     op = phrases.spelled(event.op)
-    title = f"give `{op}` a harmless operand where its result is thrown away"
+    title = titles.harmless(op)
     request = HarmlessOperand(hidden)
     if edge is None or not (edge.cure.condition and edge.cure.harmless):
         code = f"safe = torch.where(used, x, 1.0)  # 1.0: any operand that `{op}` can take"
@@ -59,12 +59,9 @@ def guards(edge: Edge | None, event: Event) -> tuple[Fix, ...]:
         return ()
     op, kind = phrases.spelled(event.op), guard_kind(edge, event)
     named = subject(edge, event)
-    if kind == "epsilon":
-        title = f"keep {named} away from 0"
-    elif edge.nature is Nature.OVERFLOW:
-        title = f"bound {named} so that `{op}` stays in range"
-    else:
-        title = f"keep {named} inside what `{op}` can take"
+    title = titles.guarded(kind, named, op)
+    if edge.nature is Nature.OVERFLOW:
+        title = titles.in_range(named, op)
     return (Fix(kind, title, "unsafe", _fill(edge.cure.guard, edge, event)),)
 
 
@@ -82,22 +79,21 @@ def stable(edge: Edge | None, event: Event, root: Root, trace: Trace) -> tuple[F
     pattern = evidence.pattern(root, event, trace)
     if pattern is not None:
         names = {"x": "x", "dim": "-1", "eps": f"{eps_for(evidence.dtype(event)):g}"}
-        title = f"write `{pattern.written}` in its stable form"
-        return (Fix("stable-op", title, "safe", pattern.stable.format_map(_Named(names))),)
+        code = pattern.stable.format_map(_Named(names))
+        return (Fix("stable-op", titles.stable(code), "safe", code),)
     if edge is not None and edge.stable.startswith(_CASTS):
         return (wider(event),)
     if edge is not None and edge.stable:
         code = _fill(edge.stable, edge, event)
-        return (Fix("stable-op", f"write it in its stable form, `{code}`", "safe", code),)
+        return (Fix("stable-op", titles.stable(code), "safe", code),)
     return ()
 
 
 def wider(event: Event) -> Fix:
     """Compute this op in a wider dtype."""
-    dtype = evidence.dtype(event) or "its dtype"
     x = next((phrases.source(one, one.role) for one in event.operands), "x")
     wide, cast = wider_than(evidence.dtype(event))
-    title = f"compute this in {wide}: {dtype} cannot hold the result"
+    title = titles.wider(phrases.spelled(event.op), wide)
     return Fix("dtype", title, "unsafe", f"{x}.{cast}")
 
 

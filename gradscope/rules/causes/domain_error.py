@@ -9,7 +9,7 @@ from gradscope.ops import Edge
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
 from gradscope.rules.rule import Rule
-from gradscope.rules.wording import phrases
+from gradscope.rules.wording import phrases, titles
 
 
 class DomainError(Rule):
@@ -125,5 +125,5 @@ def _mechanism(event: Event, edge: Edge | None) -> str:
 
 
 def _inside(event: Event) -> Fix:
-    title = f"keep the operand inside what `{phrases.spelled(event.op)}` can take"
+    title = titles.guarded("clamp-domain", "the operand", phrases.spelled(event.op))
     return Fix("clamp-domain", title)

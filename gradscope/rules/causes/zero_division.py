@@ -7,7 +7,7 @@ from gradscope.ops import Edge
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
 from gradscope.rules.rule import Rule
-from gradscope.rules.wording import phrases
+from gradscope.rules.wording import phrases, titles
 
 
 class ZeroDivision(Rule):
@@ -89,6 +89,11 @@ def _mechanism(event: Event, edge: Edge) -> str:
 def _repairs(edge: Edge, event: Event, root: Root, trace: Trace) -> tuple[Fix, ...]:
     x = fixes.text_at(edge, event)
     guards = fixes.guards(edge, event) or (
-        Fix("epsilon", f"keep `{x}` away from 0", "unsafe", f"{x} + 1e-8"),
+        Fix(
+            "epsilon",
+            titles.guarded("epsilon", f"`{x}`", phrases.spelled(event.op)),
+            "unsafe",
+            f"{x} + 1e-8",
+        ),
     )
     return (*guards, *fixes.stable(edge, event, root, trace), fixes.masked(edge, event))

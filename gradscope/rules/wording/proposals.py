@@ -24,6 +24,7 @@ from gradscope.facts import (
     text_of,
 )
 from gradscope.facts.requests import Plain
+from gradscope.rules.wording import titles
 from gradscope.rules.wording.dead_gradient_words import CURES
 
 
@@ -84,7 +85,7 @@ def proposed(request: Plain) -> Fix:
 def _slower(request: LowerRate) -> Fix:
     if request.old is None or request.new is None:
         return Fix("lower-lr", "lower the learning rate", "unsafe", request=request)
-    title = f"lower the learning rate from {request.old:g} to {request.new:g}"
+    title = titles.slower(request.old, request.new)
     return Fix("lower-lr", title, "unsafe", f"lr={request.new:g}", request=request)
 
 

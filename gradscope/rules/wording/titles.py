@@ -1,0 +1,31 @@
+"""What a fix is called, as advice and as a patch alike."""
+
+from __future__ import annotations
+
+
+def harmless(op: str) -> str:
+    return f"give `{op}` a harmless operand where its result is thrown away"
+
+
+def guarded(kind: str, what: str, op: str) -> str:
+    """`kind` is epsilon or clamp-domain, `what` the operand in a sentence."""
+    if kind == "epsilon":
+        return f"keep {what} off the singularity of `{op}`"
+    return f"keep {what} inside the domain of `{op}`"
+
+
+def in_range(what: str, op: str) -> str:
+    """Of an operand whose op overflows: its domain has no end there."""
+    return f"bound {what} so that `{op}` stays in range"
+
+
+def stable(text: str) -> str:
+    return f"compute it in one stable step: `{text}`"
+
+
+def wider(op: str, dtype: str) -> str:
+    return f"compute `{op}` in {dtype}"
+
+
+def slower(old: float, new: float) -> str:
+    return f"lower the learning rate from {old:g} to {new:g}"
