@@ -23,7 +23,7 @@ KINDS = frozenset(
 KNOWN_GAPS: dict[str, dict[str, str]] = {
     "calibration_batch_poisons_statistics": dict.fromkeys(
         ("cause", "op", "line"),
-        "the buffer is told, where it is read, and not the batch that poisoned it",
+        "the buffer that the batch poisoned is told, where it is read, as from a checkpoint",
     ),
     "descent_by_hand_on_raw_columns": {"op": "the last op of the loss, and not of the line"},
     "log_std_parameter_minus_inf": {"fix": "a checkpoint is advised, and none was loaded"},

@@ -134,9 +134,15 @@ def test_every_node_leads_to_its_op_and_no_gradient_changes(op: str, view: bool)
 
 
 def test_a_copy_that_has_no_room_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_: torch.Tensor) -> torch.Tensor:
+    refused = []
+
+    def full(tensor: torch.Tensor, **options: object) -> torch.Tensor:
+        if tensor is not x:
+            return clone(tensor, **options)
+        refused.append(tensor)
         raise torch.OutOfMemoryError("no room for two")
 
+    clone = torch.Tensor.clone
     x = torch.tensor([-1.0, 4.0])
     weight = torch.ones(2, requires_grad=True)
     monkeypatch.setattr(torch.Tensor, "clone", full)
@@ -144,5 +150,6 @@ def test_a_copy_that_has_no_room_is_done_without(monkeypatch: pytest.MonkeyPatch
     with Recorder(keep_going=True) as recorder:
         (weight * x.sqrt_()).sum().backward()
 
+    assert len(refused) == 1
     assert [symptom.kind for symptom in recorder.symptoms.confirmed] == ["nan-loss", "nan-grad"]
     assert recorder.faults == 0
