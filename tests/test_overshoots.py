@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from corpus import diagnosed_text
 
 from gradscope.facts import Finding, Location, Magnitudes, Step, Trace, Update
 from gradscope.repair.culprit import locate
@@ -80,10 +81,25 @@ def test_a_schedule_is_bounded(tmp_path: Path, last: float, said: str, mended: s
 
 
 OWN = """
-class Plain:
+import torch
+
+class Plain(torch.optim.Optimizer):
+    def __init__(self, params, lr):
+        super().__init__(params, {{"lr": lr}})
+        self.lr = lr
+
+    @torch.no_grad()
     def step(self):
-        for p in self.params:
-            {update}
+        for group in self.param_groups:
+            for p in group["params"]:
+                {update}
+
+w = torch.nn.Parameter(torch.ones(3))
+optimizer = Plain([w], lr={lr})
+for _ in range(12):
+    optimizer.zero_grad()
+    w.square().sum().backward()
+    optimizer.step()
 """
 
 
@@ -97,18 +113,39 @@ class Plain:
 def test_an_optimizer_that_climbs_is_turned_around(
     tmp_path: Path, update: str, mended: str
 ) -> None:
-    text = OWN.format(update=update) + STEP
-    found = judged(tmp_path, text, Update(0, "Plain", 0.1))
+    found, *_ = diagnosed_text(OWN.format(update=update, lr=0.9), tmp_path).findings
 
-    assert "`Plain` adds the gradient to the parameters (line 5)" in found.why
-    assert mended in repaired(found)
+    assert "`Plain` adds the gradient to the parameters (line 13)" in found.why
+    assert found.fixes[0].title == "subtract the gradient"
+    assert mended in (found.fixes[0].patch or "")
 
 
-@pytest.mark.parametrize("update", ["p -= self.lr * p.grad", "p.data.add_(p.grad, alpha=-lr)"])
+@pytest.mark.parametrize("update", ["p -= self.lr * p.grad", "p.data.add_(p.grad, alpha=-self.lr)"])
 def test_one_that_descends_is_not_accused(tmp_path: Path, update: str) -> None:
-    found = judged(tmp_path, OWN.format(update=update) + STEP, Update(0, "Plain", 0.1))
+    found, *_ = diagnosed_text(OWN.format(update=update, lr=3.0), tmp_path).findings
 
     assert "lands farther from the minimum" in found.why
+
+
+BY_HAND = """
+import torch
+
+w = torch.ones(3, requires_grad=True)
+for _ in range(12):
+    w.square().sum().backward()
+    with torch.no_grad():
+        w {sign} {lr} * w.grad
+    w.grad = None
+"""
+
+
+def test_an_update_by_hand_is_read_where_it_stands(tmp_path: Path) -> None:
+    leaps, *_ = diagnosed_text(BY_HAND.format(sign="-=", lr=3.0), tmp_path).findings
+    climbs, *_ = diagnosed_text(BY_HAND.format(sign="+=", lr=0.9), tmp_path).findings
+
+    assert "The update adds the gradient to the parameters (line 8)" in climbs.why
+    assert "w -= 0.9 * w.grad" in (climbs.fixes[0].patch or "")
+    assert leaps.evidence["lr"] == 3.0
 
 
 ACCUMULATES = (
@@ -123,7 +160,7 @@ def test_many_passes_for_one_step_are_averaged(tmp_path: Path, scaled: str, mend
     step = Location(str(file), 6, 8, 6, 24, "<module>")
     backward = Location(str(file), 4, 4, 4, 19, "<module>")
     updates = tuple(Update(at, "SGD", 0.5, step) for at in (3, 7, 11))
-    steps = tuple(Step(at, 3.0**at, 0.0, 0, backward) for at in range(12))
+    steps = tuple(Step(at, 3.0**at, 0.0, 0, backward, bool(scaled)) for at in range(12))
     (found,) = RULES["GS404"].check(
         Trace("t", steps=steps, magnitudes=Magnitudes(updates=updates)), ()
     )

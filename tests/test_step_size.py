@@ -9,8 +9,9 @@ import pytest
 from gradscope.facts import Edit, Finding, Location, LowerRate, Phase, Severity, Update
 from gradscope.repair.culprit import locate
 from gradscope.repair.updates import slower
-from gradscope.rules.reading.step_size import rate_of
 from gradscope.rules.wording.proposals import proposed
+from gradscope.source import parsed
+from gradscope.source.hand_updates import rate_by_hand
 
 
 def written(folder: Path, line: str, above: str = "") -> Update:
@@ -36,6 +37,14 @@ def edits(update: Update) -> list[Edit]:
         location=update.location,
     )
     return [edit for one in slower(locate(finding), fix, request) for edit in one.edits]
+
+
+def rate_of(update: Update) -> object:
+    assert update.location is not None
+    text = parsed(update.location.file)
+    assert text is not None
+    found = rate_by_hand(text, update.location)
+    return found.value if found is not None else None
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,9 @@ class Update:
     clear stale gradients, None where it has no name for them.
 
     Parameters that the program writes by hand (`w -= lr * w.grad`) are an update without an
-    `optimizer` (""), whose `lr` is not known.
+    `optimizer` (""); `lr` is the number that it is written with, None where it is not one.
+    `ascends` is the line in which such an update, or an optimizer of the program's own, adds the
+    gradient.
     """
 
     step: int
@@ -171,6 +173,7 @@ class Update:
     weight_decay: float = 0.0
     clearing: Clearing | None = None
     made: Location | None = None
+    ascends: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,15 @@ from gradscope.facts.symptoms import Symptom
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One backward pass and what followed it until the next. `loss` is the sum of its roots."""
+    """One backward pass and what followed it until the next. `loss` is the sum of its roots.
+    `scaled`: one of them is a product or a quotient, such as a loss over a number of passes."""
 
     index: int
     loss: float | None
     seconds: float
     ops: int
     backward_at: Location | None = None
+    scaled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

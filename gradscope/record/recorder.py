@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from gradscope.facts import Ending, Environment, Kind, Setting, Step, Trace
+from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.events.examine import Examiner
 from gradscope.record.events.hidden import Hidden
@@ -225,7 +226,14 @@ class Recorder:
     ) -> None:
         now = time.perf_counter()
         self.done.append(
-            Step(self.context.step, loss, now - self._clock, self.mode.ops - self._step_ops, place)
+            Step(
+                index=self.context.step,
+                loss=loss,
+                seconds=now - self._clock,
+                ops=self.mode.ops - self._step_ops,
+                backward_at=place,
+                scaled=any(map(_is_scaled, roots)),
+            )
         )
         self._clock, self._step_ops = now, self.mode.ops
         self.symptoms.after_backward(roots, graph, asked, result, last=self.at_limit)
@@ -359,6 +367,11 @@ class Recorder:
 def environment(device: str = "cpu") -> Environment:
     """What the program runs on."""
     return Environment(torch.__version__.split("+")[0], platform.python_version(), device)
+
+
+def _is_scaled(root: torch.Tensor) -> bool:
+    node = root.grad_fn
+    return node is not None and has(node.name(), Trait.MULTIPLIES | Trait.DIVIDES)
 
 
 def _active_modes() -> list[Any]:

@@ -36,7 +36,13 @@ LAYERS = [
 ]
 BESIDE = {"examples"}  # they import nothing of ours
 WITH_TORCH = {"record", "programs", "norms", "repair", "check", "examples"}
-STRANGERS = [("rules", "report"), ("report", "rules"), ("record", "rules"), ("record", "report")]
+STRANGERS = [
+    ("rules", "report"),
+    ("rules", "source"),
+    ("report", "rules"),
+    ("record", "rules"),
+    ("record", "report"),
+]
 
 Import = tuple[Path, str, list[str]]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -11,11 +12,13 @@ import torch
 from gradscope.facts import Location, Update
 from gradscope.record.finite import is_zero
 from gradscope.record.optimizers import Work, parameters_of
-from gradscope.record.sites import Site, note_site, resolve
+from gradscope.record.sites import USER, Site, kind_of, note_site, resolve
 from gradscope.record.sizes.clearing import after_step
 from gradscope.record.sizes.freshness import Freshness
 from gradscope.record.sizes.leaves import Leaves
 from gradscope.record.sizes.replaced import Replacement
+from gradscope.source import parsed
+from gradscope.source.hand_updates import ascent, rate_by_hand
 
 _MOST_KEPT = 512  # updates; of those that follow only the last
 _LOOKED_AT = 8  # updates of each optimizer whose parameters are gone through one by one
@@ -33,6 +36,7 @@ class Updates:
         self._by_hand: list[Update] = []
         self._places: dict[Site, Location] = {}
         self._looked: dict[int, int] = {}  # by id of the optimizer
+        self._own: dict[str, CodeType] = {}  # the `step` of the program's own optimizers
         self._made: dict[int, Location | None] = {}  # likewise
 
     def note_made(self, optimizer: Any, frame: FrameType) -> None:
@@ -46,6 +50,9 @@ class Updates:
             self._look(optimizer, work.frame)
         for succession in self._leaves.successions.values():
             succession.note_update(held_by(optimizer))
+        step_code = getattr(inspect.unwrap(type(optimizer).step), "__code__", None)
+        if step_code is not None and kind_of(step_code) == USER:
+            self._own[type(optimizer).__name__] = step_code
         settings = optimizer.param_groups[0]
         stale = fresh.stale_of(parameters_of(optimizer))
         base = settings.get("initial_lr")
@@ -105,7 +112,20 @@ class Updates:
     def facts(self) -> tuple[Update, ...]:
         """Those of the optimizers. Beside them, what else writes parameters is no update: it
         clips them, or averages them."""
-        return tuple(self._updates or self._by_hand)
+        written: dict[object, Update] = {}
+        return tuple(self._as_written(one, written) for one in self._updates or self._by_hand)
+
+    def _as_written(self, update: Update, known: dict[object, Update]) -> Update:
+        """With what the source alone tells: the rate of an update by hand, and which way an update
+        goes that is the program's own."""
+        own = self._own.get(update.optimizer)
+        if update.location is None or (update.optimizer and own is None):
+            return update
+        key = (update.optimizer, update.location)
+        if key not in known:
+            known[key] = _read(update, own)
+        lr = update.lr if update.optimizer else known[key].lr
+        return replace(update, lr=lr, ascends=known[key].ascends)
 
     def _look(self, optimizer: Any, frame: Any) -> None:
         for parameter in parameters_of(optimizer):
@@ -132,6 +152,22 @@ def _keep(updates: list[Update], update: Update) -> None:
     if len(updates) >= _MOST_KEPT:
         updates.pop()
     updates.append(update)
+
+
+def _read(update: Update, own: CodeType | None) -> Update:
+    """`own` is the `step` of an optimizer class that the program defines."""
+    if update.location is None:
+        return update
+    text = parsed(own.co_filename if own is not None else update.location.file)
+    if text is None:
+        return update
+    rate = rate_by_hand(text, update.location) if own is None else None
+    rising = ascent(text, update.location, update.optimizer)
+    return replace(
+        update,
+        lr=float(rate.value) if rate is not None else None,  # type: ignore[arg-type]
+        ascends=rising.lineno if rising is not None else None,
+    )
 
 
 def held_by(optimizer: Any) -> set[int]:

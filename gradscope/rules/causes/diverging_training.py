@@ -38,7 +38,6 @@ from gradscope.rules.reading.rises import (
     rise_of,
     stable_lr,
 )
-from gradscope.rules.reading.step_size import rate_of
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.proposals import proposed
@@ -120,7 +119,7 @@ class DivergingTraining(Rule):
         last = rise.first + rise.rises
         consequences = tuple(symptom for root in roots for symptom in root.symptoms)
         stale = any(one.stale for one in magnitudes.updates)
-        lr = rate_of(update)
+        lr = update.lr
         fault = None if stale else overshoot(magnitudes.updates, rise, steps)
         total = None
         if not stale and fault is None and lr is not None:
@@ -176,7 +175,7 @@ class DivergingTraining(Rule):
             why="The gradients were not cleared between one step and the next backward, so each"
             " step goes along the sum of all gradients so far. That is a momentum of 1, which never"
             " forgets: training swings around its minimum, or away from it.",
-            evidence={"losses": losses[:64], "lr": rate_of(update), "stale_gradients": True},
+            evidence={"losses": losses[:64], "lr": update.lr, "stale_gradients": True},
             numbers=(f"loss by step: {phrases.series(losses)}",),
             fixes=(
                 _clearing(one for one in magnitudes.updates if one.location == update.location),

@@ -17,7 +17,6 @@ from gradscope.facts import (
     text_of,
 )
 from gradscope.rules.reading.rises import Rise
-from gradscope.rules.reading.step_size import is_undivided, line_of_ascent
 from gradscope.rules.wording.proposals import proposed
 
 # Both are the most that training recipes use: of a velocity, and of what one step takes away.
@@ -92,7 +91,12 @@ def _below_zero(first: Update, last: Update) -> Overshoot | None:
 
 
 def _raised(first: Update, at_rise: Update) -> Overshoot | None:
-    if first.lr is None or at_rise.lr is None or not at_rise.lr > RAISED * first.lr > 0:
+    if (
+        not first.optimizer
+        or first.lr is None
+        or at_rise.lr is None
+        or not at_rise.lr > RAISED * first.lr > 0
+    ):
         return None
     low, high = f"{first.lr:.3g}", f"{at_rise.lr:.3g}"
     return Overshoot(
@@ -104,7 +108,7 @@ def _raised(first: Update, at_rise: Update) -> Overshoot | None:
 
 
 def _ascent(update: Update) -> Overshoot | None:
-    line = line_of_ascent(update)
+    line = update.ascends
     if line is None or (update.lr is not None and update.lr < 0):
         return None
     who = f"`{update.optimizer}`" if update.optimizer else "The update"
@@ -119,19 +123,19 @@ def _ascent(update: Update) -> Overshoot | None:
 def _accumulated(updates: Sequence[Update], steps: Sequence[Step]) -> Overshoot | None:
     """Gradients of many passes, whose sum is used as if it were their mean."""
     last, lr = updates[-1], updates[-1].lr
-    if lr is None or last.optimizer in BLIND_TO_SCALE:
+    if lr is None or not last.optimizer or last.optimizer in BLIND_TO_SCALE:
         return None
     own = [update.step for update in updates if update.location == last.location]
     gaps = {after - before for before, after in pairwise(own)}
     passes = gaps.pop() if len(gaps) == 1 else 0
-    place = next((step.backward_at for step in steps if step.index == last.step), None)
-    if passes < PASSES or place is None or not is_undivided(place):
+    step = next((step for step in steps if step.index == last.step), None)
+    if step is None or step.backward_at is None or step.scaled or passes < PASSES:
         return None
     return Overshoot(
         f"Each step of {last.optimizer} uses the sum of the gradients of {passes} backward passes,"
         f" where their mean was meant: lr {lr:g} acts like {lr * passes:g}.",
         f"{passes} backward passes for each step",
-        proposed(DivideLoss(place, passes)),
+        proposed(DivideLoss(step.backward_at, passes)),
     )
 
 
