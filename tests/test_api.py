@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -85,3 +88,86 @@ def test_what_cannot_be_run_is_an_error_with_help(tmp_path: Path, monkeypatch: p
         gradscope.trace("missing.py")
     with pytest.raises(gradscope.GradscopeError, match="no rule is called GS999"):
         gradscope.trace("gamma_mask", select="GS999")
+
+
+STATE = """\
+import torch
+
+print(torch.get_default_dtype(), torch.initial_seed())
+torch.set_default_dtype(torch.float64)
+torch.zeros(2, requires_grad=True).sqrt().sum().backward()
+"""
+CALLER = """\
+import signal
+import gradscope
+{before}
+heard = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+report = gradscope.trace("state.py", verify=False)
+assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == heard
+assert report.findings
+{after}
+"""
+
+
+def test_nothing_passes_between_the_caller_and_the_program(tmp_path: Path):
+    (tmp_path / "state.py").write_text(STATE)
+
+    def told(before: str, after: str = "") -> str:
+        return subprocess.run(
+            [sys.executable, "-c", CALLER.format(before=before, after=after)],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parent.parent)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+
+    changed = "import torch; torch.set_default_dtype(torch.bfloat16); torch.manual_seed(7)"
+    state = "torch.get_rng_state().tolist()"
+
+    def seed_in(line: str) -> int:
+        dtype, seed = line.split()
+        assert dtype == "torch.float32"
+        return int(seed)
+
+    seed_in(told("import sys", "assert 'torch' not in sys.modules"))
+    seed = seed_in(
+        told(
+            f"{changed}; state = {state}",
+            f"assert {state} == state and torch.get_default_dtype() is torch.bfloat16",
+        )
+    )
+    assert seed != 7
+
+
+ENDLESS = """\
+import pathlib
+import torch
+
+x = torch.zeros(2, requires_grad=True)
+while True:
+    (x * 2).sum().backward()
+    pathlib.Path("here").touch()
+"""
+
+
+def test_ctrl_c_ends_the_program_and_the_report_is_returned(tmp_path: Path):
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    program = (
+        "import gradscope\n"
+        "report = gradscope.trace('endless.py', steps=10**9)\n"
+        "print(report.trace.ending.kind, report.verdict, len(report.trace.steps) > 0)\n"
+    )
+    caller = subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parent.parent)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    while not (tmp_path / "here").exists() and caller.poll() is None:
+        time.sleep(0.01)
+    caller.send_signal(signal.SIGINT)
+    told, _ = caller.communicate(timeout=120)
+
+    assert (caller.returncode, told.split()) == (0, ["interrupted", "incomplete", "True"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 
@@ -82,3 +82,8 @@ def at(key: str, reader: Callable[[object], Any], value: object) -> Any:
 
 def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def words(given: str | Iterable[str] | None) -> tuple[str, ...] | None:
+    """One word stands for a list of one."""
+    return (given,) if isinstance(given, str) else None if given is None else tuple(given)

@@ -102,9 +102,9 @@ def _watch(item: pytest.Item) -> Watch:
 
 
 def _settings(item: pytest.Item, given: Mapping[str, Any]) -> Config:
+    from gradscope.config.scalars import words
     from gradscope.errors import GradscopeError
     from gradscope.facts import Severity
-    from gradscope.integrations.watch import words
     from gradscope.rules import rule_filter
 
     try:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from gradscope import pipeline
 from gradscope.config import Input, load_config
+from gradscope.config.scalars import words
 from gradscope.facts import Report
-from gradscope.integrations.watch import words
+from gradscope.integrations.apart import Order, carried_out
 from gradscope.programs.choose import choose
 
 
@@ -34,8 +34,9 @@ def trace(
     save: str | Path | None = None,
     silent: bool = False,
 ) -> Report:
-    """Run a target in a process of its own, as the command `gradscope trace` does, and return what
-    was wrong with its gradients and which fixes hold.
+    """Run a target as the command `gradscope trace` does, and return what was wrong with its
+    gradients and which fixes hold. It runs in a fresh interpreter: nothing of this process reaches
+    it (imported modules, seeds, torch's default dtype), and nothing of it comes back.
 
     `target`, `model`, `loss` and `batch` are written as for the command; `arguments` are those of
     the program, `inputs` the Python expressions for a function's parameters, by name. `steps` are
@@ -71,10 +72,5 @@ def trace(
         inputs=tuple(Input(name, text) for name, text in (inputs or {}).items()),
         parts=(model, loss, batch),
     )
-    return pipeline.trace(
-        choice.target,
-        choice.config,
-        said=choice.said,
-        silent=silent,
-        keep=None if save is None else Path(save),
-    )
+    keep = None if save is None else Path(save)
+    return carried_out(Order(choice.target, choice.config, choice.said, silent, keep))

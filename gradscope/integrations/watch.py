@@ -13,6 +13,7 @@ from dataclasses import replace
 from types import TracebackType
 
 from gradscope.config import Config, load_config
+from gradscope.config.scalars import words
 from gradscope.facts import Ending, Finding, Report
 from gradscope.pipeline import conclude
 from gradscope.record import StopTrace
@@ -40,11 +41,6 @@ def watch(
     """
     config = load_config().overridden(select=words(select), ignore=words(ignore))
     return Watch(name, config, stop=stop, steps=steps)
-
-
-def words(given: str | Iterable[str] | None) -> tuple[str, ...] | None:
-    """One word stands for a list of one."""
-    return (given,) if isinstance(given, str) else None if given is None else tuple(given)
 
 
 class Watch:
