@@ -107,6 +107,14 @@ def test_the_lists_that_a_user_sees_have_them(grown: Path):
     assert "a_sum" in said(grown, "-m", "gradscope", "examples")
 
 
+def test_a_cause_that_is_taken_away_is_missed_by_nothing(tmp_path: Path):
+    copy = shutil.copytree(PACKAGE, tmp_path / "gradscope", ignore=shutil.ignore_patterns("*.pyc"))
+    (copy / "rules/causes/masked_branch.py").unlink()
+
+    assert "masked-branch" not in said(tmp_path, "-m", "gradscope", "explain")
+    assert "masked-branch" not in said(tmp_path, "-m", "gradscope", "trace", "gamma_mask")
+
+
 def test_an_op_fact_is_looked_up(grown: Path):
     program = "from gradscope.ops import lookup; print(lookup('cbrt').spelled[0])"
 

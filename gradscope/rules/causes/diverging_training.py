@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from gradscope.facts import (
@@ -11,8 +10,6 @@ from gradscope.facts import (
     ClipNorm,
     Finding,
     Fix,
-    Leaf,
-    Location,
     LowerRate,
     Magnitudes,
     Phase,
@@ -29,12 +26,11 @@ from gradscope.facts import (
     Update,
     number,
 )
-from gradscope.ops.traits import Trait, has
-from gradscope.rules.reading.overshoots import BLIND_TO_SCALE, Overshoot, overshoot
+from gradscope.rules.reading.divergence import blamed_sum, is_divergence, never_cleared
+from gradscope.rules.reading.overshoots import Overshoot, overshoot
 from gradscope.rules.reading.rises import (
     Rise,
     climb_of,
-    largest_stable_lr,
     rise_of,
     stable_lr,
 )
@@ -42,15 +38,7 @@ from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.proposals import proposed
 
-# One leap has to be by so many times more than rises in a row: noise between batches leaps too.
-LEAP = 100.0
-# In a run that stays finite the evidence has to be stronger: a loss may rise for a good reason.
-FINITE_RISES = 5
-FINITE = 10.0
-# If training is the reason, the weights have changed by that much, all together.
-MOVED = 1.1
 FAR = 1e6  # a first loss, that of targets in the thousands
-FEWEST_STALE = 5  # updates in a row whose gradients had piled up; fewer may be meant
 
 
 class DivergingTraining(Rule):
@@ -105,11 +93,11 @@ class DivergingTraining(Rule):
         if magnitudes is None or not magnitudes.updates:
             return
         for rise in (rise_of(trace.steps), climb_of(trace.steps)):
-            if rise is not None and _is_divergence(rise, roots, magnitudes):
+            if rise is not None and is_divergence(rise, roots, magnitudes):
                 yield self._about(rise, trace.steps, magnitudes, roots)
                 return
         if not roots and trace.steps:
-            for update in _never_cleared(magnitudes):
+            for update in never_cleared(magnitudes):
                 yield self._not_learning(trace, magnitudes, update)
 
     def _about(
@@ -123,7 +111,7 @@ class DivergingTraining(Rule):
         fault = None if stale else overshoot(magnitudes.updates, rise, steps)
         total = None
         if not stale and fault is None and lr is not None:
-            total = _blamed_sum(magnitudes.summed, rise, update, lr)
+            total = blamed_sum(magnitudes.summed, rise, update, lr)
         return Finding(
             rule=self.code,
             name=self.name,
@@ -205,38 +193,6 @@ def _sign(rise: Rise) -> int:
     return -1 if rise.falls else 1
 
 
-def _never_cleared(magnitudes: Magnitudes) -> Iterator[Update]:
-    """The last of the updates in one place that, but for the first, each used the gradients of
-    the one before as well."""
-    places: dict[Location | None, list[Update]] = {}
-    for update in magnitudes.updates:
-        places.setdefault(update.location, []).append(update)
-    for updates in places.values():
-        stale = [update.stale for update in updates[1:] if update.stale is not None]
-        if len(stale) >= FEWEST_STALE and all(stale):
-            yield updates[-1]
-
-
-def _is_divergence(rise: Rise, roots: tuple[Root, ...], magnitudes: Magnitudes) -> bool:
-    limit = magnitudes.limits.loss_growth
-    if not roots:
-        large = rise.rises >= FINITE_RISES and rise.total >= FINITE * limit
-        return large and not rise.falls and _have_moved(magnitudes.leaves)
-    # An overflow in an op that grows slowly is the loop's own growth arriving there. One in `exp`
-    # or a division is a cause of its own, whatever came before.
-    if any(not has(root.event.op, Trait.GROWS_SLOWLY) for root in roots):
-        return False
-    return rise.total >= (limit if rise.rises > 1 else LEAP * limit)
-
-
-def _have_moved(leaves: Sequence[Leaf]) -> bool:
-    """Whether training is what the loss grew by: of harder data the weights know nothing."""
-    trained = [leaf for leaf in leaves if leaf.trained]
-    start = math.hypot(*(leaf.start for leaf in trained))
-    now = math.hypot(*(leaf.weight for leaf in trained))
-    return not trained or not start / MOVED <= now <= start * MOVED
-
-
 def _at(lr: float | None) -> str:
     return f"with lr {lr:g}" if lr is not None else ""
 
@@ -256,13 +212,6 @@ def _why(stale: bool, update: Update, lr: float | None, fault: Overshoot | None 
         " it started, so the next gradient is larger and so is the next step. Every op is innocent;"
         " an overflow is only where the growth ends."
     )
-
-
-def _blamed_sum(total: Summed | None, rise: Rise, update: Update, lr: float) -> Summed | None:
-    """The sum that the loss is, where the mean would have kept the steps short enough."""
-    if total is None or update.optimizer in BLIND_TO_SCALE:
-        return None
-    return total if lr / total.terms < largest_stable_lr(rise, lr) else None
 
 
 def _why_sum(total: Summed | None, lr: float | None) -> str:
