@@ -11,13 +11,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from gradscope.facts import Ancestor, Call, Event, Kind, Operand, Phase
+from gradscope.facts import Ancestor, Call, Event, Kind, NotChecked, Operand, Phase
 from gradscope.record.modules import ModuleFrame, module_path
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import Site, file_in_torch, resolve
 
 _GENERATIONS = 4  # backward passes whose calls are kept: GANs and truncated BPTT reach back a few
 _MOST_EVENTS = 20_000  # events kept; a run that floods itself with NaN is told at its first ones
+_LEFT_OUT = NotChecked(
+    "where later NaN and inf came from", f"more than {_MOST_EVENTS:,} ops gave or took them"
+)
 
 
 class Note(NamedTuple):
@@ -73,6 +76,7 @@ class Journal:
     events: dict[int, Raw] = field(default_factory=dict)
     generations: deque[dict[int, Note]] = field(default_factory=lambda: deque([{}], _GENERATIONS))
     next_id: int = 0
+    not_checked: tuple[NotChecked, ...] = ()
 
     @property
     def calls(self) -> dict[int, Note]:
@@ -88,6 +92,7 @@ class Journal:
     def add(self, raw: Raw) -> Raw | None:
         """Keep an event; None once the run has more than anybody could read."""
         if len(self.events) >= _MOST_EVENTS:
+            self.not_checked = (_LEFT_OUT,)
             return None
         raw.id = self.next_id
         self.next_id += 1

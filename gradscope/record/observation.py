@@ -109,6 +109,7 @@ class FullObservation:
         return replace(
             seen,
             notes=(*seen.notes, *self.sizes.notes),
+            not_checked=(*seen.not_checked, *self.sizes.not_checked),
             magnitudes=self.sizes.facts(),
             array_warnings=tuple(self.arrays.heard),
         )
@@ -173,5 +174,8 @@ class SizesAlone:
             notes=tuple(self.sizes.notes),
             magnitudes=self.sizes.facts(),
             functions=tuple(self.functions.found) if self.functions is not None else (),
-            not_checked=tuple(self.functions.not_checked) if self.functions is not None else (),
+            not_checked=(
+                *(self.functions.not_checked if self.functions is not None else ()),
+                *self.sizes.not_checked,
+            ),
         )

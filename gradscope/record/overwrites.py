@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from gradscope.facts import Overwrite
+from gradscope.facts import NotChecked, Overwrite
 from gradscope.record.events.measure import saved_by
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import node_name
@@ -24,6 +24,10 @@ from gradscope.record.spot import NodeOps
 
 _sequence_nr = torch._C._autograd._get_sequence_nr
 _MOST = 256  # memories that are watched at a time
+_LEFT_OUT = NotChecked(
+    "whether some writes overwrite what backward needs",
+    f"at most {_MOST} tensors are followed between two backward passes",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,7 @@ class Overwrites:
 
     def __init__(self, journal: Journal) -> None:
         self.found: list[Overwrite] = []
+        self.not_checked: dict[NotChecked, None] = {}
         self._journal = journal
         self._writes: dict[int, _Write] = {}
 
@@ -53,7 +58,10 @@ class Overwrites:
         if type(tensor) is not torch.Tensor or tensor.requires_grad or not _is_floating(tensor):
             return
         key = storage_key(tensor)
-        if key is None or len(self._writes) >= _MOST:
+        if key is None:
+            return
+        if len(self._writes) >= _MOST:
+            self.not_checked[_LEFT_OUT] = None
             return
         user, inner = note_site(frame)
         if inner or not user:

@@ -335,6 +335,7 @@ class Recorder:
                 wanted |= way
         events = tuple(journal.freeze(raw) for raw in journal.events.values() if raw.id in wanted)
         wrong = self.functions.symptoms() if self.functions else ()
+        by_reading = (self.functions, self.margins, self.overwrites, self.examiner, journal)
         return Trace(
             target=target,
             events=events,
@@ -348,7 +349,7 @@ class Recorder:
             gradients=self.symptoms.gradients,
             functions=tuple(self.functions.found) if self.functions else (),
             not_checked=tuple(
-                left for by in (self.functions, self.margins) if by for left in by.not_checked
+                left for by in by_reading if by is not None for left in by.not_checked
             ),
             overwrites=tuple(self.overwrites.found),
             nan_reads=self.reads.facts(),

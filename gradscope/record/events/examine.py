@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from gradscope.facts import Kind, Phase
+from gradscope.facts import Kind, NotChecked, Phase
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.events import measure
@@ -28,6 +28,10 @@ from gradscope.record.spot import NodeOps, Spot
 
 _DETAILED = 200  # events measured in full a run: the first ones are those that people ask about
 _FILL_LIMIT = 1_000_000  # elements of uninitialised memory that are worth filling
+_NOT_FILLED = NotChecked(
+    "whether memory is read that nothing was written to",
+    f"an allocation is larger than {_FILL_LIMIT:,} elements",
+)
 _FROM_OUTSIDE = ("set", "from_file", "_pin_memory")  # `torch.load` lays tensors over read memory
 
 
@@ -45,6 +49,7 @@ class Examiner:
         self.on_truths = on_truths  # told of an op on bad values that gives no number
         self.origins = Origins(context)
         self.detailed = 0
+        self.not_checked: dict[NotChecked, None] = {}  # in order
 
     def examine(self, op: OpRun) -> None:
         if op.info.allocates:
@@ -225,7 +230,10 @@ class Examiner:
             values = plain(tensor)
             if values is None or not op.spot.by_user:
                 continue
-            if values.numel() > _FILL_LIMIT or values.numel() == 0:
+            if values.numel() == 0:
+                continue
+            if values.numel() > _FILL_LIMIT:
+                self.not_checked[_NOT_FILLED] = None
                 continue
             raw = self._raw(Kind.UNINITIALIZED, op)
             raw.seq = None

@@ -27,6 +27,7 @@ MOST_ELEMENTS = 1 << 22  # in all tensors of a call: more would make the program
 SLICE = 1 << 19  # elements of the part of a larger call that is looked at
 SECONDS_EACH = 10.0  # before an experiment is given up
 SECONDS_ALL = 30.0
+_OTHER_SHAPES = f" beyond its first {MOST_SIGNATURES} combinations of shapes"
 
 
 class FunctionChecks:
@@ -66,10 +67,16 @@ class FunctionChecks:
     ) -> None:
         """`apply` is torch's own `Function.apply`, unbound."""
         name = (cls.__module__, cls.__qualname__)
-        if self._signatures[name] >= MOST_SIGNATURES or not _is_checked(cls, args):
+        if not _is_checked(cls, args):
+            return
+        if hindrance := _hindrance(args):
+            self._leave_out(cls, hindrance)
             return
         key = (name, tuple(_signature(arg) for arg in (*args, *kwargs.values())))
         if key in self._seen:
+            return
+        if self._signatures[name] >= MOST_SIGNATURES:
+            self._leave_out(cls, "one example of each is checked", _OTHER_SHAPES)
             return
         self._seen.add(key)
         self._signatures[name] += 1
@@ -161,18 +168,25 @@ def checked(checks: FunctionChecks) -> Iterator[None]:
 
 
 def _is_checked(cls: Any, args: tuple[Any, ...]) -> bool:
-    """Whether there is something to compare, and a way that does not harm the program."""
+    """Whether there is something to compare."""
     if cls.__module__.partition(".")[0] == "torch" or not torch.is_grad_enabled():
         return False
     tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
-    if any(
-        type(t) not in (torch.Tensor, torch.nn.Parameter) or t.is_meta or t.is_sparse
-        for t in tensors
-    ):
+    if any(t.is_meta for t in tensors) or torch._C._are_functorch_transforms_active():
         return False
-    if not any(needs_grad(t) and t.numel() for t in tensors):
-        return False
-    return not (torch._C._are_functorch_transforms_active() or _is_distributed())
+    return any(needs_grad(t) and t.numel() for t in tensors)
+
+
+def _hindrance(args: tuple[Any, ...]) -> str:
+    """Why there is no way to try it that does not harm the program; "" where there is one."""
+    if _is_distributed():
+        return "the program runs in several processes, and its forward may talk to the others"
+    tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+    if any(t.is_sparse for t in tensors):
+        return "one of its arguments is sparse"
+    kinds = (type(t) for t in tensors if type(t) not in (torch.Tensor, torch.nn.Parameter))
+    kind = next(kinds, None)
+    return f"one of its arguments is a `{kind.__name__}`" if kind is not None else ""
 
 
 def _is_distributed() -> bool:

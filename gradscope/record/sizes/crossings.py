@@ -17,7 +17,7 @@ from gradscope.record.graph import node_name
 from gradscope.record.sizes.growth import Crossing
 from gradscope.record.tracing import unobserved
 
-_MOST_NODES = 100_000
+MOST_NODES = 100_000
 _NEAREST = 1  # as `torch.nn.functional.grid_sample` hands "nearest" to its op
 
 
@@ -41,7 +41,7 @@ class Crossings:
         self.found: list[Crossing] = []
         self.variables: list[torch.Tensor] = []
         self._hooks: list[Any] = []
-        order = _topological(roots)
+        order, self.is_whole = _topological(roots)
         nodes = [node for node in order if not hasattr(node, "variable")]
         at = {node: position for position, node in enumerate(nodes)}
         leaf_at: dict[Any, int] = {}
@@ -92,12 +92,13 @@ def _measure(crossing: Crossing, selects: bool) -> Callable[[Any, Any], None]:
     return hook
 
 
-def _topological(roots: Sequence[Any]) -> list[Any]:
-    """Every node before those that take its gradient; without recursion, graphs are deep."""
+def _topological(roots: Sequence[Any]) -> tuple[list[Any], bool]:
+    """Every node before those that take its gradient, without recursion since graphs are deep; and
+    whether that is the whole graph."""
     waits: dict[Any, int] = {}
     stack = list(dict.fromkeys(roots))
     seen = set(stack)
-    while stack and len(seen) < _MOST_NODES:
+    while stack and len(seen) < MOST_NODES:
         node = stack.pop()
         for below, _ in node.next_functions:
             if below is None:
@@ -116,4 +117,4 @@ def _topological(roots: Sequence[Any]) -> list[Any]:
                 waits[below] -= 1
                 if not waits[below]:
                     ready.append(below)
-    return order
+    return order, not stack

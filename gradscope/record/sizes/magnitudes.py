@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import Activation, Depth, Ending, Magnitudes, Step, Summed
+from gradscope.facts import Activation, Depth, Ending, Magnitudes, NotChecked, Step, Summed
 from gradscope.record.finite import plain
 from gradscope.record.limit import Limit, StopTrace
 from gradscope.record.modules import ModuleFrame
@@ -26,7 +26,7 @@ from gradscope.record.sites import note_site
 from gradscope.record.sizes.absences import Absences
 from gradscope.record.sizes.additions import Additions
 from gradscope.record.sizes.clipping import Clipping
-from gradscope.record.sizes.crossings import Crossings
+from gradscope.record.sizes.crossings import MOST_NODES, Crossings
 from gradscope.record.sizes.depth import depth_of
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.freshness import Freshness
@@ -41,6 +41,10 @@ from gradscope.record.stand_ins import stand_in
 from gradscope.record.tracing import computes_values, unobserved
 
 _MEASURED_FIRST = 12  # steps
+_PART_OF_A_GRAPH = NotChecked(
+    "where gradients grow, shrink and end in a part of the graph",
+    f"it has more than {MOST_NODES:,} nodes",
+)
 _LEAP = 2.0  # times the loss of the step before
 
 
@@ -91,6 +95,7 @@ class MagnitudeWatch:
         self._nested = 0
         self._stack = ExitStack()
         self.notes: list[str] = []
+        self.not_checked: tuple[NotChecked, ...] = ()
 
     def __enter__(self) -> MagnitudeWatch:
         self._install(threading.get_ident())
@@ -201,6 +206,8 @@ class MagnitudeWatch:
             if flow is not None and self._summed is None:
                 self._summed = summed(asked.roots, flow)
             crossings = self._inspection.hook_backward(self.step, asked.roots, flow, frame)
+            if crossings is not None and not crossings.is_whole:
+                self.not_checked = (_PART_OF_A_GRAPH,)
             if crossings is not None or self._is_measured(loss):
                 self._freshness.begin(self.leaves.alive(), self._updates.trained)
                 measured = True
