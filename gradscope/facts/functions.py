@@ -58,12 +58,13 @@ class FunctionCheck:
       mean, transposed, swapped, extra, missing (a factor), saved (the wrong tensor)
     - approximate, some (elements), unknown
 
-    `factor` is what the gradient is too large by, `factor_name` what that number is; `detail`
-    belongs to the last relation. `got` and `right` are the numbers at `index`, the worst element,
-    or along a random direction where no single element was measured: `truth` says how `right` was
-    found. `location` is the expression in backward that computed the gradient, `op` the aten op
-    that did. `rewrite` is a template for the repair, as repair/backward.py reads it. `epsilon` is
-    the relative step of the differences. `calls` counts forward and backward calls.
+    `factor` is what the gradient is too large by, `factor_name` what that number, or one over
+    it, is; `detail` belongs to the last relation. `got` and `right` are the numbers at `index`,
+    the worst element, or along a random direction where no single element was measured: `truth`
+    says how `right` was found. `location` is the expression in backward that computed the
+    gradient, `op` the aten op that did. `rewrite` is a template for the repair, as
+    repair/backward.py reads it. `epsilon` is the relative step of the differences. `calls`
+    counts forward and backward calls.
     """
 
     name: str

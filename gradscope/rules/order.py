@@ -13,6 +13,7 @@ from gradscope.facts import Finding, Phase, Severity, Trouble
 ORDER = (
     "bad-setting",  # of the optimizer, before what it computes from it
     "all-masked-softmax",  # before the 0 / 0 and the inf - inf that such a row consists of
+    "bad-custom-backward",  # before what comes of the steps along a wrong gradient
     "degenerate-decomposition",  # it has no derivative, with a mask behind it or without
     "diverging-training",  # before the op in which the growth of the loss ends
     "exploding-gradient",

@@ -155,7 +155,7 @@ class Setting:
         return self.names.get(position, f"argument {position}")
 
     def size(self, factor: float | None, place: int) -> str:
-        """What a factor is, where it is a size of the problem."""
+        """What a factor, or one over it, is where that is a size of the problem."""
         if factor is None:
             return ""
         x, outputs = self.point[place], self.base.values.numel()
@@ -168,10 +168,8 @@ class Setting:
             "the number of outputs": outputs,
         }
         for name, size in sizes.items():
-            if size > 3 and abs(factor / size - 1) < 1e-3:
+            if size > 3 and min(abs(factor / size - 1), abs(factor * size - 1)) < 1e-3:
                 return name
-            if size > 3 and abs(factor * size - 1) < 1e-3:
-                return f"1 / {name}"
         return ""
 
     def fact(self, place: int, verdict: str, **facts: Any) -> FunctionCheck:

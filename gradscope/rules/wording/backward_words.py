@@ -111,7 +111,7 @@ def _factor(check: FunctionCheck) -> str:
     factor = check.factor or 1.0
     large = factor > 1
     times = number(factor if large else 1 / factor)
-    size = check.factor_name.removeprefix("1 / ")
+    size = check.factor_name
     return f"too {'large' if large else 'small'} by a factor of {times}" + (
         f", {size}" if size else ""
     )
