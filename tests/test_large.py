@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import CodeType
@@ -45,6 +47,19 @@ def power(x, left):
 
 
 power(x, 2_000).sum().backward()
+"""
+
+CHAINS = """
+import torch
+
+x = torch.ones(2, requires_grad=True)
+for step in range(2):
+    y = x * 1.0
+    for _ in range(6_000):
+        y = y + 1e-9
+    y.sum().backward()
+    y = None
+    print("freed", step)
 """
 
 STEPS = """
@@ -114,6 +129,22 @@ def test_two_gibibytes(tmp_path: Path) -> None:
     (finding,) = run(WIDE.format(size=2**29), tmp_path, limit=600).findings
 
     assert finding.symptoms[0].bad == 2**29
+
+
+@pytest.mark.parametrize("command", ["trace", "norms"])
+def test_a_long_graph_is_freed_without_recursion(command: str, tmp_path: Path) -> None:
+    """torch frees nodes that Python has seen by recursion, which a small stack has no room for."""
+    (tmp_path / "program.py").write_text(CHAINS, encoding="utf-8")
+    done = subprocess.run(
+        ["sh", "-c", f"ulimit -s 1024 && exec {sys.executable} -m gradscope {command} program.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "freed 1" in done.stdout + done.stderr
 
 
 def test_deep_recursion(tmp_path: Path) -> None:

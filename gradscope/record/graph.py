@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 _MOST_NODES = 500_000
+_DEEP = 2_000  # nodes that may be freed by recursion: a stack of a MiB has room for 4,000
+
+
+class SeenNodes:
+    """The nodes that Python has seen of graphs whose roots are still alive, or were until lately.
+
+    torch frees a graph without recursion, but for nodes that Python has seen once: each of them
+    frees the next one, on the stack, which is full after some 40,000. Held here they outlive the
+    program's own hold on the graph, and are let go from the roots down, one at a time.
+    """
+
+    def __init__(self) -> None:
+        # A deque lets go of its items in their order, also when it is itself let go.
+        self._graphs: list[tuple[list[weakref.ref[torch.Tensor]], deque[Any]]] = []
+
+    def hold(self, roots: Sequence[torch.Tensor], nodes: Sequence[Any]) -> None:
+        """Of the graph of one backward pass, each node before those below it."""
+        self._graphs = [
+            held for held in self._graphs if any(root() is not None for root in held[0])
+        ]
+        if len(nodes) > _DEEP:
+            self._graphs.append(([weakref.ref(root) for root in roots], deque(nodes)))
 
 
 def node_name(node: Any) -> str:

@@ -7,7 +7,7 @@ site), and look at one sum of the result. Everything else happens only near a ba
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gradscope.record.context import RunContext
 from gradscope.record.copies import numbers_taken
 from gradscope.record.finite import quick_total
+from gradscope.record.graph import SeenNodes
 from gradscope.record.hazards.margins import Margins
 from gradscope.record.journal import Note
 from gradscope.record.oprun import OpRun, flatten
@@ -70,6 +71,8 @@ class RecordingMode(TorchDispatchMode):
         self.ops = 0
         self.below = 0  # modes that were there before this one
         self.capturing = False  # a CUDA graph
+        self._entered: list[Any] = []  # the nodes that have run in this backward pass
+        self._seen = SeenNodes()
 
     def __enter__(self) -> Any:
         self.below = _modes_left()
@@ -244,6 +247,8 @@ class RecordingMode(TorchDispatchMode):
             else:
                 context.history.clear()
         context.running = NodeOps(node)
+        if node is not None:
+            self._entered.append(node)
 
     def _before_write(
         self, info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -281,10 +286,12 @@ class RecordingMode(TorchDispatchMode):
         self.context.history.clear()
         self.history_room = _HISTORY
 
-    def leave(self) -> None:
-        """The backward pass is over: let go of what it held."""
+    def leave(self, roots: Sequence[torch.Tensor]) -> None:
+        """The backward pass of these is over: let go of what it held."""
         self.window.close()
         self._enter_node(None)
+        self._seen.hold(roots, self._entered)
+        self._entered = []
 
 
 hide_from_dynamo(RecordingMode.__torch_dispatch__)

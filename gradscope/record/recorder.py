@@ -102,7 +102,7 @@ class Recorder:
 
     def __exit__(self, *failure: object) -> None:
         self._stack.close()
-        self.mode.leave()
+        self.mode.leave(())
         self.context.module = None
         forget_names()
 
@@ -189,7 +189,7 @@ class Recorder:
         finally:
             self.depth -= 1
             if self.depth == 0:
-                self.mode.leave()
+                self.mode.leave(roots)
                 self.overwrites.forget()
         if is_step:
             with unobserved():

@@ -41,11 +41,11 @@ class Crossings:
         self.found: list[Crossing] = []
         self.variables: list[torch.Tensor] = []
         self._hooks: list[Any] = []
-        order, self.is_whole = _topological(roots)
-        nodes = [node for node in order if not hasattr(node, "variable")]
+        self.nodes, self.is_whole = _topological(roots)
+        nodes = [node for node in self.nodes if not hasattr(node, "variable")]
         at = {node: position for position, node in enumerate(nodes)}
         leaf_at: dict[Any, int] = {}
-        for node in order:
+        for node in self.nodes:
             if hasattr(node, "variable"):
                 leaf_at[node] = len(self.variables)
                 self.variables.append(node.variable)

@@ -8,6 +8,7 @@ from types import FrameType
 
 import torch
 
+from gradscope.record.graph import SeenNodes
 from gradscope.record.modes import lifted_above, mode_count
 from gradscope.record.modules import ModuleFrame, module_path
 from gradscope.record.running import follow_functions, follow_modules
@@ -34,6 +35,7 @@ class Inspection:
         self.function: str | None = None
         self._largest = 0  # nodes made for the largest graph that was inspected
         self._made_until = 0
+        self._seen = SeenNodes()
         self._below = 0  # dispatch modes that were there before us
 
     def install(self, stack: ExitStack, thread: int) -> None:
@@ -91,7 +93,9 @@ class Inspection:
             return noted.user[0], self._name(noted.module)
 
         selecting = flow.selections if flow is not None else ()
-        return Crossings([root.grad_fn for root in roots], place_of, selecting)
+        crossings = Crossings([root.grad_fn for root in roots], place_of, selecting)
+        self._seen.hold(roots, crossings.nodes)
+        return crossings
 
     def _name(self, frame: ModuleFrame | None) -> str | None:
         """The outermost modules by the user's names: ten in a list are not one that repeats."""
