@@ -416,6 +416,18 @@ def test_an_epsilon_behind_the_root_is_said_to_come_too_late():
 
 
 @pytest.mark.parametrize(
+    ("between", "late"), [([], True), (["mul"], True), (["neg", "mul"], True), (["exp"], False)]
+)
+def test_an_epsilon_behind_a_division_is_in_the_headline(between, late):
+    path = (*(call(op, 4) for op in between), call("add", 5, constant=1e-6))
+    zero = tensor("self", 0.0, name="v")
+
+    found = explain(root(forward("rsqrt", zero, gives=INF, path=path)))[0]
+
+    assert found.message.endswith(": 1e-06 is added after the division") is late
+
+
+@pytest.mark.parametrize(
     ("op", "constant", "dtype", "lost"),
     [
         ("log", 1e-50, "float32", True),

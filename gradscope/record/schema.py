@@ -125,6 +125,7 @@ def read_schema(func: Any) -> OpInfo:
         keeps_operand=_is_pointwise(func) and breaks_at_operands(name),
         receives=fills_first or namespace in _FUNCTIONAL_COLLECTIVES,
         fills_first=fills_first,
+        # Aten's naming rule for its factories; no schema tells that values are not read.
         shape_only=name.endswith("_like") or name.startswith("new_"),
     )
 

@@ -151,7 +151,9 @@ def _fills(culprit: Culprit, operand: ast.expr) -> Iterator[Edit]:
         scores = found.positional[0] if found.name == "masked_fill" else found.positional[1]
         for value in (*found.positional[1:], *found.keywords.values()):
             text = culprit.source.of(value).replace(" ", "").replace("'", '"')
-            if text in INFINITE and "-" in text:
+            if (
+                text in INFINITE and "-" in text
+            ):  # the literal that the edit replaces, with its sign
                 yield culprit.replace(value, _lowest(culprit, scores))
 
 

@@ -214,6 +214,7 @@ def _log_bessel(read: Reading, node: ast.expr) -> str | None:
 
 def _log_determinant(read: Reading, node: ast.expr) -> str | None:
     """logdet(z) where the determinant is negative; where it is 0, both forms are infinite."""
+    # The spelling decides what is written in its place, and only that: the patch is run.
     if not isinstance(node, ast.Call) or not read.text(node.func).endswith("logdet"):
         return None
     if read.culprit.finding.name == "degenerate-decomposition":

@@ -78,6 +78,7 @@ def _number(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[Candidate]
 def _upstream(culprit: Culprit) -> Iterator[Candidate]:
     """The guard where the operand is made, for an op that a library calls: the line of the
     culprit does not write the operand."""
+    # A template of the op table, which is ours: the guards that are one call on the operand.
     edges = [edge for edge in culprit.edges() if edge.cure.guard.startswith("{x}.clamp")]
     if not edges or operand_of(culprit, edges[0]) is not None:
         return

@@ -129,7 +129,7 @@ def _finite_constant(culprit: Culprit) -> Iterator[Candidate]:
             continue
         name, text = made.targets[0].id, culprit.source.of(made.value)
         if name in names and text.replace(" ", "").replace("'", '"') in INFINITE:
-            large = "-1e30" if "-" in text else "1e30"
+            large = "-1e30" if "-" in text else "1e30"  # of the sign of the literal it replaces
             title = f"make `{name}` a large finite number"
             yield Candidate("masked-branch", title, (culprit.replace(made.value, large),))
 

@@ -117,7 +117,7 @@ def averaged(culprit: Culprit, fix: Fix, request: AverageLoss) -> Iterator[Candi
     if place is None or place.file != culprit.source.file or place.line != place.end_line:
         return
     written = culprit.source.line(place.line)[place.col : place.end_col]
-    if written.endswith(".sum()"):
+    if written.endswith(".sum()"):  # else the text does not say which word to put `mean` for
         end = place.end_col - len("()")
         edit = Edit(place.file, place.line, end - len("sum"), place.line, end, "mean")
         yield Candidate(fix.kind, fix.title, (edit,))

@@ -204,6 +204,7 @@ class Examiner:
             origin = events.get(waiting.pop())
             if origin is None:
                 continue
+            # Aten's own names: log, log2, log10, log1p, log_softmax, logsumexp and no others.
             if origin.kind is Kind.BIRTH and not origin.note.info.name.startswith("log"):
                 return False
             if origin.kind is Kind.PROPAGATION:

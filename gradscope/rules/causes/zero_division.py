@@ -66,7 +66,9 @@ def _headline(event: Event, edge: Edge) -> str:
     divisor = phrases.name(event.operand(edge.argument), "0")
     by = f"{divisor}, which is 0" if divisor != "0" else "exactly 0"
     count = phrases.of_total(event.bad, event.numel)
-    return f"`{phrases.spelled(event.op)}` divides by {by}, at {count}"
+    late = evidence.late_epsilon(event)
+    after = "" if late is None else f": {phrases.number(late.constant)} is added after the division"
+    return f"`{phrases.spelled(event.op)}` divides by {by}, at {count}{after}"
 
 
 def _mechanism(event: Event, edge: Edge) -> str:

@@ -201,11 +201,20 @@ def lost_epsilon(event: Event, role: str) -> str:
     return f" The {added:g} that it adds is 0 in {dtype(event)}."
 
 
+_FROM_RESULT_TO_EPSILON = 4  # ops: a factor, its sign, a view and the sum
+_ELEMENTWISE_FACTORS = ("mul", "div", "neg", "reciprocal")
+
+
 def late_epsilon(event: Event) -> Call | None:
-    """The next op, where it adds a small constant: a guard on the wrong side of the singular op."""
-    after = next(iter(event.path), None)
-    added = after.constant if after and after.op == "add" else None
-    return after if added is not None and 0 < abs(added) <= EPSILON else None
+    """The op that adds a small constant to the result, or to a multiple of it: a guard on the wrong
+    side of the singular op."""
+    for after in event.path[:_FROM_RESULT_TO_EPSILON]:
+        added = after.constant if after.op == "add" else None
+        if added is not None:
+            return after if 0 < abs(added) <= EPSILON else None
+        if not (after.view or after.op in _ELEMENTWISE_FACTORS):
+            return None
+    return None
 
 
 def weights_of_nothing(event: Event) -> Call | None:
