@@ -25,7 +25,7 @@ IDENTICAL = "identical"
 TORCH = "torch"
 RANDOM = "random"  # two bare runs differ already
 REFUSED = "refused"  # the bare run raises
-ALONE = "alone"  # the sizes alone already change it, which need no mode in backward
+ALONE = "alone"  # the sizes alone, which need no mode in backward, change it themselves
 WRONG = ("different", ALONE, "raised", "warned", "noted", "accused")
 
 
@@ -68,7 +68,7 @@ def compare(sample: Sample) -> Outcome:
     except Exception as error:
         return Outcome(sample.name, "raised", f"{type(error).__name__}: {error}")
     if not bare.is_same(watched) or not bare.is_same(alone):
-        return Outcome(sample.name, _why_different(sample, bare, watched, alone))
+        return Outcome(sample.name, *_why_different(sample, bare, watched, alone))
     new = [text for text in (*watched.warned, *alone.warned) if text not in bare.warned]
     if new:
         return Outcome(sample.name, "warned", new[0])
@@ -94,14 +94,15 @@ def _see(run: Callable[[], Results], around: AbstractContextManager[object]) -> 
     )
 
 
-def _why_different(sample: Sample, bare: _Seen, watched: _Seen, alone: _Seen) -> str:
+def _why_different(sample: Sample, bare: _Seen, watched: _Seen, alone: _Seen) -> tuple[str, str]:
     again = _see(sample.run, nullcontext())
     if again.results != bare.results:
-        return RANDOM
-    if not bare.is_same(alone):
-        return ALONE
+        return RANDOM, ""
     under_any = _see(sample.run, _Nothing())  # type: ignore[no-untyped-call]
-    return TORCH if under_any.results == watched.results else "different"
+    if not bare.is_same(alone):  # their mode is there in the forward pass
+        is_torch = under_any.is_same(alone) and under_any.is_same(watched)
+        return (TORCH, "the sizes alone too") if is_torch else (ALONE, "")
+    return (TORCH if under_any.results == watched.results else "different"), ""
 
 
 def _accusation(trace: Trace) -> str:
