@@ -39,6 +39,8 @@ _UNCOMPILED = "what `torch.compile` is given ran uncompiled: compiled code shows
 _SETTINGS_KEPT = 64
 _CAPTURED = "the ops of CUDA graphs were not observed, neither captured nor replayed"
 
+_SCALES = Trait.MULTIPLIES | Trait.DIVIDES
+
 
 class Recorder:
     """Context manager that records every op of the thread that enters it.
@@ -232,7 +234,7 @@ class Recorder:
                 seconds=now - self._clock,
                 ops=self.mode.ops - self._step_ops,
                 backward_at=place,
-                scaled=any(map(_is_scaled, roots)),
+                scaled=any(has(node.name(), _SCALES) for node in graph),
             )
         )
         self._clock, self._step_ops = now, self.mode.ops
@@ -368,11 +370,6 @@ class Recorder:
 def environment(device: str = "cpu") -> Environment:
     """What the program runs on."""
     return Environment(torch.__version__.split("+")[0], platform.python_version(), device)
-
-
-def _is_scaled(root: torch.Tensor) -> bool:
-    node = root.grad_fn
-    return node is not None and has(node.name(), Trait.MULTIPLIES | Trait.DIVIDES)
 
 
 def _active_modes() -> list[Any]:
