@@ -110,3 +110,9 @@ def test_trace_and_fix_leave_out_what_nobody_selected(gradscope: Command, tmp_pa
         assert run.stdout.startswith("1 finding left out by select or ignore\n")
         assert "no rule knows why" not in run.stdout
     assert (fixed.stdout, fixed.returncode) == ("", 0)
+
+
+def test_norms_only_reads_with_exit_zero(gradscope: Command):
+    codes = [gradscope("norms", "vanishing", *more).returncode for more in ((), ("--exit-zero",))]
+
+    assert codes == [1, 0]

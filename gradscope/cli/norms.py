@@ -11,6 +11,7 @@ from gradscope.cli.app import STARTED, app
 from gradscope.cli.options import (
     Batch,
     ConfigFile,
+    ExitZero,
     FailOn,
     Inputs,
     Loss,
@@ -20,7 +21,7 @@ from gradscope.cli.options import (
     Steps,
     TimeLimit,
 )
-from gradscope.cli.output import parse_input
+from gradscope.cli.output import code_or_zero, parse_input
 
 
 @app.command(
@@ -71,6 +72,7 @@ def norms(
     loss: Loss = None,
     batch: Batch = None,
     fail_on: FailOn = None,
+    exit_zero: ExitZero = False,
     config: ConfigFile = None,
     time_limit: TimeLimit = None,
     no_custom_backward: NoCustomBackward = False,
@@ -109,4 +111,4 @@ def norms(
             stages=stages,
         )
     command.write(report, format, output, html, depth=depth, sort=sort, table=table)
-    return pipeline.exit_code(report.judged, choice.config.fail_on)
+    return code_or_zero(pipeline.exit_code(report.judged, choice.config.fail_on), exit_zero)

@@ -78,7 +78,7 @@ def _measure(crossing: Crossing, selects: bool) -> Callable[[Any, Any], None]:
             with unobserved():
                 norms = [norm_of(grad) for grad in grad_outputs if grad is not None]
                 into = tuple(None if grad is None else norm_of(grad) for grad in grad_inputs)
-                full = selects and all(bool((one != 0).all()) for one in grad_outputs)
+                full = selects and all(map(_has_no_zero, grad_outputs))
         except Exception:  # a tensor of a kind that we cannot read: a gap, not the program's fault
             return
         crossing.out = sum(norm * norm for norm in norms) ** 0.5
@@ -90,6 +90,11 @@ def _measure(crossing: Crossing, selects: bool) -> Callable[[Any, Any], None]:
         )
 
     return hook
+
+
+def _has_no_zero(grad: torch.Tensor | None) -> bool:
+    values = plain(grad) if grad is not None else None
+    return values is not None and bool(values.all())
 
 
 def _topological(roots: Sequence[Any]) -> tuple[list[Any], bool]:
