@@ -17,10 +17,6 @@ class Trouble(StrEnum):
     EXPLODING = "exploding"
     DIVERGING = "diverging"
 
-    @property
-    def is_nonfinite(self) -> bool:
-        return self in (Trouble.NAN, Trouble.INF)
-
 
 class Subject(StrEnum):
     """Which of the values that a training step lives by."""
