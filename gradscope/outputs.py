@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from gradscope.errors import GradscopeError
-from gradscope.writing import Content, write_together
+from gradscope.writing import Content, told_of, write_together
 
 
 def check_writable(path: Path, *, asked_by: str) -> None:
@@ -38,12 +38,10 @@ def write_or_print(path: Path, text: str, *, asked_by: str) -> None:
 def write_whole(path: Path, text: str, *, asked_by: str = "") -> None:
     """Put `text` (UTF-8) in a file, or leave what was there. `asked_by` is the option that named
     the file. Raises GradscopeError where that cannot be done."""
+    named = f"{asked_by} {path}".lstrip()
     if path.exists() and not (path.is_file() and os.access(path.parent, os.W_OK)):
         # A device, a pipe, or a file in a folder that takes no new one.
-        try:
+        with told_of(named):
             path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            named = f"{asked_by} {path}".lstrip()
-            raise GradscopeError(f"{named}: {error.strerror}; nothing was written") from error
         return
-    write_together([Content(path, text.encode(), shown=f"{asked_by} {path}".lstrip())])
+    write_together([Content(path, text.encode(), shown=named)])
