@@ -17,7 +17,7 @@ from gradscope.programs import RunOptions, Target, run
 from gradscope.record.sites import shown_path
 from gradscope.repair import Again, Budget, repaired
 from gradscope.repair.again import Hindered
-from gradscope.repair.splice import spliced, unified
+from gradscope.repair.write.splice import spliced, unified
 from gradscope.report import trials
 from gradscope.report.status import Doing, Stages
 from gradscope.source import Source, read

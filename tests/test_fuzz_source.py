@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from gradscope.facts import Finding, Fix, HarmlessOperand, Measured, Operand, Phase, Severity
 from gradscope.record.sites import Site, resolve
 from gradscope.repair.attempt import Patched, patched
-from gradscope.repair.culprit import locate
-from gradscope.repair.propose import candidates, fixes_of
-from gradscope.repair.splice import edits_between, spliced
+from gradscope.repair.write.culprit import locate
+from gradscope.repair.write.propose import candidates, fixes_of
+from gradscope.repair.write.splice import edits_between, spliced
 from gradscope.source import Source
 
 REQUESTS = {"masked-branch": HarmlessOperand(hidden=True)}

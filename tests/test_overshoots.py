@@ -9,9 +9,9 @@ import pytest
 from corpus import diagnosed_text
 
 from gradscope.facts import Finding, Location, Magnitudes, Step, Trace, Update
-from gradscope.repair.culprit import locate
-from gradscope.repair.propose import candidates
-from gradscope.repair.splice import spliced
+from gradscope.repair.write.culprit import locate
+from gradscope.repair.write.propose import candidates
+from gradscope.repair.write.splice import spliced
 from gradscope.rules import RULES
 
 STEP = "for _ in range(9):\n    optimizer.step()\n"

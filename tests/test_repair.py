@@ -26,9 +26,9 @@ from gradscope.facts import (
 )
 from gradscope.record.sites import resolve
 from gradscope.repair.attempt import Patched, patched
-from gradscope.repair.culprit import Unpatchable, locate
-from gradscope.repair.propose import candidates, fixes_of
-from gradscope.repair.splice import edits_between, spliced, unified
+from gradscope.repair.write.culprit import Unpatchable, locate
+from gradscope.repair.write.propose import candidates, fixes_of
+from gradscope.repair.write.splice import edits_between, spliced, unified
 from gradscope.report.diffs import changes
 from gradscope.source import Source
 

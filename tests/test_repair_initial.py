@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from gradscope.facts import Finding, KeepNorm, Location, Phase, Severity
-from gradscope.repair.culprit import locate
-from gradscope.repair.initial import keeping
-from gradscope.repair.splice import spliced
+from gradscope.repair.write.culprit import locate
+from gradscope.repair.write.initial import keeping
+from gradscope.repair.write.splice import spliced
 from gradscope.source import Source
 
 HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"

@@ -18,8 +18,8 @@ from gradscope.facts import (
     Trace,
 )
 from gradscope.repair import repaired
-from gradscope.repair.propose import MAKERS
 from gradscope.repair.search import Search
+from gradscope.repair.write.propose import MAKERS
 from gradscope.source import Source
 
 
@@ -167,7 +167,7 @@ def test_a_fault_of_ours_costs_one_finding_its_fixes(tmp_path, monkeypatch):
     def broken(_culprit):
         raise RecursionError("too deep")
 
-    monkeypatch.setattr("gradscope.repair.propose.MAKERS", {"epsilon": broken})
+    monkeypatch.setattr("gradscope.repair.write.propose.MAKERS", {"epsilon": broken})
     finding = found_in("", "torch.sqrt(x)", tmp_path)
 
     (served,) = repaired(Trace("t"), (finding,), None)

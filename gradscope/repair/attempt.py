@@ -14,13 +14,13 @@ from gradscope.facts.verdicts import CannotRun
 from gradscope.programs import ChildFault
 from gradscope.repair.again import Hindered, Setup
 from gradscope.repair.budget import Budget, Purpose, RunsSpent
-from gradscope.repair.candidate import Candidate
 from gradscope.repair.compare import Outcome, Seen, compare, last_step
-from gradscope.repair.culprit import Culprit, Unpatchable, locate
 from gradscope.repair.differences import repeats
-from gradscope.repair.propose import candidates, fixes_of
 from gradscope.repair.search import Search
-from gradscope.repair.splice import edits_between, spliced, unified
+from gradscope.repair.write.candidate import Candidate
+from gradscope.repair.write.culprit import Culprit, Unpatchable, locate
+from gradscope.repair.write.propose import candidates, fixes_of
+from gradscope.repair.write.splice import edits_between, spliced, unified
 from gradscope.source import Source
 
 Rerun = Callable[[Mapping[str, str], int, float], Trace]  # patches, steps, time limit in seconds

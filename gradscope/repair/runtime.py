@@ -14,8 +14,8 @@ from gradscope.facts import Finding, Fix, NotTried, Phase, Reason
 from gradscope.ops import Edge, lookup
 from gradscope.repair.attempt import Bench
 from gradscope.repair.compare import BOUNDS
-from gradscope.repair.culprit import dtype_of, edges_of
 from gradscope.repair.what_if import WhatIf
+from gradscope.repair.write.culprit import dtype_of, edges_of
 from gradscope.rules.wording import phrases
 
 MOST = 2  # changes of one call that are worth a run each

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from gradscope.facts import Finding, Fix, NotTried, Reason
 from gradscope.repair.attempt import Bench, Patched, ways
 from gradscope.repair.budget import GUESSES, Budget
-from gradscope.repair.culprit import Unpatchable, locate
 from gradscope.repair.order import falls_short, ordered
-from gradscope.repair.propose import fixes_of
 from gradscope.repair.runtime import at_run_time
 from gradscope.repair.search import Search
+from gradscope.repair.write.culprit import Unpatchable, locate
+from gradscope.repair.write.propose import fixes_of
 from gradscope.report.status import Doing, Stages
 from gradscope.source import Source
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from gradscope.facts import Phase, Root
 from gradscope.ops import Edge
 from gradscope.ops.traits import Trait, has
-from gradscope.repair.candidate import Candidate
-from gradscope.repair.culprit import Culprit
-from gradscope.repair.spelling import can_repeat, filled, operand_of
+from gradscope.repair.write.candidate import Candidate
+from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.spelling import can_repeat, filled, operand_of
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, titles
 from gradscope.source import Mask, definition, expression, holds, mask

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from gradscope.repair.culprit import Culprit
+from gradscope.repair.write.culprit import Culprit
 from gradscope.source import definition, holds
 from gradscope.source.operands import Spelled, spelled
 from gradscope.source.spans import alike, ancestors

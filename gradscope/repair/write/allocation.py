@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gradscope.repair.candidate import Candidate
-from gradscope.repair.culprit import Culprit
+from gradscope.repair.write.candidate import Candidate
+from gradscope.repair.write.culprit import Culprit
 
 FILLED = {
     "empty": "zeros",

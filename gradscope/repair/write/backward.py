@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from gradscope.facts import Edit, Exchange, Rewrite
-from gradscope.repair import slips
-from gradscope.repair.candidate import Candidate
-from gradscope.repair.culprit import ATOMS, Culprit
+from gradscope.repair.write import slips
+from gradscope.repair.write.candidate import Candidate
+from gradscope.repair.write.culprit import ATOMS, Culprit
 
 # What spreads one number over all elements, and what had made one number of them.
 _SPREADS = ("expand", "expand_as", "repeat", "reshape", "view")

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from gradscope.ops import OPS, Edge
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import Nature
-from gradscope.repair.candidate import Candidate
-from gradscope.repair.culprit import Culprit
-from gradscope.repair.spelling import can_repeat, filled, operand_of
+from gradscope.repair.write.candidate import Candidate
+from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.spelling import can_repeat, filled, operand_of
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, titles
 from gradscope.source import expression

@@ -6,7 +6,7 @@ import ast
 
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import Margin
-from gradscope.repair.culprit import Culprit
+from gradscope.repair.write.culprit import Culprit
 from gradscope.source.operands import called, draws
 
 _TAKES_OUT = frozenset("next pop popitem popleft read readline recv send".split())

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from gradscope.facts import Edit, KeepNorm
 from gradscope.ops.names import node_stem
-from gradscope.repair.candidate import Candidate
-from gradscope.repair.culprit import Culprit
+from gradscope.repair.write.candidate import Candidate
+from gradscope.repair.write.culprit import Culprit
 
 # The fillers that say nothing of how many inputs a weight has.
 _FILLERS = frozenset("normal_ uniform_ trunc_normal_".split())

@@ -6,11 +6,11 @@ import ast
 from collections import deque
 from collections.abc import Iterator, Set
 
-from gradscope.repair.candidate import Candidate
-from gradscope.repair.culprit import Culprit
-from gradscope.repair.forms import BESIDE, FORMS, Form
-from gradscope.repair.reading import Reading
-from gradscope.repair.splice import keyword
+from gradscope.repair.write.candidate import Candidate
+from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.forms import BESIDE, FORMS, Form
+from gradscope.repair.write.reading import Reading
+from gradscope.repair.write.splice import keyword
 from gradscope.rules.wording import titles
 from gradscope.source import definition
 from gradscope.source.operands import canonical, spelled

@@ -18,9 +18,9 @@ from gradscope.facts import (
     StepBeforeClearing,
     Update,
 )
-from gradscope.repair.candidate import Candidate
-from gradscope.repair.culprit import Culprit
-from gradscope.repair.training import rates
+from gradscope.repair.write.candidate import Candidate
+from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.training import rates
 from gradscope.source import Source, expression
 from gradscope.source.hand_updates import ascent, rate_by_hand, undivided
 from gradscope.source.operands import called

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from gradscope.facts import Edit
 from gradscope.ops.dtypes import wider
-from gradscope.repair.candidate import Candidate
-from gradscope.repair.culprit import Culprit
-from gradscope.repair.splice import before
+from gradscope.repair.write.candidate import Candidate
+from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.splice import before
 from gradscope.rules.wording import phrases, titles
 from gradscope.source import definition, expression
 from gradscope.source.operands import spelled

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from gradscope.facts import Edit, Reattach
-from gradscope.repair.candidate import Candidate
-from gradscope.repair.culprit import Culprit
-from gradscope.repair.spelling import can_repeat
+from gradscope.repair.write.candidate import Candidate
+from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.spelling import can_repeat
 from gradscope.source.operands import spelled
 from gradscope.source.spans import ancestors
 

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from gradscope.facts import ClipNorm, Edit, Fix, MoveClipping, text_of
-from gradscope.repair.candidate import Candidate
-from gradscope.repair.culprit import Culprit
-from gradscope.repair.splice import before
-from gradscope.repair.training import steps
+from gradscope.repair.write.candidate import Candidate
+from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.splice import before
+from gradscope.repair.write.training import steps
 from gradscope.source import Source, expression, holds
 
 

@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gradscope.ops.dtypes import Margin, eps_for
-from gradscope.repair.candidate import Candidate
-from gradscope.repair.culprit import Culprit
-from gradscope.repair.splice import before, keyword
+from gradscope.repair.write.candidate import Candidate
+from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.splice import before, keyword
 from gradscope.rules.wording import titles
 
 RATES = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # of the learning rate that diverged

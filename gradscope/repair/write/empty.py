@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from gradscope.facts import Edit
 from gradscope.ops.traits import Trait, has
-from gradscope.repair.candidate import Candidate
-from gradscope.repair.culprit import Culprit
-from gradscope.repair.masked import INFINITE
-from gradscope.repair.spelling import can_repeat
-from gradscope.repair.splice import keyword
+from gradscope.repair.write.candidate import Candidate
+from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.masked import INFINITE
+from gradscope.repair.write.spelling import can_repeat
+from gradscope.repair.write.splice import keyword
 from gradscope.source import definition
 from gradscope.source.operands import canonical, spelled
 

@@ -29,7 +29,7 @@ from gradscope.facts import (
     SetOption,
     StepBeforeClearing,
 )
-from gradscope.repair import (
+from gradscope.repair.write import (
     allocation,
     backward,
     clipping,
@@ -43,8 +43,8 @@ from gradscope.repair import (
     updates,
     wider,
 )
-from gradscope.repair.candidate import Candidate
-from gradscope.repair.culprit import Culprit
+from gradscope.repair.write.candidate import Candidate
+from gradscope.repair.write.culprit import Culprit
 
 GUARDS = ("epsilon", "clamp-domain")
 MOST = 6  # candidates of one fix that are worth a run each, guesses aside

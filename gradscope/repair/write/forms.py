@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gradscope.repair.reading import Reading
+from gradscope.repair.write.reading import Reading
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from itertools import chain, islice
 
 from gradscope.facts import Compared, SavedInstead
-from gradscope.repair.candidate import Candidate
-from gradscope.repair.culprit import Culprit
+from gradscope.repair.write.candidate import Candidate
+from gradscope.repair.write.culprit import Culprit
 from gradscope.source.operands import called
 
 MOST = 40  # edits of one formula that are worth a run each

@@ -1,0 +1,1 @@
+"""The writers: from a fix that a rule asks for to edits of the user's source."""
