@@ -11,7 +11,9 @@ from gradscope.facts import Severity
 from gradscope.report import verdicts
 
 PROGRAM = """\
+import io
 import math
+import numpy
 import torch
 
 torch.manual_seed(0)
@@ -41,6 +43,9 @@ WRONG = [
     ("text = f'{(evaluate(torch.ones(2, 3)) - 99).sqrt():.4f}'", "sqrt"),
     ("value = float((best - best) * 2)", "sub"),
     ("value = (evaluate(torch.ones(2, 3)) - 99).sqrt().tolist()", "sqrt"),
+    ("value = (evaluate(torch.ones(2, 3)) - 99).sqrt().numpy()", "sqrt"),
+    ("value = numpy.asarray((evaluate(torch.ones(2, 3)) - 99).sqrt())", "sqrt"),
+    ("torch.save([(evaluate(torch.ones(2, 3)) - 99).sqrt()], io.BytesIO())", "sqrt"),
     ("print((evaluate(torch.ones(2, 3)) - 99).sqrt())", "sqrt"),
     ("text = f'{(evaluate(torch.ones(2, 3)) - 99).sqrt().expand(2)}'", "sqrt"),
     ("better = (evaluate(torch.ones(2, 3)) - 99).sqrt() < best and 1", "sqrt"),
@@ -58,6 +63,8 @@ SILENT = [
     "assert torch.isnan((evaluate(torch.ones(2, 3)) - 99).sqrt()).item()",
     "value = torch.nan_to_num((evaluate(torch.ones(2, 3)) - 99).sqrt()).item()",
     "value = placeholder.item()",
+    "value = torch.tensor([4.0, -1.0]).sqrt().numpy()",  # as numpy's own functions for NaN expect
+    "torch.save(placeholder, io.BytesIO())",
     "value = padded.nanmean().item()",
     "value = [one.item() for one in padded]",  # the program knows of its padding
     "value = best.item(); best = torch.minimum(best, loss.detach())",
@@ -77,7 +84,7 @@ def test_a_nan_that_is_read_is_a_warning_with_its_place(read: str, op: str, tmp_
     [finding] = report.findings
 
     assert (finding.name, finding.severity, finding.op) == ("nan-metric", Severity.WARNING, op)
-    assert finding.location is not None and finding.related[0].location.line == 23
+    assert finding.location is not None and finding.related[0].location.line == 25
     assert "every loss and gradient was finite" not in verdicts.summary(report)
 
 

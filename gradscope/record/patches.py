@@ -63,7 +63,8 @@ def install(recorder: Recording, stack: ExitStack) -> None:
     )
     texts: Any = torch._tensor_str
     tensors: Any = torch.Tensor
-    for owner, name in ((tensors, "tolist"), (texts, "_str")):
+    reading = ((tensors, "tolist"), (tensors, "numpy"), (tensors, "__reduce_ex__"), (texts, "_str"))
+    for owner, name in reading:
         stand_in(stack, owner, name, _telling_reads(recorder, getattr(owner, name), thread))
     run_uncompiled(stack, recorder.note_uncompiled)
 
@@ -75,8 +76,8 @@ def install(recorder: Recording, stack: ExitStack) -> None:
 
 
 def _telling_reads(recorder: Recording, original: Any, thread: int) -> Callable[..., Any]:
-    """A list and a text of a tensor: both are made without an op that a mode could see, the one
-    in C++, the other with all modes off."""
+    """A list, an array, a pickle (`torch.save`) and a text of a tensor: all are made without an op
+    that a mode could see, in C++ or with all modes off."""
 
     def read(self: Any, *args: Any, **kwargs: Any) -> Any:
         frame = sys._getframe(1)

@@ -124,7 +124,7 @@ class Recorder:
         self._shielded(info.name, self.overwrites.note, info, tensor, frame)
 
     def note_read(self, tensor: Any, value: float | None, frame: Any) -> None:
-        """The program made a Python number of a tensor, or (None) a text or a list of it."""
+        """The program made a Python number of a tensor, or (None) a text, an array of it all."""
         self._shielded("item", self.reads.note, tensor, value, frame)
 
     def check_overwrites(self, running: NodeOps, args: tuple[Any, ...]) -> None:
