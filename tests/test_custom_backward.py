@@ -76,7 +76,7 @@ def test_an_authors_reason_is_told():
 @pytest.mark.parametrize(
     "name, words",
     {
-        "without 1 / N": ["by a factor of 12", "the number of elements of `x`"],
+        "without 1 / N": ["by a factor of 12", "`x.numel()`"],
         "a forgotten mask": ["wrong where x < 0"],
         "the first row only": ["index 1, 2, 3 of dimension 0"],
         "the wrong tensor saved": ["x where the output is needed"],

@@ -1,12 +1,13 @@
-"""Which op, on which line of a backward, made a gradient that it returned."""
+"""Which op, on which line of a backward, made a gradient that it returned, and how that line is
+corrected where the relation to the right gradient allows it."""
 
 from __future__ import annotations
 
-import ast
 import inspect
+import math
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 
@@ -15,16 +16,16 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gradscope.facts import FunctionCheck, Location
+from gradscope.facts import FunctionCheck, TensorFactor
 from gradscope.ops.traits import Trait, has
+from gradscope.record.definitions import returned, widened
+from gradscope.record.probes.relations import FORMS, Relation
 from gradscope.record.schema import read_schema
 from gradscope.record.sites import resolve
-from gradscope.source import Source, parsed
-from gradscope.source.text import characters
 
 
 @dataclass(frozen=True, slots=True)
-class Op:
+class _Op:
     name: str
     output: Any
     first: Any  # the tensor that it reads its numbers from
@@ -33,22 +34,16 @@ class Op:
     lasti: int
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What backward's own frame held when it returned: shapes of its tensors, its numbers."""
-
-    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    numbers: Mapping[str, float] = field(default_factory=dict)
-
-
 class Watcher(TorchDispatchMode):
-    """Notes the ops that one call of a backward makes, and where its own code asked for them."""
+    """Notes the ops that one call of a backward makes, and where its own code asked for them;
+    `shapes` and `numbers` are what its frame held last, by name."""
 
     def __init__(self, formula: Any) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.code: CodeType | None = getattr(inspect.unwrap(formula), "__code__", None)
-        self.ops: list[Op] = []
-        self.scope = Scope()
+        self.shapes: Mapping[str, tuple[int, ...]] = {}
+        self.numbers: Mapping[str, float] = {}
+        self._code: CodeType | None = getattr(inspect.unwrap(formula), "__code__", None)
+        self._ops: list[_Op] = []
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -58,43 +53,123 @@ class Watcher(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         out = func(*args, **(kwargs or {}))
-        place = self._place()
-        if place is not None:
-            name = func._schema.name.partition("::")[2]
-            tensors = [arg for arg in args if isinstance(arg, Tensor)]
-            source = tensors[1:2] if name == "copy_" else tensors[:1]
-            info = read_schema(func)
-            passes_on = info.view or has(info.name, Trait.COPIES) or name == "copy_"
-            self.ops.append(Op(name, out, source[0] if source else None, passes_on, *place))
+        frame: Any = sys._getframe(1)
+        # Backward's own code, also for an op inside of a helper.
+        while self._code is not None and frame is not None and frame.f_code is not self._code:
+            frame = frame.f_back
+        if self._code is not None and frame is not None:
+            held = frame.f_locals
+            self.shapes = {k: tuple(v.shape) for k, v in held.items() if isinstance(v, Tensor)}
+            self.numbers = {k: v for k, v in _attributes(held) if type(v) in (int, float)}
+            self._ops.append(_op(func, args, out, self._code, frame.f_lasti))
         return out
 
-    def _place(self) -> tuple[CodeType, int] | None:
-        """The instruction of backward's own code, also for an op inside of a helper. None for
-        what was done around it."""
-        frame: Any = sys._getframe(2)
-        while self.code is not None and frame is not None:
-            if frame.f_code is self.code:
-                self._note(frame.f_locals)
-                return self.code, frame.f_lasti
-            frame = frame.f_back
-        return None
+    def blamed(self, check: FunctionCheck, cls: Any, gradient: Any) -> FunctionCheck:
+        """The check with the returned expression, or the assignment, that computed its gradient;
+        its op is empty where no op of backward made it."""
+        maker = self._maker(gradient) if isinstance(gradient, Tensor) else None
+        place = widened(maker.code, maker.lasti, check.position) if maker else None
+        place = place or returned(cls.backward, check.position)
+        if place is None and maker:
+            place = resolve(maker.code, maker.lasti)
+        op = maker.name.removesuffix("_") if maker else ""
+        return replace(check, op=op, location=place, forward=returned(cls.forward, 0))
 
-    def _note(self, names: Mapping[str, Any]) -> None:
-        shapes = {k: tuple(v.shape) for k, v in names.items() if isinstance(v, Tensor)}
-        numbers = {k: float(v) for k, v in _attributes(names) if type(v) in (int, float)}
-        self.scope = Scope(shapes, numbers)
-
-    def maker(self, gradient: Any) -> Op | None:
+    def _maker(self, gradient: Tensor) -> _Op | None:
         """The last op that computed a returned gradient's numbers; None where backward returned
         what it was given."""
         found = None
-        for op in reversed(self.ops):
+        for op in reversed(self._ops):
             if op.output is gradient or _writes_into(op, gradient):
                 found = op
                 if not op.passes_on:
                     break
                 gradient = op.first
         return found
+
+    # The corrected expression
+
+    def corrected(self, relation: Relation, shape: tuple[int, ...]) -> str | None:
+        """A template, where the relation that was found allows one: `{returned}` is what backward
+        returns now, of `shape`, `{elementwise}` that without its mean, `{grad_output}` its
+        argument."""
+        text = "{returned}"
+        for kind in reversed(relation.kinds):
+            match kind:
+                case "factor" if relation.factor is not None:
+                    written = self.spelled(relation.factor, shape)
+                    if written is None:
+                        return None
+                    text = f"{text} {' '.join(written)}"
+                case "sign":
+                    text = f"-{text}"
+                case "ignored":
+                    sign = "-" if text.startswith("-") else ""
+                    text = f"{sign}{{grad_output}} * {text.removeprefix('-')}"
+                case "mean" | "number" if relation.detail != "unrelated":
+                    text = text.replace("{returned}", "{elementwise}")
+                case "transposed" if len(shape) == 2:
+                    text = text.replace("{returned}", "{returned}.mT")
+                case "unsummed":
+                    text = f"{{returned}}.sum({relation.detail})"
+                case "extra" | "missing" if isinstance(relation.detail, TensorFactor):
+                    form, name = relation.detail.form, relation.detail.name
+                    if name not in self.shapes:
+                        return None
+                    code = FORMS[form].code.replace("{}", name)
+                    text = f"{text} {'/' if kind == 'extra' else '*'} {code}"
+                case _:
+                    return None
+        return text
+
+    def spelled(self, factor: float, shape: tuple[int, ...]) -> tuple[str, str] | None:
+        """`/` and `n` for a gradient that is too large by a factor, `*` and `n` for one that is
+        too small."""
+        for number, sign in ((factor, "/"), (1 / factor, "*")):
+            written = self._whole(number, shape) or self._fraction(number)
+            if written is not None:
+                return sign, written
+        return None
+
+    def _fraction(self, number: float) -> str | None:
+        """As code, where backward holds it or its complement: `ctx.p`, `(1 - ctx.p)`."""
+        for name, value in self.numbers.items():
+            forms = {name: value, f"(1 - {name})": 1 - value, f"(1 + {name})": 1 + value}
+            for text, form in forms.items():
+                if value not in (0, 1) and math.isclose(form, number, rel_tol=1e-6):
+                    return text
+        return None
+
+    def _whole(self, number: float, shape: tuple[int, ...]) -> str | None:
+        """As code: a name that holds it, a size of a tensor, or the number itself."""
+        whole = round(number)
+        if whole < 1 or abs(number - whole) > 1e-3 * number:
+            return None
+        names = [name for name, value in self.numbers.items() if value == whole > 1]
+        if whole > 4:  # small numbers are constants of the formula, not sizes
+            names += [name for name, size in self._sizes(shape) if size == whole]
+        return next(iter(names), str(whole) if whole <= 16 else None)
+
+    def _sizes(self, shape: tuple[int, ...]) -> Iterator[tuple[str, int]]:
+        """Sizes of backward's tensors as code, the likeliest to be divided by first."""
+        tensors = [(name, found) for name, found in self.shapes.items() if found]
+        counts = [(f"{name}.numel()", math.prod(found)) for name, found in tensors]
+        yield from (
+            count for count, (_, found) in zip(counts, tensors, strict=True) if found == shape
+        )
+        yield from ((f"{name}.shape[0]", found[0]) for name, found in tensors)
+        for name, found in tensors:
+            yield from ((f"{name}.shape[{dim}]", size) for dim, size in enumerate(found))
+        yield from counts
+
+
+def _op(func: Any, args: tuple[Any, ...], out: Any, code: CodeType, lasti: int) -> _Op:
+    name = func._schema.name.partition("::")[2]
+    tensors = [arg for arg in args if isinstance(arg, Tensor)]
+    source = tensors[1:2] if name == "copy_" else tensors[:1]
+    info = read_schema(func)
+    passes_on = info.view or has(info.name, Trait.COPIES) or name == "copy_"
+    return _Op(name, out, source[0] if source else None, passes_on, code, lasti)
 
 
 def _attributes(names: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -108,90 +183,13 @@ def _attributes(names: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
                     yield from ((f"{name}.{key}[{i}]", one) for i, one in enumerate(value))
 
 
-def _writes_into(op: Op, gradient: Any) -> bool:
+def _writes_into(op: _Op, gradient: Any) -> bool:
     """Whether an in-place op changed part of a gradient through a view of it."""
-    if not (
-        op.name.endswith("_") and isinstance(op.output, Tensor) and isinstance(gradient, Tensor)
-    ):
+    if not (op.name.endswith("_") and isinstance(op.output, Tensor)):
+        return False
+    if not isinstance(gradient, Tensor):
         return False
     return op.output.untyped_storage().data_ptr() == gradient.untyped_storage().data_ptr()
-
-
-def blamed(
-    check: FunctionCheck, cls: Any, watcher: Watcher, gradient: Any, position: int
-) -> FunctionCheck:
-    """The check with the returned expression, or the assignment, that computed the gradient of the
-    argument at `position`; its op is empty where no op of backward made it."""
-    maker = watcher.maker(gradient) if isinstance(gradient, Tensor) else None
-    place = resolve(maker.code, maker.lasti) if maker else None
-    widened = _widened(place, position) if place else None
-    return replace(
-        check,
-        op=maker.name.removesuffix("_") if maker else "",
-        location=widened or _returned(inspect.unwrap(cls.backward), position) or place,
-        forward=_returned(inspect.unwrap(cls.forward), 0),
-    )
-
-
-def _widened(place: Location, position: int) -> Location | None:
-    """From the op to the whole expression that a statement returns or assigns."""
-    source = parsed(place.file)
-    if source is None:
-        return None
-    for node in ast.walk(source.tree):
-        if (
-            isinstance(node, ast.expr)
-            and node.lineno == place.line
-            and node.end_lineno == place.end_line
-        ):
-            found = source.nodes.statement(node)
-            expression = _expression(found, position)
-            return _span(source, expression, place) if expression else None
-    return None
-
-
-def _expression(found: ast.stmt, position: int) -> ast.expr | None:
-    match found:
-        case ast.Return(value=ast.Tuple(elts=elements)):
-            return elements[position] if position < len(elements) else None
-        case ast.Assign(targets=[ast.Name() | ast.Subscript()]) | ast.Return() | ast.Expr():
-            return found.value
-        case ast.AugAssign() | ast.AnnAssign():
-            return found.value
-    return None
-
-
-def _returned(function: Any, position: int) -> Location | None:
-    """The expression in a function's last return statement."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return None
-    place = resolve(code, 0)
-    source = parsed(place.file)
-    if source is None:
-        return None
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.FunctionDef) and code.co_firstlineno in (
-            node.lineno,
-            *(decorator.lineno for decorator in node.decorator_list),
-        ):
-            returns = [
-                part for part in ast.walk(node) if isinstance(part, ast.Return) and part.value
-            ]
-            if returns:
-                last = max(returns, key=lambda part: part.lineno)
-                expression = _expression(last, position) or last.value
-                assert expression is not None
-                return _span(source, expression, place)
-    return None
-
-
-def _span(source: Source, node: ast.expr, function: Location) -> Location:
-    """Of an expression in a function, of which a place is known."""
-    assert node.end_lineno is not None and node.end_col_offset is not None
-    start = characters(source.line(node.lineno), node.col_offset)
-    end = characters(source.line(node.end_lineno), node.end_col_offset)
-    return replace(function, line=node.lineno, col=start, end_line=node.end_lineno, end_col=end)
 
 
 def named(tensors: Mapping[str, Tensor], tensor: Tensor) -> str | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -17,18 +18,25 @@ MOST_CALLS = 10  # of forward and backward together, for one signature
 # The inputs that need a gradient, in the order of the arguments. Complex ones are pairs of real
 # numbers (`view_as_real`): autograd's gradient of a complex input is that of its two parts.
 Point = list[Tensor]
-Cotangent = Tensor  # one flat vector over all differentiable outputs
-Gradients = list[Tensor | None]  # as returned, one for each input of a point
+Apply = Callable[..., Any]  # torch's own `Function.apply`, unbound and unpatched
 
 
 class NoVerdict(Exception):
     """Why the experiment cannot tell: one sentence."""
 
 
+class TooFew(Exception):
+    """Backward returned fewer gradients (`got`) than forward took arguments."""
+
+    def __init__(self, got: int) -> None:
+        super().__init__(got)
+        self.got = got
+
+
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What one forward gave. `values` are the differentiable outputs as one flat vector, `node` is
-    the autograd node, which is also the ctx of backward."""
+    """What one forward gave. `values` are the differentiable outputs, those at `live`, as one flat
+    vector; `node` is the autograd node, which is also the ctx of backward."""
 
     outputs: tuple[Any, ...]
     live: tuple[int, ...]
@@ -38,15 +46,14 @@ class Made:
 
 @dataclass
 class Calls:
-    """Calls a Function in `dtype`, at most MOST_CALLS times."""
+    """Calls a Function in `dtype`, at most MOST_CALLS times. `made` counts them."""
 
     cls: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    apply: Callable[..., Any]  # torch's own Function.apply, unpatched
+    apply: Apply
     dtype: torch.dtype
-    forwards: int = 0
-    backwards: int = 0
+    made: int = 0
     positions: tuple[int, ...] = field(init=False)
     _randomness: Randomness = field(default_factory=Randomness)
 
@@ -54,27 +61,23 @@ class Calls:
         self.positions = tuple(i for i, arg in enumerate(self.args) if needs_grad(arg))
 
     @property
-    def made(self) -> int:
-        return self.forwards + self.backwards
-
-    @property
     def left(self) -> int:
         return MOST_CALLS - self.made
 
-    def names(self) -> dict[int, str]:
-        """The names of the arguments in forward's signature, by position."""
+    def name(self, position: int) -> str:
+        """The argument's name in forward's signature."""
         try:
             parameters = list(inspect.signature(self.cls.forward).parameters.values())
         except (TypeError, ValueError):
-            return {}
-        if not self.separate_context:
+            parameters = []
+        if not self._fills_context_apart:
             parameters = parameters[1:]
         plain = [p.name for p in parameters if p.kind is not inspect.Parameter.VAR_POSITIONAL]
-        return dict(enumerate(plain))
+        return plain[position] if position < len(plain) else f"argument {position}"
 
     @property
-    def separate_context(self) -> bool:
-        """Whether the ctx is filled by `setup_context`, and forward takes none."""
+    def _fills_context_apart(self) -> bool:
+        """Whether `setup_context` fills the ctx, and forward takes none."""
         return self.cls.setup_context is not torch.autograd.Function.setup_context
 
     def start(self) -> Point:
@@ -83,17 +86,12 @@ class Calls:
         return [as_real(value).to(self.dtype).clone() for value in inputs]
 
     def forward(self, point: Point) -> Made:
-        self._spend()
-        self.forwards += 1
-        self._randomness.put_back()
+        self._begin_forward()
         with torch.enable_grad():
             leaves = [tensor.detach().requires_grad_() for tensor in point]
-            # A Function that writes into its input may do so to a copy, never to a leaf.
-            result = self.apply(
-                self.cls, *self._arguments([leaf.clone() for leaf in leaves]), **self.kwargs
-            )
+            result = self.apply(self.cls, *self._arguments(leaves), **self.kwargs)
         outputs = result if isinstance(result, tuple) else (result,)
-        live = tuple(i for i, out in enumerate(outputs) if _is_live(out))
+        live = tuple(i for i, out in enumerate(outputs) if needs_grad(out))
         if not live:
             raise NoVerdict("no output is differentiable")
         node = outputs[live[0]].grad_fn
@@ -103,26 +101,24 @@ class Calls:
         values = torch.cat([part.reshape(-1).to(self.dtype) for part in parts])
         return Made(outputs, live, values, node)
 
-    def backward(self, made: Made, cotangent: Cotangent, ctx: Any = None) -> Gradients:
-        """What the hand-written backward returns, before autograd adapts shapes and dtypes."""
+    def backward(self, made: Made, cotangent: Tensor, ctx: Any = None) -> list[Any]:
+        """What the hand-written backward returns for the inputs of a point, before autograd adapts
+        shapes and dtypes. `cotangent` is one flat vector over all differentiable outputs."""
         self._spend()
-        self.backwards += 1
-        gradients: list[Tensor | None] = []
-        start = 0
-        for place, output in enumerate(made.outputs):
-            if place in made.live:
-                piece = cotangent[start : start + _size(output)]
-                gradients.append(_shaped(piece, output))
-                start += _size(output)
-            elif isinstance(output, Tensor):
-                gradients.append(torch.zeros_like(output))
-            else:
-                gradients.append(None)
+        pieces = iter(cotangent.split([_size(made.outputs[i]) for i in made.live]))
+        gradients = [
+            _shaped(next(pieces), output)
+            if place in made.live
+            else torch.zeros_like(output)
+            if isinstance(output, Tensor)
+            else None
+            for place, output in enumerate(made.outputs)
+        ]
         with torch.no_grad():
             returned = self.formula(ctx if ctx is not None else made.node, *gradients)
         returned = returned if isinstance(returned, tuple | list) else (returned,)
         if len(returned) < len(self.args):
-            raise TooFew(len(returned), len(self.args))
+            raise TooFew(len(returned))
         return [returned[position] for position in self.positions]
 
     @property
@@ -130,19 +126,16 @@ class Calls:
         own = self.cls.backward is not torch.autograd.Function.backward
         return self.cls.backward if own else self.cls.vjp  # type: ignore[no-any-return]
 
-    def taped(self, point: Point, made: Made) -> Callable[[Cotangent], list[Tensor]] | None:
+    def taped(self, point: Point, made: Made) -> Callable[[Tensor], list[Tensor]] | None:
         """Autograd's own gradient of the same forward, run without the Function around it. None
         where forward cannot be run so. What leaves autograd in it (detach, numpy) makes the
         gradient wrong: it is to be compared with differences before it is believed."""
-        self._spend()
-        self.forwards += 1
-        self._randomness.put_back()
+        self._begin_forward()
         leaves = [tensor.detach().requires_grad_() for tensor in point]
         try:
             with torch.enable_grad():
-                arguments = self._arguments([leaf.clone() for leaf in leaves])
-                context = () if self.separate_context else (_Scratch(self, leaves),)
-                result = self.cls.forward(*context, *arguments, **self.kwargs)
+                context = () if self._fills_context_apart else (self._scratch(),)
+                result = self.cls.forward(*context, *self._arguments(leaves), **self.kwargs)
         except Exception:
             return None
         given = result if isinstance(result, tuple | list) else (result,)
@@ -151,26 +144,39 @@ class Calls:
         if [_size(out) if isinstance(out, Tensor) else None for out in outputs] != sizes:
             return None
 
-        def gradient(cotangent: Cotangent) -> list[Tensor]:
-            pieces = zip(outputs, cotangent.split(sizes), strict=True)
+        def gradient(cotangent: Tensor) -> list[Tensor]:
             with torch.enable_grad():
-                parts = [(as_real(out), piece) for out, piece in pieces if out.requires_grad]
-                held = [(part, piece.view(part.shape).to(part.dtype)) for part, piece in parts]
-                if not held:
-                    return [torch.zeros_like(leaf) for leaf in leaves]
                 # As one number: given grad_outputs, torch.autograd imports sympy for a second.
-                total = torch.stack([(out * piece).sum() for out, piece in held]).sum()
+                terms = [
+                    (part * piece.view(part.shape).to(part.dtype)).sum()
+                    for part, piece in zip(
+                        map(as_real, outputs), cotangent.split(sizes), strict=True
+                    )
+                    if part.requires_grad
+                ]
+                if not terms:
+                    return [torch.zeros_like(leaf) for leaf in leaves]
+                total = torch.stack(terms).sum()
             found = torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True)
             pairs = zip(leaves, found, strict=True)
             return [torch.zeros_like(leaf) if grad is None else grad for leaf, grad in pairs]
 
         return gradient
 
-    def _arguments(self, inputs: Sequence[Tensor]) -> list[Any]:
+    def _scratch(self) -> SimpleNamespace:
+        """A ctx for a forward that is run for its value alone."""
+        needed = tuple(i in self.positions for i in range(len(self.args)))
+        names = ("save_for_backward", "save_for_forward", "mark_dirty", "set_materialize_grads")
+        ignored = dict.fromkeys((*names, "mark_non_differentiable"), lambda *_: None)
+        return SimpleNamespace(needs_input_grad=needed, **ignored)
+
+    def _arguments(self, leaves: Sequence[Tensor]) -> list[Any]:
+        """A Function that writes into its input may do so to a copy, never to a leaf."""
         arguments = [self._converted(arg) for arg in self.args]
-        for position, tensor in zip(self.positions, inputs, strict=True):
+        for position, leaf in zip(self.positions, leaves, strict=True):
+            value = leaf.clone()
             is_complex = self.args[position].is_complex()
-            arguments[position] = torch.view_as_complex(tensor) if is_complex else tensor
+            arguments[position] = torch.view_as_complex(value) if is_complex else value
         return arguments
 
     def _converted(self, arg: Any) -> Any:
@@ -181,41 +187,66 @@ class Calls:
             return arg.to(self.dtype.to_complex())
         return arg.to(self.dtype) if arg.is_floating_point() else arg
 
+    def _begin_forward(self) -> None:
+        self._spend()
+        self._randomness.put_back()
+
     def _spend(self) -> None:
         if self.left <= 0:
             raise NoVerdict(f"{MOST_CALLS} calls were not enough")
+        self.made += 1
 
 
-class TooFew(Exception):
-    """Backward returned fewer gradients than forward took arguments."""
+def first_rows(
+    cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any], apply: Apply, most: int
+) -> tuple[tuple[Any, ...], int, int]:
+    """The arguments with so many rows (dimension 0) that `most` elements are left, how many rows
+    these are, and of how many. NoVerdict where forward gives something else for a slice than the
+    slice of what it gives for all: it does not treat its rows one by one."""
 
-    def __init__(self, got: int, expected: int) -> None:
-        super().__init__(got, expected)
-        self.got, self.expected = got, expected
+    def forward(given: tuple[Any, ...]) -> list[Any]:
+        own = (one.clone() if isinstance(one, Tensor) else one for one in given)
+        with torch.no_grad():
+            result = apply(cls, *own, **kwargs)
+        return list(result) if isinstance(result, tuple) else [result]
 
-
-class _Scratch:
-    """A ctx for a forward that is run for its value alone."""
-
-    saved_tensors: tuple[Any, ...] = ()
-
-    def __init__(self, calls: Calls, leaves: Sequence[Tensor]) -> None:
-        self.needs_input_grad = tuple(i in calls.positions for i in range(len(calls.args)))
-
-    def save_for_backward(self, *tensors: Any) -> None:
-        self.saved_tensors = tensors
-
-    def save_for_forward(self, *tensors: Any) -> None: ...
-
-    def mark_dirty(self, *tensors: Any) -> None: ...
-
-    def mark_non_differentiable(self, *tensors: Any) -> None: ...
-
-    def set_materialize_grads(self, value: bool) -> None: ...
+    whole = forward(args)
+    for part, rows, of in _slices(args, most):
+        try:
+            given = forward(part)
+        except Exception:  # these arguments do not go together: another slice may
+            continue
+        if all(_is_slice(*pair, rows, of) for pair in zip(given, whole, strict=True)):
+            return part, rows, of
+    raise NoVerdict("its forward does not treat the rows of a batch one by one")
 
 
-def needs_grad(arg: Any) -> bool:
-    return isinstance(arg, Tensor) and arg.requires_grad
+def _slices(args: tuple[Any, ...], most: int) -> Iterator[tuple[tuple[Any, ...], int, int]]:
+    """Of every tensor that is as long as the largest one, else of that one alone."""
+    sizes = {i: one.numel() for i, one in enumerate(args) if isinstance(one, Tensor) and one.dim()}
+    largest = max(sizes, key=sizes.__getitem__)
+    of = args[largest].shape[0]
+    for chosen in ([i for i in sizes if args[i].shape[0] == of], [largest]):
+        room = most - sum(size for i, size in sizes.items() if i not in chosen)
+        rows = room // sum(sizes[i] // of for i in chosen)
+        if 0 < rows < of:
+            yield tuple(a[:rows] if i in chosen else a for i, a in enumerate(args)), rows, of
+
+
+def _is_slice(given: Any, whole: Any, rows: int, of: int) -> bool:
+    if not isinstance(whole, Tensor) or not isinstance(given, Tensor):
+        return type(given) is type(whole)
+    if whole.dim() and whole.shape[0] == of and given.shape == (rows, *whole.shape[1:]):
+        whole = whole[:rows]
+    if given.shape != whole.shape:
+        return False
+    # Kernels may sum in another order; a statistic over all rows is off by far more.
+    near = torch.finfo(whole.dtype).eps ** 0.5 if whole.is_floating_point() else 0.0
+    return torch.allclose(given, whole, rtol=near, atol=near, equal_nan=True)
+
+
+def needs_grad(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.requires_grad
 
 
 def as_real(tensor: Tensor) -> Tensor:
@@ -233,7 +264,3 @@ def _shaped(piece: Tensor, like: Tensor) -> Tensor:
         pairs = piece.reshape(*like.shape, 2)
         return torch.view_as_complex(pairs.contiguous()).to(like.dtype).clone()
     return piece.view(like.shape).to(like.dtype).clone()
-
-
-def _is_live(output: Any) -> bool:
-    return isinstance(output, Tensor) and output.requires_grad

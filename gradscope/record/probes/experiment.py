@@ -2,33 +2,33 @@
 
 A right Function costs three forwards for a central difference, two backwards for two
 grad_outputs, and one forward under autograd, whose gradient says which elements are off: it is
-believed only where the central difference agrees with it.
+believed only where the central difference agrees with it. A wrong one is called a few times more,
+to tell in which way it is wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gradscope.facts import FunctionCheck
+from gradscope.facts import FunctionCheck, SavedInstead
 from gradscope.record.graph import function_name
-from gradscope.record.probes import flaws
-from gradscope.record.probes.blame import Watcher, blamed
-from gradscope.record.probes.calls import Calls, Gradients, NoVerdict, TooFew
-from gradscope.record.probes.relations import Evidence, Relation, condition, relate
-from gradscope.record.probes.rewrite import template
-from gradscope.record.probes.setting import Setting
-from gradscope.record.probes.truth import (
-    Both,
+from gradscope.record.probes.blame import Watcher, named
+from gradscope.record.probes.calls import Apply, Calls, NoVerdict, TooFew
+from gradscope.record.probes.derivative import (
+    ELEMENTWISE,
+    OUTPUT,
+    Gradients,
+    Sample,
     Truth,
-    evidence_of,
     right_gradients,
-    wrong_elements,
 )
+from gradscope.record.probes.relations import Evidence, Relation, condition, relate, wrong_at
 
 DTYPES = (torch.float64, torch.float32)
 # Relations that a wrong tensor among the saved ones may explain better.
@@ -36,7 +36,7 @@ _VAGUE = ("some", "unknown", "extra", "missing")
 
 
 def examined(
-    cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any], apply: Callable[..., Any]
+    cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any], apply: Apply
 ) -> tuple[FunctionCheck, ...]:
     """One check for each input that needs a gradient. Nothing is raised: a Function that cannot
     be called so has the verdict unknown."""
@@ -44,9 +44,11 @@ def examined(
     why = ""
     for calls.dtype in DTYPES:
         try:
-            return tuple(_checks(Setting(calls)))
-        except TooFew as error:
-            return (_too_few(calls, error),)
+            return tuple(_checks(Sample(calls)))
+        except TooFew as few:
+            detail = f"{few.got} of {len(args)}"
+            check = _about(calls, few.got, "wrong", relations=("count",), detail=detail, bad=1)
+            return (Watcher(calls.formula).blamed(check, cls, None),)
         except NoVerdict as reason:
             why = str(reason)
             break
@@ -55,124 +57,268 @@ def examined(
     return (FunctionCheck(function_name(cls), "unknown", reason=why, calls=calls.made),)
 
 
-def _too_few(calls: Calls, error: TooFew) -> FunctionCheck:
-    cls = calls.cls
-    check = FunctionCheck(
-        function_name(cls),
-        "wrong",
-        input=calls.names().get(error.got, f"argument {error.got}"),
-        position=error.got,
-        relations=("count",),
-        detail=f"{error.got} of {error.expected}",
-        node=f"{cls.__name__}Backward",
-        bad=1,
-        numel=1,
-        dtype=str(calls.dtype).removeprefix("torch."),
-        calls=calls.made,
-    )
-    return blamed(check, cls, Watcher(calls.formula), None, error.got)
-
-
-def _checks(setting: Setting) -> Iterator[FunctionCheck]:
-    calls, places = setting.calls, range(len(setting.point))
-    first = calls.backward(setting.base, setting.cotangents[0])
-    misshapen = [place for place in places if not setting.fits(place, first[place])]
-    if misshapen:
-        yield from flaws.misshapen(setting, first, misshapen)
-        return
-    broken = flaws.not_finite(setting, first)
-    if broken is not None:
-        yield broken
-        return
-    second = calls.backward(setting.base, setting.cotangents[1])
-    got = (
-        [setting.adapted(place, raw) for place, raw in enumerate(first)],
-        [setting.adapted(place, raw) for place, raw in enumerate(second)],
-    )
-    truth = right_gradients(setting, got)
-    wrong = [wrong_elements(setting, p, got, truth) for p in places] if truth is not None else []
-    if truth is None or not any(bool(one.any()) for one in wrong):
-        yield from (setting.fact(place, "right") for place in places)
-        return
-    watcher, again = setting.watched()
-    # Backward is run twice: one that is not deterministic would be called a wrong formula.
-    if not setting.repeats(first, again):
-        why = "two backward runs differ"
-        yield setting.fact(0, "unknown", relations=("nondeterministic",), reason=why)
-        return
-    yield from _explained(setting, got, truth, wrong, watcher, again)
-
-
-def _explained(
-    setting: Setting,
-    got: Both,
-    truth: Truth,
-    wrong: list[Tensor],
-    watcher: Watcher,
-    again: Gradients,
-) -> Iterator[FunctionCheck]:
-    places = [place for place, one in enumerate(wrong) if bool(one.any())]
-    # Without any slope the forward is a step function here, and the gradient somebody's choice.
-    flat = [place for place in places if _is_flat(truth, place)]
-    identity = flaws.is_identity(setting)
-    swapped = flaws.swapped(setting, places, got, truth)
-    reason = str(getattr(setting.calls.cls, "gradscope_ok", "") or "")
-    for place in range(len(setting.point)):
-        if place not in places:
-            yield setting.fact(place, "right")
-            continue
-        evidence = evidence_of(setting, place, got, truth)
-        tensors = setting.named(place) if not truth.whole else {}
-        if again[place] is None:
-            relation = Relation(("none",))
-        elif place in flat:
-            relation = Relation(("surrogate",))
-        elif place in swapped:
-            relation = Relation(("swapped",), None, setting.name(swapped[place]))
-        else:
-            relation = relate(evidence, tensors)
-            if relation.kinds[-1] in _VAGUE and not (identity or flat):
-                relation = flaws.saved_wrongly(setting, place, truth) or relation
-        meant = identity or flat or "bounded" in relation.kinds
-        is_meant = reason or (meant and relation.kinds != ("none",))
-        if identity:
-            relation = replace(relation, kinds=("identity", *relation.kinds))
-        if relation.kinds[-1] == "some":
-            relation = replace(relation, detail=condition(wrong[place], tensors))
-        check = replace(
-            _measured(setting, place, evidence, wrong[place], truth),
-            verdict="intended" if is_meant else "wrong",
-            reason=reason,
-            relations=relation.kinds,
-            factor=relation.factor,
-            factor_name=setting.size(relation.factor, place),
-            detail=relation.detail,
-            rewrite=template(relation, watcher.scope, tuple(setting.point[place].shape)),
-        )
-        position = setting.calls.positions[place]
-        yield blamed(check, setting.calls.cls, watcher, again[place], position)
-
-
-def _is_flat(truth: Truth, place: int) -> bool:
-    gradients = (truth.unit[place], *(right[place] for right in truth.right))
-    return not any(bool(gradient.count_nonzero()) for gradient in gradients)
-
-
-def _measured(
-    setting: Setting, place: int, evidence: Evidence, wrong: Tensor, truth: Truth
-) -> FunctionCheck:
-    """The worst element, with both numbers, for the grad_output that shows it best."""
-    got, right = max(
-        zip(evidence.got, evidence.right, strict=True),
-        key=lambda pair: float((pair[0] - pair[1]).abs().max()),
-    )
-    flat = int((got - right).abs().reshape(-1).argmax())
-    numbers: dict[str, Any] = {
-        "got": float(got.reshape(-1)[flat]),
-        "right": float(right.reshape(-1)[flat]),
-        "bad": setting.numel(place),
+def _about(calls: Calls, position: int, verdict: str, **facts: Any) -> FunctionCheck:
+    """A check of the gradient of one argument."""
+    arg = calls.args[position]
+    known: dict[str, Any] = {
+        "input": calls.name(position),
+        "position": position,
+        "node": f"{calls.cls.__name__}Backward",
+        "shape": tuple(arg.shape) if isinstance(arg, Tensor) else (),
+        "numel": arg.numel() if isinstance(arg, Tensor) else 1,
+        "dtype": str(calls.dtype).removeprefix("torch."),
+        "calls": calls.made,
     }
-    if not truth.whole:
-        numbers |= setting.whereabouts(place, flat)
-        numbers["bad"] = setting.count(place, wrong)
-    return setting.fact(place, "wrong", truth=truth.words, **numbers)
+    return FunctionCheck(function_name(calls.cls), verdict, **(known | facts))
+
+
+class _Watched:
+    """The first backward again, with its ops observed, and what it returned."""
+
+    def __init__(self, sample: Sample) -> None:
+        torch.rand(())  # one that draws random numbers must not draw the same again
+        self.sample = sample
+        self.watcher = Watcher(sample.calls.formula)
+        with self.watcher:
+            self.returned = sample.calls.backward(sample.base, sample.cotangents[0])
+
+    def blamed(self, place: int, verdict: str, **facts: Any) -> FunctionCheck:
+        check = _checked(self.sample, place, verdict, **facts)
+        return self.watcher.blamed(check, self.sample.calls.cls, self.returned[place])
+
+
+def _checked(sample: Sample, place: int, verdict: str, **facts: Any) -> FunctionCheck:
+    measured = {"epsilon": sample.slope.step, "tolerance": ELEMENTWISE[sample.precision]}
+    return _about(sample.calls, sample.calls.positions[place], verdict, **(measured | facts))
+
+
+def _checks(sample: Sample) -> Iterator[FunctionCheck]:
+    calls, places = sample.calls, range(len(sample.point))
+    first = calls.backward(sample.base, sample.cotangents[0])
+    misshapen = [place for place in places if not sample.fits(place, first[place])]
+    if misshapen:
+        yield from _misshapen(sample, first, misshapen)
+        return
+    bad = [~sample.adapted(place, one).isfinite() for place, one in enumerate(first)]
+    if any(bool(one.any()) for one in bad) and sample.slope.smooth.all():
+        yield _not_finite(sample, first, bad)
+        return
+    if any(bool(one.any()) for one in bad):
+        # At the edge of the forward's domain: these elements are left out of the comparison.
+        sample.edges = bad
+        along = [d * ~edge for d, edge in zip(sample.slope.direction, bad, strict=True)]
+        sample.slope = sample.slope_along(along)
+    second = calls.backward(sample.base, sample.cotangents[1])
+    got = [
+        torch.stack([sample.adapted(place, one) for one in pair])
+        for place, pair in enumerate(zip(first, second, strict=True))
+    ]
+    truth = right_gradients(sample, got)
+    evidence = [truth.evidence(sample, p, got) for p in places] if truth is not None else []
+    wrong = [p for p, one in enumerate(evidence) if bool(one.wrong().any())]
+    if truth is None or not wrong:
+        yield from (_checked(sample, place, "right") for place in places)
+        return
+    watched = _Watched(sample)
+    # Backward is run twice: one that is not deterministic would be called a wrong formula.
+    for place, again in enumerate(watched.returned):
+        if not torch.allclose(got[place][0], sample.adapted(place, again), 1e-6, 0.0, True):
+            why = "two backward runs differ"
+            yield _checked(sample, 0, "unknown", relations=("nondeterministic",), reason=why)
+            return
+    swapped = _swapped(wrong, got, truth)
+    identity = _is_identity(sample)
+    meant = identity or any(evidence[place].is_flat for place in wrong)
+    for place in places:
+        if place not in wrong:
+            yield _checked(sample, place, "right")
+        else:
+            relation = _relation(watched, place, evidence[place], truth, swapped.get(place), meant)
+            if identity:
+                relation = replace(relation, kinds=("identity", *relation.kinds))
+            yield _wrong(watched, place, evidence[place], truth, relation, meant)
+
+
+def _relation(
+    watched: _Watched, place: int, evidence: Evidence, truth: Truth, twin: int | None, meant: bool
+) -> Relation:
+    """How the gradient of one input is wrong; `twin` is the input whose gradient it is."""
+    sample = watched.sample
+    tensors = sample.alike(place) if not truth.whole else {}
+    if watched.returned[place] is None:
+        return Relation(("none",))
+    if evidence.is_flat:
+        return Relation(("surrogate",))
+    if twin is not None:
+        return Relation(("swapped",), None, sample.name(twin))
+    relation = relate(evidence, tensors)
+    if relation.kinds[-1] in _VAGUE and not meant:
+        relation = _saved_wrongly(sample, place, truth) or relation
+    if relation.kinds[-1] == "some":
+        relation = replace(relation, detail=condition(evidence.wrong(), tensors))
+    return relation
+
+
+def _wrong(
+    watched: _Watched,
+    place: int,
+    evidence: Evidence,
+    truth: Truth,
+    relation: Relation,
+    meant: bool,
+) -> FunctionCheck:
+    """`meant`: the whole forward is there for its backward."""
+    sample, watcher = watched.sample, watched.watcher
+    reason = str(getattr(sample.calls.cls, "gradscope_ok", "") or "")
+    is_meant = (meant and relation.kinds[-1] != "none") or "bounded" in relation.kinds
+    shape = tuple(sample.point[place].shape)
+    size = watcher.spelled(relation.factor, shape) if relation.factor else None
+    return watched.blamed(
+        place,
+        "intended" if reason or is_meant else "wrong",
+        reason=reason,
+        relations=relation.kinds,
+        factor=relation.factor,
+        factor_name=size[1] if size and not size[1].isdigit() else "",
+        detail=relation.detail,
+        rewrite=watcher.corrected(relation, shape),
+        truth=truth.words,
+        **_worst(sample, place, evidence, truth),
+    )
+
+
+def _worst(sample: Sample, place: int, evidence: Evidence, truth: Truth) -> dict[str, Any]:
+    """The worst element, with both numbers, for the grad_output that shows it best."""
+    off = (evidence.got - evidence.right).abs()
+    row, flat = divmod(int(off.argmax()), off[0].numel())
+    got, right = (float(one[row].reshape(-1)[flat]) for one in (evidence.got, evidence.right))
+    numbers: dict[str, Any] = {"got": got, "right": right}
+    if truth.whole:
+        return numbers | {"bad": sample.input(place).numel()}
+    bad = sample.count(place, evidence.wrong())
+    return numbers | {"bad": bad} | sample.whereabouts(place, flat)
+
+
+def _misshapen(sample: Sample, raw: list[Any], places: list[int]) -> Iterator[FunctionCheck]:
+    """Gradients that autograd will not take; one may be right once it is summed or turned."""
+    watched = _Watched(sample)
+    tape = sample.calls.taped(sample.point, sample.base)
+    right = tape(sample.cotangents[0]) if tape is not None else None
+    for place in places:
+        returned, needed = raw[place], tuple(sample.point[place].shape)
+        is_tensor = isinstance(returned, Tensor)
+        shape = tuple(returned.shape) if is_tensor else ()
+        sizes = f"{shape if is_tensor else type(returned).__name__} where {needed} is needed"
+        known = _reshaped(returned.double(), right[place].double()) if right and is_tensor else None
+        yield watched.blamed(
+            place,
+            "wrong",
+            relations=("shape", *(known.kinds if known else ())),
+            detail=(known.detail if known else "") or sizes,
+            bad=sample.input(place).numel(),
+            rewrite=watched.watcher.corrected(known, shape) if known else None,
+        )
+
+
+def _reshaped(returned: Tensor, right: Tensor) -> Relation | None:
+    """A gradient of the broadcast shape, or of the transposed one."""
+
+    def is_right(found: Tensor) -> bool:
+        return found.shape == right.shape and torch.allclose(found, right, rtol=1e-4, atol=1e-8)
+
+    for count in range(1, returned.ndim + 1):
+        for dims in combinations(range(returned.ndim), count):
+            if is_right(returned.sum(dims)):
+                return Relation(("unsummed",), None, str(dims[0] if len(dims) == 1 else dims))
+    return Relation(("transposed",)) if returned.ndim == 2 and is_right(returned.T) else None
+
+
+def _not_finite(sample: Sample, raw: list[Any], bad: list[Tensor]) -> FunctionCheck:
+    """A NaN or inf in the gradient, where the forward is smooth."""
+    place = next(place for place, one in enumerate(bad) if bool(one.any()))
+    flat = int(bad[place].reshape(-1).to(torch.uint8).argmax())
+    along = [torch.zeros_like(x) for x in sample.point]
+    size = 0.1 * float(sample.slope.direction[place].reshape(-1)[flat])
+    along[place].view(-1)[flat] = size
+    alone = sample.slope_along(along)
+    if not bool(alone.smooth.all()):
+        raise NoVerdict("the forward is not smooth where the gradient is not finite")
+    return _Watched(sample).blamed(
+        place,
+        "wrong",
+        relations=("non-finite",),
+        bad=sample.count(place, bad[place]),
+        **sample.whereabouts(place, flat),
+        got=float(sample.adapted(place, raw[place]).reshape(-1)[flat]),
+        right=float(sample.cotangents[0] @ alone.values) / size,
+        truth=f"central difference with relative step {alone.step:g}",
+    )
+
+
+def _is_identity(sample: Sample) -> bool:
+    """The forward passes an input on as it is: it was written for its backward."""
+    values, slope = sample.base.values, sample.slope
+    return any(
+        torch.equal(x.reshape(-1), values)
+        and torch.allclose(slope.values, along.reshape(-1).double(), rtol=1e-3)
+        for x, along in zip(sample.point, slope.direction, strict=True)
+    )
+
+
+def _swapped(places: list[int], got: Gradients, truth: Truth) -> dict[int, int]:
+    """The first two inputs that have each other's gradient."""
+
+    def is_that_of(one: int, other: int) -> bool:
+        if truth.whole or got[one].shape != truth.right[other].shape:
+            return False
+        return not bool(wrong_at(got[one], truth.right[other], truth.tolerance).any())
+
+    for one, other in combinations(places, 2):
+        if is_that_of(one, other) and is_that_of(other, one):
+            return {one: other, other: one}
+    return {}
+
+
+def _saved_wrongly(sample: Sample, place: int, truth: Truth) -> Relation | None:
+    """Backward with another tensor in the place of one that it had saved: if that gives the
+    right gradient, the wrong one was saved."""
+    if truth.whole:
+        return None
+    known, right = sample.tensors(), truth.right[place][0]
+    for index, saved in enumerate(sample.base.node.saved_tensors):
+        if not isinstance(saved, Tensor) or not saved.is_floating_point():
+            continue
+        for name, tensor in _substitutes(saved, known):
+            if not sample.calls.left:
+                return None
+            ctx = _Substituted(sample.base.node, index, tensor.to(saved.dtype))
+            try:
+                raw = sample.calls.backward(sample.base, sample.cotangents[0], ctx)[place]
+            except Exception:
+                continue
+            if raw is not None and sample.fits(place, raw):
+                found = sample.adapted(place, raw)
+                if not bool(wrong_at(found, right, truth.tolerance, truth.noise).any()):
+                    was = named(known, saved) or f"saved_tensors[{index}]"
+                    return Relation(("saved",), None, SavedInstead(was, name, name == OUTPUT))
+    return None
+
+
+def _substitutes(saved: Tensor, known: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    for name, one in sorted(known.items(), key=lambda pair: pair[0] != OUTPUT):
+        if one.shape == saved.shape and not torch.equal(one, saved.to(one.dtype)):
+            yield name, one
+    if saved.ndim == 2 and saved.shape[0] == saved.shape[1] > 1:
+        yield "its transpose", saved.mT
+
+
+class _Substituted:
+    """A ctx with one saved tensor exchanged."""
+
+    def __init__(self, node: Any, index: int, tensor: Tensor) -> None:
+        saved = list(node.saved_tensors)
+        saved[index] = tensor
+        self._node, self.saved_tensors = node, tuple(saved)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._node, name)

@@ -16,8 +16,7 @@ import torch
 from gradscope.facts import FunctionCheck, NotChecked, Symptom
 from gradscope.record.graph import function_name
 from gradscope.record.probes import isolate
-from gradscope.record.probes.calls import NoVerdict, needs_grad
-from gradscope.record.probes.slices import first_rows
+from gradscope.record.probes.calls import NoVerdict, first_rows, needs_grad
 from gradscope.record.sites import Site, current_frame, note_site, resolve
 from gradscope.record.stand_ins import hide_from_dynamo, stand_in
 from gradscope.record.tracing import computes_values

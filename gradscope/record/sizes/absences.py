@@ -9,10 +9,10 @@ from dataclasses import replace
 import torch
 
 from gradscope.facts import Absence, Leaf
+from gradscope.record.definitions import definition, guard_of
 from gradscope.record.journal import to_call
 from gradscope.record.sites import Site, resolve
 from gradscope.record.sizes.crossings import Crossings
-from gradscope.record.sizes.definitions import definition
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.layers import Layers, in_some_module, packaged, siblings
 from gradscope.record.sizes.leaves import Succession
@@ -21,7 +21,6 @@ from gradscope.record.sizes.reasons import (
     call_of,
     cancels,
     decider,
-    guard_of,
     prefers_another,
     reason_of,
     where_it_ends,

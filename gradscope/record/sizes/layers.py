@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
+from gradscope.record.definitions import definition
 from gradscope.record.sites import LIBRARY, kind_of, user_frames
-from gradscope.record.sizes.definitions import definition
 
 _MANY = 200  # entries of a container that are looked through
 _DEEPEST = 3  # holders between a variable and a module: `trainer.parts["nets"][0]`

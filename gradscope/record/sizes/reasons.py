@@ -8,12 +8,11 @@ from types import CodeType
 
 import torch
 
-from gradscope.facts import Call, Location
+from gradscope.facts import Call
 from gradscope.ops.traits import Trait, has
 from gradscope.record.journal import to_call
-from gradscope.record.sites import Site, methods_of_result, resolve
+from gradscope.record.sites import Site, methods_of_result
 from gradscope.record.sizes.cuts import Cut
-from gradscope.record.sizes.definitions import guarding_with
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.growth import Crossing
 
@@ -79,14 +78,6 @@ def _goes_to_numpy(user: Site) -> bool:
     """Whether what was detached is turned into an array at once. No op tells of `numpy()`."""
     methods = methods_of_result(user)
     return methods[:1] == ["numpy"] or methods[:2] == ["cpu", "numpy"]
-
-
-def guard_of(user: Site) -> Location | None:
-    for code, lasti in user:
-        found = guarding_with(code, resolve(code, lasti).line)
-        if found is not None:
-            return found
-    return None
 
 
 def where_it_ends(leaf: int, crossings: Sequence[Crossing]) -> tuple[int, int] | None:

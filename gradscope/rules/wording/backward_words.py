@@ -113,7 +113,7 @@ def _factor(check: FunctionCheck) -> str:
     times = number(factor if large else 1 / factor)
     size = check.factor_name
     return f"too {'large' if large else 'small'} by a factor of {times}" + (
-        f", {size}" if size else ""
+        f", `{size}`" if size else ""
     )
 
 

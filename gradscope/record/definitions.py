@@ -1,0 +1,161 @@
+"""Where the user's source defines a layer or returns a value, and what stands around a line."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+import torch
+
+from gradscope.facts import Location
+from gradscope.record.sites import USER, Site, kind_of, resolve, shown_path
+from gradscope.source import Source
+from gradscope.source.text import characters
+
+# No op is run when grad mode changes: where that is written has to be read.
+_GUARDS = frozenset(
+    f"torch.{module}{guard}"
+    for module in ("", "autograd.", "autograd.grad_mode.")
+    for guard in ("no_grad", "inference_mode", "set_grad_enabled")
+)
+
+
+@lru_cache(maxsize=64)
+def source_of(file: str) -> Source | None:
+    """What Python itself shows of a file: also what was typed into a notebook."""
+    source = Source(file, "".join(linecache.getlines(file)))
+    try:
+        assert source.tree
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    return source
+
+
+def span(code: CodeType, node: ast.expr | ast.stmt, end_col: int | None = None) -> Location:
+    """Of a node in the source of a function's code; `end_col` cuts it off in its first line."""
+    source = source_of(code.co_filename)
+    assert source is not None and node.end_lineno is not None and node.end_col_offset is not None
+    end_line = node.end_lineno if end_col is None else node.lineno
+    return Location(
+        file=shown_path(code.co_filename),
+        line=node.lineno,
+        col=characters(source.line(node.lineno), node.col_offset),
+        end_line=end_line,
+        end_col=characters(source.line(end_line), end_col or node.end_col_offset),
+        function=code.co_qualname,
+    )
+
+
+def _function(code: CodeType) -> ast.FunctionDef | None:
+    source = source_of(code.co_filename)
+    for node in source.nodes.every(ast.FunctionDef) if source else ():
+        starts = (node.lineno, *(one.lineno for one in node.decorator_list))
+        if node.name == code.co_name and code.co_firstlineno in starts:
+            return node
+    return None
+
+
+def definition(
+    path: Sequence[tuple[str, torch.nn.Module]],
+) -> tuple[Location | None, Location | None]:
+    """Where the layer was assigned in the `__init__` of the module that holds it, and that
+    module's `forward`. The layer's own attribute may be a list's index: its holder's counts."""
+    for depth in range(len(path) - 1, 0, -1):
+        attribute, parent = path[depth][0], type(path[depth - 1][1])
+        for kind in parent.__mro__:
+            code = _user_code(vars(kind).get("__init__"))
+            for node in _assignments(code, attribute) if code else ():
+                assert code is not None
+                return span(code, node), _head(_user_code(parent.forward))
+    return None, None
+
+
+def _user_code(function: Any) -> CodeType | None:
+    code = getattr(function, "__code__", None)
+    return code if code is not None and kind_of(code) == USER else None
+
+
+def _assignments(code: CodeType, attribute: str) -> Iterator[ast.Assign | ast.AnnAssign]:
+    function = _function(code)
+    for node in ast.walk(function) if function else ():
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [one for target in targets for one in ast.walk(target)]
+            if any(isinstance(one, ast.Attribute) and one.attr == attribute for one in names):
+                yield node
+
+
+def _head(code: CodeType | None) -> Location | None:
+    """The `def` of a function and its name."""
+    node = _function(code) if code else None
+    if code is None or node is None:
+        return None
+    return span(code, node, node.col_offset + len(f"def {node.name}"))
+
+
+def returned(function: Callable[..., Any], position: int) -> Location | None:
+    """What a function's last return statement returns, of a tuple the part at `position`."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    node = _function(code) if code else None
+    returns = [one for one in ast.walk(node) if isinstance(one, ast.Return)] if node else []
+    valued = [one for one in returns if one.value]
+    if code is None or not valued:
+        return None
+    last = max(valued, key=lambda one: one.lineno)
+    expression = _expression(last, position) or last.value
+    assert expression is not None
+    return span(code, expression)
+
+
+def widened(code: CodeType, lasti: int, position: int) -> Location | None:
+    """From an instruction to the whole expression that its statement returns (of a tuple, the part
+    at `position`) or assigns."""
+    place, source = resolve(code, lasti), source_of(code.co_filename)
+    if source is None:
+        return None
+    lines = (place.line, place.end_line)
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.expr) and (node.lineno, node.end_lineno) == lines:
+            expression = _expression(source.nodes.statement(node), position)
+            return span(code, expression) if expression else None
+    return None
+
+
+def _expression(found: ast.stmt, position: int) -> ast.expr | None:
+    match found:
+        case ast.Return(value=ast.Tuple(elts=elements)):
+            return elements[position] if position < len(elements) else None
+        case ast.Assign(targets=[ast.Name() | ast.Subscript()]) | ast.Return() | ast.Expr():
+            return found.value
+        case ast.AugAssign() | ast.AnnAssign():
+            return found.value
+    return None
+
+
+def guard_of(user: Site) -> Location | None:
+    """The `with torch.no_grad()` (or the decorator) that is around the innermost of these frames
+    that has one."""
+    return next(filter(None, (_guarding(*frame) for frame in user)), None)
+
+
+def _guarding(code: CodeType, lasti: int) -> Location | None:
+    source, line = source_of(code.co_filename), resolve(code, lasti).line
+    found = None
+    for node in ast.walk(source.tree) if source else ():
+        if isinstance(node, ast.With):
+            items = [item.context_expr for item in node.items]
+        elif isinstance(node, ast.FunctionDef):
+            items = node.decorator_list
+        else:
+            continue
+        if node.lineno <= line <= (node.end_lineno or 0):
+            for item in items:
+                called = item.func if isinstance(item, ast.Call) else item
+                if source is not None and source.names.dotted(called) in _GUARDS:
+                    found = span(code, item)
+    return found
