@@ -28,6 +28,12 @@ CASES = {
         f"{NET}held = {{'net': {SGD}}}\n{LOOP.format('fc(x)')}    held['net'].step()\n",
         ["+    held['net'].zero_grad()"],
     ),
+    "two optimizers": (
+        f"{NET}head = torch.nn.Linear(3, 3)\nopt = {SGD}\n"
+        "other = torch.optim.SGD(head.parameters(), lr=0.3)\n"
+        f"{LOOP.format('fc(head(x))')}    opt.step()\n    other.step()\n",
+        ["+    opt.zero_grad()", "+    other.zero_grad()"],
+    ),
     "module": (
         f"{NET}{LOOP.format('fc(x)')}{AT_ONCE}"
         "        for w in fc.parameters():\n            w -= 0.3 * w.grad\n",

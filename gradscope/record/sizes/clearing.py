@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -54,12 +54,25 @@ def _lines(frame: FrameType, wanted: set[int]) -> tuple[str, ...]:
             taken = {*frame.f_locals, *frame.f_globals}
             one = next((free for free in _VARIABLES if free not in taken), _VARIABLES[0])
             return (f"for {one} in {values}:", f"    {one}.grad = None")
-    names: dict[int, str] = {}
+    optimizers = [pair for pair in held if isinstance(pair[1], torch.optim.Optimizer)]
+    together = _covering(optimizers, parameters_of, wanted)
+    if together:
+        return tuple(f"{name}.zero_grad()" for name in together)
+    return tuple(f"{name}.grad = None" for name in _covering(held, lambda value: (value,), wanted))
+
+
+def _covering(
+    held: Iterable[tuple[str, Any]], holds: Callable[[Any], Iterable[Any]], wanted: set[int]
+) -> list[str]:
+    """The first names that hold all that is wanted, each something that those before it do not;
+    none where they do not hold it all."""
+    names, left = [], set(wanted)
     for name, value in held:
-        if id(value) in wanted:
-            names.setdefault(id(value), name)
-    complete = len(names) == len(wanted)
-    return tuple(f"{name}.grad = None" for name in names.values()) if complete else ()
+        inside = left & {id(one) for one in holds(value)}
+        if inside:
+            names.append(name)
+            left -= inside
+    return names if not left else []
 
 
 _HOLDERS: tuple[tuple[Any, Callable[[Any], Iterator[Any]]], ...] = (

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from gradscope.facts import (
     AverageLoss,
     ClearGradients,
+    Clearing,
     ClipNorm,
     Finding,
     Fix,
@@ -97,8 +98,12 @@ class DivergingTraining(Rule):
                 yield self._about(rise, trace.steps, magnitudes, roots)
                 return
         if not roots and trace.steps:
+            by_clearing: dict[Clearing | None, list[Update]] = {}
             for update in never_cleared(magnitudes):
-                yield self._not_learning(trace, magnitudes, update)
+                own = (one for one in magnitudes.updates if one.location == update.location)
+                by_clearing.setdefault(_known_clearing(own), []).append(update)
+            for clearing, updates in by_clearing.items():  # what is mended at once is told once
+                yield self._not_learning(trace, updates, clearing)
 
     def _about(
         self, rise: Rise, steps: Sequence[Step], magnitudes: Magnitudes, roots: tuple[Root, ...]
@@ -146,8 +151,12 @@ class DivergingTraining(Rule):
             fixes=tuple(_fixes(rise, magnitudes.updates, lr, stale, fault, total)),
         )
 
-    def _not_learning(self, trace: Trace, magnitudes: Magnitudes, update: Update) -> Finding:
-        own = {one.step for one in magnitudes.updates if one.location == update.location}
+    def _not_learning(
+        self, trace: Trace, updates: Sequence[Update], clearing: Clearing | None
+    ) -> Finding:
+        update, *others = updates
+        assert trace.magnitudes is not None
+        own = {one.step for one in trace.magnitudes.updates if one.location == update.location}
         losses = [step.loss or 0.0 for step in trace.steps if step.index in own]
         return Finding(
             rule=self.code,
@@ -165,9 +174,12 @@ class DivergingTraining(Rule):
             " forgets: training swings around its minimum, or away from it.",
             evidence={"losses": losses[:64], "lr": update.lr, "stale_gradients": True},
             numbers=(f"loss by step: {phrases.series(losses)}",),
-            fixes=(
-                _clearing(one for one in magnitudes.updates if one.location == update.location),
+            related=tuple(
+                Related("use", one.location, "and so does this")
+                for one in others
+                if one.location is not None
             ),
+            fixes=(proposed(ClearGradients(clearing)),),
             strength=Strength.FALLBACK,
         )
 
@@ -263,7 +275,7 @@ def _fixes(
     total: Summed | None,
 ) -> Iterator[Fix]:
     if stale:
-        yield _clearing(updates)
+        yield proposed(ClearGradients(_known_clearing(updates)))
     if fault is not None:
         yield fault.fix
     if total is not None:
@@ -286,6 +298,5 @@ def _slower(rise: Rise, update: Update, lr: float | None, stale: bool) -> LowerR
     return LowerRate(lr, stable_lr(rise, lr), update, steps)
 
 
-def _clearing(updates: Iterable[Update]) -> Fix:
-    known = next((one.clearing for one in updates if one.clearing is not None), None)
-    return proposed(ClearGradients(known))
+def _known_clearing(updates: Iterable[Update]) -> Clearing | None:
+    return next((one.clearing for one in updates if one.clearing is not None), None)
