@@ -41,9 +41,9 @@ def test_what_is_said_twice_of_one_place_is_told_once(monkeypatch: pytest.Monkey
 
     def repeat(*_: object) -> Iterator[Finding]:
         for symptom in symptoms:
-            finding = rule.remark("stands still", "why", location=here)
+            finding = rule.found("stands still", "why", location=here)
             yield replace(finding, symptoms=(symptom,))
-        yield rule.remark("stands still", "why", location=replace(here, line=2))
+        yield rule.found("stands still", "why", location=replace(here, line=2))
 
     monkeypatch.setattr(rule, "check", repeat)
 

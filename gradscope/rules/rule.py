@@ -1,9 +1,9 @@
-"""What a rule is."""
+"""What a rule is, and how its findings are built."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, TypedDict, Unpack
 
 from gradscope.facts import (
     Approach,
@@ -13,17 +13,40 @@ from gradscope.facts import (
     Fix,
     Headroom,
     Location,
+    Measured,
     Operand,
     Phase,
     Related,
     Root,
     Severity,
     Strength,
+    Symptom,
     Trace,
 )
 from gradscope.ops import Edge
 from gradscope.rules.reading import evidence, measurements
 from gradscope.rules.wording import phrases
+
+
+class Parts(TypedDict, total=False):
+    """What a finding may have beyond its message: fields of `Finding`, by their names."""
+
+    phase: Phase
+    step: int
+    severity: Severity
+    op: str
+    node: str | None
+    location: Location | None
+    label: str
+    related: tuple[Related, ...]
+    evidence: dict[str, object]
+    measured: Measured
+    numbers: tuple[str, ...]
+    tensors: tuple[Operand, ...]
+    chain: tuple[Event, ...]
+    symptoms: tuple[Symptom, ...]
+    fixes: tuple[Fix, ...]
+    strength: Strength
 
 
 class Rule:
@@ -55,6 +78,41 @@ class Rule:
         known = edge is not None and edge.cause == self.name
         return edge if known and evidence.breaks_in_use(root) else None
 
+    def found(
+        self, message: str, why: str, call: Call | None = None, **parts: Unpack[Parts]
+    ) -> Finding:
+        """A finding of this rule: what happened, and the mechanism. It points at `call`, where
+        `parts` do not name the op and the place themselves."""
+        known: Parts = {"phase": Phase.FORWARD, "step": 0, "severity": self.severity, "op": ""}
+        if call is not None:
+            known |= {"op": call.op, "node": call.node, "location": call.location}
+        known.update(parts)
+        return Finding(rule=self.code, name=self.name, message=message, why=why, **known)
+
+    def about_event(
+        self,
+        event: Event,
+        message: str,
+        why: str,
+        *,
+        facts: dict[str, object] | None = None,
+        **parts: Unpack[Parts],
+    ) -> Finding:
+        """A finding about an event to which no symptom leads. `facts` and numbers come on top of
+        what was measured there."""
+        bad = f"{phrases.of_total(event.bad, event.numel)} bad"
+        known: Parts = {
+            "phase": event.phase,
+            "step": event.step,
+            "node": event.node,
+            "evidence": {**measurements.facts_at(event), **(facts or {})},
+            "tensors": tensors(event),
+        }
+        known.update(parts)
+        told = (measurements.operands_told(event), bad, *parts.get("numbers", ()))
+        known["numbers"] = tuple(filter(None, told))
+        return self.found(message, why, event.blame, **known)
+
     def finding(
         self,
         root: Root,
@@ -62,21 +120,17 @@ class Rule:
         *,
         message: str,
         why: str,
-        label: str,
-        strength: Strength = Strength.LIKELY,
         event: Event | None = None,
         blame: Call | None = None,
-        phase: Phase | None = None,
-        fixes: tuple[Fix, ...] = (),
-        related: tuple[Related, ...] = (),
         facts: dict[str, object] | None = None,
+        **parts: Unpack[Parts],
     ) -> Finding:
         """The finding about `event`, the root's own unless said otherwise, with what was measured
-        there. `blame` is the call to point at, where that is not the event's own. `related` and
-        `facts` come on top of those that every finding has."""
+        there. `blame` is the call to point at, where that is not the event's own. `facts` and
+        related places come on top of those that every finding has."""
         event = event or root.event
         blame = blame or event.blame
-        phase = phase or evidence.phase(root)
+        phase = parts.get("phase") or evidence.phase(root)
         leak = evidence.leak(root)
         pattern = evidence.pattern(root, event, trace)
         if pattern is not None:
@@ -84,79 +138,37 @@ class Rule:
             facts = {**(facts or {}), "pattern": pattern.name}
         if (met := evidence.cancelled(root)) is not None:
             why = f"{why} {phrases.cancelled(met.branches, blame)}"
-        node = leak.node if leak and phase is Phase.BACKWARD else event.node
-        return Finding(
-            rule=self.code,
-            name=self.name,
-            severity=self.severity,
-            phase=phase,
-            step=event.step,
-            op=(blame.formula_of or blame).op,
-            message=message,
-            why=why,
-            label=label,
-            node=node,
-            location=blame.location,
-            related=(*measurements.related_of(root, event, blame), *again(root), *related),
-            evidence={**measurements.facts_of(root, event), **(facts or {})},
-            measured=measurements.measured(event),
-            numbers=measurements.numbers_of(root, event, trace),
-            tensors=tensors(event),
-            chain=root.chain,
-            symptoms=root.symptoms,
-            fixes=fixes,
-            strength=strength,
-        )
+        known: Parts = {
+            "phase": phase,
+            "step": event.step,
+            "op": (blame.formula_of or blame).op,
+            "node": leak.node if leak and phase is Phase.BACKWARD else event.node,
+            "evidence": {**measurements.facts_of(root, event), **(facts or {})},
+            "measured": measurements.measured(event),
+            "numbers": measurements.numbers_of(root, event, trace),
+            "tensors": tensors(event),
+            "chain": root.chain,
+            "symptoms": root.symptoms,
+        }
+        known.update(parts)
+        places = measurements.related_of(root, event, blame)
+        known["related"] = (*places, *again(root), *parts.get("related", ()))
+        return self.found(message, why, blame, **known)
 
     def hazard(
         self,
         near: Approach | Headroom,
-        *,
         message: str,
         why: str,
-        label: str,
-        number: str,
+        *,
         facts: dict[str, object],
+        **parts: Unpack[Parts],
     ) -> Finding:
         """The warning about a call that came near to breaking, in a run that is still healthy."""
-        return Finding(
-            rule=self.code,
-            name=self.name,
-            severity=self.severity,
-            phase=Phase.FORWARD,
-            step=near.step,
-            op=near.call.op,
-            message=message,
-            why=why,
-            label=label,
-            location=near.call.location,
-            numbers=(number,),
-            evidence={**facts, "near": near.near, "numel": near.numel, "dtype": near.dtype},
-        )
-
-    def remark(
-        self,
-        message: str,
-        why: str,
-        *,
-        label: str = "",
-        location: Location | None = None,
-        facts: dict[str, object] | None = None,
-    ) -> Finding:
-        """A finding about the run or the check itself, which has neither op nor step."""
-        return Finding(
-            rule=self.code,
-            name=self.name,
-            severity=self.severity,
-            phase=Phase.FORWARD,
-            step=0,
-            op="",
-            message=message,
-            why=why,
-            label=label,
-            location=location,
-            evidence=facts or {},
-        )
+        counts = {"near": near.near, "numel": near.numel, "dtype": near.dtype}
+        known: Parts = {"step": near.step, "evidence": {**facts, **counts}}
+        known.update(parts)
+        return self.found(message, why, near.call, **known)
 
 
 def again(root: Root) -> tuple[Related, ...]:

@@ -1,4 +1,4 @@
-"""GS301."""
+"""A custom autograd.Function whose backward is not the derivative of its forward."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from gradscope.facts import (
     Root,
     SavedInstead,
     Severity,
-    Symptom,
     Trace,
 )
 from gradscope.rules.rule import Rule
@@ -90,7 +89,7 @@ class BadCustomBackward(Rule):
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         seen: set[tuple[object, ...]] = set()
-        consequences = list(_caused(trace.functions, roots))
+        caused = _caused(trace.functions, roots)
         for check in trace.functions:
             key = (check.name, check.verdict, check.position, check.location)
             if check.verdict not in ("wrong", "intended") or key in seen:
@@ -98,76 +97,59 @@ class BadCustomBackward(Rule):
             if "swapped" in check.relations and (check.name, "swapped") in seen:
                 continue
             seen |= {key, (check.name, check.relations[-1])}
-            yield self._about(check, tuple(consequences), _partner(check, trace.functions))
-            if check.verdict == "wrong":
-                consequences = []  # told once, with the first
+            is_wrong = check.verdict == "wrong"
+            partner = _partner(check, trace.functions)
+            yield self._about(check, caused if is_wrong else (), partner)
+            if is_wrong:
+                caused = ()  # told once, with the first
 
     def _about(
         self, check: FunctionCheck, caused: tuple[Root, ...], other: FunctionCheck | None
     ) -> Finding:
-        wrong = check.verdict == "wrong"
-        hurt = check.symptom
+        is_wrong = check.verdict == "wrong"
         later = tuple(symptom for root in caused for symptom in root.symptoms)
-        return Finding(
-            rule=self.code,
-            name=self.name,
+        places = (("use", check.forward, "forward"), ("call", check.call, "called here"))
+        aftermath = ""
+        if later:
+            first = min(later, key=lambda symptom: symptom.step)
+            aftermath = f" It shows at step {first.step}: {phrases.symptom(first)}."
+        return self.found(
+            words.headline(check),
+            words.mechanism(check) + aftermath,
             severity=_severity(check),
             phase=Phase.BACKWARD,
             step=check.step,
             op=check.op or check.name,
-            message=words.headline(check),
-            why=words.mechanism(check) + _aftermath(later),
-            label=words.label(check),
             node=check.node,
             location=check.location or check.call,
-            related=tuple(_related(check)),
+            label=words.label(check),
+            related=tuple(Related(role, at, said) for role, at, said in places if at is not None),
             evidence=_evidence(check, other),
             numbers=tuple(words.numbers(check)),
-            symptoms=(hurt, *later) if wrong else (),
-            chain=caused[0].chain if caused and wrong else (),
-            fixes=(_fix(check, other),) if wrong else (),
+            symptoms=(check.symptom, *later) if is_wrong else (),
+            chain=caused[0].chain if caused else (),
+            fixes=(_fix(check, other),) if is_wrong else (),
         )
 
 
-def caused_by(functions: tuple[FunctionCheck, ...], step: int) -> FunctionCheck | None:
-    """The wrong Function that had spoiled an update before `step`."""
-    return next((c for c in functions if c.verdict == "wrong" and c.step < step), None)
-
-
-def _caused(functions: tuple[FunctionCheck, ...], roots: tuple[Root, ...]) -> Iterator[Root]:
+def _caused(functions: tuple[FunctionCheck, ...], roots: tuple[Root, ...]) -> tuple[Root, ...]:
     """The roots that a wrong Function explains: what broke after an update with its gradient. A
     NaN inside its own backward has a finding of its own, about the op and with its fix."""
-    for root in roots:
-        if caused_by(functions, root.event.step) is not None:
-            yield root
+    first = min((one.step for one in functions if one.verdict == "wrong"), default=None)
+    return tuple(root for root in roots if first is not None and root.event.step > first)
 
 
 def _partner(check: FunctionCheck, functions: tuple[FunctionCheck, ...]) -> FunctionCheck | None:
     """The input whose gradient this one has been exchanged with."""
     if check.relations != ("swapped",):
         return None
-    twins = (c for c in functions if c.name == check.name and c.input == check.detail)
-    return next(twins, None)
+    return next((c for c in functions if c.name == check.name and c.input == check.detail), None)
 
 
 def _severity(check: FunctionCheck) -> Severity:
     if check.verdict == "intended":
         return Severity.NOTE
     return Severity.WARNING if check.relations[-1:] == ("approximate",) else Severity.ERROR
-
-
-def _aftermath(later: tuple[Symptom, ...]) -> str:
-    if not later:
-        return ""
-    first = min(later, key=lambda symptom: symptom.step)
-    return f" It shows at step {first.step}: {phrases.symptom(first)}."
-
-
-def _related(check: FunctionCheck) -> Iterator[Related]:
-    if check.forward is not None:
-        yield Related("use", check.forward, "forward")
-    if check.call is not None:
-        yield Related("call", check.call, "called here")
 
 
 def _evidence(check: FunctionCheck, other: FunctionCheck | None) -> dict[str, object]:

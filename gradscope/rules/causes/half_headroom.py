@@ -1,4 +1,4 @@
-"""GS603."""
+"""Half precision near the ends of its range, in a healthy run."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class HalfHeadroom(Rule):
             label = f"{room:.2g} of the smallest normal number"
         return self.hazard(
             one,
-            message=message,
-            why=why,
+            message,
+            why,
             label=label,
-            number=f"largest magnitude {largest}; {end} of {one.dtype} {limit}",
+            numbers=(f"largest magnitude {largest}; {end} of {one.dtype} {limit}",),
             facts={"largest": one.largest, "limit": one.limit, "margin": room},
         )

@@ -1,4 +1,4 @@
-"""GS601."""
+"""An inf or NaN that is hidden on the way to a healthy loss."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from gradscope.facts import Event, Finding, Related, Root, Severity, Trace
 from gradscope.ops.traits import Trait, has
-from gradscope.rules.reading.measurements import operand_values, operands_told
-from gradscope.rules.rule import Rule, tensors
+from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 
 
@@ -61,33 +60,12 @@ class HiddenInf(Rule):
         hider = event.hidden_by
         hides = f"`{phrases.spelled(hider.op)}`" if hider else "a later op"
         count = phrases.of_total(event.bad, event.numel)
-        return Finding(
-            rule=self.code,
-            name=self.name,
-            severity=self.severity,
-            phase=event.phase,
-            step=event.step,
-            op=event.op,
-            message=f"`{op}` gives {word} at {count}, which {hides} hides from the loss",
-            why=f"The loss and its gradients are finite. Backward sends gradient 0 through `{op}`"
+        place = hider.location if hider is not None else None
+        return self.about_event(
+            event,
+            f"`{op}` gives {word} at {count}, which {hides} hides from the loss",
+            f"The loss and its gradients are finite. Backward sends gradient 0 through `{op}`"
             " at these elements, and 0 stays 0 only as long as the slope there is finite.",
             label=f"{word} here",
-            node=event.node,
-            location=event.blame.location,
-            related=_related(event),
-            evidence={
-                "index": list(event.index),
-                "operands": operand_values(event),
-                "bad": event.bad,
-                "numel": event.numel,
-            },
-            numbers=tuple(filter(None, (operands_told(event), f"{count} bad"))),
-            tensors=tensors(event),
+            related=(Related("mask", place, "hides it going forward"),) if place else (),
         )
-
-
-def _related(event: Event) -> tuple[Related, ...]:
-    hider = event.hidden_by
-    if hider is None or hider.location is None:
-        return ()
-    return (Related("mask", hider.location, "hides it going forward"),)

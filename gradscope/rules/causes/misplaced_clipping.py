@@ -1,9 +1,8 @@
-"""GS405."""
+"""Gradients that are clipped before backward, after the step, or while they are scaled."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gradscope.facts import (
     Finding,
@@ -18,6 +17,33 @@ from gradscope.facts import (
 )
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording.proposals import proposed
+
+# For each wrong order: when it is, the label, the mechanism, and what the other call does, which
+# should have come at another time.
+_WORDS = {
+    "after-step": (
+        "after the optimizer has used them",
+        "too late for this step",
+        "The step was taken along the gradients as backward left them. `{function}` then bounds"
+        " what nobody reads any more: the next backward starts afresh.{idle}",
+        "uses the gradients",
+    ),
+    "before-unscale": (
+        "while they are {scale} times too large",
+        "the loss scale is still in there",
+        "A GradScaler multiplies the loss, and so every gradient, by its scale, and divides them"
+        " again in `unscale_`, which comes later here. The bound {bound} becomes {unscaled} for the"
+        " gradients that the optimizer gets.",
+        "divides by the loss scale",
+    ),
+    "before-backward": (
+        "before backward has made them",
+        "there are no gradients here yet",
+        "The gradients were cleared, and backward has yet to run: there is nothing to clip, and no"
+        " error is raised. The step then uses what backward makes, unbounded.{idle}",
+        "uses the gradients as backward left them",
+    ),
+}
 
 
 class MisplacedClipping(Rule):
@@ -74,21 +100,29 @@ class MisplacedClipping(Rule):
             yield self._about(clip)
 
     def _about(self, clip: LateClip) -> Finding:
-        words = _WORDS[clip.order](clip)
+        bound = number(clip.bound, 6)
+        when, label, why, other = (
+            template.format(
+                function=clip.function,
+                scale=number(clip.scale),
+                bound=bound,
+                unscaled=number(clip.bound / clip.scale, 3),
+                idle="" if clip.acts else " In this run they were within the bound anyway.",
+            )
+            for template in _WORDS[clip.order]
+        )
+        of_norm = "" if clip.total is None else f" of norm {number(clip.total)}"
         moved = MoveClipping(clip.order == "before-unscale", clip.function, clip.bound)
-        return Finding(
-            rule=self.code,
-            name=self.name,
+        return self.found(
+            f"`{clip.function}` bounds gradients{of_norm} to {bound} {when}",
+            why,
             severity=Severity.ERROR if clip.acts else Severity.NOTE,
             phase=Phase.OPTIMIZER,
             step=clip.step,
             op=clip.function,
             location=clip.location,
-            message=f"`{clip.function}` bounds {_gradients(clip)} to {number(clip.bound, 6)}"
-            f" {words.when}",
-            label=words.label,
-            why=words.why,
-            related=(Related("use", clip.other, words.other),) if clip.other is not None else (),
+            label=label,
+            related=(Related("use", clip.other, other),) if clip.other is not None else (),
             evidence={
                 "order": clip.order,
                 "bound": clip.bound,
@@ -98,63 +132,6 @@ class MisplacedClipping(Rule):
             numbers=tuple(_numbers(clip)),
             fixes=(proposed(moved),),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """What is said of one wrong order. `other` is about the call that should have come at another
-    time,"""
-
-    when: str
-    label: str
-    why: str
-    other: str
-
-
-def _after_step(clip: LateClip) -> _Words:
-    idle = "" if clip.acts else " In this run they were within the bound anyway."
-    return _Words(
-        when="after the optimizer has used them",
-        label="too late for this step",
-        why="The step was taken along the gradients as backward left them."
-        f" `{clip.function}` then bounds what nobody reads any more: the next backward starts"
-        f" afresh.{idle}",
-        other="uses the gradients",
-    )
-
-
-def _before_unscale(clip: LateClip) -> _Words:
-    return _Words(
-        when=f"while they are {number(clip.scale)} times too large",
-        label="the loss scale is still in there",
-        why="A GradScaler multiplies the loss, and so every gradient, by its scale, and divides"
-        " them again in `unscale_`, which comes later here. The bound"
-        f" {number(clip.bound, 6)} becomes {number(clip.bound / clip.scale, 3)} for the gradients"
-        " that the optimizer gets.",
-        other="divides by the loss scale",
-    )
-
-
-def _before_backward(clip: LateClip) -> _Words:
-    idle = "" if clip.acts else " In this run they were within the bound anyway."
-    return _Words(
-        when="before backward has made them",
-        label="there are no gradients here yet",
-        why="The gradients were cleared, and backward has yet to run: there is nothing to clip, and"
-        f" no error is raised. The step then uses what backward makes, unbounded.{idle}",
-        other="uses the gradients as backward left them",
-    )
-
-
-_WORDS = {
-    "before-backward": _before_backward,
-    "before-unscale": _before_unscale,
-    "after-step": _after_step,
-}
-
-
-def _gradients(clip: LateClip) -> str:
-    return "gradients" if clip.total is None else f"gradients of norm {number(clip.total)}"
 
 
 def _numbers(clip: LateClip) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""GS602."""
+"""Operands that come near a singular point of their op, in a healthy run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,38 @@ from gradscope.facts import Approach, DistanceOf, Finding, Root, Severity, Trace
 from gradscope.rules.reading import evidence
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
+
+_ROUNDING = "In {dtype} rounding alone moves it by {reach} (order times eps{source})."
+_GUARD = "A guard in {dtype} would hold"
+# The message, why it matters, and the label.
+_WORDS = {
+    DistanceOf.MATRIX: (
+        "the matrix of `{op}` comes within {distance} of a singular one, relative to its size,"
+        " unguarded ({matrices})",
+        "The slope of `{op}` grows as the inverse of that distance, and is infinite at a singular"
+        " matrix. " + _ROUNDING.replace("{source}", ", as in torch.linalg.matrix_rank"),
+        "{distance} from singular",
+    ),
+    DistanceOf.VALUES: (
+        "two {values} of `{op}` come within {distance} of each other, relative to the largest"
+        " ({matrices})",
+        "The slope of the vectors of `{op}` divides by the difference of the two, and is infinite"
+        " where they are equal. " + _ROUNDING.replace("{source}", ""),
+        "two {values} are {distance} apart",
+    ),
+    DistanceOf.PAIR: (
+        "the point of `{op}` comes within {distance} of the origin, unguarded ({elements})",
+        "The slope of `{op}` grows as the inverse of that distance. " + _GUARD + " it at {reach};"
+        " nothing here does.",
+        "{distance} from the origin",
+    ),
+    DistanceOf.ELEMENT: (
+        "{operand} of `{op}` comes within {distance} of {point}, unguarded ({elements})",
+        "At {point} the value or the slope of `{op}` is infinite. " + _GUARD + " {operand} {reach}"
+        " away from it; nothing here does.",
+        "{distance} from {point}",
+    ),
+}
 
 
 class NearSingularity(Rule):
@@ -55,14 +87,16 @@ class NearSingularity(Rule):
             yield self._about(one)
 
     def _about(self, one: Approach) -> Finding:
-        message, why, label = _words(one)
+        message, why, label = (
+            template.format_map(_words(one)) for template in _WORDS[one.measured]
+        )
         margin, reach = phrases.number(one.distance), phrases.number(one.reach)
         return self.hazard(
             one,
-            message=message,
-            why=why,
+            message,
+            why,
             label=label,
-            number=f"margin {margin}; too near in {one.dtype}: below {reach}",
+            numbers=(f"margin {margin}; too near in {one.dtype}: below {reach}",),
             facts={
                 "operand": one.role,
                 "value": one.value,
@@ -74,69 +108,16 @@ class NearSingularity(Rule):
         )
 
 
-def _words(one: Approach) -> tuple[str, str, str]:
-    """The message, why it matters, and the label."""
-    match one.measured:
-        case DistanceOf.MATRIX:
-            return _of_matrix(one)
-        case DistanceOf.VALUES:
-            return _of_values(one)
-        case DistanceOf.PAIR:
-            return _of_pair(one)
-        case DistanceOf.ELEMENT:
-            return _of_element(one)
-
-
-def _of_matrix(one: Approach) -> tuple[str, str, str]:
-    op, distance = phrases.spelled(one.call.op), phrases.number(one.distance)
-    return (
-        f"the matrix of `{op}` comes within {distance} of a singular one, relative to its size,"
-        f" unguarded ({_matrices(one)})",
-        f"The slope of `{op}` grows as the inverse of that distance, and is infinite at a singular"
-        f" matrix. {_rounding(one)} (order times eps, as in torch.linalg.matrix_rank).",
-        f"{distance} from singular",
-    )
-
-
-def _of_values(one: Approach) -> tuple[str, str, str]:
-    op, distance = phrases.spelled(one.call.op), phrases.number(one.distance)
-    values = "singular values" if "svd" in one.call.op else "eigenvalues"
-    return (
-        f"two {values} of `{op}` come within {distance} of each other, relative to the largest"
-        f" ({_matrices(one)})",
-        f"The slope of the vectors of `{op}` divides by the difference of the two, and is infinite"
-        f" where they are equal. {_rounding(one)} (order times eps).",
-        f"two {values} are {distance} apart",
-    )
-
-
-def _of_pair(one: Approach) -> tuple[str, str, str]:
-    op, distance = phrases.spelled(one.call.op), phrases.number(one.distance)
-    return (
-        f"the point of `{op}` comes within {distance} of the origin, unguarded"
-        f" ({phrases.of_total(one.near, one.numel)})",
-        f"The slope of `{op}` grows as the inverse of that distance. A guard in {one.dtype} would"
-        f" hold it at {phrases.number(one.reach)}; nothing here does.",
-        f"{distance} from the origin",
-    )
-
-
-def _of_element(one: Approach) -> tuple[str, str, str]:
-    op, distance = phrases.spelled(one.call.op), phrases.number(one.distance)
-    point, reach = phrases.number(one.point), phrases.number(one.reach)
-    ends = "the divisor" if one.role == "other" and one.call.op == "div" else "the operand"
-    return (
-        f"{ends} of `{op}` comes within {distance} of {point}, unguarded"
-        f" ({phrases.of_total(one.near, one.numel)})",
-        f"At {point} the value or the slope of `{op}` is infinite. A guard in {one.dtype} would"
-        f" hold {ends} {reach} away from it; nothing here does.",
-        f"{distance} from {point}",
-    )
-
-
-def _matrices(one: Approach) -> str:
-    return f"{one.near:,} of {plural(one.numel, 'matrix', 'matrices')}"
-
-
-def _rounding(one: Approach) -> str:
-    return f"In {one.dtype} rounding alone moves it by {phrases.number(one.reach)}"
+def _words(one: Approach) -> dict[str, str]:
+    is_divisor = one.role == "other" and one.call.op == "div"
+    return {
+        "op": phrases.spelled(one.call.op),
+        "dtype": one.dtype,
+        "distance": phrases.number(one.distance),
+        "reach": phrases.number(one.reach),
+        "point": phrases.number(one.point),
+        "operand": "the divisor" if is_divisor else "the operand",
+        "values": "singular values" if "svd" in one.call.op else "eigenvalues",
+        "elements": phrases.of_total(one.near, one.numel),
+        "matrices": f"{one.near:,} of {plural(one.numel, 'matrix', 'matrices')}",
+    }

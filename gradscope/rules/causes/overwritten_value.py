@@ -1,4 +1,4 @@
-"""GS302."""
+"""A write into what an op has saved for its backward, which autograd does not see."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from gradscope.facts import (
     Phase,
     Related,
     Root,
-    Severity,
     Subject,
     Symptom,
     Trace,
@@ -61,31 +60,24 @@ class OverwrittenValue(Rule):
     name = "overwritten-value"
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
-        seen = set()
-        for one in trace.overwrites:
-            key = (one.call.location, one.location)
-            if key not in seen:
-                seen.add(key)
-                yield self._about(one)
+        first = {(one.call.location, one.location): one for one in reversed(trace.overwrites)}
+        return map(self._about, reversed(first.values()))
 
     def _about(self, one: Overwrite) -> Finding:
         op, writer = phrases.spelled(one.call.op), phrases.spelled(one.writer)
         place = one.call.location
-        return Finding(
-            rule=self.code,
-            name=self.name,
-            severity=Severity.ERROR,
+        return self.found(
+            f"`{writer}` overwrites what `{op}` has saved for its backward, and autograd does not"
+            " see it",
+            f"`{op}` computes its gradient from values that it saved going forward. This line"
+            " wrote into their memory before backward read it, by a tensor that does not share"
+            " their version (`.data`), so autograd did not refuse them. The gradient is finite and"
+            " belongs to other values.",
             phase=Phase.BACKWARD,
             step=one.step,
             op=one.writer,
             node=one.node,
             location=one.location,
-            message=f"`{writer}` overwrites what `{op}` has saved for its backward, and autograd"
-            " does not see it",
-            why=f"`{op}` computes its gradient from values that it saved going forward. This line"
-            " wrote into their memory before backward read it, by a tensor that does not share"
-            " their version (`.data`), so autograd did not refuse them. The gradient is finite and"
-            " belongs to other values.",
             label="written after it was saved",
             related=(Related("use", place, f"`{op}` saved it here"),) if place else (),
             evidence={"saved_by": one.call.op},

@@ -27,8 +27,8 @@ class RuleFault(Rule):
     def report(self, rule: Rule, error: Exception) -> Finding:
         """The note about a rule that raised."""
         detail = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return self.remark(
+        return self.found(
             f"the rule {rule.name} ({rule.code}) raised {detail}",
             "This is a fault of gradscope. The other rules went on; this one said nothing.",
-            facts={"rule": rule.code, "error": detail},
+            evidence={"rule": rule.code, "error": detail},
         )

@@ -54,4 +54,4 @@ class Unobserved(Rule):
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         yield from super().check(trace, roots)
         for note in trace.notes:
-            yield self.remark(note.rstrip("."), "What happened there is not part of this report.")
+            yield self.found(note.rstrip("."), "What happened there is not part of this report.")

@@ -26,4 +26,4 @@ class UnusedIgnore(Rule):
 
     def report(self, location: Location, message: str, why: str) -> Finding:
         """The warning about one comment. Only a check of several targets can tell."""
-        return self.remark(message, why, label="remove it", location=location)
+        return self.found(message, why, label="remove it", location=location)

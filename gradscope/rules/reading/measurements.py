@@ -13,16 +13,17 @@ from gradscope.rules.reading.evidence import Situation
 from gradscope.rules.wording import phrases
 
 
+def facts_at(event: Event) -> dict[str, object]:
+    """What was measured at the first bad element, as the JSON contract names it."""
+    counts = {"bad": event.bad, "numel": event.numel}
+    return {"index": list(event.index), "operands": operand_values(event), **counts}
+
+
 def facts_of(root: Root, event: Event) -> dict[str, object]:
-    """The evidence of the JSON contract: what was measured at the first bad element."""
-    found: dict[str, object] = {
-        "index": list(event.index),
-        "operands": operand_values(event),
-        "names": {one.role: one.name for one in event.operands if one.name},
-        "bad": event.bad,
-        "numel": event.numel,
-        "dtype": evidence.dtype(event),
-    }
+    """The same, with what the root adds to it."""
+    found = facts_at(event)
+    found["names"] = {one.role: one.name for one in event.operands if one.name}
+    found["dtype"] = evidence.dtype(event)
     backward = evidence.leak(root)
     if backward is not None and backward.grad_output is not None:
         found["grad_output"] = backward.grad_output

@@ -2,53 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gradscope.facts import Compared, FunctionCheck, SavedInstead, TensorFactor
 from gradscope.rules.wording.phrases import number, of_total, place
 
-_FLAWS = {
-    "none": "is None, and the input needs a gradient",
-    "count": "is missing",
-    "shape": "has the wrong shape",
-    "unsummed": "is not summed over the dimension that forward broadcast",
-    "non-finite": "is not finite where the forward is smooth",
-    "zero": "is zero, and the derivative is not",
-    "ignored": "does not depend on grad_output",
-    "number": "uses grad_output as one number only",
-    "sign": "has the wrong sign",
-    "mean": "is one number for all elements",
-    "transposed": "is transposed",
-    "swapped": "is that of another input",
-    "saved": "is computed from the wrong saved tensor",
-    "approximate": "is off by less than 1 %",
-    "some": "is right at some elements only",
-    "unknown": "is not the derivative of the forward",
+# For each relation a few words for under the carets, and the end of a sentence that begins with
+# "What it returns". {told} is the detail, {factor} the factor in words.
+_WORDS = {
+    "none": ("None", "is None, and the input needs a gradient"),
+    "count": ("{told} gradients", "is missing"),
+    "shape": ("{shape}", "has the wrong shape"),
+    "unsummed": (
+        "to be summed over dimension {told}",
+        "is not summed over the dimension that forward broadcast",
+    ),
+    "non-finite": ("gives {got}", "is not finite where the forward is smooth"),
+    "zero": ("zero", "is zero, and the derivative is not"),
+    "ignored": ("ignores grad_output", "does not depend on grad_output"),
+    "number": (
+        "uses only the {told} of grad_output",
+        "uses only the {told} of grad_output, where each element has its own",
+    ),
+    "sign": ("wrong sign", "has the wrong sign"),
+    "factor": ("{factor}", "is {factor}"),
+    "mean": ("one mean for all elements", "is one number for all elements{mean}"),
+    "extra": ("too large by a factor of {told}", "has a factor of {told} too many"),
+    "missing": ("lacks a factor of {told}", "lacks a factor of {told}"),
+    "transposed": ("transposed", "is transposed"),
+    "swapped": (
+        "the gradient of `{told}`",
+        "is the gradient of `{told}`, and the other way round",
+    ),
+    "saved": ("uses {told}", "is right once {was} is replaced: {needed} is needed"),
+    "approximate": ("off by less than 1 %", "is off by less than 1 %"),
+    "some": ("wrong {where}", "is right at some elements only{where_else}"),
+    "identity": ("the forward passes its input on", ""),
+    "surrogate": ("the forward is locally constant", ""),
+    "bounded": ("kept within {told}", ""),
+}
+_UNKNOWN = ("disagrees with the forward", "is not the derivative of the forward")
+
+# Of a backward that differs on purpose: the end of the headline, and the reason.
+_ON_PURPOSE = {
+    "identity": (
+        "which passes its input on",
+        "A forward that passes its input on is there for its backward: gradient reversal, scaling,"
+        " clipping.",
+    ),
+    "bounded": ("whose slope it bounds", "Its slope is right up to {told} and held there beyond."),
+    "surrogate": (
+        "a straight-through or surrogate gradient",
+        "Nearly everywhere the forward has derivative 0; a gradient that is not 0 is what a"
+        " straight-through estimator is for.",
+    ),
 }
 
 
 def headline(check: FunctionCheck) -> str:
     name = f"`{check.name}.backward`"
     if check.verdict == "intended":
-        return f"{name} differs from the derivative of its forward{_on_purpose(check)}"
-    if check.relations == ("count",):
-        return f"{name} returns {told(check)} gradients"
-    if check.relations == ("none",):
-        return f"{name} returns None for `{check.input}`, which needs a gradient"
-    if check.relations[:1] == ("shape",):
-        return f"{name} gives the gradient of `{check.input}` the wrong shape"
+        why = "as its author says" if check.reason else _purpose(check)[0]
+        return f"{name} differs from the derivative of its forward, {why}"
+    match check.relations:
+        case ("count",):
+            return f"{name} returns {told(check)} gradients"
+        case ("none",):
+            return f"{name} returns None for `{check.input}`, which needs a gradient"
+        case ("shape", *_):
+            return f"{name} gives the gradient of `{check.input}` the wrong shape"
     count = of_total(check.bad, check.numel)
     return f"{name} is wrong at {count} of the gradient of `{check.input}`"
-
-
-def _on_purpose(check: FunctionCheck) -> str:
-    if check.reason:
-        return ", as its author says"
-    if "identity" in check.relations:
-        return ", which passes its input on"
-    if "bounded" in check.relations:
-        return ", whose slope it bounds"
-    return ", a straight-through or surrogate gradient"
 
 
 def label(check: FunctionCheck) -> str:
@@ -56,104 +80,27 @@ def label(check: FunctionCheck) -> str:
     kinds = check.relations
     if check.verdict == "intended":
         kinds = tuple(kind for kind in kinds if kind not in ("some", "unknown")) or kinds
-    parts = [_part(check, kind) for kind in kinds]
-    return ", ".join(part for part in parts if part)
-
-
-def _part(check: FunctionCheck, kind: str) -> str:
-    match kind:
-        case "factor":
-            return _factor(check)
-        case "number":
-            return f"uses only the {told(check)} of grad_output"
-        case "ignored":
-            return "ignores grad_output"
-        case "sign":
-            return "wrong sign"
-        case "mean":
-            return "one mean for all elements"
-        case "extra":
-            return f"too large by a factor of {told(check)}"
-        case "missing":
-            return f"lacks a factor of {told(check)}"
-        case "saved":
-            return f"uses {told(check)}"
-        case "swapped":
-            return f"the gradient of `{told(check)}`"
-        case "some":
-            return f"wrong where {told(check)}" if check.detail else "wrong at some elements"
-        case "shape":
-            return told(check) if check.relations[-1] in ("shape", "transposed") else "wrong shape"
-        case "unsummed":
-            return f"to be summed over dimension {told(check)}"
-        case "none":
-            return "None"
-        case "count":
-            return f"{told(check)} gradients"
-        case "non-finite":
-            return f"gives {number(check.got)}"
-        case "identity":
-            return "the forward passes its input on"
-        case "surrogate":
-            return "the forward is locally constant"
-        case "bounded":
-            return f"kept within {told(check)}"
-        case "zero":
-            return "zero"
-        case "transposed":
-            return "transposed"
-        case "approximate":
-            return "off by less than 1 %"
-    return "disagrees with the forward"
-
-
-def _factor(check: FunctionCheck) -> str:
-    factor = check.factor or 1.0
-    large = factor > 1
-    times = number(factor if large else 1 / factor)
-    size = check.factor_name
-    return f"too {'large' if large else 'small'} by a factor of {times}" + (
-        f", `{size}`" if size else ""
-    )
+    given = _given(check)
+    return ", ".join(filter(None, (_words(kind)[0].format_map(given) for kind in kinds)))
 
 
 def mechanism(check: FunctionCheck) -> str:
     if check.verdict == "intended":
         return _intention(check)
-    flaws = [_flaw(check, kind) for kind in check.relations]
-    text = f"What it returns for `{check.input}` {_listed(flaws)}."
+    given, last = _given(check), check.relations[-1]
+    *flaws, final = (_words(kind)[1].format_map(given) for kind in check.relations)
+    listed = f"{', '.join(flaws)} and {final}" if flaws else final
+    text = f"What it returns for `{check.input}` {listed}."
     if check.relations == ("none",):
         return f"{text} Autograd takes None for 0, so `{check.input}` never learns through it."
-    if check.relations[-1] in ("none", "count", "shape", "transposed") and check.got is None:
+    if last in ("none", "count", "shape", "transposed") and check.got is None:
         return f"{text} Autograd takes what backward returns at its word."
+    if last == "non-finite":
+        return f"{text} The forward itself has a finite slope there."
     return (
-        f"{text} Nothing is NaN, so autograd passes it on, and every parameter before it takes"
-        " a wrong step."
-        if check.relations[-1] != "non-finite"
-        else f"{text} The forward itself has a finite slope there."
+        f"{text} Nothing is NaN, so autograd passes it on, and every parameter before it takes a"
+        " wrong step."
     )
-
-
-def _flaw(check: FunctionCheck, kind: str) -> str:
-    match kind:
-        case "factor":
-            return f"is {_factor(check)}"
-        case "extra":
-            return f"has a factor of {told(check)} too many"
-        case "missing":
-            return f"lacks a factor of {told(check)}"
-        case "saved" if isinstance(check.detail, SavedInstead):
-            return f"is right once {check.detail.was} is replaced: {check.detail.needed} is needed"
-        case "swapped":
-            return f"is the gradient of `{told(check)}`, and the other way round"
-        case "some":
-            where = f" (wrong where {told(check)})" if check.detail else ""
-            return f"{_FLAWS[kind]}{where}"
-        case "mean" if check.detail != "unrelated":
-            return "is one number for all elements, a mean, where each has its own"
-        case "number":
-            return f"uses only the {told(check)} of grad_output, where each element has its own"
-    return _FLAWS.get(kind, _FLAWS["unknown"])
 
 
 def told(check: FunctionCheck) -> str:
@@ -169,31 +116,9 @@ def told(check: FunctionCheck) -> str:
             return text
 
 
-def _listed(parts: list[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def _intention(check: FunctionCheck) -> str:
-    if check.reason and check.reason != "True":
-        return f"Its class says why: {check.reason}."
-    if check.reason:
-        return "Its class says so: gradscope_ok is set."
-    if "identity" in check.relations:
-        return (
-            "A forward that passes its input on is there for its backward: gradient reversal,"
-            " scaling, clipping."
-        )
-    if "bounded" in check.relations:
-        return f"Its slope is right up to {told(check)} and held there beyond."
-    return (
-        "Nearly everywhere the forward has derivative 0; a gradient that is not 0 is what a"
-        " straight-through estimator is for."
-    )
-
-
 def numbers(check: FunctionCheck) -> Iterator[str]:
     if check.got is not None and check.right is not None:
-        where = f"`{check.input}`{place(check.index)}" if check.index else f"`{check.input}`"
+        where = f"`{check.input}`{place(check.index)}"
         at = f" = {number(check.at)}" if check.at is not None else ""
         ratio = check.got / check.right if check.right else None
         times = f" ({number(ratio)} times)" if ratio is not None and ratio == ratio else ""
@@ -202,10 +127,8 @@ def numbers(check: FunctionCheck) -> Iterator[str]:
         yield f"derivative by {check.truth}"
     if check.dtype:
         agree = ", two backward runs agree" if check.got is not None else ""
-        yield (
-            f"measured in {check.dtype} with {check.calls} calls; tolerance"
-            f" {number(check.tolerance)} relative{agree}"
-        )
+        tolerance = f"tolerance {number(check.tolerance)} relative{agree}"
+        yield f"measured in {check.dtype} with {check.calls} calls; {tolerance}"
 
 
 def repair(check: FunctionCheck) -> str:
@@ -219,8 +142,46 @@ def repair(check: FunctionCheck) -> str:
     if check.rewrite is not None:
         return "correct the returned gradient"
     if check.truth.startswith("autograd"):
-        return (
-            "correct the formula, or leave the Function out: autograd differentiates its forward"
-            " rightly"
-        )
+        return "correct the formula, or let autograd differentiate the forward, which it does right"
     return "correct the formula"
+
+
+def _words(kind: str) -> tuple[str, str]:
+    return _WORDS.get(kind, _UNKNOWN)
+
+
+def _given(check: FunctionCheck) -> Mapping[str, str]:
+    detail, text = check.detail, told(check)
+    saved = detail if isinstance(detail, SavedInstead) else None
+    own_shape = check.relations[-1] in ("shape", "transposed")
+    return {
+        "told": text,
+        "got": number(check.got),
+        "factor": _factor(check),
+        "shape": text if own_shape else "wrong shape",
+        "mean": "" if detail == "unrelated" else ", a mean, where each has its own",
+        "where": f"where {text}" if detail else "at some elements",
+        "where_else": f" (wrong where {text})" if detail else "",
+        "was": saved.was if saved is not None else "",
+        "needed": saved.needed if saved is not None else "",
+    }
+
+
+def _factor(check: FunctionCheck) -> str:
+    factor = check.factor or 1.0
+    size, times = ("large", factor) if factor > 1 else ("small", 1 / factor)
+    name = f", `{check.factor_name}`" if check.factor_name else ""
+    return f"too {size} by a factor of {number(times)}{name}"
+
+
+def _purpose(check: FunctionCheck) -> tuple[str, str]:
+    known = (words for kind, words in _ON_PURPOSE.items() if kind in check.relations)
+    return next(known, _ON_PURPOSE["surrogate"])
+
+
+def _intention(check: FunctionCheck) -> str:
+    if check.reason == "True":
+        return "Its class says so: gradscope_ok is set."
+    if check.reason:
+        return f"Its class says why: {check.reason}."
+    return _purpose(check)[1].format(told=told(check))
