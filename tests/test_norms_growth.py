@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from gradscope.facts import Finding, Growth, Leaf, Limits, Magnitudes, Step, Trace, Update
-from gradscope.record.sizes.growth import Crossing, fit
+from gradscope.record.sizes.crossings import Crossing
+from gradscope.record.sizes.growth import fit
 from gradscope.record.sizes.magnitudes import MagnitudeWatch
 from gradscope.rules import RULES
 from gradscope.rules.reading.growths import explodes

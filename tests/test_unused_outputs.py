@@ -8,8 +8,8 @@ from test_norms_growth import train
 from torch import nn
 
 from gradscope.facts import Severity
+from gradscope.record import names
 from gradscope.record.sites import LIBRARY
-from gradscope.record.sizes import layers
 
 
 class Encoder(nn.Module):
@@ -86,7 +86,7 @@ def test_a_tensor_of_the_numbers_that_were_read_out_is_the_place() -> None:
 
 
 def test_an_output_that_a_package_offers_may_be_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "kind_of", lambda code: LIBRARY)
+    monkeypatch.setattr(names, "kind_of", lambda code: LIBRARY)
 
     (finding,) = train(Model(), torch.randn(8, 6))
 

@@ -1,37 +1,132 @@
-"""What the user calls a tensor: a parameter's fqn, a variable, an attribute."""
+"""What the user calls a tensor or a module: a parameter's path, a variable, an attribute."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import gc
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 import torch
 
+from gradscope.record.definitions import definition
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import unwrapped
-from gradscope.record.sites import user_frames
-from gradscope.record.sizes.layers import Layers, parts_of
+from gradscope.record.held import held_as, modules_in, parts_of
+from gradscope.record.sites import LIBRARY, kind_of, user_frames
+
+Path = tuple[tuple[str, torch.nn.Module], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Where a parameter hangs: `path` are the modules from the root to the owner with the name
+    of each in its parent, the root's being the user's variable."""
+
+    name: str
+    path: Path
+
+    @property
+    def is_packaged(self) -> bool:
+        """Whether the layer is a part of a module whose code is an installed package's, so that
+        nothing the user wrote decides what becomes of it."""
+        if len(self.path) < 2:
+            return False
+        holder = type(self.path[-2][1])
+        code = getattr(holder.forward, "__code__", None)
+        in_torch = holder.__module__.partition(".")[0] == "torch"
+        return not in_torch and code is not None and kind_of(code) == LIBRARY
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether the layer is one of several in a ModuleList or ModuleDict."""
+        holders = (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList)
+        return any(isinstance(module, holders) for _, module in self.path[:-1])
 
 
 class Names:
-    """Looks names up in the live frames and in the modules that were seen running."""
+    """Learns the modules that run and those that the user's frames hold, and their parameters by
+    identity; looks other names up in the live frames."""
 
     def __init__(self) -> None:
-        self.layers = Layers()
-        self.roots: dict[int, torch.nn.Module] = {}  # outermost modules, by id
+        self.owners: dict[int, Owner] = {}
+        self.parameters: dict[int, torch.nn.Parameter] = {}
+        self.unregistered: dict[int, Owner] = {}  # what a module holds and `parameters()` skips
+        self.modules: dict[int, str] = {}  # by id
         self.given: Mapping[str, Any] = {}  # inputs, which no frame of the user's holds afterwards
+        self._roots: list[tuple[str, torch.nn.Module]] = []  # by the user's variables
+        self._unnamed: list[type] = []  # the classes of those that no variable leads to
+        self._running: dict[int, torch.nn.Module] = {}  # that no other module called
+        self._kept: list[torch.Tensor] = []  # so that no other leaf gets the id of one
         self._held: dict[int, torch.Tensor] | None = None  # parameters and buffers by memory
 
     def saw_root(self, module: torch.nn.Module) -> None:
-        if id(module) not in self.roots:
-            self.roots[id(module)] = module
-            self.layers.saw_root(module)
+        """A module runs that no other one called."""
+        if id(module) not in self._running:
+            self._running[id(module)] = module
             self._held = None
 
     def forget_memory(self) -> None:
         """Parameters may move to other memory between steps; look them up again."""
         self._held = None
+
+    # Modules
+
+    def look(self, frame: FrameType | None) -> None:
+        """Learn the modules that variables of the live frames lead to, the outermost frame first,
+        and those that have run: by a name without a variable, where no frame leads to them."""
+        for name, root in self._roots:
+            if any(id(one) not in self.owners for one in root.parameters()):
+                self._learn_parts(name, root)  # a layer was replaced, or added
+        held = [pair for pair in modules_in(frame) if id(pair[1]) not in self.modules]
+        # The whole model before the lists and variables that hold parts of it.
+        for name, module in sorted(held, key=lambda pair: -sum(1 for _ in pair[1].modules())):
+            self._learn(name, module)
+        for module in self._running.values():
+            unnamed = sum(kind is type(module) for kind in self._unnamed)
+            if id(module) not in self.modules:
+                name = f"{type(module).__name__} {unnamed + 1}" if self._unnamed else ""
+                self._unnamed.append(type(module))
+                self._learn(name, module)
+
+    def _learn(self, name: str, root: torch.nn.Module) -> None:
+        if id(root) not in self.modules:
+            self._roots.append((name, root))
+            self._learn_parts(name, root)
+
+    def _learn_parts(self, name: str, root: torch.nn.Module) -> None:
+        inside = [
+            (prefix, module, _path(root, name, prefix)) for prefix, module in root.named_modules()
+        ]
+        for prefix, module, path in inside:
+            self.modules.setdefault(id(module), _dotted(name, prefix))
+            for attribute, parameter in module.named_parameters(recurse=False):
+                if id(parameter) not in self.owners:
+                    self.owners[id(parameter)] = Owner(_dotted(name, prefix, attribute), path)
+                    self.parameters[id(parameter)] = parameter
+        for prefix, module, path in inside:
+            for attribute, part, leaf in _in_plain_attributes(module):
+                owner = Owner(_dotted(name, prefix, part), (*path, (attribute, module)))
+                if id(leaf) not in self.owners and definition(owner.path)[0] is not None:
+                    self._kept.append(leaf)
+                    self.owners[id(leaf)] = self.unregistered[id(leaf)] = owner
+
+    def owner_of(self, leaf: torch.Tensor) -> str:
+        """The module that holds a parameter; nothing for a leaf of no module."""
+        owner = self.owners.get(id(leaf))
+        return self.modules.get(id(owner.path[-1][1]), "") if owner is not None else ""
+
+    def unused(self, parameter: int, gone: set[int]) -> Owner | None:
+        """The largest module around a parameter of which every parameter is in `gone` (by id)."""
+        owner = self.owners.get(parameter) if parameter in self.parameters else None
+        for depth, (_, module) in enumerate(owner.path if owner is not None else ()):
+            inside = [one for one in module.parameters() if one.requires_grad]
+            if owner is not None and inside and all(id(one) in gone for one in inside):
+                return Owner(owner.name, owner.path[: depth + 1])
+        return owner
+
+    # Tensors
 
     def kin(self, tensor: torch.Tensor) -> str:
         """What holds it: "parameter", "buffer", "leaf" or "". A view of a parameter is the
@@ -50,7 +145,7 @@ class Names:
         if self._held is None:
             self._held = {
                 key: held
-                for module in self.roots.values()
+                for module in self._running.values()
                 for held in (*module.parameters(), *module.buffers())
                 if (key := storage_key(held)) is not None
             }
@@ -62,30 +157,68 @@ class Names:
         tensor = unwrapped(tensor)
         held = self.holder(tensor)
         if held is not None:
-            if self.layers.name_of(held) is None:
-                self.layers.look(frame)
-            name = self.layers.name_of(held)
+            name = self._path_of(held)
+            if name is None:
+                self.look(frame)
+                name = self._path_of(held)
             if name is not None:
                 return name
         return held_as(user_frames(frame), lambda value: _is_same(value, tensor), self.given)
 
+    def name_of_leaf(self, leaf: torch.Tensor, frame: FrameType | None) -> str | None:
+        """The same for a tensor that is known itself, and not by its memory."""
+        owner = self.owners.get(id(leaf))
+        if owner is not None:
+            return owner.name
+        return held_as(user_frames(frame), lambda value: value is leaf, self.given)
 
-def held_as(
-    frames: Sequence[FrameType], is_it: Callable[[Any], bool], given: Mapping[str, Any]
-) -> str | None:
-    """The shortest honest name of a tensor that is no module's: a variable of a live frame, the
-    innermost first, else `self.scale`, `params["w"]`, `weights[0]`, one level deep."""
-    for frame in frames:
-        for scope in (frame.f_locals, frame.f_globals):
-            variables = [pair for pair in list(scope.items()) if not pair[0].startswith("__")]
-            for name, value in variables:
-                if is_it(value):
-                    return name
-            for holder, value in variables:
-                for name, part in parts_of(holder, value):
-                    if part is not None and is_it(part):
-                        return name
-    return next((name for name, value in given.items() if is_it(value)), None)
+    def _path_of(self, held: torch.Tensor) -> str | None:
+        """What a parameter or a buffer is called from the user's variable on."""
+        owner = self.owners.get(id(held))
+        if owner is not None:
+            return owner.name
+        for name, root in self._roots:
+            for inside, one in (*root.named_parameters(), *root.named_buffers()):
+                if one is held:
+                    return _dotted(name, inside)
+        return None
+
+
+def in_some_module(leaf: int) -> bool:
+    """Whether a leaf (by id) is a parameter of any module there is, wherever it hangs. Asked
+    where no variable leads to the module, since it goes through all objects."""
+    modules = (one for one in gc.get_objects() if issubclass(type(one), torch.nn.Module))
+    held = (one for module in modules for one in vars(module).get("_parameters", {}).values())
+    return any(id(one) == leaf for one in held)
+
+
+def _in_plain_attributes(module: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor]]:
+    """The leaves that a module keeps where `parameters()` does not look, in lists, in dicts and
+    as tensors that are no parameters: attribute, the expression that reaches it, leaf."""
+    for attribute, held in vars(module).items():
+        if type(held) is torch.Tensor and held.requires_grad and held.is_leaf:
+            yield attribute, attribute, held
+        if attribute.startswith("_") or not isinstance(held, list | tuple | dict):
+            continue
+        for part, one in parts_of(attribute, held):
+            if isinstance(one, torch.nn.Parameter):
+                yield attribute, part, one
+            elif isinstance(one, torch.nn.Module):
+                for name, parameter in one.named_parameters():
+                    yield attribute, f"{part}.{name}", parameter
+
+
+def _dotted(*parts: str) -> str:
+    return ".".join(filter(None, parts))
+
+
+def _path(root: torch.nn.Module, name: str, prefix: str) -> Path:
+    path = [(name, root)]
+    module = root
+    for part in filter(None, prefix.split(".")):
+        module = module._modules[part]  # type: ignore[assignment]
+        path.append((part, module))
+    return tuple(path)
 
 
 def _is_same(value: Any, tensor: torch.Tensor) -> bool:

@@ -70,7 +70,7 @@ class FullObservation:
         self.sizes = MagnitudeWatch(
             lambda: self.recorder.context.module,
             on_step=lambda step: self.recorder.step_is_measured(self.sizes.updates_by_hand),
-            layers=self.recorder.context.names.layers,
+            names=self.recorder.context.names,
         )
         self.arrays = ArrayWarnings()
         self.recorder.on_write = self.sizes.note_write
@@ -98,7 +98,7 @@ class FullObservation:
         return self.recorder.limit.is_reached(self.steps)
 
     def know_inputs(self, inputs: Mapping[str, Any]) -> None:
-        self.recorder.context.names.given = self.sizes.leaves.given = inputs
+        self.sizes.names.given = inputs
 
     def never_stop(self) -> None:
         self.recorder.limit.lift()
@@ -158,7 +158,7 @@ class SizesAlone:
         return self.sizes.limit.is_reached(self.steps)
 
     def know_inputs(self, inputs: Mapping[str, Any]) -> None:
-        self.sizes.leaves.given = inputs
+        self.sizes.names.given = inputs
 
     def never_stop(self) -> None:
         self.sizes.limit.lift()

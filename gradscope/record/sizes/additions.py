@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
+from gradscope.record.held import modules_in
 from gradscope.record.optimizers import parameters_of
 from gradscope.record.sites import Site, note_site
-from gradscope.record.sizes.layers import modules_in
 
 _MOST_OPTIMIZERS = 16  # an inner loop makes them by the thousand
 

@@ -1,21 +1,24 @@
-"""The graph of one backward pass, and the norm of the gradient at each of its nodes.
+"""What is measured at the nodes of one backward pass: the norm of the gradient that each takes and
+hands on, and that of the result which the forward pass had there.
 
 Only at the few steps that are inspected: a hook at every node costs about a tenth of a step.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from gradscope.facts import Activation
 from gradscope.ops.names import node_stem
 from gradscope.record import pieces
 from gradscope.record.finite import plain
 from gradscope.record.graph import node_name
-from gradscope.record.sizes.growth import Crossing
-from gradscope.record.tracing import unobserved
+from gradscope.record.tracing import computes_values, unobserved
 
 MOST_NODES = 100_000
 _NEAREST = 1  # as `torch.nn.functional.grid_sample` hands "nearest" to its op
@@ -27,8 +30,34 @@ def norm_of(tensor: torch.Tensor) -> float:
     return pieces.norm_of(values) if values is not None and values.numel() else 0.0
 
 
+@dataclass(slots=True)
+class Crossing:
+    """One node of the graph in one backward pass. `out` is the norm of the gradient that came
+    in, `into` those that it passed on, one an input (None: no gradient flows there). `below` are
+    the positions of the crossings that take them, `leaves` the leaves, as index of the input ->
+    position. `place` is what makes two crossings the same computation."""
+
+    name: str
+    seq: int
+    place: object = None
+    module: str | None = None
+    takes_nearest: bool = False  # an interpolation, which has slope 0 in the places then
+    out: float | None = None
+    into: tuple[float | None, ...] = ()
+    half: tuple[bool, ...] = ()  # whether the gradient passed on is of a half type
+    full: bool = False  # no element of the gradient that came in is 0; asked of selections alone
+    below: dict[int, int] = field(default_factory=dict)
+    leaves: dict[int, int] = field(default_factory=dict)
+
+    def is_zero_into(self, edge: int) -> bool:
+        """Whether it took a gradient and passed on exactly zero to an input."""
+        is_given = self.out is not None and self.out > 0
+        return is_given and edge < len(self.into) and not self.into[edge]
+
+
 class Crossings:
-    """Hooks every node that the roots reach, for one backward pass. `close` removes them all."""
+    """Hooks every node that the roots reach, for one backward pass: `found` has each before those
+    below it. `close` removes the hooks."""
 
     def __init__(
         self,
@@ -39,20 +68,16 @@ class Crossings:
         """`place_of` tells of a sequence number where the call was made, and in which module;
         `selecting` are those of the calls that leave elements out."""
         self.found: list[Crossing] = []
-        self.variables: list[torch.Tensor] = []
-        self._hooks: list[Any] = []
         self.nodes, self.is_whole = _topological(roots)
+        leaves = [node for node in self.nodes if hasattr(node, "variable")]
         nodes = [node for node in self.nodes if not hasattr(node, "variable")]
+        self.variables: list[torch.Tensor] = [node.variable for node in leaves]
+        self._hooks: list[Any] = []
         at = {node: position for position, node in enumerate(nodes)}
-        leaf_at: dict[Any, int] = {}
-        for node in self.nodes:
-            if hasattr(node, "variable"):
-                leaf_at[node] = len(self.variables)
-                self.variables.append(node.variable)
+        leaf_at = {node: position for position, node in enumerate(leaves)}
         for node in nodes:
             seq = node._sequence_nr()
-            place, module = place_of(seq)
-            crossing = Crossing(node_name(node), seq, place, module, _takes_nearest(node))
+            crossing = Crossing(node_name(node), seq, *place_of(seq), _takes_nearest(node))
             for position, (below, _) in enumerate(node.next_functions):
                 if below in at:
                     crossing.below[position] = at[below]
@@ -81,7 +106,7 @@ def _measure(crossing: Crossing, selects: bool) -> Callable[[Any, Any], None]:
                 full = selects and all(map(_has_no_zero, grad_outputs))
         except Exception:  # a tensor of a kind that we cannot read: a gap, not the program's fault
             return
-        crossing.out = sum(norm * norm for norm in norms) ** 0.5
+        crossing.out = math.hypot(*norms)
         crossing.into = into
         crossing.full = full
         # bfloat16 reaches as far down as float32.
@@ -123,3 +148,52 @@ def _topological(roots: Sequence[Any]) -> tuple[list[Any], bool]:
                 if not waits[below]:
                     ready.append(below)
     return order, not stack
+
+
+class Activations:
+    """Norms of results by the sequence number of their node, for one forward pass.
+
+    Holds 0-d tensors and no activation. Those of a GPU are read once, when backward is over, so
+    that it is not waited for at each op.
+    """
+
+    def __init__(self) -> None:
+        self._norms: dict[int, list[float | torch.Tensor]] = {}
+        self._numels: dict[int, int] = {}
+
+    def note(self, seq: int, out: Any) -> None:
+        """The result of the op that made a node; one that comes later under its number counts. Of
+        several results the first: the others are statistics and masks, but for a list's."""
+        results = out[:1] if isinstance(out, tuple) else out if isinstance(out, list) else [out]
+        found = [plain(one) for one in results if isinstance(one, torch.Tensor)]
+        values = [one for one in found if one is not None and one.numel()]
+        if not values or not computes_values():
+            return
+        with unobserved():
+            self._norms[seq] = [_norm(one) for one in values]
+        self._numels[seq] = sum(one.numel() for one in values)
+
+    def read(self) -> dict[int, Activation]:
+        """All norms, in one transfer a device."""
+        waiting: dict[torch.device, list[tuple[int, torch.Tensor]]] = {}
+        total = dict.fromkeys(self._norms, 0.0)
+        for seq, norms in self._norms.items():
+            for norm in norms:
+                if isinstance(norm, torch.Tensor):
+                    waiting.setdefault(norm.device, []).append((seq, norm))
+                else:
+                    total[seq] = math.hypot(total[seq], norm)
+        for group in waiting.values():
+            numbers = torch.stack([norm for _, norm in group]).tolist()
+            for (seq, _), number in zip(group, numbers, strict=True):
+                total[seq] = math.hypot(total[seq], number)
+        return {seq: Activation(norm, self._numels[seq]) for seq, norm in total.items()}
+
+
+def _norm(values: torch.Tensor) -> float | torch.Tensor:
+    if values.device.type == "cpu":
+        return norm_of(values)
+    # Squares of float32 overflow from 1.8e19 on; not every device has float64.
+    wide = torch.float32 if values.device.type == "mps" else torch.float64
+    norm: torch.Tensor = torch.linalg.vector_norm(values, dtype=wide)
+    return norm

@@ -20,10 +20,17 @@ from gradscope.record.journal import Note
 from gradscope.record.modules import ModuleFrame
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import Site, note_site
-from gradscope.record.sizes.activations import Activations
-from gradscope.record.sizes.cuts import NUMBERS, Cut, cut_by, is_whole, normalises_one
+from gradscope.record.sizes.crossings import Activations
+from gradscope.record.sizes.cuts import (
+    NUMBERS,
+    Cut,
+    Selection,
+    cut_by,
+    is_whole,
+    normalises_one,
+    selection_of,
+)
 from gradscope.record.sizes.readouts import Readouts
-from gradscope.record.sizes.selections import Selection, selection_of
 from gradscope.record.stand_ins import hide_from_dynamo
 from gradscope.record.tracing import computes_values
 

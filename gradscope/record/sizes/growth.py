@@ -1,8 +1,8 @@
-"""How the gradient's norm changes along the graph: pure arithmetic over what was measured.
+"""How the gradient, or the result, grows along the graph.
 
-A crossing is one autograd node that the gradient went through. The longest chain of crossings
-from the loss is the model's depth (or time); a computation that repeats along it is a layer (or a
-step), and a straight line through the logarithms of its norms gives the factor for each repeat.
+The longest chain of crossings from the loss is the model's depth (or time); a computation that
+repeats along it is a layer (or a step), and a straight line through the logarithms of its norms
+gives the factor for each repeat.
 """
 
 from __future__ import annotations
@@ -10,52 +10,75 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass
+from itertools import pairwise, takewhile
+
+from gradscope.facts import Activation, Depth, Growth, LayerSize
+from gradscope.ops.names import node_stem
+from gradscope.record.journal import Note
+from gradscope.record.modules import module_path
+from gradscope.record.names import Names
+from gradscope.record.sites import resolve
+from gradscope.record.sizes.crossings import Crossing
+from gradscope.record.sizes.flow import Flow
+from gradscope.record.sizes.reasons import call_of
 
 _FEWEST = 4  # repeats below which a fitted factor says nothing
 _SMALL = 1e-300
 _SWOLLEN = 1e15  # a square of which is beyond float32, or near its end
 
 
-@dataclass(slots=True)
-class Crossing:
-    """One node of the graph in one backward pass. `out` is the norm of the gradient that came
-    in, `into` those that it passed on, one an input (None: no gradient flows there). `below` are
-    the positions of the crossings that take them, `leaves` the leaves, as index of the input ->
-    position. `place` is what makes two crossings the same computation."""
-
-    name: str
-    seq: int
-    place: object = None
-    module: str | None = None
-    takes_nearest: bool = False  # an interpolation, which has slope 0 in the places then
-    out: float | None = None
-    into: tuple[float | None, ...] = ()
-    half: tuple[bool, ...] = ()  # whether the gradient passed on is of a half type
-    full: bool = False  # no element of the gradient that came in is 0; asked of selections alone
-    below: dict[int, int] = field(default_factory=dict)
-    leaves: dict[int, int] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A repeated computation: `anchors` are the positions where it repeats, nearest to the loss
-    first, `culprit` is that of the crossing that changed the norm most. `modules` are those in
-    which it repeats."""
+    """A repeated computation: `anchors` are the positions where it repeats, `norms` those there,
+    of which the first `alive` are neither 0 nor infinite; `span` is the chain between them.
+    `modules` are those in which it repeats."""
 
+    anchors: tuple[int, ...]
+    norms: tuple[float, ...]
+    alive: int
+    span: tuple[int, ...]
     modules: tuple[str, ...]
     axis: str
-    norms: tuple[float, ...]
     factor: float
     low: float
     high: float
-    culprit: int
-    anchors: tuple[int, ...]
-    nodes: tuple[str, ...] = ()
 
 
-def longest_chain(crossings: Sequence[Crossing]) -> list[int]:
+def fit(crossings: Sequence[Crossing]) -> Fit | None:
+    """The change of the gradient's norm along a repeated computation, the loss first; None where
+    nothing repeats."""
+    norms = {at: one.out for at, one in enumerate(crossings) if one.out is not None}
+    return _fit(crossings, norms, 1)
+
+
+def _fit(crossings: Sequence[Crossing], norms: Mapping[int, float], way: int) -> Fit | None:
+    """`norms` by position; `way` is -1 for results, which grow towards the loss."""
+    chain = [position for position in _longest_chain(crossings) if position in norms]
+    anchors = _repeats(crossings, chain)
+    found = [norms[position] for position in anchors[::way]]
+    alive = len(list(takewhile(_alive, found)))
+    if alive < _FEWEST:
+        return None
+    logs = [math.log(norm) for norm in found[:alive]]
+    steps = [after - before for before, after in pairwise(logs)]
+    span = chain[chain.index(anchors[0]) : chain.index(anchors[-1]) + 1]
+    modules = _modules(crossings, span)
+    places = {crossings[position].place for position in anchors}
+    return Fit(
+        anchors=tuple(anchors[::way]),
+        norms=tuple(found),
+        alive=alive,
+        span=tuple(span),
+        modules=modules,
+        axis="time" if len(places) == 1 and len(modules) < 2 else "depth",
+        factor=_exp(_slope(logs)),
+        low=_exp(min(steps)),
+        high=_exp(max(steps)),
+    )
+
+
+def _longest_chain(crossings: Sequence[Crossing]) -> list[int]:
     """The positions along the longest way from a root, the loss first.
 
     `crossings` are in topological order: each before those below it.
@@ -69,76 +92,10 @@ def longest_chain(crossings: Sequence[Crossing]) -> list[int]:
                 follow[position] = below
     if not length:
         return []
-    current = max(range(len(length)), key=length.__getitem__)
-    chain = [current]
-    while follow[current] >= 0:
-        current = follow[current]
-        chain.append(current)
+    chain = [max(range(len(length)), key=length.__getitem__)]
+    while follow[chain[-1]] >= 0:
+        chain.append(follow[chain[-1]])
     return chain
-
-
-def fit(crossings: Sequence[Crossing]) -> Fit | None:
-    """The strongest change of norm along a repeated computation; None where nothing repeats."""
-    chain = [
-        position for position in longest_chain(crossings) if crossings[position].out is not None
-    ]
-    anchors = _repeats(crossings, chain)
-    if len(anchors) < _FEWEST:
-        return None
-    norms = [crossings[position].out or 0.0 for position in anchors]
-    alive = _leading_nonzero(norms)
-    if alive < _FEWEST:
-        return None
-    logs = [math.log(norm) for norm in norms[:alive]]
-    steps = [after - before for before, after in pairwise(logs)]
-    slope = _slope(logs)
-    span = chain[chain.index(anchors[0]) : chain.index(anchors[-1]) + 1]
-    modules = _modules(crossings, span)
-    places = {crossings[position].place for position in anchors}
-    return Fit(
-        modules=modules,
-        axis="time" if len(places) == 1 and len(modules) < 2 else "depth",
-        norms=tuple(norms),
-        factor=_exp(slope),
-        low=_exp(min(steps)),
-        high=_exp(max(steps)),
-        culprit=_culprit(crossings, chain, anchors[0], anchors[alive - 1], rising=slope > 0),
-        anchors=tuple(anchors),
-        nodes=tuple(sorted({crossings[position].name for position in span})),
-    )
-
-
-def fit_values(crossings: Sequence[Crossing], sizes: Mapping[int, float]) -> Fit | None:
-    """How results grew along a repeated computation, going forward, until they were not finite or
-    too large to be squared; None where they stayed below. `sizes` are their norms by sequence
-    number."""
-    chain = [place for place in longest_chain(crossings) if crossings[place].seq in sizes]
-    anchors = _repeats(crossings, chain)[::-1]
-    norms = [sizes[crossings[place].seq] for place in anchors]
-    alive = _leading_nonzero(norms)
-    if alive < _FEWEST or (alive == len(norms) and norms[-1] < _SWOLLEN):
-        return None
-    steps = [math.log(after / before) for before, after in pairwise(norms[:alive])]
-    places = {crossings[place].place for place in anchors}
-    modules = _modules(crossings, anchors)
-    return Fit(
-        modules=modules,
-        axis="time" if len(places) == 1 and len(modules) < 2 else "depth",
-        norms=tuple(norms[:alive]),
-        factor=_exp(_slope([math.log(norm) for norm in norms[:alive]])),
-        low=_exp(min(steps)),
-        high=_exp(max(steps)),
-        culprit=anchors[min(alive, len(anchors) - 1)],
-        anchors=tuple(anchors[:alive]),
-    )
-
-
-def fitted_factor(norms: Sequence[float]) -> float | None:
-    """The change from one to the next; None where too few of them say something."""
-    alive = norms[: _leading_nonzero(norms)]
-    if len(alive) < _FEWEST:
-        return None
-    return _exp(_slope([math.log(norm) for norm in alive]))
 
 
 def _repeats(crossings: Sequence[Crossing], chain: list[int]) -> list[int]:
@@ -172,50 +129,37 @@ def _modules(crossings: Sequence[Crossing], span: Sequence[int]) -> tuple[str, .
     return tuple(sorted(most))
 
 
-def fused_gain(crossing: Crossing) -> float:
-    """How much more came out of one node than went in: a whole recurrent layer is one op."""
-    given = max((norm for norm in crossing.into if norm is not None), default=0.0)
-    return given / crossing.out if crossing.out else 0.0
-
-
-def _leading_nonzero(norms: Sequence[float]) -> int:
-    for position, norm in enumerate(norms):
-        if not _alive(norm):
-            return position
-    return len(norms)
-
-
 def _slope(values: Sequence[float]) -> float:
     """Least squares over positions 0, 1, 2, ..."""
-    middle = (len(values) - 1) / 2
-    mean = sum(values) / len(values)
+    middle, mean = (len(values) - 1) / 2, sum(values) / len(values)
     spread = sum((position - middle) ** 2 for position in range(len(values)))
-    return (
-        sum((position - middle) * (value - mean) for position, value in enumerate(values)) / spread
-    )
+    rise = sum((position - middle) * (value - mean) for position, value in enumerate(values))
+    return rise / spread
 
 
 def _exp(value: float) -> float:
     return math.exp(min(value, 700.0))
 
 
-def _culprit(
-    crossings: Sequence[Crossing], chain: list[int], first: int, last: int, *, rising: bool
-) -> int:
-    """The crossing of the op that accounts for most of the change between two positions: the op
-    first, then the line where it does most, then the one time that it did most."""
-    start, end = chain.index(first), chain.index(last)
+def _alive(norm: float) -> bool:
+    return _SMALL < norm < math.inf
+
+
+def _culprit(crossings: Sequence[Crossing], fit: Fit) -> int:
+    """The crossing of the op that accounts for most of the change of the gradient: the op first,
+    then the line where it does most, then the one time that it did most."""
     gains: dict[str, dict[object, list[tuple[float, int]]]] = {}
-    for position, after in zip(chain[start:end], chain[start + 1 : end + 1], strict=True):
+    last = fit.span.index(fit.anchors[fit.alive - 1])
+    for position, after in pairwise(fit.span[: last + 1]):
         crossing = crossings[position]
         before, behind = crossing.out or 0.0, crossings[after].out or 0.0
         if crossing.place is None or not (_alive(before) and _alive(behind)):
             continue
-        gain = math.log(behind / before) * (1 if rising else -1)
+        gain = math.log(behind / before) * (1 if fit.factor > 1 else -1)
         gains.setdefault(crossing.name, {}).setdefault(crossing.place, []).append((gain, position))
     if not gains:
-        return first
-    lines = max(gains.values(), key=lambda lines: sum(_total(line) for line in lines.values()))
+        return fit.anchors[0]
+    lines = max(gains.values(), key=lambda lines: sum(map(_total, lines.values())))
     line = max(lines.values(), key=_total)
     return max(line)[1]
 
@@ -224,5 +168,115 @@ def _total(gains: Sequence[tuple[float, int]]) -> float:
     return sum(gain for gain, _ in gains)
 
 
-def _alive(norm: float) -> bool:
-    return _SMALL < norm < math.inf
+class Growths:
+    """One a step at most: the change of norm along the computation that repeats. `swelling` is the
+    first growth of results until they are not finite: there may be no gradient to measure."""
+
+    def __init__(self) -> None:
+        self._seen: list[Growth] = []
+        self.swelling: Growth | None = None
+
+    def note(
+        self,
+        step: int,
+        crossings: Sequence[Crossing],
+        flow: Flow | None,
+        activations: Mapping[int, Activation],
+    ) -> None:
+        """`activations` are the results of the calls, by sequence number."""
+        sizes = {
+            position: activations[one.seq].norm
+            for position, one in enumerate(crossings)
+            if one.seq in activations
+        }
+        if self.swelling is None:
+            self.swelling = _swelling(step, crossings, flow, sizes)
+        found = fit(crossings)
+        if found is None:
+            self._note_fused(step, crossings, flow)
+            return
+        norms = [sizes[position] for position in found.anchors if position in sizes]
+        are_known = len(norms) == len(found.anchors)
+        logs = [math.log(norm) for norm in takewhile(_alive, norms)] if are_known else []
+        self._seen.append(
+            Growth(
+                step=step,
+                axis=found.axis,
+                call=call_of(crossings[_culprit(crossings, found)], flow),
+                norms=found.norms,
+                factor=found.factor,
+                low=found.low,
+                high=found.high,
+                modules=found.modules,
+                activations=tuple(norms) if are_known else (),
+                activation_factor=_exp(_slope(logs)) if len(logs) >= _FEWEST else None,
+                nodes=tuple(sorted({crossings[position].name for position in found.span})),
+            )
+        )
+
+    def _note_fused(self, step: int, crossings: Sequence[Crossing], flow: Flow | None) -> None:
+        """A recurrent layer that runs all its time steps as one op."""
+        layers = [one for one in crossings if one.out and "Rnn" in node_stem(one.name)]
+        if layers:
+            layer = max(layers, key=_fused_gain)
+            gain = _fused_gain(layer)
+            norms = (layer.out or 0.0, gain * (layer.out or 0.0))
+            self._seen.append(Growth(step, "fused", call_of(layer, flow), norms, gain, gain, gain))
+
+    def strongest(self) -> tuple[Growth, ...]:
+        """The first, the last and the most extreme ones, in the order of the steps."""
+        if len(self._seen) <= 4:
+            return tuple(self._seen)
+        by_total = sorted(self._seen, key=lambda growth: growth.total)
+        kept = (self._seen[0], self._seen[-1], by_total[0], by_total[-1])
+        unique = {id(growth): growth for growth in kept}
+        return tuple(sorted(unique.values(), key=lambda growth: growth.step))
+
+
+def _swelling(
+    step: int, crossings: Sequence[Crossing], flow: Flow | None, sizes: Mapping[int, float]
+) -> Growth | None:
+    """How results grew along a repeated computation, going forward, until they were not finite or
+    too large to be squared; None where they stayed below."""
+    found = _fit(crossings, sizes, -1)
+    if found is None or (found.alive == len(found.norms) and found.norms[-1] < _SWOLLEN):
+        return None
+    culprit = found.anchors[min(found.alive, len(found.anchors) - 1)]
+    call, norms = call_of(crossings[culprit], flow), found.norms[: found.alive]
+    return Growth(step, found.axis, call, norms, found.factor, found.low, found.high)
+
+
+def _fused_gain(crossing: Crossing) -> float:
+    """How much more came out of one node than went in: a whole recurrent layer is one op."""
+    given = max((norm for norm in crossing.into if norm is not None), default=0.0)
+    return given / crossing.out if crossing.out else 0.0
+
+
+def depth_of(
+    step: int,
+    activations: Mapping[int, Activation],
+    crossings: Sequence[Crossing],
+    flow: Flow,
+    names: Names,
+) -> Depth:
+    """Each layer with its last result, in the order in which the forward pass first came to it."""
+    gradients = {one.seq: one.out for one in crossings if one.out is not None}
+    found: dict[str, LayerSize] = {}
+    for seq, size in sorted(activations.items()):
+        noted = flow.calls.get(seq)
+        layer = _layer(noted, names) if noted is not None else None
+        if noted is not None and layer is not None:
+            inside = noted.module is not None
+            found[layer] = LayerSize(layer, noted.info.name, size, gradients.get(seq), inside)
+    return Depth(step, tuple(found.values()))
+
+
+def _layer(noted: Note, names: Names) -> str | None:
+    """The module that ran the op under the name by which its parameters go; the line, for an op
+    outside of all modules."""
+    if noted.module is not None:
+        return names.modules.get(id(noted.module.module)) or module_path(noted.module)
+    if not noted.user:
+        return None
+    place = resolve(*noted.user[0])
+    return f"{place.file}:{place.line}"

@@ -11,10 +11,10 @@ import torch
 from gradscope.record.graph import SeenNodes
 from gradscope.record.modes import lifted_above, mode_count
 from gradscope.record.modules import ModuleFrame, module_path
+from gradscope.record.names import Names
 from gradscope.record.running import follow_functions, follow_modules
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.flow import Flow
-from gradscope.record.sizes.layers import Layers
 
 _MOST_GROWN = 16  # graphs looked at because they had grown
 _GROWN = 1.5  # times the largest graph so far
@@ -26,9 +26,9 @@ class Inspection:
     backward of those whose graph has grown. `modules` tells the running module, None makes us
     keep track of it."""
 
-    def __init__(self, modules: Callable[[], ModuleFrame | None] | None, layers: Layers) -> None:
+    def __init__(self, modules: Callable[[], ModuleFrame | None] | None, names: Names) -> None:
         self.modules = modules
-        self.layers = layers
+        self.names = names
         self.steps: list[int] = []
         self.flow: Flow | None = None
         self.module: ModuleFrame | None = None
@@ -41,7 +41,7 @@ class Inspection:
     def install(self, stack: ExitStack, thread: int) -> None:
         if self.modules is None:
             self.modules = lambda: self.module
-            follow_modules(self, stack, thread, self.layers.saw_root)
+            follow_modules(self, stack, thread, self.names.saw_root)
         follow_functions(self, stack, thread)
 
     def begin(self) -> None:
@@ -84,7 +84,7 @@ class Inspection:
             return None
         self._largest = max(self._largest, made)
         self.steps.append(step)
-        self.layers.look(frame)
+        self.names.look(frame)
 
         def place_of(seq: int) -> tuple[object, str | None]:
             noted = flow.calls.get(seq) if flow is not None else None
@@ -100,5 +100,5 @@ class Inspection:
     def _name(self, frame: ModuleFrame | None) -> str | None:
         """The outermost modules by the user's names: ten in a list are not one that repeats."""
         if frame is not None and frame.outer is None:
-            return self.layers.modules.get(id(frame.module)) or module_path(frame)
+            return self.names.modules.get(id(frame.module)) or module_path(frame)
         return module_path(frame)

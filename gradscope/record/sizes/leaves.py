@@ -3,39 +3,48 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from gradscope.facts import Leaf
-from gradscope.record.names import held_as
-from gradscope.record.sites import Site, user_frames
+from gradscope.record.names import Names
+from gradscope.record.sites import Site
 from gradscope.record.sizes.crossings import norm_of
-from gradscope.record.sizes.layers import Layers
 from gradscope.record.sizes.passes import Graded
-from gradscope.record.sizes.replaced import Replaced, Replacement
 from gradscope.record.stand_ins import stand_in
 
 
 @dataclass(slots=True)
 class Watched:
-    """A leaf while the program runs. Only parameters are held; other leaves may go."""
+    """A leaf while the program runs, `fact` as it was when it was met. Only parameters are held;
+    other leaves may go."""
 
-    name: str
+    fact: Leaf
     ref: Callable[[], torch.Tensor | None]
-    kin: str
-    shape: tuple[int, ...]
-    dtype: str
-    device: str
-    numel: int
     trained: bool = False
     weight: float = 0.0
-    start: float = 0.0
-    owner: str = ""
     norms: list[float | None] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.fact.name
+
+    @property
+    def is_parameter(self) -> bool:
+        return self.fact.kin == "parameter"
+
+
+class Replacement(NamedTuple):
+    """`name` is that of the leaf whose values went in, `user` where the new ones were computed."""
+
+    storage: StorageWeakRef
+    name: str
+    user: Site
 
 
 @dataclass(slots=True)
@@ -57,13 +66,16 @@ class Succession:
 class Leaves:
     """The leaves seen so far, by name: a leaf may go, its norms stay."""
 
-    def __init__(self, layers: Layers) -> None:
-        self.layers = layers
+    def __init__(self, known: Names) -> None:
+        self.known = known
         self.watched: dict[str, Watched] = {}
         self.names: dict[int, str] = {}
-        self.given: Mapping[str, Any] = {}  # inputs, which no frame of the user's holds afterwards
         self._places: dict[int, str] = {}  # names by address
-        self._replaced = Replaced()
+        # What was computed from a leaf in its own shape, and may turn up in its place: `w.data =
+        # w.data - lr * w.grad`, or `w = (w - lr * grad).detach().requires_grad_()`. By its memory,
+        # which no other tensor can get while we refer to it; the memory itself is let go with the
+        # program's last tensor in it.
+        self._results: dict[int, Replacement] = {}
         self.successions: dict[str, Succession] = {}
 
     def stored_with(self, tensor: Any) -> torch.Tensor | None:
@@ -77,17 +89,20 @@ class Leaves:
     def note_result(self, operand: Any, result: torch.Tensor, site: Callable[[], Site]) -> None:
         """What was computed from a leaf, or from what will replace one, may replace it."""
         leaf = self.stored_with(operand)
-        if leaf is not None:
-            name: str | None = self.names.get(id(leaf))
-        else:
-            before = self._replaced.of(operand) if _has_memory(operand) else None
-            name = before.name if before is not None else None
+        before = self._result(operand) if leaf is None else None
+        name = self.names.get(id(leaf)) if leaf is not None else before.name if before else None
         if name is not None and operand.shape == result.shape and _has_memory(result):
-            self._replaced.note(name, result, site())
+            storage = StorageWeakRef(result.untyped_storage())
+            self._results[storage.cdata] = Replacement(storage, name, site())
+
+    def _result(self, tensor: Any) -> Replacement | None:
+        if not self._results or not _has_memory(tensor):
+            return None
+        return self._results.get(tensor.untyped_storage()._cdata)
 
     def replacement(self, leaf: torch.Tensor) -> Replacement | None:
         """What took the place of a leaf's values, or of the leaf, since it was last met."""
-        found = self._replaced.of(leaf) if _has_memory(leaf) else None
+        found = self._result(leaf)
         if found is None or self._places.get(leaf.data_ptr()) == found.name:
             return None
         return found
@@ -103,7 +118,9 @@ class Leaves:
 
     def forget_results(self) -> None:
         """Of what is gone without having replaced a leaf: a penalty computes `w - w0` each step."""
-        self._replaced.forget_dead()
+        if self._results:
+            alive = (pair for pair in self._results.items() if not pair[1].storage.expired())
+            self._results = dict(alive)
 
     def alive(self) -> list[torch.Tensor]:
         found = (watched.ref() for watched in self.watched.values())
@@ -111,7 +128,7 @@ class Leaves:
 
     def in_module_order(self, graded: Graded) -> Graded:
         """As `model.parameters()` gives them; what belongs to no module follows, by name."""
-        place = {key: position for position, key in enumerate(self.layers.owners)}
+        place = {key: position for position, key in enumerate(self.known.owners)}
         last = len(place)
         return sorted(
             graded, key=lambda pair: (place.get(id(pair[0]), last), self.name_of(pair[0]))
@@ -132,7 +149,15 @@ class Leaves:
                 watched.weight = norm_of(current)
 
     def facts(self, steps: int) -> tuple[Leaf, ...]:
-        return tuple(_frozen(watched, steps) for watched in self.watched.values())
+        return tuple(
+            replace(
+                one.fact,
+                trained=one.trained,
+                weight=one.weight,
+                norms=(*one.norms, *[None] * (steps - len(one.norms))),
+            )
+            for one in self.watched.values()
+        )
 
     def allow_swaps(self, stack: ExitStack) -> None:
         """Torch refuses to swap tensors to which there is a weak reference: until `stack` ends,
@@ -149,7 +174,7 @@ class Leaves:
     def _let_go(self, leaf: Any) -> None:
         """Forget where a leaf is until it is met again; its name and norms stay."""
         watched = self.watched.get(self.names.get(id(leaf), ""))
-        if watched is not None and watched.kin != "parameter" and watched.ref() is leaf:
+        if watched is not None and not watched.is_parameter and watched.ref() is leaf:
             watched.ref = _gone
 
     def name_of(self, leaf: torch.Tensor) -> str:
@@ -170,29 +195,30 @@ class Leaves:
             self._note_succession(watched, leaf)
             watched.ref = _reference(leaf)
             return watched
-        watched = Watched(
+        fact = Leaf(
             name=name,
-            ref=_reference(leaf),
-            kin="parameter" if isinstance(leaf, torch.nn.Parameter) else "leaf",
             shape=tuple(leaf.shape),
             dtype=str(leaf.dtype).removeprefix("torch."),
             device=str(leaf.device),
             numel=leaf.numel(),
+            kin="parameter" if isinstance(leaf, torch.nn.Parameter) else "leaf",
+            trained=False,
+            weight=0.0,
+            norms=(),
             start=norm_of(leaf),
-            owner=self.layers.owner_of(leaf),
+            owner=self.known.owner_of(leaf),
         )
+        watched = Watched(fact, _reference(leaf))
         self.watched[name] = watched
         return watched
 
     def _note_succession(self, watched: Watched, leaf: torch.Tensor) -> None:
         old = watched.ref()
-        if watched.trained and watched.kin == "parameter" and old is not None and old is not leaf:
+        if watched.trained and watched.is_parameter and old is not None and old is not leaf:
             self.successions[watched.name] = Succession(watched.name, old, leaf)
 
     def _name(self, leaf: torch.Tensor, frame: Any) -> str:
-        owned = self.layers.owners.get(id(leaf))
-        name = owned.name if owned is not None else None
-        name = name or held_as(user_frames(frame), lambda value: value is leaf, self.given)
+        name = self.known.name_of_leaf(leaf, frame)
         if name is not None:
             return name
         kind = "parameter" if isinstance(leaf, torch.nn.Parameter) else "leaf"
@@ -214,22 +240,6 @@ def _has_memory(tensor: Any) -> bool:
 
 def _gone() -> None:
     return None
-
-
-def _frozen(watched: Watched, steps: int) -> Leaf:
-    return Leaf(
-        name=watched.name,
-        shape=watched.shape,
-        dtype=watched.dtype,
-        device=watched.device,
-        numel=watched.numel,
-        kin=watched.kin,
-        trained=watched.trained,
-        weight=watched.weight,
-        start=watched.start,
-        owner=watched.owner,
-        norms=(*watched.norms, *[None] * (steps - len(watched.norms))),
-    )
 
 
 def norms_of(grads: Sequence[Any]) -> list[float]:

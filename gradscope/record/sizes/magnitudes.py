@@ -21,18 +21,17 @@ from gradscope.facts import Activation, Depth, Ending, Magnitudes, NotChecked, S
 from gradscope.record.finite import plain
 from gradscope.record.limit import Limit, StopTrace
 from gradscope.record.modules import ModuleFrame
+from gradscope.record.names import Names
 from gradscope.record.optimizers import Work, watch_optimizers
 from gradscope.record.sites import note_site
 from gradscope.record.sizes.absences import Absences
 from gradscope.record.sizes.additions import Additions
 from gradscope.record.sizes.clipping import Clipping
 from gradscope.record.sizes.crossings import MOST_NODES, Crossings
-from gradscope.record.sizes.depth import depth_of
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.freshness import Freshness
-from gradscope.record.sizes.growths import Growths
+from gradscope.record.sizes.growth import Growths, depth_of
 from gradscope.record.sizes.inspection import Inspection
-from gradscope.record.sizes.layers import Layers
 from gradscope.record.sizes.leaves import Leaves, norms_of
 from gradscope.record.sizes.passes import BackwardPass, Graded, Measure
 from gradscope.record.sizes.reduction import summed
@@ -51,8 +50,8 @@ _LEAP = 2.0  # times the loss of the step before
 class MagnitudeWatch:
     """Context manager; enter it inside a `Recorder` if there is one.
 
-    `modules` tells the running module, None makes the watch keep track of it itself; `layers` knows
-    the modules by name. Gradients
+    `modules` tells the running module, None makes the watch keep track of it itself; `names` knows
+    the modules. Gradients
     are read and never written: those that `backward` leaves with the leaves, or, in a program that
     never calls it, those that `torch.autograd.grad` hands out. `measure` is told of each of these
     passes and of each update. `limit` ends the program as a recorder does. A fault of ours costs
@@ -63,7 +62,7 @@ class MagnitudeWatch:
         self,
         modules: Callable[[], ModuleFrame | None] | None = None,
         measure: Measure | None = None,
-        layers: Layers | None = None,
+        names: Names | None = None,
         *,
         limit: Limit | None = None,
         on_step: Callable[[int], None] = lambda step: None,
@@ -74,12 +73,12 @@ class MagnitudeWatch:
         self.on_step = on_step
         self.on_stop = on_stop
         self.step = 0
-        self.layers = layers or Layers()
-        self.absences = Absences(self.layers)
+        self.names = names or Names()
+        self.absences = Absences(self.names)
         self._additions = Additions()
-        self.leaves = Leaves(self.layers)
+        self.leaves = Leaves(self.names)
         self.losses: list[float | None] = []
-        self._inspection = Inspection(modules, self.layers)
+        self._inspection = Inspection(modules, self.names)
         self._growths = Growths()
         self._depth: Depth | None = None
         self._updates = Updates(self.leaves)
@@ -295,9 +294,9 @@ class MagnitudeWatch:
     def _note_graph(self, crossings: Crossings, flow: Flow | None) -> None:
         """How large values and gradients are along an inspected graph."""
         activations: dict[int, Activation] = flow.activations.read() if flow is not None else {}
-        self._growths.note(self.step, crossings, flow, activations)
+        self._growths.note(self.step, crossings.found, flow, activations)
         if flow is not None:
-            self._depth = depth_of(self.step, activations, crossings, flow, self.layers)
+            self._depth = depth_of(self.step, activations, crossings.found, flow, self.names)
 
     # An optimizer step
 

@@ -1,20 +1,23 @@
-"""What keeps a gradient from a leaf: a cut in the forward pass, or a node that hands on zero."""
+"""What keeps a gradient from a leaf at one step: a cut in the forward pass, or a node that hands on
+zero."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from dataclasses import replace
 from types import CodeType
 
 import torch
 
-from gradscope.facts import Call
+from gradscope.facts import Absence, Call
 from gradscope.ops.traits import Trait, has
+from gradscope.record.definitions import guard_of
 from gradscope.record.journal import to_call
-from gradscope.record.sites import Site, methods_of_result
-from gradscope.record.sizes.cuts import Cut
+from gradscope.record.sites import Site, methods_of_result, resolve
+from gradscope.record.sizes.crossings import Crossing, Crossings
+from gradscope.record.sizes.cuts import Cut, Selection
 from gradscope.record.sizes.flow import Flow
-from gradscope.record.sizes.growth import Crossing
 
 _FLUSHED = 2.0**-10  # norm of a gradient that a slope below 1 may bring under float16's smallest
 _REASONS = (
@@ -37,6 +40,29 @@ def call_of(crossing: Crossing, flow: Flow | None) -> Call:
     return to_call(note, crossing.seq, crossing.name)
 
 
+# No gradient at all
+
+
+def why_missing(step: int, leaf: torch.Tensor, flow: Flow, reached: int, held: bool) -> Absence:
+    """`reached` are the cuts upstream of what is differentiated; `held`: by a module."""
+    absence = Absence("", True, "unused" if held else "stale", False, step)
+    bit = flow.bit_of(leaf)
+    cut = blocking(bit, flow, reached)
+    if cut is None:
+        if not bit or (held and not flow.is_used(bit)):
+            return absence
+        site = flow.last_use(bit)
+        reason = "differentiated" if flow.differentiated & bit else "unreached"
+        return replace(absence, reason=reason, location=resolve(*site[0]) if site else None)
+    user = cut.note.user
+    location, related = resolve(*user[0]) if user else None, None
+    reason = _reason_of(cut)
+    if reason == "no_grad" and (guard := guard_of(user)) is not None:
+        location, related = guard, location
+    call = to_call(cut.note)
+    return replace(absence, reason=reason, call=call, location=location, related=related)
+
+
 def blocking(bit: int, flow: Flow, reached: int) -> Cut | None:
     """The cut that keeps a leaf from the loss: the last one upstream of the loss, else of all that
     were more than idle.
@@ -52,7 +78,7 @@ def blocking(bit: int, flow: Flow, reached: int) -> Cut | None:
     return None
 
 
-def reason_of(cut: Cut) -> str:
+def _reason_of(cut: Cut) -> str:
     """What lies behind a cut that the user has not written so."""
     inner = {code for code, _ in cut.note.inner}
     if cut.reason == "no_grad" and not inner.isdisjoint(_draws()):
@@ -80,28 +106,62 @@ def _goes_to_numpy(user: Site) -> bool:
     return methods[:1] == ["numpy"] or methods[:2] == ["cpu", "numpy"]
 
 
-def where_it_ends(leaf: int, crossings: Sequence[Crossing]) -> tuple[int, int] | None:
+# A gradient of zeros
+
+
+def why_zero(
+    step: int, leaf: int, crossings: Crossings, flow: Flow
+) -> tuple[Absence, Selection | None]:
+    """For the leaf at a position of `crossings.variables`; with what leaves its elements out where
+    that is the same op at every step."""
+    absence = Absence("", False, "unknown", False, step)
+    if _cancels(leaf, crossings.found):
+        return replace(absence, reason="cancelled"), None
+    found = _where_it_ends(leaf, crossings.found)
+    if found is None:
+        return absence, None
+    position, edge = found
+    crossing = crossings.found[position]
+    is_one_of_several = any(crossing.into)
+    deciding = _decider(position, crossings.found, flow)
+    selection = flow.selections.get(deciding.seq) if deciding.full else None
+    reason = _zero_reason(crossing, edge)
+    if selection is not None and is_one_of_several:
+        crossing, reason = deciding, "left-out"
+    call = call_of(crossing, flow)
+    absence = replace(
+        absence,
+        reason=reason,
+        call=call,
+        node=crossing.name,
+        location=call.location,
+        grad_output=crossing.out,
+        siblings=is_one_of_several and _prefers_another(deciding),
+    )
+    return absence, selection
+
+
+def _where_it_ends(leaf: int, crossings: Sequence[Crossing]) -> tuple[int, int] | None:
     """The crossing above a leaf that took a gradient and passed on exactly zero, and the input."""
     above: dict[int, list[tuple[int, int]]] = {}
-    starts: list[tuple[int, int]] = []
+    waiting: list[tuple[int, int]] = []
     for position, crossing in enumerate(crossings):
         for edge, below in crossing.below.items():
             above.setdefault(below, []).append((position, edge))
-        starts += [(position, edge) for edge, taken in crossing.leaves.items() if taken == leaf]
-    waiting, seen = starts, set()
-    while waiting:
-        position, edge = waiting.pop(0)
+        waiting += [(position, edge) for edge, taken in crossing.leaves.items() if taken == leaf]
+    seen = set()
+    for position, edge in waiting:
         crossing = crossings[position]
         if crossing.out is None or position in seen:
             continue
-        if crossing.out > 0 and edge < len(crossing.into) and not crossing.into[edge]:
+        if crossing.is_zero_into(edge):
             return position, edge
         seen.add(position)
         waiting += above.get(position, [])
     return None
 
 
-def decider(position: int, crossings: Sequence[Crossing], flow: Flow) -> Crossing:
+def _decider(position: int, crossings: Sequence[Crossing], flow: Flow) -> Crossing:
     """The crossing that made the zeros which another one at most joins, adds up or hands on."""
     while _hands_on(crossings[position], flow):
         above = [
@@ -122,31 +182,27 @@ def _hands_on(crossing: Crossing, flow: Flow) -> bool:
     return note is not None and note.info.view and not has(crossing.name, Trait.CHOOSES)
 
 
-def prefers_another(crossing: Crossing) -> bool:
+def _prefers_another(crossing: Crossing) -> bool:
     """Whether it takes the larger or the smaller of several values, and no flat part is met."""
     is_flat = has(crossing.name, Trait.RECTIFIES | Trait.CLAMPS | Trait.CLEANS)
     return has(crossing.name, Trait.BY_VALUE) and not is_flat
 
 
-def cancels(leaf: int, crossings: Sequence[Crossing]) -> bool:
+def _cancels(leaf: int, crossings: Sequence[Crossing]) -> bool:
     """Whether what comes back to a leaf is a sum whose terms are not 0: the gradients of several
     uses, or of the elements that it was added to. As its derivative that is right, and 0 by chance
     or for good: both sides of a difference get the same offset."""
-    arriving = [
-        (crossing, edge)
-        for crossing in crossings
-        for edge, taken in crossing.leaves.items()
-        if taken == leaf and edge < len(crossing.into) and crossing.out
-    ]
     return any(
         crossing.into[edge]
         or has(crossing.name, Trait.ADDS)
         or (edge == 0 and has(crossing.name, Trait.ADDS_FIRST))
-        for crossing, edge in arriving
+        for crossing in crossings
+        for edge, taken in crossing.leaves.items()
+        if taken == leaf and edge < len(crossing.into) and crossing.out
     )
 
 
-def zero_reason(crossing: Crossing, edge: int) -> str:
+def _zero_reason(crossing: Crossing, edge: int) -> str:
     named = next((reason for reason, kinds in _REASONS if has(crossing.name, kinds)), None)
     if crossing.takes_nearest:
         named = "nearest"

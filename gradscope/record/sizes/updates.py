@@ -15,8 +15,7 @@ from gradscope.record.optimizers import Work, parameters_of
 from gradscope.record.sites import USER, Site, kind_of, note_site, resolve
 from gradscope.record.sizes.clearing import after_step
 from gradscope.record.sizes.freshness import Freshness
-from gradscope.record.sizes.leaves import Leaves
-from gradscope.record.sizes.replaced import Replacement
+from gradscope.record.sizes.leaves import Leaves, Replacement
 from gradscope.source import parsed
 from gradscope.source.hand_updates import ascent, rate_by_hand
 

@@ -1,0 +1,82 @@
+"""What the variables of the user's live frames hold, and the expressions that reach it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from types import FrameType, FunctionType
+from typing import Any
+
+import torch
+
+from gradscope.record.sites import user_frames
+
+_MANY = 200  # entries of a container that are looked through
+_DEEPEST = 3  # holders between a variable and a module: `trainer.parts["nets"][0]`
+_MOST_HELD = 20_000  # values that are looked at for one frame
+
+
+def variables(scope: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [pair for pair in list(scope.items()) if not pair[0].startswith("__")]
+
+
+def parts_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """What a list, a dict, a closure or an object of the program's holds, by the expressions that
+    reach it."""
+    if isinstance(value, list | tuple):
+        if len(value) < _MANY:
+            yield from ((f"{name}[{key}]", one) for key, one in enumerate(value))
+    elif isinstance(value, dict):
+        if len(value) < _MANY:
+            yield from ((f"{name}[{key!r}]", one) for key, one in list(value.items()))
+    elif isinstance(value, FunctionType):
+        for variable, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+            with suppress(ValueError):  # the cell is empty until its variable is bound
+                yield variable, cell.cell_contents
+    elif not isinstance(value, type | torch.Tensor):
+        attributes = getattr(value, "__dict__", None)
+        if type(value).__module__ not in ("builtins", "torch") and isinstance(attributes, dict):
+            found = [(key, one) for key, one in attributes.items() if isinstance(key, str)]
+            yield from ((f"{name}.{key}", one) for key, one in found)
+
+
+def held_as(
+    frames: Sequence[FrameType], is_it: Callable[[Any], bool], given: Mapping[str, Any]
+) -> str | None:
+    """The shortest honest name: a variable of a live frame, the innermost first, else
+    `self.scale`, `params["w"]`, `weights[0]`, one level deep, else an input that was `given`."""
+    for frame in frames:
+        for scope in (frame.f_locals, frame.f_globals):
+            found = variables(scope)
+            for name, value in found:
+                if is_it(value):
+                    return name
+            for holder, value in found:
+                for name, part in parts_of(holder, value):
+                    if part is not None and is_it(part):
+                        return name
+    return next((name for name, value in given.items() if is_it(value)), None)
+
+
+def modules_in(frame: FrameType | None) -> Iterator[tuple[str, torch.nn.Module]]:
+    """The modules that variables of the live frames lead to through lists, dicts and attributes:
+    the outermost frame first, and of each what is nearest."""
+    for current in reversed(user_frames(frame)):
+        for scope in (current.f_globals, current.f_locals):
+            yield from _modules_in(scope)
+
+
+def _modules_in(scope: Mapping[str, Any]) -> Iterator[tuple[str, torch.nn.Module]]:
+    waiting = deque((name, value, 0) for name, value in variables(scope))
+    seen: set[int] = set()
+    for _ in range(_MOST_HELD):
+        if not waiting:
+            break
+        name, value, depth = waiting.popleft()
+        if isinstance(value, torch.nn.Module):
+            if name != "self":
+                yield name, value
+        elif depth < _DEEPEST and id(value) not in seen:
+            seen.add(id(value))
+            waiting.extend((part, one, depth + 1) for part, one in parts_of(name, value))
