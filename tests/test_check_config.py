@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from gradscope.check import cases_of, check
-from gradscope.check.command import Asked, given, run
+from gradscope.check.command import Asked, run
 from gradscope.check.settings import shown
 from gradscope.config import Config, load_config
 from gradscope.config.inputs import COMPLEX, FLOATING, TENSOR_KEYS, WHOLE
@@ -111,7 +111,7 @@ def test_origins_are_shown(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     written(tmp_path, GOOD)
 
-    text = shown(load_config(), Asked(given=given(jobs=2)))
+    text = shown(load_config(), Asked(given={"jobs": 2}))
 
     lines = dict(re.findall(r"^([\w-]+): .*?  # (.*)$", text.split("\n\n")[0], re.MULTILINE))
     assert lines["steps"] == "gradscope.yaml:1:1"

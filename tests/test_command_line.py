@@ -23,7 +23,7 @@ def test_help_is_in_words_and_whole(gradscope: Command, command: str, columns: i
     done = gradscope(*filter(None, [command]), "--help", COLUMNS=str(columns))
 
     assert done.returncode == 0
-    assert not re.search(r"^  -.*<(str|int|float|path|list)", done.stdout, re.MULTILINE)
+    assert not re.search(r"^  (-|[A-Z]).*<(str|int|float|path|list)", done.stdout, re.MULTILINE)
     assert not re.search(r"\w\.\.\.$", done.stdout, re.MULTILINE)  # a sentence that is cut off
     assert max(map(len, done.stdout.splitlines())) <= columns
 
@@ -112,7 +112,12 @@ def test_trace_and_fix_leave_out_what_nobody_selected(gradscope: Command, tmp_pa
     assert (fixed.stdout, fixed.returncode) == ("", 0)
 
 
-def test_norms_only_reads_with_exit_zero(gradscope: Command):
-    codes = [gradscope("norms", "vanishing", *more).returncode for more in ((), ("--exit-zero",))]
+def test_norms_is_quiet_and_only_reads_with_exit_zero(gradscope: Command, tmp_path: Path):
+    (tmp_path / "sound.py").write_text(BROKEN.replace("zeros", "ones"))
+    told = gradscope("norms", "vanishing", "-q")
+    read = gradscope("norms", "vanishing", "-q", "--exit-zero")
+    sound = gradscope("norms", "sound.py", "-q")
 
-    assert codes == [1, 0]
+    assert told.stdout.endswith("\nvanishing: unhealthy (GS402 vanishing-gradient)\n")
+    assert [told.returncode, read.returncode] == [1, 0]
+    assert (sound.stdout, sound.stderr, sound.returncode) == ("", "", 0)

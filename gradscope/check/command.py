@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from gradscope.check.cases import cases_of
 from gradscope.config import Config, Input
-from gradscope.config.scalars import WrongValue
-from gradscope.config.values import READERS
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import Summary
 from gradscope.report.status import status_line
@@ -30,24 +28,6 @@ class Asked:
     targets: tuple[str, ...] = ()
     inputs: tuple[Input, ...] = ()
     given: dict[str, Any] = field(default_factory=dict)
-
-
-def given(**options: Any) -> dict[str, Any]:
-    """The options that were given, read as the configuration's keys are.
-
-    Raises GradscopeError with the option where a value is wrong.
-    """
-    found = {}
-    for name, value in options.items():
-        if value is None:
-            continue
-        key = name.replace("_", "-")
-        try:
-            found[name] = READERS[key](value)
-        except WrongValue as error:
-            words, _, help = f"--{key.removesuffix('s')} {error}".partition("\n")
-            raise GradscopeError(words, help=help) from None
-    return found
 
 
 def report_places(

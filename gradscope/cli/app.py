@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from gradscope.version import __version__
 
@@ -21,6 +23,25 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+class _Command(TyperCommand):
+    """One whose help calls arguments by their metavars alone, as it does options."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        for kind in ("argument", "option"):
+            found = (one for one in self.get_params(ctx) if one.param_type_name == kind)
+            rows = [row for row in (one.get_help_record(ctx) for one in found) if row]
+            if rows:
+                with formatter.section(f"{kind.capitalize()}s"):
+                    formatter.write_dl(
+                        [(name.partition(" <")[0], text) for name, text in rows]
+                        if kind == "argument"
+                        else rows
+                    )
+
+
+subcommand = partial(app.command, cls=_Command)
 
 
 @app.callback(invoke_without_command=True)

@@ -8,29 +8,15 @@ from typing import Annotated
 
 import typer
 
-from gradscope.cli.app import app
-from gradscope.cli.options import (
-    ConfigFile,
-    ExitZero,
-    FailOn,
-    Ignore,
-    Inputs,
-    NoVerify,
-    Output,
-    Quiet,
-    ReportFormat,
-    Rerun,
-    Select,
-    Steps,
-    VerifyRuns,
-    VerifyTime,
-)
-from gradscope.cli.output import check_report_place, code_or_zero, parse_input, write_reports
+from gradscope.cli import options
+from gradscope.cli.app import subcommand
+from gradscope.cli.output import check_report_place, write_reports
 from gradscope.errors import ExitCode
 
 
-@app.command(short_help="Preflight: fail where a configured target is unhealthy.")
+@subcommand(short_help="Preflight: fail where a configured target is unhealthy.")
 def check(
+    context: typer.Context,
     targets: Annotated[
         list[str] | None,
         typer.Argument(
@@ -40,7 +26,7 @@ def check(
             show_default=False,
         ),
     ] = None,
-    config: ConfigFile = None,
+    config: options.ConfigFile = None,
     init: Annotated[
         bool, typer.Option("--init", help="Write a gradscope.yaml for the programs found here.")
     ] = False,
@@ -59,15 +45,15 @@ def check(
         list[str] | None,
         typer.Option(metavar="DTYPE", help="float32, bfloat16, float16, autocast ..."),
     ] = None,
-    steps: Steps = None,
-    input: Inputs = None,
-    select: Select = None,
-    ignore: Ignore = None,
-    fail_on: FailOn = None,
-    exit_zero: ExitZero = False,
-    quiet: Quiet = False,
-    format: ReportFormat = "terminal",
-    output: Output = None,
+    steps: options.Steps = None,
+    input: options.Inputs = None,
+    select: options.Select = None,
+    ignore: options.Ignore = None,
+    fail_on: options.FailOn = None,
+    exit_zero: options.ExitZero = False,
+    quiet: options.Quiet = False,
+    format: options.ReportFormat = "terminal",
+    output: options.Output = None,
     report: Annotated[
         list[str] | None,
         typer.Option(metavar="FORMAT=FILE", help="Write the report in one more format."),
@@ -88,13 +74,14 @@ def check(
             metavar="SIZE", help="Memory that each target may take, such as 2GiB (Linux)."
         ),
     ] = None,
-    no_verify: NoVerify = False,
-    verify_time: VerifyTime = None,
-    verify_runs: VerifyRuns = None,
-    rerun: Rerun = False,
+    no_verify: options.NoVerify = None,
+    verify_time: options.VerifyTime = None,
+    verify_runs: options.VerifyRuns = None,
+    rerun: options.Rerun = None,
 ) -> int:
     """Preflight: run every configured target and fail where a gradient is unhealthy."""
-    from gradscope.check import command, settings
+    from gradscope.check import command as preflight
+    from gradscope.check import settings
     from gradscope.config import load_config
 
     if init:
@@ -102,33 +89,16 @@ def check(
 
         sys.stdout.write("".join(f"{line}\n" for line in write_proposal(Path.cwd())))
         return ExitCode.OK
-    places = command.report_places(format, output, report or ())
+    places = preflight.report_places(format, output, report or ())
     for one in places:
         check_report_place(*one)
-    asked = command.Asked(
-        targets=tuple(targets or ()),
-        inputs=tuple(map(parse_input, input or ())),
-        given=command.given(
-            jobs=jobs,
-            stress=stress,
-            dtypes=dtype,
-            steps=steps,
-            select=select,
-            ignore=ignore,
-            fail_on=fail_on,
-            baseline=baseline,
-            time_limit=time_limit,
-            memory_limit=memory_limit,
-            verify=False if no_verify else None,
-            verify_time=verify_time,
-            verify_runs=verify_runs,
-            rerun=rerun or None,
-        ),
+    asked = preflight.Asked(
+        targets=tuple(targets or ()), inputs=options.inputs(context), given=options.said(context)
     )
     configured = load_config(config)
     if show_config:
         sys.stdout.write(settings.shown(configured, asked))
         return ExitCode.OK
-    summary, code = command.run(configured, asked, write_baseline=write_baseline)
+    summary, code = preflight.run(configured, asked, write_baseline=write_baseline)
     write_reports(summary, places, quiet=quiet)
-    return code_or_zero(code, exit_zero)
+    return options.code_or_zero(context, code)

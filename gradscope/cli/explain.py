@@ -9,13 +9,13 @@ from typing import Annotated
 
 import typer
 
-from gradscope.cli.app import app
+from gradscope.cli.app import subcommand
 
 NARROWEST = 24  # columns of text, whatever the terminal
 WIDEST = 100
 
 
-@app.command()
+@subcommand()
 def explain(
     rule: Annotated[
         str | None,
@@ -36,7 +36,7 @@ def explain(
         typer.echo(f"## {heading}\n{pages.folded(body, width)}\n")
 
 
-@app.command()
+@subcommand()
 def examples() -> None:
     """The built-in programs; trace NAME runs one."""
     from gradscope.examples import EXAMPLES

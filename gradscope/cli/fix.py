@@ -7,53 +7,37 @@ from typing import Annotated
 
 import typer
 
-from gradscope.cli.app import STARTED, app
-from gradscope.cli.options import (
-    Batch,
-    ConfigFile,
-    Ignore,
-    Inputs,
-    Loss,
-    Model,
-    Rerun,
-    Select,
-    Steps,
-    TimeLimit,
-    VerifyRuns,
-    VerifyTime,
-    words,
-)
-from gradscope.cli.output import parse_input, say
+from gradscope.cli import options
+from gradscope.cli.app import STARTED, subcommand
+from gradscope.cli.output import say
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import plural
 
 
-@app.command(
+@subcommand(
     short_help="Print the patch that makes a program healthy, or write it.",
-    epilog="The program's own arguments follow after --, as in: fix train.py -- --lr 1",
+    epilog=options.ARGUMENTS_FOLLOW,
 )
 def fix(
     context: typer.Context,
-    target: Annotated[
-        str | None, typer.Argument(metavar="TARGET", help="As for trace.", show_default=False)
-    ] = None,
+    target: options.Target = None,
     write: Annotated[bool, typer.Option("--write", help="Write the repaired files.")] = False,
     unsafe: Annotated[
         bool,
         typer.Option("--unsafe", help="Also write fixes that change values, or were not verified."),
     ] = False,
-    steps: Steps = None,
-    input: Inputs = None,
-    model: Model = None,
-    loss: Loss = None,
-    batch: Batch = None,
-    select: Select = None,
-    ignore: Ignore = None,
-    config: ConfigFile = None,
-    time_limit: TimeLimit = None,
-    verify_time: VerifyTime = None,
-    verify_runs: VerifyRuns = None,
-    rerun: Rerun = False,
+    steps: options.Steps = None,
+    input: options.Inputs = None,
+    model: options.Model = None,
+    loss: options.Loss = None,
+    batch: options.Batch = None,
+    select: options.Select = None,
+    ignore: options.Ignore = None,
+    config: options.ConfigFile = None,
+    time_limit: options.TimeLimit = None,
+    verify_time: options.VerifyTime = None,
+    verify_runs: options.VerifyRuns = None,
+    rerun: options.Rerun = None,
 ) -> int:
     """Print the patch that makes a program healthy, for `git apply`; or write it.
 
@@ -62,26 +46,10 @@ def fix(
     The exit code is about the repaired program.
     """
     from gradscope import rounds
-    from gradscope.config import load_config
     from gradscope.pipeline import require_backward
-    from gradscope.programs.choose import choose
     from gradscope.report.status import stage_line
 
-    choice = choose(
-        load_config(config).overridden(
-            steps=steps,
-            time_limit=time_limit,
-            verify_time=verify_time,
-            verify_runs=verify_runs,
-            rerun=rerun or None,
-            select=words(select),
-            ignore=words(ignore),
-        ),
-        target,
-        context.obj or (),
-        inputs=tuple(map(parse_input, input or ())),
-        parts=(model, loss, batch),
-    )
+    choice = options.chosen(context)
     for line in choice.said:
         say(line)
     with stage_line(context.meta[STARTED]) as stages:

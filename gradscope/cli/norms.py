@@ -7,26 +7,14 @@ from typing import Annotated
 
 import typer
 
-from gradscope.cli.app import STARTED, app
-from gradscope.cli.options import (
-    Batch,
-    ConfigFile,
-    ExitZero,
-    FailOn,
-    Inputs,
-    Loss,
-    Model,
-    NoCustomBackward,
-    Output,
-    Steps,
-    TimeLimit,
-)
-from gradscope.cli.output import code_or_zero, parse_input
+from gradscope.cli import options
+from gradscope.cli.app import STARTED, subcommand
+from gradscope.cli.output import fitting, write
 
 
-@app.command(
+@subcommand(
     short_help="Measure each gradient, and what clipping would do to it.",
-    epilog="The program's own arguments follow after --, as in: norms train.py -- --lr 1",
+    epilog=options.ARGUMENTS_FOLLOW,
 )
 def norms(
     context: typer.Context,
@@ -45,7 +33,7 @@ def norms(
     norm_type: Annotated[
         float, typer.Option(metavar="P", help="1, 2, inf or any p above 0.")
     ] = 2.0,
-    steps: Steps = None,
+    steps: options.Steps = None,
     depth: Annotated[
         int | None,
         typer.Option(min=0, metavar="N", help="Join parameters below so many dots in their names."),
@@ -62,53 +50,42 @@ def norms(
             " [parameters].",
         ),
     ] = None,
-    output: Output = None,
+    output: options.Output = None,
     html: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write a page with pictures (the extra `charts`)."),
     ] = None,
-    input: Inputs = None,
-    model: Model = None,
-    loss: Loss = None,
-    batch: Batch = None,
-    fail_on: FailOn = None,
-    exit_zero: ExitZero = False,
-    config: ConfigFile = None,
-    time_limit: TimeLimit = None,
-    no_custom_backward: NoCustomBackward = False,
+    input: options.Inputs = None,
+    model: options.Model = None,
+    loss: options.Loss = None,
+    batch: options.Batch = None,
+    fail_on: options.FailOn = None,
+    exit_zero: options.ExitZero = False,
+    quiet: options.Quiet = False,
+    config: options.ConfigFile = None,
+    time_limit: options.TimeLimit = None,
+    no_custom_backward: options.NoCustomBackward = None,
 ) -> int:
     """Measure each gradient, what clipping would do to it, and where gradients grow or die."""
     from gradscope import pipeline
-    from gradscope.config import load_config
-    from gradscope.norms import NormOptions, command
+    from gradscope.norms import NormOptions, command, page
     from gradscope.norms import norms as measure
-    from gradscope.programs.choose import choose
     from gradscope.report.status import stage_line
 
-    options = NormOptions(max_norm, norm_type)
+    asked = NormOptions(max_norm, norm_type)
     command.check(format, sort, table, output=output, html=html)
-    choice = choose(
-        load_config(config).overridden(
-            steps=steps,
-            time_limit=time_limit,
-            fail_on=fail_on,
-            custom_backward=False if no_custom_backward else None,
-        ),
-        target,
-        context.obj or (),
-        inputs=tuple(map(parse_input, input or ())),
-        parts=(model, loss, batch),
-        example=command.EXAMPLE,
-    )
-    aside = format != "terminal" and output is None
+    choice = options.chosen(context, example=command.EXAMPLE)
     with stage_line(context.meta[STARTED]) as stages:
-        report = measure(
+        found = measure(
             choice.target,
-            options,
+            asked,
             choice.config,
             said=choice.said,
-            stdout_to_stderr=aside,
+            stdout_to_stderr=format != "terminal" and output is None,
             stages=stages,
         )
-    command.write(report, format, output, html, depth=depth, sort=sort, table=table)
-    return code_or_zero(pipeline.exit_code(report.judged, choice.config.fail_on), exit_zero)
+    view = command.View(format, table, depth, sort, quiet)
+    write(command.rendered(found, view, fitting(output)), output)
+    if html is not None:
+        write(page.render(found), html, "--html")
+    return options.code_or_zero(context, pipeline.exit_code(found.judged, choice.config.fail_on))

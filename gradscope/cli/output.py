@@ -1,4 +1,4 @@
-"""What the commands share: their options' texts, and the ways to speak."""
+"""The ways in which the commands speak: reports to a file or to stdout, lines on stderr."""
 
 from __future__ import annotations
 
@@ -12,24 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gradscope.errors import ExitCode, GradscopeError
+from gradscope.errors import GradscopeError
 from gradscope.version import __version__
 
 if TYPE_CHECKING:
-    from gradscope.config import Input
     from gradscope.facts import Report, Summary
+    from gradscope.report import Options
     from gradscope.source.text import Texts
-
-
-def parse_input(text: str) -> Input:
-    from gradscope.config import Input
-
-    name, equals, expression = text.partition("=")
-    if not (equals and name.strip().isidentifier() and expression.strip()):
-        raise GradscopeError(
-            f"--input {text} is not NAME=EXPR", help="for example --input 'x=torch.zeros(3)'"
-        )
-    return Input(name.strip(), expression.strip())
 
 
 def check_report_place(format: str, file: Path | None, asked_by: str = "--output") -> None:
@@ -42,9 +31,11 @@ def check_report_place(format: str, file: Path | None, asked_by: str = "--output
         check_writable(file, asked_by=asked_by)
 
 
-def code_or_zero(code: ExitCode, exit_zero: bool) -> ExitCode:
-    """Findings are no failure where somebody only wants to read of them."""
-    return ExitCode.OK if exit_zero and code is ExitCode.FINDINGS else code
+def fitting(file: Path | None) -> Options:
+    """What suits a file, or else stdout."""
+    from gradscope.report import Options
+
+    return Options(width=100) if file is not None else Options.fitting(sys.stdout)
 
 
 def rendered(
@@ -57,11 +48,10 @@ def rendered(
 ) -> str:
     """As `format` has it. `texts` are as in `source.read`."""
     from gradscope.facts import Report
-    from gradscope.report import Options, by_name
+    from gradscope.report import by_name
     from gradscope.source import lines
 
-    options = Options(width=100) if file is not None else Options.fitting(sys.stdout)
-    options = replace(options, quiet=quiet, sources=partial(lines, texts=texts or {}))
+    options = replace(fitting(file), quiet=quiet, sources=partial(lines, texts=texts or {}))
     if isinstance(report, Report):
         return by_name(format).render(report, options)
     return by_name(format).render_all(report, options)

@@ -1,17 +1,19 @@
-"""What the `norms` command writes, and where."""
+"""What the `norms` command takes, and what it writes."""
 
 from __future__ import annotations
 
-import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from gradscope.errors import GradscopeError
-from gradscope.norms import document, page, terminal
+from gradscope.facts import Report
+from gradscope.norms import document, terminal
 from gradscope.norms.facts import NormReport
 from gradscope.norms.rows import SORTS
-from gradscope.outputs import check_writable, write_or_print, write_whole
+from gradscope.outputs import check_writable
 from gradscope.report import Options
-from gradscope.report.text import inert
+from gradscope.report.text import inert, sentence
+from gradscope.report.verdicts import state
 
 EXAMPLE = "clip_norm"
 FORMATS = ("terminal", "json", "csv")
@@ -38,28 +40,32 @@ def check(
             check_writable(file, asked_by=option)
 
 
-def write(
-    report: NormReport,
-    format: str,
-    output: Path | None,
-    html: Path | None,
-    *,
-    depth: int | None,
-    sort: str,
-    table: str | None,
-) -> None:
-    options = Options(width=100) if output is not None else Options.fitting(sys.stdout)
-    match format:
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the command line wants to see of the norms; `table` is of a CSV."""
+
+    format: str = "terminal"
+    table: str | None = None
+    depth: int | None = None
+    sort: str = "module"
+    quiet: bool = False
+
+
+def rendered(report: NormReport, view: View, options: Options) -> str:
+    match view.format:
         case "json":
-            text = document.as_json(report)
+            return document.as_json(report)
         case "csv":
-            text = document.as_csv(report, table or next(iter(document.TABLES)))
-        case _:
-            text = inert(terminal.render(report, options, depth=depth, sort=sort))
-    if output is not None:
-        write_or_print(output, text, asked_by="--output")
-    else:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    if html is not None:
-        write_whole(html, page.render(report), asked_by="--html")
+            return document.as_csv(report, view.table or next(iter(document.TABLES)))
+    if view.quiet:
+        return _verdict(report.judged)
+    return inert(terminal.render(report, options, depth=view.depth, sort=view.sort))
+
+
+def _verdict(judged: Report) -> str:
+    """One line, and nothing where all is healthy. No fix was tried, so none is counted."""
+    found = ", ".join(f"{one.rule} {one.name}" for one in judged.findings)
+    if not found and judged.verdict == "healthy":
+        return ""
+    words = f"{judged.target}: {state(judged)}" + (f" ({found})" if found else "")
+    return f"{sentence(words)}\n"
