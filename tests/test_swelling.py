@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 from gradscope.config import Config
-from gradscope.facts import Event, Finding, Growth, Kind, Magnitudes, Phase, Root
+from gradscope.facts import Event, Finding, Growth, Kind, Magnitudes, Phase, Root, Trace
 from gradscope.pipeline import trace
 from gradscope.programs import parse_target
 from gradscope.record.observation import FullObservation
-from gradscope.rules.reading.swelling import swelling
+from gradscope.rules import by_name
 
 
 def observed(run: Callable[[], torch.Tensor]) -> Growth | None:
@@ -122,8 +122,12 @@ def test_what_one_repeat_does_alone_is_no_growth() -> None:
     call, birth, forward = growth.call, Kind.BIRTH, Phase.FORWARD
     roots = (Root(Event(1, growth.step, birth, forward, call, call)),)
 
-    assert swelling(Magnitudes(swelling=growth), roots) is roots[0]
-    assert swelling(Magnitudes(swelling=replace(growth, high=1e30)), roots) is None
+    def explained(growth: Growth) -> list[Finding]:
+        seen = Trace("t", magnitudes=Magnitudes(swelling=growth))
+        return list(by_name("exploding-gradient").check(seen, roots))
+
+    assert len(explained(growth)) == 1
+    assert explained(replace(growth, high=1e30)) == []
 
 
 EXPLODES = """import torch

@@ -1,10 +1,10 @@
-"""GS206."""
+"""A softmax over nothing but -inf."""
 
 from __future__ import annotations
 
 from gradscope.facts import Event, Finding, Fix, Kind, Operand, Related, Root, Trace, plural
 from gradscope.ops.traits import Trait, has
-from gradscope.rules.reading import attention, evidence
+from gradscope.rules.reading import evidence
 from gradscope.rules.reading.evidence import Situation
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
@@ -58,6 +58,8 @@ class AllMaskedSoftmax(Rule):
         event = next((one for one in (root.event, *root.chain) if _is_empty_row(one, root)), None)
         if event is None:
             return None
+        rows, total = _rows(event)
+        writes = root.event.blame.location if root.event.kind is Kind.MINTED else None
         return self.finding(
             root,
             trace,
@@ -65,15 +67,34 @@ class AllMaskedSoftmax(Rule):
             message=_headline(event),
             label="every weight is 0, so 0 / 0",
             why=_mechanism(root, event),
-            related=_dropped_here(root),
-            fixes=_repairs(event),
-            facts={"masked_rows": _rows(event)[0], "row_total": _rows(event)[1]},
+            related=(Related("mask", writes, "masks the scores"),) if writes else (),
+            fixes=_REPAIRS,
+            facts={"masked_rows": rows, "row_total": total},
         )
+
+
+_REPAIRS = (
+    Fix(
+        "guard-empty",
+        "leave rows without any key unmasked, and zero them afterwards",
+        "safe",
+        "empty = mask.all(-1, keepdim=True)\n"
+        "weights = scores.masked_fill(mask & ~empty, -torch.inf).softmax(-1)\n"
+        "weights = weights.masked_fill(empty, 0.0)",
+    ),
+    Fix(
+        "masked-branch",
+        "give those rows harmless scores before the softmax",
+        "safe",
+        "scores = torch.where(scores.isneginf().all(-1, keepdim=True), 0.0, scores)",
+    ),
+    Fix("data", "leave samples without any key out of the batch", "unsafe"),
+)
 
 
 def _is_empty_row(event: Event, root: Root) -> bool:
     if root.event.kind is Kind.MINTED and has(event.op, Trait.LOG_SUMS):
-        return True  # a -inf that was meant, and nothing else in the row
+        return True  # an intentional -inf, and nothing else in the row
     if event.op == "div":
         return evidence.weights_of_nothing(event) is not None
     if not evidence.gives_nan(event):
@@ -86,7 +107,7 @@ def _is_empty_row(event: Event, root: Root) -> bool:
         return False
     # A softmax breaks at -inf in full rows alone. Attention makes its scores itself, and those
     # may overflow under a mask that leaves every row a key.
-    return not attention.is_attention(event) or one.masked_rows > 0
+    return not evidence.is_attention(event) or one.masked_rows > 0
 
 
 def _subtracts_its_maximum(event: Event) -> bool:
@@ -114,56 +135,27 @@ def _rows(event: Event) -> tuple[int, int]:
 
 
 def _headline(event: Event) -> str:
-    op = phrases.spelled(event.op)
+    op, count = phrases.spelled(event.op), phrases.bad_of(event)
     if event.op == "div":
-        count = phrases.of_total(event.bad, event.numel)
-        return f"`{op}` shares out weights that are all 0, masked without exception, at {count}"
+        return f"`{op}` divides by a row sum of 0, as every weight of the row is masked, at {count}"
     if not has(event.op, Trait.SOFTMAX):
-        return f"`{op}` subtracts a row's maximum of -inf from -inf at " + phrases.of_total(
-            event.bad, event.numel
-        )
+        return f"`{op}` subtracts a row's maximum of -inf from -inf at {count}"
     rows, total = _rows(event)
-    count = f"{rows:,} of {plural(total, 'row')}" if total else "at least 1 row"
-    return f"`{op}` runs over nothing but -inf in {count}"
+    share = f"{rows:,} of {plural(total, 'row')}" if total else "at least 1 row"
+    return f"`{op}` runs over nothing but -inf in {share}"
 
 
 def _mechanism(root: Root, event: Event) -> str:
     one = _masked(event)
-    where = ""
+    text = (
+        "A row in which every score is -inf has no largest element to go by: exp(-inf) is 0 for"
+        " each, and so is their sum, so the row is 0 / 0 = NaN."
+    )
     if one is not None:
         count = phrases.of_total(one.neginf, one.numel)
-        where = f" {phrases.name(one, 'The operand')} is -inf at {count}."
-    text = "A row in which every score is -inf has no largest element to go by: exp(-inf) is 0 for"
-    text = f"{text} each, and so is their sum, so the row is 0 / 0 = NaN.{where}"
+        text = f"{text} {phrases.name(one, 'The operand')} is -inf at {count}."
     mask = evidence.discard(root)
     if mask is not None and evidence.situation(root) is Situation.HIDDEN:
         by = phrases.call(mask, event.blame)
         text = f"{text} {by} drops the row going forward; going back, gradient 0 times NaN is NaN."
     return text
-
-
-def _dropped_here(root: Root) -> tuple[Related, ...]:
-    """The line that wrote the -inf."""
-    minted = root.event.blame.location
-    if root.event.kind is not Kind.MINTED or minted is None:
-        return ()
-    return (Related("mask", minted, "masks the scores"),)
-
-
-def _repairs(event: Event) -> tuple[Fix, ...]:
-    empty = Fix(
-        "guard-empty",
-        "leave rows without any key unmasked, and zero them afterwards",
-        "safe",
-        "empty = mask.all(-1, keepdim=True)\n"
-        "weights = scores.masked_fill(mask & ~empty, -torch.inf).softmax(-1)\n"
-        "weights = weights.masked_fill(empty, 0.0)",
-    )
-    inside = Fix(
-        "masked-branch",
-        "give those rows harmless scores before the softmax",
-        "safe",
-        "scores = torch.where(scores.isneginf().all(-1, keepdim=True), 0.0, scores)",
-    )
-    drop = Fix("data", "leave samples without any key out of the batch", "unsafe")
-    return (empty, inside, drop)

@@ -1,8 +1,8 @@
-"""GS502."""
+"""NaN or inf that was in a parameter or a buffer before the step."""
 
 from __future__ import annotations
 
-from gradscope.facts import Call, Event, Finding, Fix, Kind, Root, Trace
+from gradscope.facts import Finding, Fix, Kind, Root, Trace
 from gradscope.rules.reading import evidence
 from gradscope.rules.reading.evidence import Situation
 from gradscope.rules.rule import Rule
@@ -50,38 +50,26 @@ class BadParameter(Rule):
     name = "bad-parameter"
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
-        event = root.event
+        event, one = root.event, evidence.outside(root.event)
         if event.kind is not Kind.SOURCE or evidence.situation(root) is not Situation.OUTSIDE:
             return None
-        kin = evidence.held_by(event)
-        if kin not in ("parameter", "buffer"):
+        if one is None or one.kin not in ("parameter", "buffer"):
             return None
-        one = evidence.outside(event)
-        what = phrases.bad_word(one.nan, one.posinf + one.neginf) if one else "NaN"
-        holder = f"{kin} {phrases.name(one, 'without a name')}"
+        what = phrases.bad_word(one.nan, one.posinf + one.neginf)
+        holder, reader = f"{one.kin} {phrases.name(one, 'without a name')}", evidence.reader(root)
+        when = "before the first step" if event.step == 0 else f"before step {event.step} read it"
+        check = "assert all(v.isfinite().all() for v in state.values() if v.is_floating_point())"
         return self.finding(
             root,
             trace,
-            blame=evidence.reader(root),
-            message=f"{holder} holds {what} at {phrases.of_total(event.bad, event.numel)}",
+            blame=reader,
+            message=f"{holder} holds {what} at {phrases.bad_of(event)}",
             label=f"first read here, {what} already",
-            why=_mechanism(event, holder, evidence.reader(root)),
-            fixes=_repairs(holder),
+            why=f"The {holder} was bad {when}: the values came from a checkpoint, an initialisation"
+            f" or a write outside of training. `{phrases.spelled(reader.op)}` is the first op that"
+            " reads them, and is not at fault.",
+            fixes=(
+                Fix("data", f"load a checkpoint in which the {holder} is finite", "unsafe", check),
+                Fix("init", f"initialise the {holder} again", "unsafe", "layer.reset_parameters()"),
+            ),
         )
-
-
-def _mechanism(event: Event, holder: str, reader: Call) -> str:
-    when = "before the first step" if event.step == 0 else f"before step {event.step} read it"
-    return (
-        f"The {holder} was bad {when}: the values came from a checkpoint, an initialisation or a"
-        f" write outside of training. `{phrases.spelled(reader.op)}` is the first op that reads"
-        " them, and is not at fault."
-    )
-
-
-def _repairs(holder: str) -> tuple[Fix, ...]:
-    check = "assert all(v.isfinite().all() for v in state.values() if v.is_floating_point())"
-    return (
-        Fix("data", f"load a checkpoint in which the {holder} is finite", "unsafe", check),
-        Fix("init", f"initialise the {holder} again", "unsafe", "layer.reset_parameters()"),
-    )

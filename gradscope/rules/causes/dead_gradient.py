@@ -1,7 +1,8 @@
-"""GS403."""
+"""Trained parameters whose gradient is missing, exactly 0, or used by nobody."""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from gradscope.facts import (
     Absence,
     Finding,
     Fix,
+    Leaf,
     Location,
     LowerRate,
     Magnitudes,
@@ -18,7 +20,6 @@ from gradscope.facts import (
     Related,
     Root,
     Severity,
-    Step,
     StepBeforeClearing,
     Subject,
     Symptom,
@@ -29,14 +30,14 @@ from gradscope.facts import (
     plural,
 )
 from gradscope.ops.traits import Trait, has
-from gradscope.rules.reading.absences import NOT_HELD, is_dead, is_mild
-from gradscope.rules.reading.cleared import cleared
-from gradscope.rules.reading.died import Death, died
-from gradscope.rules.reading.silenced import silenced_leaves
+from gradscope.rules.reading.absences import NOT_HELD, is_dead, is_mild, overflow_behind
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
-from gradscope.rules.wording.dead_gradient_words import LABELS, WHY
+from gradscope.rules.wording.dead_gradient_words import WORDS
 from gradscope.rules.wording.proposals import proposed
+
+FEWEST_CLEARED = 3  # updates in a row without a gradient; a single one may skip its step so
+LASTS = 3  # passes in a row without a gradient; batches differ, and one may be flat by chance
 
 
 class DeadGradient(Rule):
@@ -88,95 +89,62 @@ class DeadGradient(Rule):
         magnitudes = trace.magnitudes
         if magnitudes is None:
             return
-        groups: dict[object, list[Absence]] = defaultdict(list)
-        told = [check.name for check in trace.functions if check.relations == ("none",)]
-        overflown = () if roots else silenced_leaves(trace)
-        for absence in magnitudes.absences:
-            if absence.reason == "function" and absence.call and absence.call.op in told:
-                continue  # GS301 names the Function that returns None
-            if absence in overflown:
-                continue  # GS204 names the overflow
-            if is_dead(absence, magnitudes) and absence.reason != "underflow":
-                # A class that is used twice is cut at one place.
-                place = absence.location and replace(absence.location, module=None)
-                key = (absence.missing, absence.reason, place, absence.packaged)
-                groups[key].append(absence)
-        for updates in cleared(magnitudes):
+        for updates in _cleared(magnitudes):
             yield self._about_cleared(updates, magnitudes)
-        death = died(trace, magnitudes)
-        if death is not None:
-            yield self._about_death(death, trace.steps[-1])
+        if (where := _end_of_learning(trace, magnitudes)) is not None:
+            yield self._about_death(where, trace, magnitudes)
         # What can be pointed at first.
-        for group in sorted(groups.values(), key=lambda group: group[0].location is None):
+        groups = _groups(trace, magnitudes, roots)
+        for group in sorted(groups, key=lambda group: group[0].location is None):
             yield self._about(group, magnitudes)
 
     def _about(self, group: Sequence[Absence], magnitudes: Magnitudes) -> Finding:
-        first = group[0]
-        what = "no gradient" if first.missing else "a gradient of exactly 0"
-        if first.reason == "constant":
-            what = "a gradient of rounding errors alone"
-        hidden = first.reason in NOT_HELD
-        if hidden:
-            what = "a gradient that no optimizer uses"
-        count = len(group)
-        noun = "parameter gets" if count == 1 else "parameters get"
-        call = first.call
-        is_held = first.reason in ("stale", "replaced") and magnitudes.updates
-        last = magnitudes.updates[-1] if is_held else None
-        held_by = last.made or last.location if last is not None else None
-        severity = Severity.ERROR if first.trained or hidden else Severity.WARNING
-        return Finding(
-            rule=self.code,
-            name=self.name,
+        first, last = group[0], magnitudes.updates[-1] if magnitudes.updates else None
+        is_unheld = first.reason in NOT_HELD
+        severity = Severity.ERROR if first.trained or is_unheld else Severity.WARNING
+        is_old = last is not None and first.reason in ("stale", "replaced")
+        optimizer = (last.made or last.location) if last is not None and is_old else None
+        gets = "parameter gets" if len(group) == 1 else "parameters get"
+        names = [one.leaf for one in group]
+        trouble = Trouble.NONE if first.missing else Trouble.ZERO
+        symptoms = tuple(Symptom(trouble, Subject.GRADIENT, one.step, one.leaf) for one in group)
+        return self.found(
+            f"{len(group)} {gets} {_what(first)}: {phrases.listed(names)}",
+            WORDS[first.reason].why,
+            first.call,
             severity=Severity.NOTE if is_mild(first) else severity,
             phase=Phase.FORWARD if first.missing else Phase.BACKWARD,
             step=first.step,
-            op=call.op if call is not None else "",
             node=first.node,
-            location=first.location or held_by,
-            message=f"{count} {noun} {what}: {phrases.listed([one.leaf for one in group])}",
-            label=LABELS.get(first.reason, "the gradient ends here"),
-            why=WHY[first.reason],
+            location=first.location or optimizer,
+            label=WORDS[first.reason].label,
             related=_related(first),
             evidence={
                 "reason": first.reason,
-                "parameters": [absence.leaf for absence in group],
+                "parameters": names,
                 "of": len(magnitudes.leaves),
                 "grad_output": first.grad_output,
             },
             numbers=tuple(_numbers(group, magnitudes)),
-            symptoms=tuple(
-                Symptom(
-                    Trouble.NONE if one.missing else Trouble.ZERO,
-                    Subject.GRADIENT,
-                    one.step,
-                    one.leaf,
-                )
-                for one in group
-                if not hidden
-            ),
-            fixes=_fixes(first),
+            symptoms=() if is_unheld else symptoms,
+            fixes=(_fix(first),),
         )
 
     def _about_cleared(self, updates: list[Update], magnitudes: Magnitudes) -> Finding:
         """Updates that never got a gradient, since it had been cleared."""
-        last = updates[-1]
+        first, last = updates[0].step, updates[-1]
         trained = [leaf.name for leaf in magnitudes.leaves if leaf.trained]
-        first = updates[0].step
-        return Finding(
-            rule=self.code,
-            name=self.name,
-            severity=Severity.ERROR,
+        return self.found(
+            f"`{last.optimizer}` gets no gradient in any of {plural(len(updates), 'step')}:"
+            " it is cleared after backward",
+            "Backward gave every parameter its gradient, and all of them were cleared before this"
+            " step could use them. An optimizer skips a parameter without a gradient, and says"
+            " nothing: the weights stay as they are.",
             phase=Phase.OPTIMIZER,
             step=first,
             op="step",
             location=last.location,
-            message=f"`{last.optimizer}` gets no gradient in any of {plural(len(updates), 'step')}:"
-            " it is cleared after backward",
             label="nothing is left to step along",
-            why="Backward gave every parameter its gradient, and all of them were cleared before"
-            " this step could use them. An optimizer skips a parameter without a gradient, and says"
-            " nothing: the weights stay as they are.",
             evidence={"reason": "cleared", "parameters": trained, "of": len(magnitudes.leaves)},
             numbers=(f"{plural(len(trained), 'parameter')} held by the optimizer",),
             symptoms=tuple(
@@ -185,24 +153,28 @@ class DeadGradient(Rule):
             fixes=(proposed(StepBeforeClearing(last)),),
         )
 
-    def _about_death(self, death: Death, last: Step) -> Finding:
+    def _about_death(self, where: Absence, trace: Trace, magnitudes: Magnitudes) -> Finding:
         """A model that stands still at a loss that is not 0, after steps in which it learnt."""
-        where, trained, since = death.where, death.leaves, death.since
-        names = [leaf.name for leaf in trained]
-        return Finding(
-            rule=self.code,
-            name=self.name,
-            severity=Severity.ERROR,
+        last, trained = trace.steps[-1], _trained(magnitudes)
+        names, since = [leaf.name for leaf in trained], max(map(_zero_since, trained))
+        instead = Fix(
+            "graph",
+            "leave this function away where the model gives its output, or use one that is never"
+            " flat",
+            "unsafe",
+            "nn.LeakyReLU() for nn.ReLU()",
+        )
+        return self.found(
+            f"every gradient is exactly 0 from step {since} on, at a loss of"
+            f" {number(last.loss or 0.0)}: {phrases.listed(names)}",
+            f"{WORDS[where.reason].why} Until step {since - 1} there was a gradient: a step has"
+            " brought them here, and no later one can lead back.",
+            where.call,
             phase=Phase.BACKWARD,
             step=since,
-            op=where.call.op if where.call is not None else "",
             node=where.node,
             location=where.location,
-            message=f"every gradient is exactly 0 from step {since} on, at a loss of"
-            f" {number(last.loss or 0.0)}: {phrases.listed(names)}",
-            label=LABELS.get(where.reason, "the gradient ends here"),
-            why=f"{WHY[where.reason]} Until step {since - 1} there was a gradient: a step has"
-            " brought them here, and no later one can lead back.",
+            label=WORDS[where.reason].label,
             evidence={"reason": "died", "parameters": names, "of": len(trained), "since": since},
             numbers=(
                 f"gradient norm of `{names[0]}` by step: {phrases.series(trained[0].known)}",
@@ -212,26 +184,77 @@ class DeadGradient(Rule):
             symptoms=tuple(
                 Symptom(Trouble.ZERO, Subject.GRADIENT, last.index, name) for name in names
             ),
-            fixes=(
-                Fix(
-                    "graph",
-                    "leave this function away where the model gives its output, or use one that is"
-                    " never flat",
-                    "unsafe",
-                    "nn.LeakyReLU() for nn.ReLU()",
-                ),
-                proposed(LowerRate()),
-            ),
+            fixes=(instead, proposed(LowerRate())),
         )
 
 
+def _groups(trace: Trace, magnitudes: Magnitudes, roots: tuple[Root, ...]) -> list[list[Absence]]:
+    """The absences that are faults and have no other finding, together where one place is why."""
+    groups: dict[object, list[Absence]] = defaultdict(list)
+    told = [check.name for check in trace.functions if check.relations == ("none",)]  # by GS301
+    overflown = () if roots else overflow_behind(trace)[1]  # told by GS204
+    for absence in magnitudes.absences:
+        call = absence.call
+        by_function = absence.reason == "function" and call is not None and call.op in told
+        if by_function or absence in overflown or absence.reason == "underflow":
+            continue
+        if is_dead(absence, magnitudes):
+            # A class that is used twice is cut at one place.
+            place = absence.location and replace(absence.location, module=None)
+            groups[absence.missing, absence.reason, place, absence.packaged].append(absence)
+    return list(groups.values())
+
+
+def _cleared(magnitudes: Magnitudes) -> Iterator[list[Update]]:
+    """The updates in one place of the source that never got a gradient, though backward had made
+    them, for each such place."""
+    places: dict[Location | None, list[Update]] = defaultdict(list)
+    for update in magnitudes.updates:
+        if update.cleared is not None:
+            places[update.location].append(update)
+    for updates in places.values():
+        if len(updates) >= FEWEST_CLEARED and all(update.cleared for update in updates):
+            yield updates
+
+
+def _end_of_learning(trace: Trace, magnitudes: Magnitudes) -> Absence | None:
+    """Where the first gradient is lost, if by the end no trained parameter gets one any more. None
+    where one still learns, or where there is nothing left to learn."""
+    trained = _trained(magnitudes)
+    loss = trace.steps[-1].loss if trace.steps else None
+    if not trained or not loss or not math.isfinite(loss):
+        return None  # a loss of 0 has no slope: training is done
+    if not all(any(one.known[:-LASTS]) and not any(one.known[-LASTS:]) for one in trained):
+        return None
+    # What a model that has come to rest is flat in. A clamp or a choice is often meant to be.
+    kinds = Trait.RECTIFIES | Trait.SATURATES
+    return next((one for one in magnitudes.died if has(one.node or "", kinds)), None)
+
+
+def _trained(magnitudes: Magnitudes) -> list[Leaf]:
+    return [leaf for leaf in magnitudes.leaves if leaf.trained and leaf.known]
+
+
+def _zero_since(leaf: Leaf) -> int:
+    """The first step of those at the end without a gradient."""
+    alive = [step for step, norm in enumerate(leaf.norms) if norm]
+    return alive[-1] + 1
+
+
+def _what(absence: Absence) -> str:
+    if absence.reason in NOT_HELD:
+        return "a gradient that no optimizer uses"
+    if absence.reason == "constant":
+        return "a gradient of rounding errors alone"
+    return "no gradient" if absence.missing else "a gradient of exactly 0"
+
+
 def _related(absence: Absence) -> tuple[Related, ...]:
-    place: Location | None = absence.related
-    if place is None:
+    if absence.related is None:
         return ()
     if absence.reason == "unused":
-        return (Related("use", place, "never calls it"),)
-    return (Related("call", place, "runs without a graph"),)
+        return (Related("use", absence.related, "never calls it"),)
+    return (Related("call", absence.related, "runs without a graph"),)
 
 
 def _numbers(group: Sequence[Absence], magnitudes: Magnitudes) -> Iterator[str]:
@@ -241,28 +264,28 @@ def _numbers(group: Sequence[Absence], magnitudes: Magnitudes) -> Iterator[str]:
         yield f"{len(group)} {beside} the {trained} parameters that the optimizer holds"
     passes = max((len(leaf.norms) for leaf in magnitudes.leaves), default=0)
     yield f"over {plural(passes, 'backward pass', 'backward passes')}"
-    grad_output = group[0].grad_output
-    if grad_output is not None:
-        yield f"a gradient of norm {number(grad_output, 3)} comes in, exactly 0 goes out"
+    if group[0].grad_output is not None:
+        norm = number(group[0].grad_output, 3)
+        yield f"a gradient of norm {norm} comes in, exactly 0 goes out"
 
 
-def _fixes(absence: Absence) -> tuple[Fix, ...]:
+def _fix(absence: Absence) -> Fix:
     op = absence.call.op if absence.call is not None else ""
-    if absence.reason == "saturated" and has(op, Trait.BOUNDS):
-        return (
-            Fix("stable-op", "leave the bound out while training, or use one that is never flat",
-                "unsafe", "torch.sigmoid(x)  # between 0 and 1, with a slope everywhere"),
-        )  # fmt: skip
-    if absence.reason == "saturated" and has(op, Trait.SOFTMAX):
-        return (
-            Fix("stable-op", "use `sigmoid` if the softmax runs over a single element, which is"
-                " always 1; else keep its scores closer together", "unsafe"),
-        )  # fmt: skip
-    if absence.reason in ("dead-relu", "saturated"):
-        return (
-            Fix("init", "bring the inputs back to where the slope is not 0", "unsafe",
-                "a smaller learning rate or initialisation; or nn.LeakyReLU, which is never flat"),
-        )  # fmt: skip
-    if absence.reason == "zero-weight":
-        return (Fix("init", "start the other factor away from 0", "unsafe"),)
-    return (proposed(Reattach(absence.reason)),)
+    match absence.reason:
+        case "saturated" if has(op, Trait.BOUNDS):
+            title = "leave the bound out while training, or use one that is never flat"
+            code = "torch.sigmoid(x)  # between 0 and 1, with a slope everywhere"
+            return Fix("stable-op", title, "unsafe", code)
+        case "saturated" if has(op, Trait.SOFTMAX):
+            title = (
+                "use `sigmoid` if the softmax runs over a single element, which is always 1; else"
+                " keep its scores closer together"
+            )
+            return Fix("stable-op", title, "unsafe")
+        case "dead-relu" | "saturated":
+            title = "bring the inputs back to where the slope is not 0"
+            code = "a smaller learning rate or initialisation; or nn.LeakyReLU, which is never flat"
+            return Fix("init", title, "unsafe", code)
+        case "zero-weight":
+            return Fix("init", "start the other factor away from 0", "unsafe")
+    return proposed(Reattach(absence.reason))

@@ -1,4 +1,4 @@
-"""GS208."""
+"""A matrix function at a matrix where its derivative does not exist."""
 
 from __future__ import annotations
 
@@ -59,10 +59,12 @@ class DegenerateDecomposition(Rule):
             return None  # elements so large that their products leave the dtype
         if edge is None and (not _decomposes(event) or evidence.infinite_operands(event)):
             return None
+        op, is_backward = phrases.spelled(event.op), event.phase is Phase.BACKWARD
+        what = f"the backward of `{op}`" if is_backward else f"`{op}` of a singular matrix"
         return self.finding(
             root,
             trace,
-            message=_headline(event),
+            message=f"{what} gives {phrases.outcome(event.output)} at {phrases.bad_of(event)}",
             label="no finite derivative at this matrix",
             why=_mechanism(event),
             fixes=_repairs(event, edge, root, trace),
@@ -75,15 +77,8 @@ def _decomposes(event: Event) -> bool:
     return fact is not None and any(edge.nature is Nature.DEGENERATE for edge in fact.edges)
 
 
-def _headline(event: Event) -> str:
-    op, count = phrases.spelled(event.op), phrases.of_total(event.bad, event.numel)
-    if event.phase is Phase.BACKWARD:
-        return f"the backward of `{op}` gives {phrases.outcome(event.output)} at {count}"
-    return f"`{op}` of a singular matrix gives {phrases.outcome(event.output)} at {count}"
-
-
 def _mechanism(event: Event) -> str:
-    op = phrases.spelled(event.op)
+    op, fact = phrases.spelled(event.op), lookup(event.op)
     values = next((one for one in event.operands if one.role in ("S", "L")), None)
     measured = ""
     if values is not None and values.min is not None:
@@ -91,7 +86,6 @@ def _mechanism(event: Event) -> str:
         measured = f" The values lie between {low} and {high}."
         if low == high:
             measured = f" All values are {low}."
-    fact = lookup(event.op)
     if fact is not None and fact.matrix is not None and fact.matrix.values is not None:
         return (
             f"The derivative of `{op}` divides by the differences of singular values or"
@@ -105,8 +99,9 @@ def _mechanism(event: Event) -> str:
 
 
 def _repairs(event: Event, edge: Edge | None, root: Root, trace: Trace) -> tuple[Fix, ...]:
-    x = next((phrases.source(one, one.role) for one in event.operands), "x")
-    x = x if event.operand("self") or event.operand("A") else "x"
+    matrix = event.operand("self") or event.operand("A")
+    first = next(iter(event.operands), None)
+    x = phrases.source(first, first.role) if matrix is not None and first is not None else "x"
     eps = Fix(
         "epsilon",
         "move equal or zero values apart by a small, uneven diagonal",

@@ -1,4 +1,4 @@
-"""GS203."""
+"""An operand outside of the domain of its op."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DomainError(Rule):
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         event = root.event
-        if _is_logdet(event):
+        if event.kind is Kind.MINTED and event.op == "_linalg_slogdet":
             return self._negative_determinant(root, trace)
         if not evidence.breaks_in_use(root):
             return None
@@ -57,13 +57,14 @@ class DomainError(Rule):
         known = edge is not None and edge.cause == self.name
         if not known and not _undefined(event, edge):
             return None
+        inside = titles.guarded("clamp-domain", "the operand", phrases.spelled(event.op))
         return self.finding(
             root,
             trace,
             message=_headline(event, edge),
             label=fixes.says(edge, event) if edge else "NaN from finite operands",
             why=_mechanism(event, edge),
-            fixes=fixes.guards(edge, event) or (_inside(event),),
+            fixes=fixes.guards(edge, event) or (Fix("clamp-domain", inside),),
             strength=Strength.LIKELY if known else Strength.FALLBACK,
         )
 
@@ -88,11 +89,6 @@ class DomainError(Rule):
         )
 
 
-def _is_logdet(event: Event) -> bool:
-    """The NaN that torch itself writes in the call that computes the determinant."""
-    return event.kind is Kind.MINTED and event.op == "_linalg_slogdet"
-
-
 def _undefined(event: Event, edge: Edge | None) -> bool:
     """An op that the table does not explain, and that gave NaN going forward from finite values."""
     if edge is not None or event.kind is Kind.MINTED or not evidence.is_forward(event):
@@ -101,29 +97,22 @@ def _undefined(event: Event, edge: Edge | None) -> bool:
 
 
 def _headline(event: Event, edge: Edge | None) -> str:
-    op, count = phrases.spelled(event.op), phrases.of_total(event.bad, event.numel)
-    values = event.values()
-    at = values.get(edge.argument) if edge else values.get("self")
+    op, count = phrases.spelled(event.op), phrases.bad_of(event)
+    at = event.values().get(edge.argument if edge else "self")
     if at is None:
         return f"`{op}` gives {phrases.outcome(event.output)} from finite operands at {count}"
     return f"`{op}` was taken of {phrases.number(at)}, outside of its domain, at {count}"
 
 
 def _mechanism(event: Event, edge: Edge | None) -> str:
-    op, gives = phrases.spelled(event.op), phrases.outcome(event.output)
     role = edge.argument if edge else "self"
+    op, gives = phrases.spelled(event.op), phrases.outcome(event.output)
     text = f"`{op}` is not defined there and returns {gives} instead of raising."
     one = event.operand(role)
-    if one is not None and one.min is not None and one.max is not None and one.numel > 1:
+    if one is not None and one.min is not None and one.numel > 1:
         low, high = phrases.number(one.min), phrases.number(one.max)
         text = f"{text} {phrases.name(one, 'Its operand')} ranges from {low} to {high}."
-    made = evidence.made_by(event, role)
-    if made is not None:
+    if (made := evidence.made_by(event, role)) is not None:
         by = phrases.call(made, event.blame)
         text = f"{text} It comes from {by}, which does not stay inside the domain."
     return text
-
-
-def _inside(event: Event) -> Fix:
-    title = titles.guarded("clamp-domain", "the operand", phrases.spelled(event.op))
-    return Fix("clamp-domain", title)

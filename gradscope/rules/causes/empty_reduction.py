@@ -1,4 +1,4 @@
-"""GS207."""
+"""An average over nothing, or a spread over one item."""
 
 from __future__ import annotations
 
@@ -51,16 +51,15 @@ class EmptyReduction(Rule):
         event = root.event
         if not evidence.breaks_in_use(root):
             return None
-        edge = evidence.edge(event)
-        known = edge is not None and edge.cause == self.name
-        if not known and not _reduces_nothing(event):
+        if self.edge_at(root) is None and not _reduces_nothing(event):
             return None
+        message, label, why = _words(event)
         return self.finding(
             root,
             trace,
-            message=_headline(event),
-            label=_label(event),
-            why=_mechanism(event),
+            message=message,
+            label=label,
+            why=why,
             fixes=(_repair(event),),
             facts={"reduced": _reduced(event)},
         )
@@ -88,40 +87,30 @@ def _has_targets(event: Event) -> bool:
     return "loss" in event.op or "entropy" in event.op
 
 
-def _headline(event: Event) -> str:
+def _words(event: Event) -> tuple[str, str, str]:
+    """The headline, the label and the mechanism."""
     op, count = phrases.spelled(event.op), phrases.of_total(event.bad, event.numel, "result")
-    if has(event.op, Trait.SPREADS):
-        return f"`{op}` over {plural(_reduced(event), 'item')} ({count})"
-    if _has_targets(event) and _reduced(event):
-        return f"`{op}` averages over no target: all of them are ignored or weigh 0"
-    return f"`{op}` over 0 items ({count})"
-
-
-def _label(event: Event) -> str:
-    if has(event.op, Trait.SPREADS):
-        return "divides by n - 1, which is 0"
-    return "0 / 0: nothing to average"
-
-
-def _mechanism(event: Event) -> str:
-    op = phrases.spelled(event.op)
-    operand = _operand(event)
+    operand, items = _operand(event), plural(_reduced(event), "item")
     shape = list(operand.shape) if operand is not None else []
-    name = phrases.name(operand, "The operand")
+    text = f"{phrases.name(operand, 'The operand')} has shape {shape}"
     if has(event.op, Trait.SPREADS):
         return (
-            f"{name} has shape {shape}, so each `{op}` is taken over"
-            f" {plural(_reduced(event), 'item')}. The unbiased estimate divides by n - 1,"
-            " and 0 / 0 is NaN. An epsilon that is added afterwards does not change that."
+            f"`{op}` over {items} ({count})",
+            "divides by n - 1, which is 0",
+            f"{text}, so each `{op}` is taken over {items}. The unbiased estimate divides by n - 1,"
+            " and 0 / 0 is NaN. An epsilon that is added afterwards does not change that.",
         )
     if _has_targets(event) and _reduced(event):
         return (
-            f"{name} has shape {shape}, but no target of it counts, so the mean divides a sum of 0"
-            " by a weight of 0, and 0 / 0 is NaN."
+            f"`{op}` averages over no target: all of them are ignored or weigh 0",
+            "0 / 0: nothing to average",
+            f"{text}, but no target of it counts, so the mean divides a sum of 0 by a weight of 0,"
+            " and 0 / 0 is NaN.",
         )
     return (
-        f"{name} has shape {shape}: nothing was selected. The sum of nothing is 0, its count is 0,"
-        " and 0 / 0 is NaN."
+        f"`{op}` over 0 items ({count})",
+        "0 / 0: nothing to average",
+        f"{text}: nothing was selected. The sum of nothing is 0, its count is 0, and 0 / 0 is NaN.",
     )
 
 
@@ -132,11 +121,9 @@ def _repair(event: Event) -> Fix:
         title = "take the biased estimate, or skip batches of one item"
         code = f"{x}.{phrases.spelled(event.op)}(unbiased=False)"
         return Fix("guard-empty", title, "unsafe", code)
-    title = "count the items, and divide by at least 1"
-    if _has_targets(event) and not _reduced(event):
-        code = 'reduction="sum"  # then divide by max(1, target.numel())'
-    elif _has_targets(event):
-        code = 'reduction="sum"  # then divide by (target != ignore_index).sum().clamp_min(1)'
-    else:
-        code = f"{x}.sum() / max({x}.numel(), 1)"
-    return Fix("guard-empty", title, "unsafe", code)
+    code = f"{x}.sum() / max({x}.numel(), 1)"
+    if _has_targets(event):
+        counted = "(target != ignore_index).sum().clamp_min(1)"
+        counted = counted if _reduced(event) else "max(1, target.numel())"
+        code = f'reduction="sum"  # then divide by {counted}'
+    return Fix("guard-empty", "count the items, and divide by at least 1", "unsafe", code)

@@ -1,4 +1,4 @@
-"""GS401."""
+"""Gradients, or values before there is a gradient, that grow by a steady factor."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import math
 from collections.abc import Iterator
 
 from gradscope.facts import (
+    Call,
     ClipNorm,
     Finding,
     Fix,
     Growth,
     KeepNorm,
+    Kind,
     Magnitudes,
     Phase,
     Related,
@@ -25,15 +27,15 @@ from gradscope.facts import (
     plural,
     text_of,
 )
-from gradscope.rules.reading.growths import explodes
-from gradscope.rules.reading.swelling import swelling
+from gradscope.rules.reading.growths import explodes, facts_of
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
-from gradscope.rules.wording.growths import profile, profile_of_values
+from gradscope.rules.wording.growths import profile
 from gradscope.rules.wording.proposals import proposed
 
-# A total norm that an optimizer saw this much smaller was clipped (or unscaled) on the way.
-CLIPPED = 0.99
+CLIPPED = 0.99  # a total norm that an optimizer saw this much smaller was clipped, or unscaled
+SHARE_OF_NORM = 1e-4  # an element of what the repeats have made, of a norm over many
+LARGEST_SHARE = 0.5  # of the growth that one repeat may make: more is an op, and no growth
 
 
 class ExplodingGradient(Rule):
@@ -86,152 +88,110 @@ class ExplodingGradient(Rule):
         magnitudes = trace.magnitudes
         if magnitudes is None:
             return
-        growing = [one for one in magnitudes.growths if explodes(one, magnitudes.limits)]
-        overflown = swelling(magnitudes, roots)
-        if overflown is not None and magnitudes.swelling is not None:
-            yield self._about_values(magnitudes.swelling, overflown)
-        if growing:
-            yield self._about(growing[0], magnitudes, roots)  # the first step: later ones follow
+        if (growth := magnitudes.swelling) is not None and _overflows(growth, magnitudes, roots):
+            yield self._about_values(growth, roots[0])
+        growing = (one for one in magnitudes.growths if explodes(one, magnitudes.limits))
+        if (growth := next(growing, None)) is not None:  # the first step: later ones follow
+            yield self._about(growth, magnitudes, roots)
 
     def _about(self, growth: Growth, magnitudes: Magnitudes, roots: tuple[Root, ...]) -> Finding:
-        totals = magnitudes.totals()
-        total = totals[growth.step] if growth.step < len(totals) else None
+        step, totals = growth.step, magnitudes.totals()
+        is_known = step < len(totals)
         ratios = (update.clipped for update in magnitudes.updates)
-        clipped = any(ratio is not None and ratio < CLIPPED for ratio in ratios)
-        explained = [root for root in roots if _is_consequence(root, growth)]
-        symptoms = tuple(symptom for root in explained for symptom in root.symptoms)
-        hurt = _largest_leaf(magnitudes, growth.step)
-        own = Symptom(Trouble.EXPLODING, Subject.GRADIENT, growth.step, hurt or "gradient")
-        return Finding(
-            rule=self.code,
-            name=self.name,
-            severity=Severity.WARNING if clipped else Severity.ERROR,
+        is_clipped = any(ratio is not None and ratio < CLIPPED for ratio in ratios)
+        explained = [
+            root for root in roots if root.event.phase is Phase.BACKWARD and root.event.step == step
+        ]
+        hurt = _largest_leaf(magnitudes, step)
+        own = Symptom(Trouble.EXPLODING, Subject.GRADIENT, step, hurt or "gradient")
+        users = [update.location for update in magnitudes.updates if update.location is not None]
+        message, label, why = _words(growth)
+        return self.found(
+            message,
+            why,
+            growth.call,
+            severity=Severity.WARNING if is_clipped else Severity.ERROR,
             phase=Phase.BACKWARD,
-            step=growth.step,
-            op=growth.call.op,
-            node=growth.call.node,
-            location=growth.call.location,
-            message=_headline(growth),
-            label=_label(growth),
-            why=_why(growth),
-            related=_optimizer(magnitudes),
+            step=step,
+            label=label,
+            related=tuple(Related("use", one, "takes this gradient") for one in users[-1:]),
             evidence={
-                "axis": growth.axis,
-                "factor": growth.factor,
-                "range": [growth.low, growth.high],
-                "norms": list(growth.norms),
+                **facts_of(growth),
                 "nodes": list(growth.nodes),
-                "total_norm": total,
+                "total_norm": totals[step] if is_known else None,
                 "limit": magnitudes.limits.gradient_growth,
             },
-            numbers=(*profile(growth), *_totals(totals, growth.step)),
-            symptoms=(own, *symptoms),
+            numbers=(*profile(growth), *_totals(totals, step)),
+            symptoms=(own, *(symptom for root in explained for symptom in root.symptoms)),
             chain=explained[0].chain if explained else (),
-            fixes=_fixes(totals, growth),
+            # Clipping bounds the step and leaves the reason where it is.
+            fixes=(
+                proposed(KeepNorm(growth.axis, growth.nodes)),
+                proposed(ClipNorm(clip_bound(totals[:step]))),
+            ),
         )
 
     def _about_values(self, growth: Growth, root: Root) -> Finding:
         """Values that a repeated computation multiplies until they leave their range: a recurrence,
         or a deep model, that explodes before there is a gradient."""
-        repeats = plural(len(growth.norms), growth.unit)
+        event, place = root.event, root.event.blame.location
         first, last = growth.norms[0], growth.norms[-1]
-        dtype = root.event.output.dtype if root.event.output is not None else None
+        dtype = event.output.dtype if event.output is not None else "its dtype"
         way = "time step by time step" if growth.axis == "time" else "layer by layer"
-        return Finding(
-            rule=self.code,
-            name=self.name,
-            severity=Severity.ERROR,
-            phase=Phase.FORWARD,
-            step=growth.step,
-            op=root.event.op,
-            node=growth.call.node,
-            location=growth.call.location or root.event.blame.location,
-            message=f"the values grow x{text_of(growth.factor, 3)} per {growth.unit} over"
-            f" {repeats}, until `{phrases.spelled(root.event.op)}` overflows"
-            f" {dtype or 'its dtype'}",
-            label=f"repeated {len(growth.norms)} times before the overflow",
-            related=_overflow(growth, root),
-            why=f"The same computation multiplies what it is given, {way}: a norm of"
-            f" {text_of(first, 3)} becomes {text_of(last, 3)} before it leaves the range. The"
-            " growth is steady, so it comes from the weights and not from one bad batch, and"
-            " backward multiplies by the same weights. A wider dtype only lasts a few repeats"
-            " longer.",
-            evidence={
-                "axis": growth.axis,
-                "factor": growth.factor,
-                "range": [growth.low, growth.high],
-                "norms": list(growth.norms),
-            },
-            numbers=tuple(profile_of_values(growth)),
-            symptoms=root.symptoms,
-            chain=root.chain,
-            fixes=_bounded(growth),
-            strength=Strength.PROVEN,
-        )
-
-
-def _headline(growth: Growth) -> str:
-    if growth.axis == "fused":
-        op = phrases.spelled(growth.call.op)
-        return (
-            f"the gradient grows to {number(growth.total, 3)} times its size inside `{op}`,"
-            " over all its time steps"
-        )
-    return (
-        f"the gradient grows x{growth.factor:.2f} per {growth.unit} over"
-        f" {plural(len(growth.norms), growth.unit)},"
-        f" to {number(growth.total, 3)} times its size at the loss"
-    )
-
-
-def _label(growth: Growth) -> str:
-    if growth.axis == "fused":
-        return "multiplies by the same weights once per time step"
-    return f"crossed {len(growth.norms)} times on the way back"
-
-
-def _why(growth: Growth) -> str:
-    if growth.axis == "fused":
-        return (
-            "Backward multiplies by the same recurrent weights once per time step, and this op runs"
-            " all of them. The forward values are bounded, so only the gradient shows it."
-        )
-    where = (
-        "Backward multiplies by the same weights once per time step"
-        if growth.axis == "time"
-        else "Backward multiplies by the slope of each layer in turn"
-    )
-    doubling = max(1, round(math.log(2) / math.log(growth.factor)))
-    more = growth.unit if doubling == 1 else plural(doubling, growth.unit)
-    return (
-        f"{where}. Most of the growth comes from `{phrases.spelled(growth.call.op)}`. It is steady,"
-        " not a spike, so it comes from the weights and not from one bad batch, and it doubles with"
-        f" every {more} more."
-    )
-
-
-def _fixes(totals: tuple[float, ...], growth: Growth) -> tuple[Fix, ...]:
-    bound = clip_bound(totals[: growth.step])
-    # Clipping bounds the step and leaves the reason where it is.
-    return (proposed(KeepNorm(growth.axis, growth.nodes)), proposed(ClipNorm(bound)))
-
-
-def _overflow(growth: Growth, root: Root) -> tuple[Related, ...]:
-    place = root.event.blame.location
-    if place is None or growth.call.location is None or place.line == growth.call.location.line:
-        return ()
-    return (Related("use", place, "leaves the range"),)
-
-
-def _bounded(growth: Growth) -> tuple[Fix, ...]:
-    return (
-        proposed(KeepNorm(growth.axis, growth.nodes)),
-        Fix(
+        at = growth.call.location or place
+        is_elsewhere = place is not None and at is not None and place.line != at.line
+        between = Fix(
             "stable-op",
             "normalise in between, or use a bounded activation or a gated cell",
             "display-only",
             "h = norm(h)",
-        ),
+        )
+        return self.found(
+            f"the values grow x{text_of(growth.factor, 3)} per {growth.unit} over"
+            f" {plural(len(growth.norms), growth.unit)}, until `{phrases.spelled(event.op)}`"
+            f" overflows {dtype}",
+            f"The same computation multiplies what it is given, {way}: a norm of"
+            f" {text_of(first, 3)} becomes {text_of(last, 3)} before it leaves the range. The"
+            " growth is steady, so it comes from the weights and not from one bad batch, and"
+            " backward multiplies by the same weights. A wider dtype only lasts a few repeats"
+            " longer.",
+            growth.call,
+            step=growth.step,
+            op=event.op,
+            location=at,
+            label=f"repeated {len(growth.norms)} times before the overflow",
+            related=(Related("use", place, "leaves the range"),) if place and is_elsewhere else (),
+            evidence=facts_of(growth),
+            numbers=tuple(profile(growth, "the values", "the first one first")),
+            symptoms=root.symptoms,
+            chain=root.chain,
+            fixes=(proposed(KeepNorm(growth.axis, growth.nodes)), between),
+            strength=Strength.PROVEN,
+        )
+
+
+def _words(growth: Growth) -> tuple[str, str, str]:
+    """The headline, the label and the mechanism."""
+    op, total = phrases.spelled(growth.call.op), number(growth.total, 3)
+    if growth.axis == "fused":
+        return (
+            f"the gradient grows to {total} times its size inside `{op}`, over all its time steps",
+            "multiplies by the same weights once per time step",
+            "Backward multiplies by the same recurrent weights once per time step, and this op runs"
+            " all of them. The forward values are bounded, so only the gradient shows it.",
+        )
+    where = "the slope of each layer in turn"
+    if growth.axis == "time":
+        where = "the same weights once per time step"
+    doubling = max(1, round(math.log(2) / math.log(growth.factor)))
+    more = growth.unit if doubling == 1 else plural(doubling, growth.unit)
+    return (
+        f"the gradient grows x{growth.factor:.2f} per {growth.unit} over"
+        f" {plural(len(growth.norms), growth.unit)}, to {total} times its size at the loss",
+        f"crossed {len(growth.norms)} times on the way back",
+        f"Backward multiplies by {where}. Most of the growth comes from `{op}`. It is steady, not a"
+        " spike, so it comes from the weights and not from one bad batch, and it doubles with every"
+        f" {more} more.",
     )
 
 
@@ -241,23 +201,36 @@ def clip_bound(earlier: tuple[float, ...]) -> float:
     return float(f"{healthy[len(healthy) // 2]:.2g}") if len(healthy) >= 3 else 1.0
 
 
-def _is_consequence(root: Root, growth: Growth) -> bool:
-    return root.event.phase is Phase.BACKWARD and root.event.step == growth.step
+def _overflows(growth: Growth, magnitudes: Magnitudes, roots: tuple[Root, ...]) -> bool:
+    """Whether the first value that left its range is what repeats of the same lines had grown."""
+    if growth.total < magnitudes.limits.gradient_growth or not roots:
+        return False
+    if math.log(growth.high) > LARGEST_SHARE * math.log(growth.total):
+        return False
+    event = roots[0].event
+    is_birth = event.kind is Kind.BIRTH and event.phase is Phase.FORWARD
+    if not is_birth or event.step != growth.step:
+        return False
+    if _lines(event.blame) & _lines(growth.call):
+        return True
+    bounds = (bound for one in event.operands for bound in (one.min, one.max) if bound is not None)
+    return max(map(abs, bounds), default=0.0) >= SHARE_OF_NORM * growth.norms[-1]
+
+
+def _lines(call: Call) -> set[tuple[str, int]]:
+    """The lines that a call stands in, and those that led there from within one function."""
+    places = call.frames or ((call.location,) if call.location is not None else ())
+    return {(place.file, place.line) for place in places[:2]}
 
 
 def _largest_leaf(magnitudes: Magnitudes, step: int) -> str | None:
-    known = [
+    known = (
         (leaf.norms[step] or 0.0, leaf.name) for leaf in magnitudes.leaves if step < len(leaf.norms)
-    ]
-    return max(known)[1] if known else None
+    )
+    return max(known, default=(0.0, None))[1]
 
 
 def _totals(totals: tuple[float, ...], step: int) -> Iterator[str]:
     if step < len(totals):
         before = f", {number(totals[step - 1], 3)} the step before" if step else ""
         yield f"total gradient norm {number(totals[step], 3)} at step {step}{before}"
-
-
-def _optimizer(magnitudes: Magnitudes) -> tuple[Related, ...]:
-    places = [update.location for update in magnitudes.updates if update.location is not None]
-    return (Related("use", places[-1], "takes this gradient"),) if places else ()

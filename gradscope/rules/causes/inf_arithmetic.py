@@ -1,4 +1,4 @@
-"""GS103."""
+"""Arithmetic that has no answer, on an inf that the program made on purpose."""
 
 from __future__ import annotations
 
@@ -55,38 +55,69 @@ class InfArithmetic(Rule):
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         if not evidence.breaks_in_use(root):
             return None
-        event = _meeting(root)
+        event = root.event
+        if event.kind is Kind.MINTED:  # where it meets the arithmetic that turns it into NaN
+            met = (one for one in root.chain if one.kind in (Kind.BIRTH, Kind.REVIVAL))
+            event = next(met, event)
         edge = evidence.edge(event)
-        if not (
-            (edge is not None and edge.cause == self.name)
-            or not evidence.is_fed_finite(event)
-            or event.kind is Kind.MINTED
-        ):
+        known = edge is not None and edge.cause == self.name
+        if not known and evidence.is_fed_finite(event) and event.kind is not Kind.MINTED:
             return None
+        words = _of_written if event.kind is Kind.MINTED else _of_arithmetic
+        message, label, why, fix = words(event)
         return self.finding(
             root,
             trace,
             event=event,
-            message=_headline(event),
-            label=_label(event),
-            why=_mechanism(event),
-            fixes=(_replace(event),),
+            message=message,
+            label=label,
+            why=why,
+            fixes=(fix,),
             strength=Strength.FALLBACK,
         )
 
 
-def _label(event: Event) -> str:
-    if event.kind is Kind.MINTED:
-        return f"{_written(event)} that was written on purpose, and that the loss meets"
-    return f"{_form(event)} is {phrases.outcome(event.output)}"
+def _of_written(event: Event) -> tuple[str, str, str, Fix]:
+    """The headline, the label, the mechanism and the fix for an inf that arrives at the loss."""
+    what, op = phrases.outcome(event.output), phrases.spelled(event.op)
+    written = f"a {what}" if what.startswith("NaN") else f"an {what.removeprefix('-')}"
+    share = f" at {phrases.bad_of(event)}" if event.numel else ""
+    title = "mask with a large finite number, or leave out what the loss asks for"
+    code = "x.masked_fill(mask, torch.finfo(x.dtype).min)"
+    fix = Fix("masked-branch", title, "unsafe", code)
+    if evidence.gives_nan(event):
+        fix = Fix("masked-branch", "fill with a finite number, or leave these elements out")
+    return (
+        f"the {what} that `{op}` writes{share} is never taken out again",
+        f"{written} that was written on purpose, and that the loss meets",
+        f"`{op}` writes {written} on purpose. No op after it takes those elements out, so they"
+        " arrive at the loss, as where a target is masked that the loss asks for.",
+        fix,
+    )
 
 
-def _meeting(root: Root) -> Event:
-    """Where an inf that was made on purpose meets the arithmetic that turns it into NaN."""
-    if root.event.kind is not Kind.MINTED:
-        return root.event
-    events = (event for event in root.chain if event.kind in (Kind.BIRTH, Kind.REVIVAL))
-    return next(events, root.event)
+def _of_arithmetic(event: Event) -> tuple[str, str, str, Fix]:
+    """The same for the op that has no answer."""
+    gives, op, form = phrases.outcome(event.output), phrases.spelled(event.op), _form(event)
+    infinite = evidence.infinite_operands(event)
+    what, count, x = "an operand", "some elements", "x"
+    if infinite:
+        one = infinite[0]
+        what, x = phrases.name(one, what), phrases.source(one, one.role)
+        count = phrases.of_total(one.bad, one.numel)
+    return (
+        f"`{op}` computes {form} at {phrases.bad_of(event)}",
+        f"{form} is {gives}",
+        f"{what} is not finite at {count}, and until here that did no harm: an inf that is only"
+        f" compared, exponentiated or masked stays one. `{op}` computes {form}, which has no"
+        f" answer, so the result is {gives}.",
+        Fix(
+            "masked-branch",
+            f"replace the infinite elements before `{op}`",
+            "safe",
+            f"torch.where({x}.isinf(), 0.0, {x})",
+        ),
+    )
 
 
 def _form(event: Event) -> str:
@@ -96,7 +127,7 @@ def _form(event: Event) -> str:
         left, right = phrases.number(here["self"]), phrases.number(here["other"])
         return f"{left} {SIGNS[event.op]} {f'({right})' if right[0] == '-' else right}"
     if event.op == "mul":
-        return "0 * inf"  # elsewhere: the first bad element is an inf that was meant
+        return "0 * inf"  # elsewhere: the first bad element is an intentional inf
     if has(event.op, Trait.MULTIPLIES):
         return "0 * inf in a sum of products"
     if has(event.op, Trait.SUMS):
@@ -104,47 +135,3 @@ def _form(event: Event) -> str:
     infinite = evidence.infinite_operands(event)
     at = infinite[0].at if infinite else None
     return f"`{phrases.spelled(event.op)}` of {'inf' if at is None else phrases.number(at)}"
-
-
-def _written(event: Event) -> str:
-    what = phrases.outcome(event.output)
-    return f"a {what}" if what.startswith("NaN") else f"an {what.removeprefix('-')}"
-
-
-def _headline(event: Event) -> str:
-    count = phrases.of_total(event.bad, event.numel)
-    if event.kind is Kind.MINTED:
-        share = f" at {count}" if event.numel else ""
-        what, op = phrases.outcome(event.output), phrases.spelled(event.op)
-        return f"the {what} that `{op}` writes{share} is never taken out again"
-    return f"`{phrases.spelled(event.op)}` computes {_form(event)} at {count}"
-
-
-def _mechanism(event: Event) -> str:
-    gives, op = phrases.outcome(event.output), phrases.spelled(event.op)
-    if event.kind is Kind.MINTED:
-        return (
-            f"`{op}` writes {_written(event)} on purpose. No op after it takes those elements"
-            " out, so they arrive at the loss, as where a target is masked that the loss asks for."
-        )
-    infinite = evidence.infinite_operands(event)
-    what = phrases.name(infinite[0], "an operand") if infinite else "an operand"
-    count = phrases.of_total(infinite[0].bad, infinite[0].numel) if infinite else "some elements"
-    return (
-        f"{what} is not finite at {count}, and until here that did no harm: an inf that is only"
-        f" compared, exponentiated or masked stays one. `{op}` computes {_form(event)}, which has"
-        f" no answer, so the result is {gives}."
-    )
-
-
-def _replace(event: Event) -> Fix:
-    if event.kind is Kind.MINTED:
-        if evidence.gives_nan(event):
-            return Fix("masked-branch", "fill with a finite number, or leave these elements out")
-        title = "mask with a large finite number, or leave out what the loss asks for"
-        code = "x.masked_fill(mask, torch.finfo(x.dtype).min)"
-        return Fix("masked-branch", title, "unsafe", code)
-    infinite = evidence.infinite_operands(event)
-    x = phrases.source(infinite[0], infinite[0].role) if infinite else "x"
-    title = f"replace the infinite elements before `{phrases.spelled(event.op)}`"
-    return Fix("masked-branch", title, "safe", f"torch.where({x}.isinf(), 0.0, {x})")

@@ -1,9 +1,8 @@
-"""GS202."""
+"""A logarithm of exactly 0."""
 
 from __future__ import annotations
 
-from gradscope.facts import Call, Event, Finding, Fix, Root, Subject, Trace
-from gradscope.ops import Edge
+from gradscope.facts import Call, Finding, Root, Subject, Trace
 from gradscope.ops.traits import Trait, has
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
@@ -52,34 +51,27 @@ class LogZero(Rule):
         event, edge = root.event, self.edge_at(root)
         if edge is None:
             return None
+        op, at = phrases.spelled(event.op), phrases.number(event.values().get(edge.argument, 0.0))
+        hurt = any(symptom.subject is Subject.GRADIENT for symptom in root.symptoms)
+        too = ", so the gradient breaks with the value" if hurt else ""
+        made = evidence.made_by(event, edge.argument)
+        origin = ""
+        if made is not None:
+            by, lost = phrases.call(made, event.blame), evidence.lost_epsilon(event, edge.argument)
+            origin = f" The operand comes from {by}{_reached(made)}.{lost}"
         return self.finding(
             root,
             trace,
-            message=_headline(event, edge),
+            message=f"`{op}` was taken of exactly {at} at {phrases.bad_of(event)}",
             label=fixes.says(edge, event),
-            why=_mechanism(event, edge, root),
-            fixes=_repairs(edge, event, root, trace),
+            why=f"`{op}` of {at} is {phrases.outcome(event.output)}, and its slope there is not"
+            f" finite either{too}.{origin}{phrases.too_late(event, evidence.late_epsilon(event))}",
+            fixes=(
+                *fixes.stable(edge, event, root, trace),
+                *fixes.guards(edge, event),
+                fixes.masked(edge, event),
+            ),
         )
-
-
-def _headline(event: Event, edge: Edge) -> str:
-    at = phrases.number(event.values().get(edge.argument, 0.0))
-    count = phrases.of_total(event.bad, event.numel)
-    return f"`{phrases.spelled(event.op)}` was taken of exactly {at} at {count}"
-
-
-def _mechanism(event: Event, edge: Edge, root: Root) -> str:
-    op, at = phrases.spelled(event.op), event.values().get(edge.argument, 0.0)
-    text = f"`{op}` of {phrases.number(at)} is {phrases.outcome(event.output)}, and its slope there"
-    text = f"{text} is not finite either"
-    hurt = any(symptom.subject is Subject.GRADIENT for symptom in root.symptoms)
-    text += ", so the gradient breaks with the value." if hurt else "."
-    made = evidence.made_by(event, edge.argument)
-    if made is not None:
-        by = phrases.call(made, event.blame)
-        text = f"{text} The operand comes from {by}{_reached(made)}."
-        text += evidence.lost_epsilon(event, edge.argument)
-    return text + phrases.too_late(event, evidence.late_epsilon(event))
 
 
 def _reached(made: Call) -> str:
@@ -89,11 +81,3 @@ def _reached(made: Call) -> str:
     if has(made.op, Trait.SUBTRACTS):
         return ", where two equal numbers cancelled"
     return ", which had nothing but zeros to add up" if has(made.op, Trait.SUMS) else ""
-
-
-def _repairs(edge: Edge, event: Event, root: Root, trace: Trace) -> tuple[Fix, ...]:
-    return (
-        *fixes.stable(edge, event, root, trace),
-        *fixes.guards(edge, event),
-        fixes.masked(edge, event),
-    )

@@ -1,10 +1,10 @@
-"""GS101."""
+"""A discarded branch whose gradient is NaN all the same."""
 
 from __future__ import annotations
 
 import math
 
-from gradscope.facts import Event, Finding, Fix, Kind, Phase, Root, Trace
+from gradscope.facts import Event, Finding, Kind, Phase, Root, Trace
 from gradscope.ops import Edge
 from gradscope.ops.edges import Nature
 from gradscope.ops.traits import Trait, has
@@ -57,7 +57,9 @@ class MaskedBranch(Rule):
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         if evidence.situation(root) is not Situation.HIDDEN:
             return None
-        event = _culprit(root)
+        event = root.event  # where the bad value came from outside, the op whose gradient met it
+        if event.kind in (Kind.SOURCE, Kind.MINTED, Kind.UNINITIALIZED):
+            event = evidence.leak(root) or event
         edge = evidence.edge(event)
         return self.finding(
             root,
@@ -67,16 +69,13 @@ class MaskedBranch(Rule):
             message=_headline(root, event),
             label=fixes.says(edge, event) if edge else "its backward gives NaN for gradient 0",
             why=_mechanism(root, event, edge, trace),
-            fixes=_repairs(edge, event, root, trace),
+            fixes=(
+                fixes.masked(edge, event, hidden=True),
+                *fixes.guards(edge, event),
+                *fixes.stable(edge, event, root, trace),
+            ),
             facts={"also": edge.cause} if edge and edge.cause != self.name else {},
         )
-
-
-def _culprit(root: Root) -> Event:
-    """The forward birth; where the bad value came from outside, the op whose gradient met it."""
-    if root.event.kind in (Kind.SOURCE, Kind.MINTED, Kind.UNINITIALIZED):
-        return evidence.leak(root) or root.event
-    return root.event
 
 
 def _headline(root: Root, event: Event) -> str:
@@ -84,14 +83,12 @@ def _headline(root: Root, event: Event) -> str:
         return phrases.symptom(root.symptoms[0])
     mask, op = evidence.discard(root), phrases.spelled(event.op)
     by = f"`{phrases.spelled(mask.op)}`" if mask else "a mask"
-    branch = f"through the branch of `{op}` that {by} discards"
-    return f"{phrases.symptoms(root.symptoms)}, {branch}"
+    return f"{phrases.symptoms(root.symptoms)}, through the branch of `{op}` that {by} discards"
 
 
 def _mechanism(root: Root, event: Event, edge: Edge | None, trace: Trace) -> str:
-    mask = evidence.discard(root)
+    mask, loss = evidence.discard(root), measurements.loss_of(root, trace)
     op, by = phrases.spelled(event.op), phrases.call(mask, event.blame) if mask else "A mask"
-    loss = measurements.loss_of(root, trace)
     finite = loss is not None and math.isfinite(loss)
     kept = f", so the loss is finite ({phrases.number(loss)})" if finite else ""
     text = (
@@ -101,25 +98,21 @@ def _mechanism(root: Root, event: Event, edge: Edge | None, trace: Trace) -> str
     )
     if loss is not None and not finite:
         text = f"{text} The loss is made of that gradient."
-    late = _too_late(mask.op) if mask is not None else ""
     if edge is not None and edge.nature is Nature.REMOVABLE:
-        late = "The true slope is finite there; it is PyTorch's backward formula that gives NaN."
-    return f"{text} {late}" if late else text
-
-
-def _too_late(op: str) -> str:
-    """Of a mask that was meant as a repair, and stands behind the op that it should protect."""
-    if has(op, Trait.CLEANS):
+        slope = "The true slope is finite there"
+        return f"{text} {slope}; it is PyTorch's backward formula that gives NaN."
+    # A mask that was meant as a repair, and stands behind the op that it should protect.
+    if mask is not None and has(mask.op, Trait.CLEANS):
         return (
-            f"`{phrases.spelled(op)}` replaces the value after the op has run; it does not touch"
-            " the slope that backward multiplies by."
+            f"{text} `{phrases.spelled(mask.op)}` replaces the value after the op has run; it does"
+            " not touch the slope that backward multiplies by."
         )
-    if has(op, Trait.CLAMPS):
+    if mask is not None and has(mask.op, Trait.CLAMPS):
         return (
-            "The clamp stands after the op: it bounds the value and passes gradient 0, which the"
-            " op still multiplies by its own slope."
+            f"{text} The clamp stands after the op: it bounds the value and passes gradient 0,"
+            " which the op still multiplies by its own slope."
         )
-    return ""
+    return text
 
 
 def _product(root: Root, event: Event, edge: Edge | None) -> str:
@@ -132,11 +125,3 @@ def _product(root: Root, event: Event, edge: Edge | None) -> str:
             return f"{user} multiplies gradient 0 by that {value} of `{op}`"
     slope = phrases.number(float(edge.slope or "inf")) if edge else "inf"
     return f"`{op}` computes gradient 0 times slope {slope} there"
-
-
-def _repairs(edge: Edge | None, event: Event, root: Root, trace: Trace) -> tuple[Fix, ...]:
-    return (
-        fixes.masked(edge, event, hidden=True),
-        *fixes.guards(edge, event),
-        *fixes.stable(edge, event, root, trace),
-    )

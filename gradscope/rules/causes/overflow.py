@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gradscope.facts import (
+    Absence,
     ClipNorm,
     Event,
     Finding,
@@ -17,14 +18,17 @@ from gradscope.facts import (
     Related,
     Root,
     Strength,
+    Subject,
+    Symptom,
     Trace,
+    Trouble,
     plural,
 )
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import finfo
 from gradscope.rules import fixes
 from gradscope.rules.reading import attention, evidence, measurements
-from gradscope.rules.reading.silenced import silenced
+from gradscope.rules.reading.absences import overflow_behind
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.proposals import proposed
@@ -70,19 +74,20 @@ class Overflow(Rule):
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         yield from super().check(trace, roots)
-        root = silenced(trace)
-        if root is not None and not roots:
-            yield self._silenced(root, trace)
+        first, zeros = (None, ()) if roots else overflow_behind(trace)
+        if first is not None and zeros:
+            yield self._behind_zeros(first, zeros, trace)
 
-    def _silenced(self, root: Root, trace: Trace) -> Finding:
+    def _behind_zeros(self, first: Event, zeros: tuple[Absence, ...], trace: Trace) -> Finding:
         """The inf becomes a factor of 0: nothing is NaN, and nothing is learnt."""
-        event, zeros = root.event, plural(len(root.symptoms), "parameter")
-        hider = next(one.hidden_by for one in trace.hidden if one.id == event.id)
+        event, hider = replace(first, hidden_by=None), first.hidden_by
         made = phrases.spelled(hider.op) if hider is not None else "a later op"
+        symptoms = (Symptom(Trouble.ZERO, Subject.GRADIENT, one.step, one.leaf) for one in zeros)
         found = self.finding(
-            root,
+            Root(event, tuple(symptoms), (event,)),
             trace,
-            message=f"{_headline(event)}, and {zeros} get a gradient of exactly 0 for it",
+            message=f"{_headline(event)}, and {plural(len(zeros), 'parameter')} get a gradient of"
+            " exactly 0 for it",
             label=_label(event, evidence.edge(event)),
             why=f"{_mechanism(event)} Here `{made}` makes 0 of it: the loss stays finite, and what"
             " is multiplied by that 0 is lost, going forward and back.",

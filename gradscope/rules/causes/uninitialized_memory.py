@@ -1,8 +1,8 @@
-"""GS503."""
+"""A value that was read from memory that nothing had written."""
 
 from __future__ import annotations
 
-from gradscope.facts import Event, FillMemory, Finding, Fix, Kind, Root, Trace, plural
+from gradscope.facts import FillMemory, Finding, Fix, Kind, Root, Trace, plural
 from gradscope.rules.reading import evidence
 from gradscope.rules.reading.evidence import Situation
 from gradscope.rules.rule import Rule
@@ -52,32 +52,18 @@ class UninitializedMemory(Rule):
         event = root.event
         if event.kind is not Kind.UNINITIALIZED or evidence.situation(root) is Situation.HIDDEN:
             return None
+        op, size = phrases.spelled(event.op), plural(event.numel, "element")
+        name = phrases.name(event.output, "The result")
         return self.finding(
             root,
             trace,
-            message=_headline(event),
+            message=f"`{op}` allocated {size} that were read before they were written",
             label="allocated here, and not filled",
-            why=_mechanism(event),
-            fixes=_repairs(event),
+            why=f"`{op}` allocates memory without writing to it. {name} was used before all of it"
+            " was filled, so the result is what happened to lie there. gradscope fills such memory"
+            " with NaN to make every such read visible.",
+            fixes=(
+                proposed(FillMemory(event.op)),
+                Fix("data", "fill every element before it is read", "display-only"),
+            ),
         )
-
-
-def _headline(event: Event) -> str:
-    size = plural(event.numel, "element")
-    return f"`{phrases.spelled(event.op)}` allocated {size} that were read before they were written"
-
-
-def _mechanism(event: Event) -> str:
-    name = phrases.name(event.output, "The result")
-    return (
-        f"`{phrases.spelled(event.op)}` allocates memory without writing to it. {name} was used"
-        " before all of it was filled, so the result is what happened to lie there. gradscope"
-        " fills such memory with NaN to make every such read visible."
-    )
-
-
-def _repairs(event: Event) -> tuple[Fix, ...]:
-    return (
-        proposed(FillMemory(event.op)),
-        Fix("data", "fill every element before it is read", "display-only"),
-    )

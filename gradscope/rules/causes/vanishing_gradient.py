@@ -1,4 +1,4 @@
-"""GS402."""
+"""Gradients that shrink by a steady factor until weights get next to none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from gradscope.facts import (
     Magnitudes,
     Phase,
     Root,
-    Severity,
     Subject,
     Symptom,
     Trace,
@@ -21,14 +20,14 @@ from gradscope.facts import (
     number,
     plural,
 )
-from gradscope.rules.reading.growths import fades, rms, starved_leaves
+from gradscope.rules.reading.growths import facts_of, fades, rms, starved_leaves
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.growths import profile
 from gradscope.rules.wording.proposals import proposed
 
 ADAM_EPS = 1e-8  # torch.optim.Adam's default
-_SHRINKS = 0.8  # of an activation's norm, per layer
+SHRINKS = 0.8  # of an activation's norm, per layer
 
 
 class VanishingGradient(Rule):
@@ -89,79 +88,54 @@ class VanishingGradient(Rule):
 
     def _about(self, growth: Growth, starved: list[Leaf], magnitudes: Magnitudes) -> Finding:
         smallest = min(starved, key=lambda leaf: leaf.norms[growth.step] or 0.0)
-        norm = smallest.norms[growth.step] or 0.0
-        lost = 1 / growth.factor
-        return Finding(
-            rule=self.code,
-            name=self.name,
-            severity=Severity.ERROR,
+        norm = number(smallest.norms[growth.step] or 0.0, 3)
+        weights = plural(sum(len(leaf.shape) > 1 for leaf in magnitudes.leaves), "weight")
+        get = "gets" if len(starved) == 1 else "get"
+        hurt = Symptom(
+            Trouble.ZERO, Subject.GRADIENT, growth.step, smallest.name, 0, smallest.numel
+        )
+        around = Fix(
+            "stable-op",
+            "add a way around each layer, or normalise in between",
+            "display-only",
+            "x = x + block(norm(x))",
+        )
+        return self.found(
+            f"the gradient shrinks x{growth.factor:.3g} per {growth.unit} over"
+            f" {plural(len(growth.norms), growth.unit)}; {len(starved)} of {weights} {get} next to"
+            " none",
+            f"Backward multiplies by the slope of each {growth.unit} in turn, and the product"
+            f" fades, most of all at `{phrases.spelled(growth.call.op)}`.{_of_activations(growth)}"
+            " The weights on the far side stay as they were initialised while the last ones still"
+            " learn.",
+            growth.call,
             phase=Phase.BACKWARD,
             step=growth.step,
-            op=growth.call.op,
-            node=growth.call.node,
-            location=growth.call.location,
-            message=f"the gradient shrinks x{growth.factor:.3g} per {growth.unit} over"
-            f" {plural(len(growth.norms), growth.unit)}; {_starving(starved, magnitudes)}",
-            label=f"divides the gradient by about {lost:.1f}, {len(growth.norms)} times",
-            why=_why(growth),
+            label=f"divides the gradient by about {1 / growth.factor:.1f},"
+            f" {len(growth.norms)} times",
             evidence={
-                "axis": growth.axis,
-                "factor": growth.factor,
-                "range": [growth.low, growth.high],
-                "norms": list(growth.norms),
+                **facts_of(growth),
                 "nodes": list(growth.nodes),
                 "starved": [leaf.name for leaf in starved],
                 "limit": magnitudes.limits.gradient_rms,
             },
             numbers=(
                 *profile(growth),
-                f"gradient of `{smallest.name}` has norm {number(norm, 3)},"
+                f"gradient of `{smallest.name}` has norm {norm},"
                 f" {number(rms(smallest, growth.step), 2)} an element; Adam's eps is"
                 f" {number(ADAM_EPS)}",
             ),
-            symptoms=(
-                Symptom(
-                    Trouble.ZERO, Subject.GRADIENT, growth.step, smallest.name, 0, smallest.numel
-                ),
-            ),
-            fixes=_fixes(growth),
+            symptoms=(hurt,),
+            fixes=(proposed(KeepNorm(growth.axis, growth.nodes, fades=True)), around),
         )
 
 
-def _starving(starved: list[Leaf], magnitudes: Magnitudes) -> str:
-    weights = sum(len(leaf.shape) > 1 for leaf in magnitudes.leaves)
-    verb = "gets" if len(starved) == 1 else "get"
-    return f"{len(starved)} of {plural(weights, 'weight')} {verb} next to none"
-
-
-def _why(growth: Growth) -> str:
-    return (
-        f"Backward multiplies by the slope of each {growth.unit} in turn, and the product fades,"
-        f" most of all at `{phrases.spelled(growth.call.op)}`.{_told_by_activations(growth)} The"
-        " weights on the far side stay as they were initialised while the last ones still learn."
-    )
-
-
-def _told_by_activations(growth: Growth) -> str:
+def _of_activations(growth: Growth) -> str:
     """Whether the weights or the slopes are small: weights shrink what goes forward too."""
     if not growth.activation_factor:
         return ""
     forward = 1 / growth.activation_factor
-    if forward < _SHRINKS:
-        return (
-            f" Going forward the activations shrink as well, x{forward:.3g} per {growth.unit}: the"
-            " weights are too small."
-        )
+    if forward < SHRINKS:
+        shrink = f"shrink as well, x{forward:.3g} per {growth.unit}"
+        return f" Going forward the activations {shrink}: the weights are too small."
     return " The activations keep their size, so it is the slopes that are small."
-
-
-def _fixes(growth: Growth) -> tuple[Fix, ...]:
-    return (
-        proposed(KeepNorm(growth.axis, growth.nodes, fades=True)),
-        Fix(
-            "stable-op",
-            "add a way around each layer, or normalise in between",
-            "display-only",
-            "x = x + block(norm(x))",
-        ),
-    )

@@ -1,4 +1,4 @@
-"""GS201."""
+"""A division by exactly 0."""
 
 from __future__ import annotations
 
@@ -52,50 +52,41 @@ class ZeroDivision(Rule):
         event, edge = root.event, self.edge_at(root)
         if edge is None:
             return None
+        op, late = phrases.spelled(event.op), evidence.late_epsilon(event)
+        divisor = event.operand(edge.argument)
+        name = phrases.name(divisor, "")
+        by = f"{name}, which is 0" if name else "exactly 0"
+        after = f": {phrases.number(late.constant)} is added after the division" if late else ""
+        guards = fixes.guards(edge, event) or (_epsilon(edge, event),)
         return self.finding(
             root,
             trace,
-            message=_headline(event, edge),
+            message=f"`{op}` divides by {by}, at {phrases.bad_of(event)}{after}",
             label=fixes.says(edge, event),
-            why=_mechanism(event, edge),
-            fixes=_repairs(edge, event, root, trace),
+            why=_mechanism(event, edge) + phrases.too_late(event, late),
+            fixes=(
+                *guards,
+                *fixes.stable(edge, event, root, trace),
+                fixes.masked(edge, event),
+            ),
         )
 
 
-def _headline(event: Event, edge: Edge) -> str:
-    divisor = phrases.name(event.operand(edge.argument), "0")
-    by = f"{divisor}, which is 0" if divisor != "0" else "exactly 0"
-    count = phrases.of_total(event.bad, event.numel)
-    late = evidence.late_epsilon(event)
-    after = "" if late is None else f": {phrases.number(late.constant)} is added after the division"
-    return f"`{phrases.spelled(event.op)}` divides by {by}, at {count}{after}"
-
-
 def _mechanism(event: Event, edge: Edge) -> str:
-    gives = phrases.outcome(event.output)
     above = event.values().get("self") if edge.argument != "self" else 1.0
-    made = evidence.made_by(event, edge.argument)
     form = f"{phrases.number(above)} / 0" if above is not None else "A division by 0"
-    text = f"{form} is {gives} in floating point, and no error is raised."
+    text = f"{form} is {phrases.outcome(event.output)} in floating point, and no error is raised."
     text = f"{text} What is computed from it is not finite either."
-    if made is not None:
-        by = phrases.call(made, event.blame)
-        lost = evidence.lost_epsilon(event, edge.argument)
+    if (made := evidence.made_by(event, edge.argument)) is not None:
+        by, lost = phrases.call(made, event.blame), evidence.lost_epsilon(event, edge.argument)
         text = f"The denominator comes from {by} and is exactly 0.{lost} {text}"
     zeros = event.operand(edge.argument)
     if zeros is not None and zeros.numel > 1:
         text = f"{text} The denominator is 0 at {phrases.of_total(zeros.zeros, zeros.numel)}."
-    return text + phrases.too_late(event, evidence.late_epsilon(event))
+    return text
 
 
-def _repairs(edge: Edge, event: Event, root: Root, trace: Trace) -> tuple[Fix, ...]:
+def _epsilon(edge: Edge, event: Event) -> Fix:
     x = fixes.text_at(edge, event)
-    guards = fixes.guards(edge, event) or (
-        Fix(
-            "epsilon",
-            titles.guarded("epsilon", f"`{x}`", phrases.spelled(event.op)),
-            "unsafe",
-            f"{x} + 1e-8",
-        ),
-    )
-    return (*guards, *fixes.stable(edge, event, root, trace), fixes.masked(edge, event))
+    title = titles.guarded("epsilon", f"`{x}`", phrases.spelled(event.op))
+    return Fix("epsilon", title, "unsafe", f"{x} + 1e-8")

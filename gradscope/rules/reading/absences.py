@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Absence, Magnitudes
+from gradscope.facts import Absence, Event, Kind, Magnitudes, Phase, Trace
+from gradscope.ops.traits import Trait, has
+from gradscope.rules.reading import evidence
 from gradscope.rules.reading.growths import fades
 
 NOT_HELD = ("unregistered", "replaced", "added")  # they get a gradient, and no optimizer has them
+CUT_OFF = ("detach", "array", "integer", "number", "rewrapped")
 
 
 def is_dead(absence: Absence, magnitudes: Magnitudes) -> bool:
@@ -17,13 +20,7 @@ def is_dead(absence: Absence, magnitudes: Magnitudes) -> bool:
     if absence.reason == "constant":
         return absence.trained
     if absence.missing:
-        return absence.trained or absence.reason in (
-            "detach",
-            "array",
-            "integer",
-            "number",
-            "rewrapped",
-        )
+        return absence.trained or absence.reason in CUT_OFF
     return _is_zero_for_good(absence, magnitudes)
 
 
@@ -44,12 +41,30 @@ def _is_zero_for_good(absence: Absence, magnitudes: Magnitudes) -> bool:
         return False  # the far end of a gradient that fades is the business of GS402
     if absence.siblings and absence.reason in ("masked", "overwritten", "unknown"):
         return False  # an expert, or a branch, that the data has not chosen yet
-    if (
-        absence.reason in ("zero-weight", "masked", "left-out", "unknown")
-        and len(leaf.known) < magnitudes.limits.zero_passes
-    ):
+    may_move = absence.reason in ("zero-weight", "masked", "left-out", "unknown")
+    if may_move and len(leaf.known) < magnitudes.limits.zero_passes:
         return False
     beside = [one for one in magnitudes.leaves if one.owner == leaf.owner]
     if leaf.owner and absence.reason != "zero-op" and any(any(one.known) for one in beside):
         return False  # a bias before a normalisation, a scale that another one absorbs
     return absence.trained or leaf.kin == "leaf" or absence.reason not in ("masked", "unknown")
+
+
+def overflow_behind(trace: Trace) -> tuple[Event | None, tuple[Absence, ...]]:
+    """The inf that a division turned into a factor of exactly 0, and the trained parameters whose
+    gradient ends at such a factor: `x * rsqrt(mean(x ** 2))` is 0 wherever the square overflows."""
+    first = next(filter(_becomes_zero, trace.hidden), None)
+    if first is None or trace.magnitudes is None:
+        return None, ()
+    return first, tuple(
+        one
+        for one in trace.magnitudes.absences
+        if one.trained and not one.missing and one.reason == "zero-weight"
+    )
+
+
+def _becomes_zero(event: Event) -> bool:
+    is_overflow = event.kind is Kind.BIRTH and event.phase is Phase.FORWARD
+    hider = event.hidden_by
+    divides = hider is not None and has(hider.op, Trait.DIVIDES)
+    return is_overflow and divides and not evidence.gives_nan(event)

@@ -153,6 +153,11 @@ def gives_nan(event: Event) -> bool:
     return math.isnan(output.at) if output.at is not None else output.nan > 0
 
 
+def is_attention(event: Event) -> bool:
+    """A fused op that makes its scores of `query` and `key` by itself."""
+    return event.operand("query") is not None and event.operand("key") is not None
+
+
 def infinite_operands(event: Event) -> tuple[Operand, ...]:
     """The operands that are already inf or NaN, at the bad element where that was measured."""
     inputs = event.operands

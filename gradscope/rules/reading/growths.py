@@ -53,3 +53,13 @@ def starved_leaves(magnitudes: Magnitudes, step: int) -> list[Leaf]:
 def rms(leaf: Leaf, step: int) -> float:
     """Of an element of the gradient at a step."""
     return (leaf.norms[step] or 0.0) / math.sqrt(leaf.numel)
+
+
+def facts_of(growth: Growth) -> dict[str, object]:
+    """What was measured of it, as the JSON contract names it."""
+    return {
+        "axis": growth.axis,
+        "factor": growth.factor,
+        "range": [growth.low, growth.high],
+        "norms": list(growth.norms),
+    }

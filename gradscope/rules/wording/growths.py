@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from gradscope.facts import Growth, number
 
 
-def profile(growth: Growth) -> Iterator[str]:
-    """The norms at five places along the way, loss first."""
+def profile(
+    growth: Growth, of: str = "the gradient", starts: str = "the loss first"
+) -> Iterator[str]:
+    """The norms at five places along the way."""
     if growth.axis == "fused":
         came, goes = number(growth.norms[0], 3), number(growth.norms[-1], 3)
         yield f"a gradient of norm {came} comes in, {goes} goes out"
@@ -16,24 +18,10 @@ def profile(growth: Growth) -> Iterator[str]:
     last = len(growth.norms) - 1
     places = sorted({round(last * part / 4) for part in range(5)})
     shown = ", ".join(f"{number(growth.norms[place], 3)} ({place + 1})" for place in places)
-    yield f"norm of the gradient by {growth.unit}, the loss first: {shown}"
+    yield f"norm of {of} by {growth.unit}, {starts}: {shown}"
     extent = f"from x{growth.low:.3g} to x{growth.high:.3g}"
     yield f"fitted x{growth.factor:.4g} per {growth.unit}, {extent}"
     if growth.activation_factor:
-        first, final = growth.activations[-1], growth.activations[0]
-        yield (
-            f"norm of the activations there, on the way forward: {number(first, 3)} to"
-            f" {number(final, 3)}, x{1 / growth.activation_factor:.3g} per {growth.unit}"
-        )
-
-
-def profile_of_values(growth: Growth) -> Iterator[str]:
-    """Going forward, from the first to the last that was finite."""
-    last = len(growth.norms) - 1
-    places = sorted({round(last * part / 4) for part in range(5)})
-    shown = ", ".join(f"{growth.norms[place]:.2e} ({place + 1})" for place in places)
-    yield f"norm of the values by {growth.unit}, the first one first: {shown}"
-    yield (
-        f"fitted x{growth.factor:.4g} per {growth.unit}, from x{growth.low:.3g} to"
-        f" x{growth.high:.3g}"
-    )
+        first, final = number(growth.activations[-1], 3), number(growth.activations[0], 3)
+        change = f"{first} to {final}, x{1 / growth.activation_factor:.3g} per {growth.unit}"
+        yield f"norm of the activations there, on the way forward: {change}"

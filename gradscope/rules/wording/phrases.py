@@ -38,6 +38,11 @@ def of_total(bad: int, numel: int, noun: str = "element") -> str:
     return f"{bad:,} of {plural(numel, noun)}"
 
 
+def bad_of(event: Event) -> str:
+    """How many elements of the event's result are bad, of how many."""
+    return of_total(event.bad, event.numel)
+
+
 def name(operand: Operand | None, fallback: str = "the operand") -> str:
     """The user's name for a tensor in backquotes, else the words of `fallback`."""
     return f"`{operand.name}`" if operand and operand.name else fallback

@@ -25,7 +25,7 @@ from gradscope.facts import (
 )
 from gradscope.facts.requests import Plain
 from gradscope.rules.wording import titles
-from gradscope.rules.wording.dead_gradient_words import CURES
+from gradscope.rules.wording.dead_gradient_words import WORDS
 
 
 def proposed(request: Plain) -> Fix:
@@ -74,8 +74,7 @@ def proposed(request: Plain) -> Fix:
             code = "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()"
             return Fix("loss-scaling", title, "unsafe", code, request=request)
         case Reattach(reason):
-            title = CURES.get(reason, "keep the graph between these parameters and the loss")
-            return Fix("graph", title, "unsafe", request=request)
+            return Fix("graph", WORDS[reason].cure, "unsafe", request=request)
         case CopyBeforeWriting():
             title = "write into a copy, with autograd looking on"
             return Fix("graph", title, "unsafe", request=request)
