@@ -1,4 +1,4 @@
-"""GS501."""
+"""NaN or inf that was in the data."""
 
 from __future__ import annotations
 
@@ -76,57 +76,44 @@ class BadInput(Rule):
             root = replace(root, event=given, chain=chain)
         elif evidence.situation(root) is not Situation.OUTSIDE:
             return None
-        event = root.event
-        if event.kind is Kind.UNINITIALIZED or evidence.held_by(event) in ("parameter", "buffer"):
+        event, one = root.event, evidence.outside(root.event)
+        if event.kind is Kind.UNINITIALIZED:
             return None
-        reader = evidence.reader(root)
+        if one is not None and one.kin in ("parameter", "buffer"):
+            return None
+        reader, what = evidence.reader(root), _what(event)
         found = self.finding(
             root,
             trace,
             blame=reader,
             phase=Phase.DATA,
-            message=_headline(event, reader),
-            label=f"{_what(event)} comes in here",
+            message=_headline(event, reader, what),
+            label=f"{what} comes in here",
             why=_mechanism(event, reader),
             fixes=(_repair(event, reader),),
         )
-        made = _made_by_numpy(event, trace)
+        # What numpy had warned of, where it makes such values.
+        nan = one is not None and one.nan > 0
+        made = next((said for said in trace.array_warnings if said.explains(nan=nan)), None)
         return found if made is None else _at_its_making(found, made, event, reader)
-
-
-def _made_by_numpy(event: Event, trace: Trace) -> ArrayWarning | None:
-    """What numpy had warned of, where it makes such values."""
-    one = evidence.outside(event)
-    nan = one is not None and one.nan > 0
-    return next((said for said in trace.array_warnings if said.explains(nan=nan)), None)
 
 
 def _at_its_making(found: Finding, made: ArrayWarning, event: Event, reader: Call) -> Finding:
     """The line of numpy's that made the values, with the op of torch's that met them."""
     met = (Related("use", reader.location, found.label),) if reader.location is not None else ()
+    title = f"keep the operand of `{made.op}` where it is defined, or drop such samples here"
+    kept = _KEPT.get(made.op, "keep = np.isfinite(x).all(-1)")
     return replace(
         found,
         op=made.op,
         message=f"numpy's `{made.op}` gives {_what(event)}, which reaches"
-        f" `{phrases.spelled(reader.op)}` at {phrases.of_total(event.bad, event.numel)}",
+        f" `{phrases.spelled(reader.op)}` at {phrases.bad_of(event)}",
         location=made.location,
         label=f"numpy: {made.said}",
         related=met,
         why=f"numpy computes `{made.op}` here, and warned once: {made.said}. {found.why}",
-        fixes=(
-            Fix(
-                "data",
-                f"keep the operand of `{made.op}` where it is defined, or drop such samples here",
-                "unsafe",
-                _KEPT.get(made.op, "keep = np.isfinite(x).all(-1)"),
-            ),
-        ),
+        fixes=(Fix("data", title, "unsafe", kept),),
     )
-
-
-def _name(event: Event, reader: Call) -> str:
-    made = phrases.line(event.blame, reader)
-    return phrases.name(evidence.outside(event), f"the input{made}")
 
 
 def _what(event: Event) -> str:
@@ -134,13 +121,12 @@ def _what(event: Event) -> str:
     return phrases.bad_word(one.nan, event.bad - one.nan) if one else "NaN"
 
 
-def _headline(event: Event, reader: Call) -> str:
+def _headline(event: Event, reader: Call, what: str) -> str:
+    at = phrases.line(event.blame, reader)
     if event.op == "lift_fresh" and event.numel == 1:
-        at = phrases.line(event.blame, reader)
-        return f"1 {_what(event)} written as a number{at} reaches `{phrases.spelled(reader.op)}`"
-    return (
-        f"{_name(event, reader)} holds {_what(event)} at {phrases.of_total(event.bad, event.numel)}"
-    )
+        return f"1 {what} written as a number{at} reaches `{phrases.spelled(reader.op)}`"
+    name = phrases.name(evidence.outside(event), f"the input{at}")
+    return f"{name} holds {what} at {phrases.bad_of(event)}"
 
 
 def _mechanism(event: Event, reader: Call) -> str:
@@ -159,11 +145,10 @@ def _mechanism(event: Event, reader: Call) -> str:
 
 def _repair(event: Event, reader: Call) -> Fix:
     one = evidence.outside(event)
-    x = phrases.source(one, "x") if one else "x"
     if one is None or not one.name:
         at = phrases.line(event.blame, reader)
         title = f"clean or drop the bad samples where they are loaded{at}"
         return Fix("data", title, "unsafe", "keep = batch.isfinite().flatten(1).all(1)")
-    code = f"torch.nan_to_num({x}, nan=0.0, posinf=0.0, neginf=0.0)"
-    title = f"clean or drop the bad elements of `{x}` where it is loaded"
+    title = f"clean or drop the bad elements of `{one.name}` where it is loaded"
+    code = f"torch.nan_to_num({one.name}, nan=0.0, posinf=0.0, neginf=0.0)"
     return Fix("data", title, "unsafe", code)

@@ -1,4 +1,4 @@
-"""GS204."""
+"""A result that is finite in mathematics and too large for its dtype."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from gradscope.facts import (
     Fix,
     Kind,
     LowerRate,
+    Operand,
     Phase,
     Related,
     Root,
@@ -27,13 +28,11 @@ from gradscope.facts import (
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import finfo
 from gradscope.rules import fixes
-from gradscope.rules.reading import attention, evidence, measurements
+from gradscope.rules.reading import evidence, measurements
 from gradscope.rules.reading.absences import overflow_behind
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.proposals import proposed
-
-_SPREADS = "Every difference, ratio or product with 0 that this inf meets is NaN."
 
 
 class Overflow(Rule):
@@ -78,12 +77,37 @@ class Overflow(Rule):
         if first is not None and zeros:
             yield self._behind_zeros(first, zeros, trace)
 
+    def explain(self, root: Root, trace: Trace) -> Finding | None:
+        event = root.event
+        scores = _why_scores_break(event)
+        if scores is None and not evidence.breaks_in_use(root):
+            return None
+        edge = evidence.edge(event)
+        known = edge is not None and edge.cause == self.name
+        if not known and scores is None and not _left_the_range(event, edge):
+            return None
+        # Where the loss had been growing for steps, the overflow is only how that ended.
+        grew = measurements.growth(root, trace) is not None
+        slower = (proposed(ClipNorm()), proposed(LowerRate())) if grew else ()
+        spreads = "Every difference, ratio or product with 0 that this inf meets is NaN."
+        return self.finding(
+            root,
+            trace,
+            message=_headline(event),
+            label="its scores are too large" if scores else _label(event, edge),
+            why=scores or f"{_mechanism(event)} {spreads}",
+            fixes=(*_repairs(edge, event, root, trace), *slower),
+            facts={"max": finfo(evidence.dtype(event)).max},
+            strength=Strength.LIKELY if scores or known else Strength.FALLBACK,
+        )
+
     def _behind_zeros(self, first: Event, zeros: tuple[Absence, ...], trace: Trace) -> Finding:
         """The inf becomes a factor of 0: nothing is NaN, and nothing is learnt."""
         event, hider = replace(first, hidden_by=None), first.hidden_by
         made = phrases.spelled(hider.op) if hider is not None else "a later op"
+        place = hider.location if hider is not None else None
         symptoms = (Symptom(Trouble.ZERO, Subject.GRADIENT, one.step, one.leaf) for one in zeros)
-        found = self.finding(
+        return self.finding(
             Root(event, tuple(symptoms), (event,)),
             trace,
             message=f"{_headline(event)}, and {plural(len(zeros), 'parameter')} get a gradient of"
@@ -91,31 +115,9 @@ class Overflow(Rule):
             label=_label(event, evidence.edge(event)),
             why=f"{_mechanism(event)} Here `{made}` makes 0 of it: the loss stays finite, and what"
             " is multiplied by that 0 is lost, going forward and back.",
+            related=(Related("mask", place, "makes 0 of the inf"),) if place else (),
             fixes=(fixes.wider(event),),
             facts={"max": finfo(evidence.dtype(event)).max},
-        )
-        if hider is None or hider.location is None:
-            return found
-        return replace(found, related=(Related("mask", hider.location, "makes 0 of the inf"),))
-
-    def explain(self, root: Root, trace: Trace) -> Finding | None:
-        event = root.event
-        scores = attention.why_scores_break(event)
-        if scores is None and not evidence.breaks_in_use(root):
-            return None
-        edge = evidence.edge(event)
-        known = edge is not None and edge.cause == self.name
-        if not known and scores is None and not _left_the_range(event, edge):
-            return None
-        return self.finding(
-            root,
-            trace,
-            message=_headline(event),
-            label="its scores are too large" if scores else _label(event, edge),
-            why=scores or f"{_mechanism(event)} {_SPREADS}",
-            fixes=(*_repairs(edge, event, root, trace), *_slower(root, trace)),
-            facts={"max": finfo(evidence.dtype(event)).max},
-            strength=Strength.LIKELY if scores or known else Strength.FALLBACK,
         )
 
 
@@ -126,57 +128,90 @@ def _left_the_range(event: Event, edge: Edge | None) -> bool:
     return evidence.is_fed_finite(event)
 
 
+def _why_scores_break(event: Event) -> str | None:
+    """How the scores of an attention break, where the measured sizes show that they do."""
+    breaks = _scores_overflow(event)
+    if event.phase is Phase.BACKWARD:
+        rows = event.operand("logsumexp")
+        breaks = _scores_lose_digits(rows) if rows is not None else None
+    return breaks and f"{breaks} Nothing is wrong with the mask: query and key are far too large."
+
+
+def _scores_overflow(event: Event) -> str | None:
+    """A fused op names no scores. Their bound is the largest query times the largest key, once for
+    each channel; where no row is masked throughout, NaN of finite operands can be nothing else."""
+    query, key = event.operand("query"), event.operand("key")
+    if query is None or key is None or query.bad or key.bad or not query.shape:
+        return None
+    largest, channels = finfo(query.dtype).max, query.shape[-1]
+    is_masked = any(one.masked_rows for one in event.operands)
+    if is_masked or _reach(query) * _reach(key) * channels <= largest:
+        return None
+    return (
+        f"A score is the sum of {channels} products of a query and a key. Queries reach"
+        f" {phrases.number(_reach(query))} and keys {phrases.number(_reach(key))}, and the"
+        f" largest {query.dtype} number is {largest:.5g}: scores become inf, and inf - inf inside"
+        " of the softmax is NaN."
+    )
+
+
+def _scores_lose_digits(rows: Operand) -> str | None:
+    """The logsumexp of the rows shows scores so large that the dtype keeps no fraction of them.
+
+    A fused kernel saves one number a row, and its backward takes exp(score - logsumexp), which is
+    at most 1. Where neighbouring numbers are farther apart than 1, rounding makes it anything.
+    """
+    size, apart = _reach(rows), _reach(rows) * finfo(rows.dtype).eps
+    if apart <= 1:
+        return None
+    return (
+        "Attention saves no weights: its backward computes them again, as exp(score - logsumexp),"
+        f" which is at most 1. Its scores reach {phrases.number(size)}, where neighbouring"
+        f" {rows.dtype} numbers are {phrases.number(apart)} apart, so the difference is wrong by"
+        " that much and exp of it is inf."
+    )
+
+
 def _subject(event: Event) -> str:
     op = phrases.spelled(event.op)
     return f"the backward of `{op}`" if event.phase is Phase.BACKWARD else f"`{op}`"
 
 
 def _headline(event: Event) -> str:
-    dtype, count = evidence.dtype(event) or "its dtype", phrases.of_total(event.bad, event.numel)
-    return f"{_subject(event)} overflows {dtype} at {count}{_first(event)}"
-
-
-def _first(event: Event) -> str:
-    """ ", first where `x` is 95": the operand at the first bad element, where there is just one."""
+    dtype = evidence.dtype(event) or "its dtype"
     known = [one for one in event.operands if one.at is not None]
-    if len(known) != 1 or event.phase is Phase.BACKWARD:
-        return ""
-    return f", first where {phrases.name(known[0], 'its operand')} is {phrases.number(known[0].at)}"
+    first = ""
+    if len(known) == 1 and event.phase is not Phase.BACKWARD:
+        name = phrases.name(known[0], "its operand")
+        first = f", first where {name} is {phrases.number(known[0].at)}"
+    return f"{_subject(event)} overflows {dtype} at {phrases.bad_of(event)}{first}"
 
 
 def _label(event: Event, edge: Edge | None) -> str:
     if edge is not None:
         return fixes.says(edge, event)
-    largest = finfo(evidence.dtype(event)).max
-    return f"the result is above {largest:,.6g}, the largest {evidence.dtype(event) or 'number'}"
+    dtype = evidence.dtype(event)
+    return f"the result is above {finfo(dtype).max:,.6g}, the largest {dtype or 'number'}"
 
 
 def _mechanism(event: Event) -> str:
     dtype = evidence.dtype(event) or "float32"
-    largest = f"{finfo(dtype).max:.5g}"
-    text = f"The true result is finite, but the largest {dtype} number is {largest}"
-    text = f"{text}, so {_subject(event)} gives {phrases.outcome(event.output)}."
+    text = (
+        f"The true result is finite, but the largest {dtype} number is {finfo(dtype).max:.5g}, so"
+        f" {_subject(event)} gives {phrases.outcome(event.output)}."
+    )
     widest = max(event.operands, key=_reach, default=None)
     if widest is not None and widest.numel and _reach(widest) > 0:
         low, high = phrases.number(widest.min), phrases.number(widest.max)
-        text = f"{text} {phrases.name(widest, 'Its operand')} holds {widest.numel:,} finite"
-        text = f"{text} values from {low} to {high}."
+        name = phrases.name(widest, "Its operand")
+        text = f"{text} {name} holds {widest.numel:,} finite values from {low} to {high}."
     return text
 
 
-def _reach(operand: object) -> float:
-    bounds = (getattr(operand, "min", None), getattr(operand, "max", None))
+def _reach(operand: Operand) -> float:
+    """The size of the largest finite element."""
+    bounds = (operand.min, operand.max)
     return max((abs(one) for one in bounds if one is not None and math.isfinite(one)), default=0.0)
-
-
-def _slower(root: Root, trace: Trace) -> tuple[Fix, ...]:
-    """Where the loss had been growing for steps, the overflow is only how that ended."""
-    if measurements.growth(root, trace) is None:
-        return ()
-    return (
-        proposed(ClipNorm()),
-        proposed(LowerRate()),
-    )
 
 
 def _repairs(edge: Edge | None, event: Event, root: Root, trace: Trace) -> tuple[Fix, ...]:
@@ -185,6 +220,5 @@ def _repairs(edge: Edge | None, event: Event, root: Root, trace: Trace) -> tuple
     if evidence.is_half(event):
         return (fixes.wider(event), *(one for one in stable if one.kind != "dtype"), *guards)
     if event.phase is Phase.BACKWARD:
-        clip = proposed(ClipNorm())
-        return (*guards, *stable, clip)
+        return (*guards, *stable, proposed(ClipNorm()))
     return (*stable, *guards, fixes.wider(event))

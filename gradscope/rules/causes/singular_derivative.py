@@ -1,4 +1,4 @@
-"""GS102."""
+"""A finite value whose slope is infinite, differentiated at that very point."""
 
 from __future__ import annotations
 
@@ -57,18 +57,19 @@ class SingularDerivative(Rule):
             return self._differentiated_twice(root, trace, event.blame.formula_of, edge)
         if edge is not None and edge.cause != self.name:
             return None
-        if edge is None and not _is_fed_finite(event):
-            return None
+        if edge is None and evidence.infinite_operands(event):
+            return None  # nothing infinite in its formula but its slope may be put down to that
         bound = _bound(event, edge) if edge else None
+        guard = bound.call.location if bound is not None and bound.call is not None else None
+        known = (*fixes.guards(edge, event), *fixes.stable(edge, event, root, trace))
         return self.finding(
             root,
             trace,
             message=_headline(event, edge),
             label=fixes.says(edge, event) if edge else f"slope is {phrases.outcome(event.output)}",
             why=_mechanism(event, edge, bound),
-            related=_bounded_here(bound),
-            fixes=(*fixes.guards(edge, event), *fixes.stable(edge, event, root, trace))
-            or (_away(event.blame),),
+            related=(Related("call", guard, "guards the value, not the slope"),) if guard else (),
+            fixes=known or (_away(event.blame),),
             strength=Strength.LIKELY if edge else Strength.FALLBACK,
         )
 
@@ -77,34 +78,27 @@ class SingularDerivative(Rule):
     ) -> Finding:
         event = root.event
         op, part = phrases.spelled(outer.op), phrases.spelled(event.op)
-        count = phrases.of_total(event.bad, event.numel)
+        where = f"differentiated where it is not finite ({phrases.bad_of(event)})"
         return self.finding(
             root,
             trace,
-            message=f"the slope of `{op}` was differentiated where it is not finite ({count})",
+            message=f"the slope of `{op}` was {where}",
             label=f"its backward runs `{part}`: {fixes.says(edge, event)}" if edge else "",
-            why=(
-                f"With `create_graph` the backward of `{op}` is part of the graph. The `{part}` of"
-                f" its formula meets its own singular point here and gives"
-                f" {phrases.outcome(event.output)} when it is differentiated in turn."
-            ),
+            why=f"With `create_graph` the backward of `{op}` is part of the graph. The `{part}` of"
+            f" its formula meets its own singular point here and gives"
+            f" {phrases.outcome(event.output)} when it is differentiated in turn.",
             fixes=(_away(outer),),
             strength=Strength.PROVEN,
         )
 
 
-def _is_fed_finite(event: Event) -> bool:
-    """An op that the table does not explain, with nothing infinite in its formula but its slope."""
-    return not evidence.infinite_operands(event)
-
-
 def _headline(event: Event, edge: Edge | None) -> str:
-    op, count = phrases.spelled(event.op), phrases.of_total(event.bad, event.numel)
+    op, count = phrases.spelled(event.op), phrases.bad_of(event)
     if edge is None:
         return f"the backward of `{op}` gives {phrases.outcome(event.output)} at {count}"
-    at = phrases.number(event.values().get(edge.argument))
     if edge.argument not in event.values():
         return f"`{op}` was differentiated where its slope is {_slope(edge)} ({count})"
+    at = phrases.number(event.values()[edge.argument])
     return f"`{op}` was differentiated at exactly {at} ({count})"
 
 
@@ -117,9 +111,12 @@ def _mechanism(event: Event, edge: Edge | None, bound: Ancestor | None) -> str:
             f"The value of `{op}` is finite here and so is what came in; {times}, put through its"
             f" backward, gives {gives}. No more is known of the slope of this op."
         )
-    text = f"The value of `{op}` is finite here, its slope is {_slope(edge)}: {times}"
-    gives = _product(came, edge) or gives
-    text = f"{text} times that slope gives {gives}, and backward carries it on from here."
+    if came is not None and edge.slope in ("inf", "-inf"):
+        gives = phrases.number(came * float(edge.slope))  # the event may be a part of the formula
+    text = (
+        f"The value of `{op}` is finite here, its slope is {_slope(edge)}: {times} times that slope"
+        f" gives {gives}, and backward carries it on from here."
+    )
     if edge.nature is Nature.REMOVABLE:
         text = (
             f"{text} The mathematics has a finite slope there; it is PyTorch's backward formula"
@@ -136,13 +133,6 @@ def _mechanism(event: Event, edge: Edge | None, bound: Ancestor | None) -> str:
     return text + phrases.too_late(event, evidence.late_epsilon(event))
 
 
-def _product(came: float | None, edge: Edge) -> str | None:
-    """Gradient times slope, where both are known; the event may be a part of the formula only."""
-    if came is None or edge.slope not in ("inf", "-inf"):
-        return None
-    return phrases.number(came * float(edge.slope))
-
-
 def _slope(edge: Edge) -> str:
     return phrases.number(float(edge.slope or "inf"))
 
@@ -156,9 +146,3 @@ def _bound(event: Event, edge: Edge) -> Ancestor | None:
 def _away(call: Call) -> Fix:
     op = phrases.spelled(call.op)
     return Fix("epsilon", f"keep the operand of `{op}` off the point where its slope breaks")
-
-
-def _bounded_here(bound: Ancestor | None) -> tuple[Related, ...]:
-    if bound is None or bound.call is None or bound.call.location is None:
-        return ()
-    return (Related("call", bound.call.location, "guards the value, not the slope"),)

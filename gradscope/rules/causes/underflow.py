@@ -1,12 +1,12 @@
-"""GS205."""
+"""A 0 that is no true zero: flushed by its dtype, and then used."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from gradscope.facts import (
     Absence,
-    Ancestor,
     Call,
     Event,
     Finding,
@@ -15,7 +15,6 @@ from gradscope.facts import (
     Related,
     Root,
     ScaleLoss,
-    Severity,
     Subject,
     Symptom,
     Trace,
@@ -76,79 +75,68 @@ class Underflow(Rule):
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         yield from super().check(trace, roots)
-        absences = trace.magnitudes.absences if trace.magnitudes else ()
-        places: dict[object, list[Absence]] = {}
-        for absence in absences:
+        places: dict[object, list[Absence]] = defaultdict(list)
+        for absence in trace.magnitudes.absences if trace.magnitudes else ():
             if absence.reason == self.name:
-                places.setdefault((absence.node, absence.location), []).append(absence)
-        for group in places.values():
-            yield self._flushed_gradient(group)
+                places[absence.node, absence.location].append(absence)
+        yield from map(self._flushed_gradient, places.values())
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         event = root.event
-        if not evidence.breaks_in_use(root):
+        if not evidence.breaks_in_use(root) or evidence.weights_of_nothing(event) is not None:
             return None
         edge = evidence.edge(event)
-        if evidence.weights_of_nothing(event) is not None:
-            return None
         if edge is None or edge.cause not in ("zero-division", "log-zero", self.name):
             return None
         flushed = _flushed_at(event, edge)
         if flushed is None and not _loses_its_epsilon(event) and edge.cause != self.name:
             return None
+        born = flushed.location if flushed is not None else None
+        message, why = _words(event, edge, flushed)
         return self.finding(
             root,
             trace,
-            message=_headline(event, edge, flushed),
+            message=message,
             label=fixes.says(edge, event),
-            why=_mechanism(event, edge, flushed),
-            related=_born_here(flushed),
+            why=why,
+            related=(Related("birth", born, "flushed to 0 here"),) if born is not None else (),
             fixes=_repairs(event, edge, flushed, root, trace),
             facts={"tiny": finfo(evidence.dtype(event)).tiny},
         )
 
     def _flushed_gradient(self, group: Sequence[Absence]) -> Finding:
         """Gradients that a cast to half precision on their way back flushed to exactly 0."""
-        first = group[0]
-        call = first.call
-        size = phrases.number(first.grad_output or 0.0)
-        tiny = phrases.number(SMALLEST_HALF)
-        names = phrases.listed([absence.leaf for absence in group])
-        flushed = plural(len(group), "gradient")
-        return Finding(
-            rule=self.code,
-            name=self.name,
-            severity=Severity.ERROR,
-            phase=Phase.BACKWARD,
-            step=first.step,
-            op=call.op if call is not None else "",
-            node=first.node,
-            location=first.location,
-            message=f"half precision flushed {flushed} to exactly 0: {names}",
-            label="its backward casts the gradient to half precision",
-            why=f"The gradient that comes in here has norm {size}, and each of its elements is less"
+        first, names = group[0], [absence.leaf for absence in group]
+        size, tiny = phrases.number(first.grad_output or 0.0), phrases.number(SMALLEST_HALF)
+        symptoms = (Symptom(Trouble.ZERO, Subject.GRADIENT, one.step, one.leaf) for one in group)
+        wider = "run this part in bfloat16, whose range is float32's"
+        autocast = "torch.autocast(device, dtype=torch.bfloat16)"
+        return self.found(
+            f"half precision flushed {plural(len(group), 'gradient')} to exactly 0:"
+            f" {phrases.listed(names)}",
+            f"The gradient that comes in here has norm {size}, and each of its elements is less"
             f" than the smallest float16 number, {tiny}. It is rounded to 0, and so is everything"
             " that is computed from it. The loss is a normal number throughout.",
+            first.call,
+            phase=Phase.BACKWARD,
+            step=first.step,
+            node=first.node,
+            location=first.location,
+            label="its backward casts the gradient to half precision",
             evidence={
-                "parameters": [absence.leaf for absence in group],
+                "parameters": names,
                 "grad_output": first.grad_output,
                 "smallest": SMALLEST_HALF,
             },
             numbers=(f"a gradient of norm {size} comes in, exactly 0 goes out",),
-            symptoms=tuple(
-                Symptom(Trouble.ZERO, Subject.GRADIENT, one.step, one.leaf) for one in group
-            ),
-            fixes=(
-                proposed(ScaleLoss()),
-                Fix("dtype", "run this part in bfloat16, whose range is float32's", "unsafe",
-                    "torch.autocast(device, dtype=torch.bfloat16)"),
-            ),
-        )  # fmt: skip
+            symptoms=tuple(symptoms),
+            fixes=(proposed(ScaleLoss()), Fix("dtype", wider, "unsafe", autocast)),
+        )
 
 
 def _flushed_at(event: Event, edge: Edge) -> Call | None:
     """The call above the operand whose result cannot truly be 0."""
-    one: Ancestor | None = evidence.above(event, edge.argument)
+    one = evidence.above(event, edge.argument)
     flushes = Trait.PRODUCT
     # Where a logarithm has a stable form with what made its operand, it is log-zero that knows it.
     if edge.cause == "zero-division" or recognize(event) is None:
@@ -160,7 +148,7 @@ def _flushed_at(event: Event, edge: Edge) -> Call | None:
             return one.call
         if not (has(one.call.op, Trait.KEEPS_ZERO) or evidence.moves(one.call)):
             return None
-        one = next((above for above in one.inputs if above is not None), None)
+        one = evidence.first_input(one)
     return None
 
 
@@ -169,36 +157,25 @@ def _loses_its_epsilon(event: Event) -> bool:
     return event.phase is Phase.OPTIMIZER and evidence.dtype(event) == "float16"
 
 
-def _headline(event: Event, edge: Edge, flushed: Call | None) -> str:
-    dtype, count = evidence.dtype(event) or "its dtype", phrases.of_total(event.bad, event.numel)
-    op = phrases.spelled(event.op)
-    verb = "divides by" if edge.cause != "log-zero" else "is taken of"
-    if flushed is None:
-        return f"`{op}` {verb} a value that {dtype} flushed to 0 in the optimizer, at {count}"
-    by = phrases.spelled(flushed.op)
-    return f"`{op}` {verb} a `{by}` that {dtype} flushed to 0, at {count}"
-
-
-def _mechanism(event: Event, edge: Edge, flushed: Call | None) -> str:
-    dtype, gives = evidence.dtype(event) or "float32", phrases.outcome(event.output)
-    tiny = phrases.number(finfo(dtype).tiny)
+def _words(event: Event, edge: Edge, flushed: Call | None) -> tuple[str, str]:
+    """The headline and the mechanism."""
+    dtype, op, gives = evidence.dtype(event), phrases.spelled(event.op), event.output
+    tiny = phrases.number(finfo(dtype or "float32").tiny)
+    uses = f"`{op}` {'divides by' if edge.cause != 'log-zero' else 'is taken of'}"
+    to_zero = f"that {dtype or 'its dtype'} flushed to 0"
     if flushed is None:
         return (
-            f"The smallest normal {dtype} number is {tiny}. The squared gradient and the"
-            f" optimizer's eps are both below what {dtype} holds, so the denominator of the update"
-            f" is exactly 0 and the update is {gives}."
+            f"{uses} a value {to_zero} in the optimizer, at {phrases.bad_of(event)}",
+            f"The smallest normal {dtype or 'float32'} number is {tiny}. The squared gradient and"
+            f" the optimizer's eps are both below what {dtype or 'float32'} holds, so the"
+            f" denominator of the update is exactly 0 and the update is {phrases.outcome(gives)}.",
         )
     return (
-        f"{phrases.call(flushed, event.blame)} is greater than 0 in mathematics;"
-        f" below about {tiny} a {dtype} number is flushed to 0. `{phrases.spelled(event.op)}` of"
-        f" that 0 is {gives}."
+        f"{uses} a `{phrases.spelled(flushed.op)}` {to_zero}, at {phrases.bad_of(event)}",
+        f"{phrases.call(flushed, event.blame)} is greater than 0 in mathematics; below about {tiny}"
+        f" a {dtype or 'float32'} number is flushed to 0. `{op}` of that 0 is"
+        f" {phrases.outcome(gives)}.",
     )
-
-
-def _born_here(flushed: Call | None) -> tuple[Related, ...]:
-    if flushed is None or flushed.location is None:
-        return ()
-    return (Related("birth", flushed.location, "flushed to 0 here"),)
 
 
 def _repairs(

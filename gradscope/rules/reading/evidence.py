@@ -192,8 +192,13 @@ def made_by(event: Event, role: str) -> Call | None:
     """The call that made the operand of that name, copies and views left out."""
     one = above(event, role)
     while one is not None and (one.call is None or moves(one.call)):
-        one = next((more for more in one.inputs if more is not None), None)
+        one = first_input(one)
     return one.call if one is not None else None
+
+
+def first_input(one: Ancestor) -> Ancestor | None:
+    """How the first of its operands with a gradient was made."""
+    return next((above for above in one.inputs if above is not None), None)
 
 
 def lost_epsilon(event: Event, role: str) -> str:
@@ -229,11 +234,10 @@ def weights_of_nothing(event: Event) -> Call | None:
     one = above(event, "other")
     for wanted in ("sum", "exp", Trait.MASKS):
         while one is not None and one.call is not None and moves(one.call):
-            one = next((above for above in one.inputs if above is not None), None)
+            one = first_input(one)
         if one is None or one.call is None or not _is(one.call.op, wanted):
             return None
-        found = one.call
-        one = next((above for above in one.inputs if above is not None), None)
+        found, one = one.call, first_input(one)
     return found
 
 
