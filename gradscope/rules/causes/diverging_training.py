@@ -1,7 +1,8 @@
-"""GS404."""
+"""A loss that grows from step to step because the updates overshoot."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from gradscope.facts import (
@@ -16,8 +17,6 @@ from gradscope.facts import (
     Phase,
     Related,
     Root,
-    Severity,
-    Step,
     Strength,
     Subject,
     Summed,
@@ -26,20 +25,61 @@ from gradscope.facts import (
     Trouble,
     Update,
     number,
+    text_of,
 )
-from gradscope.rules.reading.divergence import blamed_sum, is_divergence, never_cleared
-from gradscope.rules.reading.overshoots import Overshoot, overshoot
-from gradscope.rules.reading.rises import (
-    Rise,
-    climb_of,
-    rise_of,
-    stable_lr,
+from gradscope.rules.reading.divergence import (
+    Overshoot,
+    Setting,
+    blamed_sum,
+    is_divergence,
+    never_cleared,
+    overshoot,
 )
+from gradscope.rules.reading.rises import Rise, climb_of, rise_of, stable_lr
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.proposals import proposed
 
 FAR = 1e6  # a first loss, that of targets in the thousands
+
+_INNOCENT = "Every op is innocent; an overflow is only where the growth ends."
+# For each setting the mechanism, and the number that shows it.
+_WORDS = {
+    Setting.MOMENTUM: (
+        "Momentum {momentum} multiplies the velocity by itself at every step: from 1 on it never"
+        " fades, and the steps grow however small the gradient is.",
+        "momentum {momentum}",
+    ),
+    Setting.DECAY: (
+        "Weight decay {decay:g} at lr {lr:g} takes {taken:g} times the weights away from them in"
+        " each step, which multiplies them by {left:g}.",
+        "lr x weight_decay = {taken:g}",
+    ),
+    Setting.BELOW_ZERO: (
+        "The learning rate is {lr:.3g}, below 0: each step goes up the slope of the loss.",
+        "lr {first_lr:.3g} at step {first}, {lr:.3g} at step {step}",
+    ),
+    Setting.RAISED: (
+        "The schedule has raised the learning rate from {first_lr:.3g} to {lr:.3g} by step {step},"
+        " where the loss begins to grow.",
+        "lr {first_lr:.3g} at step {first}, {lr:.3g} at step {step}",
+    ),
+    Setting.ASCENT: (
+        "{who} adds the gradient to the parameters (line {line}), where descent subtracts it: each"
+        " step goes up the slope of the loss.",
+        "the gradient is added in line {line}",
+    ),
+    Setting.ACCUMULATED: (
+        "Each step of {optimizer} uses the sum of the gradients of {passes} backward passes, where"
+        " their mean was meant: lr {lr:g} acts like {of_passes:g}.",
+        "{passes} backward passes for each step",
+    ),
+    Setting.UNBOUNDED: (
+        "Nothing bounds this loss from below: the lower it gets, the larger its gradient, and the"
+        " longer the next step.",
+        "the loss is below 0",
+    ),
+}
 
 
 class DivergingTraining(Rule):
@@ -95,144 +135,166 @@ class DivergingTraining(Rule):
             return
         for rise in (rise_of(trace.steps), climb_of(trace.steps)):
             if rise is not None and is_divergence(rise, roots, magnitudes):
-                yield self._about(rise, trace.steps, magnitudes, roots)
+                yield self._about(rise, trace, magnitudes, roots)
                 return
         if not roots and trace.steps:
-            by_clearing: dict[Clearing | None, list[Update]] = {}
-            for update in never_cleared(magnitudes):
-                own = (one for one in magnitudes.updates if one.location == update.location)
-                by_clearing.setdefault(_known_clearing(own), []).append(update)
-            for clearing, updates in by_clearing.items():  # what is mended at once is told once
-                yield self._not_learning(trace, updates, clearing)
+            by_clearing: dict[Clearing | None, list[list[Update]]] = defaultdict(list)
+            for updates in never_cleared(magnitudes):
+                by_clearing[_known_clearing(updates)].append(updates)
+            for clearing, places in by_clearing.items():  # what is mended at once is told once
+                yield self._not_learning(trace, places, clearing)
 
     def _about(
-        self, rise: Rise, steps: Sequence[Step], magnitudes: Magnitudes, roots: tuple[Root, ...]
+        self, rise: Rise, trace: Trace, magnitudes: Magnitudes, roots: tuple[Root, ...]
     ) -> Finding:
-        update = magnitudes.updates[-1]
-        last = rise.first + rise.rises
-        consequences = tuple(symptom for root in roots for symptom in root.symptoms)
-        stale = any(one.stale for one in magnitudes.updates)
-        lr = update.lr
-        fault = None if stale else overshoot(magnitudes.updates, rise, steps)
+        updates, update = magnitudes.updates, magnitudes.updates[-1]
+        stale = any(one.stale for one in updates)
+        fault = None if stale else overshoot(updates, rise, trace.steps)
         total = None
-        if not stale and fault is None and lr is not None:
-            total = blamed_sum(magnitudes.summed, rise, update, lr)
-        return Finding(
-            rule=self.code,
-            name=self.name,
-            severity=Severity.ERROR,
+        if not stale and fault is None:
+            total = blamed_sum(magnitudes.summed, rise, update)
+        cleared = proposed(ClearGradients(_known_clearing(updates)))
+        why, number_of_fault = _of_setting(fault, updates[0]) if fault else (_why(update), "")
+        if stale:
+            why = _why_stale(update)
+        adds_up = total.location if total is not None else None
+        said = f"adds up {total.terms:,} terms, no mean" if total is not None else ""
+        told = (
+            f"loss by step: {phrases.series([_sign(rise) * loss for loss in rise.losses])}",
+            _norms(magnitudes.totals(), rise),
+            f"{update.optimizer or 'an update by hand'} {_at(update)}".strip(),
+            number_of_fault,
+            _terms(total, update),
+        )
+        last = rise.first + rise.rises
+        own = Symptom(Trouble.DIVERGING, Subject.LOSS, last, "loss")
+        return self.found(
+            _headline(rise),
+            why + _why_sum(total, update) + _why_far(rise),
             phase=Phase.OPTIMIZER,
             step=rise.first + 1,
             op=roots[0].event.op if roots else "step",
             location=update.location,
-            message=_headline(rise),
-            label="adds the gradients of earlier steps too"
-            if stale
-            else f"steps {_at(lr)}".strip(),
-            why=_why(stale, update, lr, fault) + _why_sum(total, lr) + _why_far(rise),
-            related=_adds_up(total),
+            label=_STALE if stale else f"steps {_at(update)}".strip(),
+            related=(Related("use", adds_up, said),) if adds_up is not None else (),
             evidence={
                 "losses": list(rise.losses),
                 "factor": rise.factor,
-                "lr": lr,
+                "lr": update.lr,
                 "optimizer": update.optimizer,
                 "stale_gradients": stale,
                 "summed_terms": total.terms if total is not None else None,
             },
-            numbers=(
-                f"loss by step: {phrases.series([_sign(rise) * loss for loss in rise.losses])}",
-                *_norms(magnitudes.totals(), rise),
-                f"{update.optimizer or 'an update by hand'} {_at(lr)}".strip(),
-                *([fault.number] if fault is not None else ()),
-                *_terms(total, lr),
-            ),
-            symptoms=(Symptom(Trouble.DIVERGING, Subject.LOSS, last, "loss"), *consequences),
+            numbers=tuple(filter(None, told)),
+            symptoms=(own, *(symptom for root in roots for symptom in root.symptoms)),
             chain=roots[0].chain if roots else (),
-            fixes=tuple(_fixes(rise, magnitudes.updates, lr, stale, fault, total)),
+            fixes=(
+                *([cleared] if stale else ()),
+                *([_repair(fault)] if fault is not None else ()),
+                *([proposed(AverageLoss(total))] if total is not None else ()),
+                proposed(_slower(rise, update, stale)),
+                _standardised(rise),
+                proposed(ClipNorm()),
+            ),
         )
 
     def _not_learning(
-        self, trace: Trace, updates: Sequence[Update], clearing: Clearing | None
+        self, trace: Trace, places: Sequence[Sequence[Update]], clearing: Clearing | None
     ) -> Finding:
-        update, *others = updates
-        assert trace.magnitudes is not None
-        own = {one.step for one in trace.magnitudes.updates if one.location == update.location}
+        first = places[0]
+        own = {one.step for one in first}
         losses = [step.loss or 0.0 for step in trace.steps if step.index in own]
-        return Finding(
-            rule=self.code,
-            name=self.name,
-            severity=Severity.ERROR,
+        others = (updates[-1].location for updates in places[1:])
+        return self.found(
+            f"the gradients are never cleared, and over {len(losses)} steps the loss goes from"
+            f" {number(losses[0])} to {number(losses[-1])}",
+            "The gradients were not cleared between one step and the next backward, so each step"
+            " goes along the sum of all gradients so far. That is a momentum of 1, which never"
+            " forgets: training swings around its minimum, or away from it.",
             phase=Phase.OPTIMIZER,
             step=1,
             op="step",
-            location=update.location,
-            message=f"the gradients are never cleared, and over {len(losses)} steps the loss goes"
-            f" from {number(losses[0])} to {number(losses[-1])}",
-            label="adds the gradients of earlier steps too",
-            why="The gradients were not cleared between one step and the next backward, so each"
-            " step goes along the sum of all gradients so far. That is a momentum of 1, which never"
-            " forgets: training swings around its minimum, or away from it.",
-            evidence={"losses": losses[:64], "lr": update.lr, "stale_gradients": True},
+            location=first[-1].location,
+            label=_STALE,
+            evidence={"losses": losses[:64], "lr": first[-1].lr, "stale_gradients": True},
             numbers=(f"loss by step: {phrases.series(losses)}",),
-            related=tuple(
-                Related("use", one.location, "and so does this")
-                for one in others
-                if one.location is not None
-            ),
+            related=tuple(Related("use", one, "and so does this") for one in others if one),
             fixes=(proposed(ClearGradients(clearing)),),
             strength=Strength.FALLBACK,
         )
 
 
+_STALE = "adds the gradients of earlier steps too"
+
+
 def _headline(rise: Rise) -> str:
     first, last = rise.first, rise.first + rise.rises
     start, end = number(_sign(rise) * rise.losses[0]), number(_sign(rise) * rise.end)
+    size, total = f"x{number(rise.factor, 3)} per step", number(rise.total, 3)
     if rise.leaps:
-        return (
-            f"the loss leaps x{number(rise.leap, 3)} in one step, and at step {last} is still at"
-            f" {end}, x{number(rise.total, 3)} its start"
-        )
-    grows = f"the loss grows x{number(rise.factor, 3)} per step"
+        leap = f"the loss leaps x{number(rise.leap, 3)} in one step"
+        return f"{leap}, and at step {last} is still at {end}, x{total} its start"
     if rise.falls:
-        size = f"x{number(rise.factor, 3)} per step"
         return f"the loss falls without end, {size} from step {first} to {last}: {start} to {end}"
     if rise.steady:
-        return f"{grows} from step {first} to {last}: {start} to {end}"
-    return f"{grows} on average from step {first} to {last}: {start} to above {end}"
+        return f"the loss grows {size} from step {first} to {last}: {start} to {end}"
+    steps = f"on average from step {first} to {last}"
+    return f"the loss grows {size} {steps}: {start} to above {end}"
 
 
 def _sign(rise: Rise) -> int:
     return -1 if rise.falls else 1
 
 
-def _at(lr: float | None) -> str:
-    return f"with lr {lr:g}" if lr is not None else ""
+def _at(update: Update) -> str:
+    return f"with lr {update.lr:g}" if update.lr is not None else ""
 
 
-def _why(stale: bool, update: Update, lr: float | None, fault: Overshoot | None = None) -> str:
-    if stale:
-        step = "`optimizer.step()`" if update.optimizer else "an update"
-        return (
-            f"The gradients were not cleared between {step} and the next backward, so"
-            " each step goes along the sum of all gradients so far and overshoots more and more."
-        )
-    if fault is not None:
-        return f"{fault.why} Every op is innocent; an overflow is only where the growth ends."
-    step = f"step of {update.optimizer}" if update.optimizer else "update"
+def _why_stale(update: Update) -> str:
+    step = "`optimizer.step()`" if update.optimizer else "an update"
     return (
-        f"Each {f'{step} {_at(lr)}'.strip()} lands farther from the minimum than"
-        " it started, so the next gradient is larger and so is the next step. Every op is innocent;"
-        " an overflow is only where the growth ends."
+        f"The gradients were not cleared between {step} and the next backward, so each step goes"
+        " along the sum of all gradients so far and overshoots more and more."
     )
 
 
-def _why_sum(total: Summed | None, lr: float | None) -> str:
-    if total is None or lr is None:
+def _of_setting(fault: Overshoot, first: Update) -> tuple[str, str]:
+    """The mechanism and the number for a setting that explains the growth by itself."""
+    update, lr = fault.update, fault.update.lr or 0.0
+    given = {
+        "momentum": text_of(update.momentum),
+        "decay": update.weight_decay,
+        "lr": lr,
+        "taken": lr * update.weight_decay,
+        "left": 1 - lr * update.weight_decay,
+        "first_lr": first.lr or 0.0,
+        "first": first.step,
+        "step": update.step,
+        "who": f"`{update.optimizer}`" if update.optimizer else "The update",
+        "line": update.ascends,
+        "optimizer": update.optimizer,
+        "passes": fault.passes,
+        "of_passes": lr * fault.passes,
+    }
+    why, shown = (template.format_map(given) for template in _WORDS[fault.setting])
+    return f"{why} {_INNOCENT}", shown
+
+
+def _why(update: Update) -> str:
+    step = f"step of {update.optimizer}" if update.optimizer else "update"
+    return (
+        f"Each {f'{step} {_at(update)}'.strip()} lands farther from the minimum than it started, so"
+        f" the next gradient is larger and so is the next step. {_INNOCENT}"
+    )
+
+
+def _why_sum(total: Summed | None, update: Update) -> str:
+    if total is None or update.lr is None:
         return ""
     return (
         f" The loss is a sum over {total.terms:,} terms, so its gradient, and with it each step, is"
-        f" {total.terms:,} times that of the mean: lr {lr:g} acts like"
-        f" {lr * total.terms:g}, and it grows with the batch."
+        f" {total.terms:,} times that of the mean: lr {update.lr:g} acts like"
+        f" {update.lr * total.terms:g}, and it grows with the batch."
     )
 
 
@@ -249,53 +311,37 @@ def _starts_far(rise: Rise) -> bool:
     return rise.first == 0 and rise.losses[0] >= FAR
 
 
-def _adds_up(total: Summed | None) -> tuple[Related, ...]:
-    if total is None or total.location is None:
-        return ()
-    return (Related("use", total.location, f"adds up {total.terms:,} terms, no mean"),)
+def _terms(total: Summed | None, update: Update) -> str:
+    if total is None or update.lr is None:
+        return ""
+    product = f"lr x terms = {update.lr * total.terms:g}"
+    return f"`{total.op}` adds up {total.terms:,} terms: {product}"
 
 
-def _terms(total: Summed | None, lr: float | None) -> Iterator[str]:
-    if total is not None and lr is not None:
-        yield f"`{total.op}` adds up {total.terms:,} terms: lr x terms = {lr * total.terms:g}"
-
-
-def _norms(totals: tuple[float, ...], rise: Rise) -> Iterator[str]:
+def _norms(totals: tuple[float, ...], rise: Rise) -> str:
     shown = [norm for norm in totals[rise.first : rise.first + rise.rises + 1] if norm]
-    if shown:
-        yield f"gradient norm by step: {phrases.series(shown)}"
+    return f"gradient norm by step: {phrases.series(shown)}" if shown else ""
 
 
-def _fixes(
-    rise: Rise,
-    updates: Sequence[Update],
-    lr: float | None,
-    stale: bool,
-    fault: Overshoot | None,
-    total: Summed | None,
-) -> Iterator[Fix]:
-    if stale:
-        yield proposed(ClearGradients(_known_clearing(updates)))
-    if fault is not None:
-        yield fault.fix
-    if total is not None:
-        yield proposed(AverageLoss(total))
-    yield proposed(_slower(rise, updates[-1], lr, stale))
-    yield Fix(
-        "data",
-        f"bring the inputs{' and the targets' if _starts_far(rise) else ''} to mean 0 and spread 1",
-        "display-only",
-        "x = (x - x.mean(0)) / x.std(0)",
-    )
-    yield proposed(ClipNorm())
+def _repair(fault: Overshoot) -> Fix:
+    if fault.request is not None:
+        return proposed(fault.request)
+    title = "bound the loss from below: a margin, or normalise what it measures"
+    return Fix("stable-op", title, "display-only", "torch.relu(difference + margin)")
 
 
-def _slower(rise: Rise, update: Update, lr: float | None, stale: bool) -> LowerRate:
-    if lr is None:
+def _standardised(rise: Rise) -> Fix:
+    what = "the inputs and the targets" if _starts_far(rise) else "the inputs"
+    title = f"bring {what} to mean 0 and spread 1"
+    return Fix("data", title, "display-only", "x = (x - x.mean(0)) / x.std(0)")
+
+
+def _slower(rise: Rise, update: Update, stale: bool) -> LowerRate:
+    if update.lr is None:
         return LowerRate()
     can_try = bool(update.optimizer) and not stale  # what is steep is the sum, or has no rate
     steps = 2 * (rise.first + 1 + len(rise.losses)) if can_try else None
-    return LowerRate(lr, stable_lr(rise, lr), update, steps)
+    return LowerRate(update.lr, stable_lr(rise, update.lr), update, steps)
 
 
 def _known_clearing(updates: Iterable[Update]) -> Clearing | None:

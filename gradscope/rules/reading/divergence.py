@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from itertools import pairwise
 
-from gradscope.facts import Leaf, Location, Magnitudes, Root, Summed, Update
+from gradscope.facts import (
+    BoundSchedule,
+    Descend,
+    DivideLoss,
+    Leaf,
+    Location,
+    Magnitudes,
+    Root,
+    SetOption,
+    Step,
+    Summed,
+    Update,
+)
+from gradscope.facts.requests import Plain
 from gradscope.ops.traits import Trait, has
-from gradscope.rules.reading.overshoots import BLIND_TO_SCALE
 from gradscope.rules.reading.rises import Rise, largest_stable_lr
 
 # One leap has to be by so many times more than rises in a row: noise between batches leaps too.
@@ -18,6 +34,17 @@ FINITE = 10.0
 # If training is the reason, the weights have changed by that much, all together.
 MOVED = 1.1
 FEWEST_STALE = 5  # updates in a row whose gradients had piled up; fewer may be meant
+# Both are the most that training recipes use: of a velocity, and of what one step takes away.
+USUAL_MOMENTUM = 0.9
+USUAL_DECAY = 0.01
+# `w - lr * decay * w` is `w` with the other sign and larger from here on.
+TURNS_OVER = 2.0
+PASSES = 4  # of backward an update, at least: a loss of two or three terms is no mean
+# These divide by the size of the gradient: a loss that is N times larger takes the same steps.
+BLIND_TO_SCALE = frozenset(
+    "Adadelta Adafactor Adagrad Adam AdamW Adamax Muon NAdam RAdam RMSprop Rprop SparseAdam".split()
+)
+RAISED = 2.0  # times the first learning rate: a schedule has done that, and not by rounding
 
 
 def is_divergence(rise: Rise, roots: tuple[Root, ...], magnitudes: Magnitudes) -> bool:
@@ -33,23 +60,82 @@ def is_divergence(rise: Rise, roots: tuple[Root, ...], magnitudes: Magnitudes) -
     return rise.total >= (limit if rise.rises > 1 else LEAP * limit)
 
 
-def never_cleared(magnitudes: Magnitudes) -> Iterator[Update]:
-    """The last of the updates in one place that, but for the first, each used the gradients of
-    the one before as well."""
-    places: dict[Location | None, list[Update]] = {}
+def never_cleared(magnitudes: Magnitudes) -> Iterator[list[Update]]:
+    """The updates in one place that, but for the first, each used the gradients of the one before
+    as well, for each such place."""
+    places: dict[Location | None, list[Update]] = defaultdict(list)
     for update in magnitudes.updates:
-        places.setdefault(update.location, []).append(update)
+        places[update.location].append(update)
     for updates in places.values():
         stale = [update.stale for update in updates[1:] if update.stale is not None]
         if len(stale) >= FEWEST_STALE and all(stale):
-            yield updates[-1]
+            yield updates
 
 
-def blamed_sum(total: Summed | None, rise: Rise, update: Update, lr: float) -> Summed | None:
-    """The sum that the loss is, where the mean would have kept the steps short enough."""
-    if total is None or update.optimizer in BLIND_TO_SCALE:
+class Setting(Enum):
+    """What an optimizer was told that makes its steps overshoot."""
+
+    MOMENTUM = auto()
+    DECAY = auto()
+    BELOW_ZERO = auto()  # the learning rate
+    RAISED = auto()  # the learning rate, by its schedule
+    ASCENT = auto()
+    ACCUMULATED = auto()  # gradients of many passes, whose sum is used as if it were their mean
+    UNBOUNDED = auto()  # the loss, from below
+
+
+@dataclass(frozen=True, slots=True)
+class Overshoot:
+    """Why each step is too long, the update that shows it, and what mends it: None where advice
+    alone does."""
+
+    setting: Setting
+    update: Update
+    request: Plain | None = None
+    passes: int = 0
+
+
+def overshoot(updates: Sequence[Update], rise: Rise, steps: Sequence[Step]) -> Overshoot | None:
+    """The setting that explains the growth by itself; None where it takes the loss to tell."""
+    first, last = updates[0], updates[-1]
+    rate, decay = last.lr or 0.0, last.weight_decay
+    at_rise = next((one for one in updates if one.step >= rise.first), last)
+    low, high = first.lr or 0.0, at_rise.lr or 0.0
+    if last.momentum >= 1:
+        request = SetOption(last, "momentum", last.momentum, USUAL_MOMENTUM)
+        return Overshoot(Setting.MOMENTUM, last, request)
+    if rate * decay > TURNS_OVER:
+        request = SetOption(last, "weight_decay", decay, USUAL_DECAY)
+        return Overshoot(Setting.DECAY, last, request)
+    if rate < 0:
+        return Overshoot(Setting.BELOW_ZERO, last, BoundSchedule(last))
+    if first.optimizer and high > RAISED * low > 0:
+        return Overshoot(Setting.RAISED, at_rise, BoundSchedule(at_rise, high=high / 2))
+    if last.ascends is not None:
+        return Overshoot(Setting.ASCENT, last, Descend(last))
+    if (divided := _accumulated(updates, steps)) is not None:
+        return Overshoot(Setting.ACCUMULATED, last, divided, divided.passes)
+    return Overshoot(Setting.UNBOUNDED, last) if rise.falls else None
+
+
+def _accumulated(updates: Sequence[Update], steps: Sequence[Step]) -> DivideLoss | None:
+    last = updates[-1]
+    if last.lr is None or not last.optimizer or last.optimizer in BLIND_TO_SCALE:
         return None
-    return total if lr / total.terms < largest_stable_lr(rise, lr) else None
+    own = [update.step for update in updates if update.location == last.location]
+    gaps = {after - before for before, after in pairwise(own)}
+    passes = gaps.pop() if len(gaps) == 1 else 0
+    step = next((step for step in steps if step.index == last.step), None)
+    if step is None or step.backward_at is None or step.scaled or passes < PASSES:
+        return None
+    return DivideLoss(step.backward_at, passes)
+
+
+def blamed_sum(total: Summed | None, rise: Rise, update: Update) -> Summed | None:
+    """The sum that the loss is, where the mean would have kept the steps short enough."""
+    if total is None or update.lr is None or update.optimizer in BLIND_TO_SCALE:
+        return None
+    return total if update.lr / total.terms < largest_stable_lr(rise, update.lr) else None
 
 
 def _have_moved(leaves: Sequence[Leaf]) -> bool:

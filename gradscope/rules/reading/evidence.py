@@ -301,8 +301,3 @@ def literal(root: Root, trace: Trace) -> Event | None:
             sources = (trace.event(id) for id in event.sources)
             waiting += [source for source in sources if source is not None]
     return None
-
-
-def held_by(event: Event) -> str:
-    one = outside(event)
-    return one.kin if one is not None else ""
