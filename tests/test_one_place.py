@@ -32,11 +32,6 @@ class LeftTurn(Rule):
     pass
     ```
 
-    ## Use instead
-    ```python
-    pass
-    ```
-
     ## Fix safety
     There is no fix.
     """

@@ -19,10 +19,25 @@ SECTIONS = (
 
 
 def sections(rule: Rule) -> dict[str, str]:
-    """The headed parts of the rule's docstring, in order: heading -> Markdown."""
+    """The headed parts of the rule's page, in order: heading -> Markdown.
+
+    In a docstring the example and its repair are one program: lines that begin with "- " are in
+    the example alone, those with "+ " in what to use instead.
+    """
     page = inspect.cleandoc(type(rule).__doc__ or "")
     heads = re.split(r"^## (.+)$", page, flags=re.MULTILINE)
-    return {head.strip(): body.strip() for head, body in zip(heads[1::2], heads[2::2], strict=True)}
+    found: dict[str, str] = {}
+    for heading, body in zip(heads[1::2], heads[2::2], strict=True):
+        found[heading] = _without("+ ", body.strip())
+        if heading == "Example":
+            found["Use instead"] = _without("- ", body.strip())
+    return found
+
+
+def _without(mark: str, body: str) -> str:
+    """The lines that do not begin with one of the two marks, and without the other."""
+    kept = (line for line in body.splitlines() if not line.startswith(mark))
+    return "\n".join(line[2:] if line.startswith(("- ", "+ ")) else line for line in kept)
 
 
 def folded(body: str, width: int) -> str:

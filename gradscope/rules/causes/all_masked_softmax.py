@@ -29,19 +29,10 @@ class AllMaskedSoftmax(Rule):
 
     scores = torch.zeros(2, 3, requires_grad=True)
     pad = torch.tensor([[False, False, True], [True, True, True]])
-    weights = scores.masked_fill(pad, -torch.inf).softmax(-1)
-    (weights @ torch.arange(3.0)).sum().backward()
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    scores = torch.zeros(2, 3, requires_grad=True)
-    pad = torch.tensor([[False, False, True], [True, True, True]])
-    empty = pad.all(-1, keepdim=True)
-    weights = scores.masked_fill(pad & ~empty, -torch.inf).softmax(-1)
-    weights = weights.masked_fill(empty, 0.0)
+    - weights = scores.masked_fill(pad, -torch.inf).softmax(-1)
+    + empty = pad.all(-1, keepdim=True)
+    + weights = scores.masked_fill(pad & ~empty, -torch.inf).softmax(-1)
+    + weights = weights.masked_fill(empty, 0.0)
     (weights @ torch.arange(3.0)).sum().backward()
     ```
 

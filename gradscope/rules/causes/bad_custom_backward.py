@@ -48,26 +48,8 @@ class BadCustomBackward(Rule):
         @staticmethod
         def backward(ctx, grad_output):
             (x,) = ctx.saved_tensors
-            return 3 * x**2
-
-    x = torch.tensor([1.0, 2.0], requires_grad=True)
-    Cube.apply(x).square().sum().backward()
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    class Cube(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x**3
-
-        @staticmethod
-        def backward(ctx, grad_output):
-            (x,) = ctx.saved_tensors
-            return grad_output * 3 * x**2
+    -         return 3 * x**2
+    +         return grad_output * 3 * x**2
 
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     Cube.apply(x).square().sum().backward()

@@ -46,17 +46,7 @@ class BadInput(Rule):
     import torch
 
     batch = torch.tensor([[1.0, 2.0], [float("nan"), 3.0]])
-    weight = torch.ones(2, requires_grad=True)
-    loss = (batch @ weight).square().mean()
-    loss.backward()
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    batch = torch.tensor([[1.0, 2.0], [float("nan"), 3.0]])
-    batch = batch[batch.isfinite().all(-1)]
+    + batch = batch[batch.isfinite().all(-1)]
     weight = torch.ones(2, requires_grad=True)
     loss = (batch @ weight).square().mean()
     loss.backward()

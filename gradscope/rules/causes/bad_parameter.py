@@ -25,19 +25,9 @@ class BadParameter(Rule):
     torch.manual_seed(0)
     layer = torch.nn.Linear(3, 1)
     state = {"weight": torch.full((1, 3), float("nan")), "bias": torch.zeros(1)}
-    layer.load_state_dict(state)
-    layer(torch.ones(2, 3)).sum().backward()
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    torch.manual_seed(0)
-    layer = torch.nn.Linear(3, 1)
-    state = {"weight": torch.full((1, 3), float("nan")), "bias": torch.zeros(1)}
-    if all(value.isfinite().all() for value in state.values()):
-        layer.load_state_dict(state)
+    - layer.load_state_dict(state)
+    + if all(value.isfinite().all() for value in state.values()):
+    +     layer.load_state_dict(state)
     layer(torch.ones(2, 3)).sum().backward()
     ```
 

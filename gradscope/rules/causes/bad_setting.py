@@ -24,20 +24,8 @@ class BadSetting(Rule):
     w = torch.nn.Parameter(torch.ones(2))
     optimizer = torch.optim.SGD([w], lr=0.1)
     for step in range(3):
-        optimizer.param_groups[0]["lr"] = float("inf") if step == 2 else 0.1
-        optimizer.zero_grad()
-        w.square().sum().backward()
-        optimizer.step()
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    w = torch.nn.Parameter(torch.ones(2))
-    optimizer = torch.optim.SGD([w], lr=0.1)
-    for step in range(3):
-        optimizer.param_groups[0]["lr"] = 0.1 / (1 + step)
+    -     optimizer.param_groups[0]["lr"] = float("inf") if step == 2 else 0.1
+    +     optimizer.param_groups[0]["lr"] = 0.1 / (1 + step)
         optimizer.zero_grad()
         w.square().sum().backward()
         optimizer.step()

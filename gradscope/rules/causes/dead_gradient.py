@@ -57,18 +57,8 @@ class DeadGradient(Rule):
 
     encoder, head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
     optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
-    features = encoder(torch.ones(2, 4)).detach()
-    head(features).square().mean().backward()
-    optimizer.step()
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    encoder, head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
-    optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
-    features = encoder(torch.ones(2, 4))
+    - features = encoder(torch.ones(2, 4)).detach()
+    + features = encoder(torch.ones(2, 4))
     head(features).square().mean().backward()
     optimizer.step()
     ```

@@ -28,17 +28,9 @@ class DegenerateDecomposition(Rule):
     import torch
 
     a = torch.eye(3, requires_grad=True)
-    u, s, vh = torch.linalg.svd(a)
-    (u[:, 0] * vh[0]).sum().backward()
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    a = torch.eye(3, requires_grad=True)
-    spread = torch.diag(torch.tensor([0.0, 1e-3, 2e-3]))
-    u, s, vh = torch.linalg.svd(a + spread)
+    - u, s, vh = torch.linalg.svd(a)
+    + spread = torch.diag(torch.tensor([0.0, 1e-3, 2e-3]))
+    + u, s, vh = torch.linalg.svd(a + spread)
     (u[:, 0] * vh[0]).sum().backward()
     ```
 

@@ -98,19 +98,8 @@ class DivergingTraining(Rule):
     import torch
 
     w = torch.nn.Parameter(torch.ones(2))
-    optimizer = torch.optim.SGD([w], lr=3.0)
-    for _ in range(12):
-        optimizer.zero_grad()
-        w.square().sum().backward()
-        optimizer.step()
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    w = torch.nn.Parameter(torch.ones(2))
-    optimizer = torch.optim.SGD([w], lr=0.1)
+    - optimizer = torch.optim.SGD([w], lr=3.0)
+    + optimizer = torch.optim.SGD([w], lr=0.1)
     for _ in range(12):
         optimizer.zero_grad()
         w.square().sum().backward()

@@ -28,15 +28,8 @@ class DomainError(Rule):
     import torch
 
     x = torch.tensor([0.25, -0.25], requires_grad=True)
-    x.sqrt().sum().backward()
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    x = torch.tensor([0.25, -0.25], requires_grad=True)
-    x.clamp_min(1e-12).sqrt().sum().backward()
+    - x.sqrt().sum().backward()
+    + x.clamp_min(1e-12).sqrt().sum().backward()
     ```
 
     ## Fix safety

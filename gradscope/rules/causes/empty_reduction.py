@@ -25,17 +25,9 @@ class EmptyReduction(Rule):
     import torch
 
     x = torch.tensor([0.5, 2.0], requires_grad=True)
-    loss = x[x > 10].mean()
-    loss.backward()
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    x = torch.tensor([0.5, 2.0], requires_grad=True)
-    kept = x[x > 10]
-    loss = kept.sum() / max(kept.numel(), 1)
+    - loss = x[x > 10].mean()
+    + kept = x[x > 10]
+    + loss = kept.sum() / max(kept.numel(), 1)
     loss.backward()
     ```
 

@@ -54,19 +54,8 @@ class ExplodingGradient(Rule):
     import torch
 
     torch.manual_seed(0)
-    w = torch.nn.Parameter(torch.randn(32, 32) * 0.7)
-    h = torch.randn(4, 32)
-    for _ in range(60):
-        h = torch.tanh(h @ w)
-    h.square().mean().backward()
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    torch.manual_seed(0)
-    w = torch.nn.Parameter(torch.nn.init.orthogonal_(torch.empty(32, 32)))
+    - w = torch.nn.Parameter(torch.randn(32, 32) * 0.7)
+    + w = torch.nn.Parameter(torch.nn.init.orthogonal_(torch.empty(32, 32)))
     h = torch.randn(4, 32)
     for _ in range(60):
         h = torch.tanh(h @ w)

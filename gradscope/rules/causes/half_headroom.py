@@ -27,15 +27,8 @@ class HalfHeadroom(Rule):
     import torch
 
     x = torch.tensor([1.0, 240.0], dtype=torch.float16, requires_grad=True)
-    (x * x).float().sum().backward()
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    x = torch.tensor([1.0, 240.0], dtype=torch.float16, requires_grad=True)
-    (x.float() * x.float()).sum().backward()
+    - (x * x).float().sum().backward()
+    + (x.float() * x.float()).sum().backward()
     ```
 
     ## Fix safety

@@ -26,15 +26,8 @@ class HiddenInf(Rule):
     import torch
 
     x = torch.tensor([1.0, 6e4], dtype=torch.float16, requires_grad=True)
-    (x + 3e4).clamp(max=5e4).float().sum().backward()
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    x = torch.tensor([1.0, 6e4], dtype=torch.float16, requires_grad=True)
-    (x.clamp(max=2e4) + 3e4).float().sum().backward()
+    - (x + 3e4).clamp(max=5e4).float().sum().backward()
+    + (x.clamp(max=2e4) + 3e4).float().sum().backward()
     ```
 
     ## Fix safety

@@ -28,19 +28,9 @@ class InfArithmetic(Rule):
     logits = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
     banned = torch.tensor([[False, False, True]])
     logp = logits.masked_fill(banned, -torch.inf).log_softmax(-1)
-    entropy = -(logp.exp() * logp).sum()
-    entropy.backward()
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    logits = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
-    banned = torch.tensor([[False, False, True]])
-    logp = logits.masked_fill(banned, -torch.inf).log_softmax(-1)
-    kept = logp.masked_fill(banned, 0.0)
-    entropy = -(kept.exp() * kept).masked_fill(banned, 0.0).sum()
+    - entropy = -(logp.exp() * logp).sum()
+    + kept = logp.masked_fill(banned, 0.0)
+    + entropy = -(kept.exp() * kept).masked_fill(banned, 0.0).sum()
     entropy.backward()
     ```
 

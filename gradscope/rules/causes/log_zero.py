@@ -26,16 +26,8 @@ class LogZero(Rule):
     import torch
 
     logit = torch.tensor([2.0, 40.0], requires_grad=True)
-    loss = -torch.log(1 - torch.sigmoid(logit)).mean()
-    loss.backward()
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    logit = torch.tensor([2.0, 40.0], requires_grad=True)
-    loss = -torch.nn.functional.logsigmoid(-logit).mean()
+    - loss = -torch.log(1 - torch.sigmoid(logit)).mean()
+    + loss = -torch.nn.functional.logsigmoid(-logit).mean()
     loss.backward()
     ```
 

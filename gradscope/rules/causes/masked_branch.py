@@ -32,17 +32,9 @@ class MaskedBranch(Rule):
     import torch
 
     x = torch.tensor([0.0, 0.5, 1.0], requires_grad=True)
-    y = torch.where(x > 0.1, x.sqrt(), 3 * x)
-    y.sum().backward()
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    x = torch.tensor([0.0, 0.5, 1.0], requires_grad=True)
-    safe = torch.where(x > 0.1, x, 1.0)
-    y = torch.where(x > 0.1, safe.sqrt(), 3 * x)
+    - y = torch.where(x > 0.1, x.sqrt(), 3 * x)
+    + safe = torch.where(x > 0.1, x, 1.0)
+    + y = torch.where(x > 0.1, safe.sqrt(), 3 * x)
     y.sum().backward()
     ```
 

@@ -67,21 +67,9 @@ class MisplacedClipping(Rule):
     for _ in range(3):
         optimizer.zero_grad()
         w.pow(4).sum().backward()
+    +     torch.nn.utils.clip_grad_norm_([w], 1.0)
         optimizer.step()
-        torch.nn.utils.clip_grad_norm_([w], 1.0)
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    w = torch.nn.Parameter(torch.ones(3))
-    optimizer = torch.optim.SGD([w], lr=0.01)
-    for _ in range(3):
-        optimizer.zero_grad()
-        w.pow(4).sum().backward()
-        torch.nn.utils.clip_grad_norm_([w], 1.0)
-        optimizer.step()
+    -     torch.nn.utils.clip_grad_norm_([w], 1.0)
     ```
 
     ## Fix safety

@@ -50,18 +50,8 @@ class NanMetric(Rule):
     w = torch.ones(3, requires_grad=True)
     w.square().sum().backward()
     with torch.no_grad():
-        score = (w - 2).sqrt().mean()
-    print(f"validation {score.item():.3f}")
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    w = torch.ones(3, requires_grad=True)
-    w.square().sum().backward()
-    with torch.no_grad():
-        score = (w - 2).clamp_min(0).sqrt().mean()
+    -     score = (w - 2).sqrt().mean()
+    +     score = (w - 2).clamp_min(0).sqrt().mean()
     print(f"validation {score.item():.3f}")
     ```
 

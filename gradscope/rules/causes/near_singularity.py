@@ -61,15 +61,8 @@ class NearSingularity(Rule):
     import torch
 
     x = torch.tensor([1.0, 1e-20], requires_grad=True)
-    x.sqrt().sum().backward()
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    x = torch.tensor([1.0, 1e-20], requires_grad=True)
-    x.clamp_min(1e-12).sqrt().sum().backward()
+    - x.sqrt().sum().backward()
+    + x.clamp_min(1e-12).sqrt().sum().backward()
     ```
 
     ## Fix safety

@@ -50,16 +50,8 @@ class Overflow(Rule):
     import torch
 
     x = torch.tensor([1.0, 95.0], requires_grad=True)
-    loss = torch.log(torch.exp(x) + torch.exp(-x)).mean()
-    loss.backward()
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    x = torch.tensor([1.0, 95.0], requires_grad=True)
-    loss = (x + torch.nn.functional.softplus(-2 * x)).mean()
+    - loss = torch.log(torch.exp(x) + torch.exp(-x)).mean()
+    + loss = (x + torch.nn.functional.softplus(-2 * x)).mean()
     loss.backward()
     ```
 

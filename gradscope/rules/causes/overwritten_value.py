@@ -37,18 +37,10 @@ class OverwrittenValue(Rule):
     import torch
 
     x = torch.tensor([1.0, 2.0], requires_grad=True)
-    y = x.exp()
-    y.data[0] = 0.0
-    y.square().sum().backward()
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    x = torch.tensor([1.0, 2.0], requires_grad=True)
-    y = x.exp().clone()
-    y[0] = 0.0
+    - y = x.exp()
+    - y.data[0] = 0.0
+    + y = x.exp().clone()
+    + y[0] = 0.0
     y.square().sum().backward()
     ```
 

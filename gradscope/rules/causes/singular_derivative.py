@@ -29,15 +29,8 @@ class SingularDerivative(Rule):
     import torch
 
     a = torch.tensor([[0.0, 0.0], [3.0, 4.0]], requires_grad=True)
-    a.square().sum(-1).sqrt().sum().backward()
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    a = torch.tensor([[0.0, 0.0], [3.0, 4.0]], requires_grad=True)
-    a.square().sum(-1).clamp_min(1e-12).sqrt().sum().backward()
+    - a.square().sum(-1).sqrt().sum().backward()
+    + a.square().sum(-1).clamp_min(1e-12).sqrt().sum().backward()
     ```
 
     ## Fix safety

@@ -49,17 +49,8 @@ class Underflow(Rule):
     import torch
 
     raw = torch.tensor([0.0, -150.0], requires_grad=True)
-    scale = torch.nn.functional.softplus(raw)
-    loss = (torch.ones(2) / scale).sum()
-    loss.backward()
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    raw = torch.tensor([0.0, -150.0], requires_grad=True)
-    scale = torch.nn.functional.softplus(raw) + 1e-6
+    - scale = torch.nn.functional.softplus(raw)
+    + scale = torch.nn.functional.softplus(raw) + 1e-6
     loss = (torch.ones(2) / scale).sum()
     loss.backward()
     ```

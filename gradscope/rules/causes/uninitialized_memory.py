@@ -26,17 +26,8 @@ class UninitializedMemory(Rule):
     import torch
 
     x = torch.tensor([0.2, 0.8], requires_grad=True)
-    y = torch.empty(3)
-    y[:2] = x
-    y.sum().backward()
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    x = torch.tensor([0.2, 0.8], requires_grad=True)
-    y = torch.zeros(3)
+    - y = torch.empty(3)
+    + y = torch.zeros(3)
     y[:2] = x
     y.sum().backward()
     ```

@@ -46,19 +46,10 @@ class VanishingGradient(Rule):
     import torch
 
     torch.manual_seed(0)
-    layers = [m for _ in range(16) for m in (torch.nn.Linear(32, 32), torch.nn.Sigmoid())]
-    model = torch.nn.Sequential(*layers, torch.nn.Linear(32, 1))
-    model(torch.randn(8, 32)).square().mean().backward()
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    torch.manual_seed(0)
-    layers = [m for _ in range(16) for m in (torch.nn.Linear(32, 32), torch.nn.ReLU())]
-    for layer in layers[::2]:
-        torch.nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+    - layers = [m for _ in range(16) for m in (torch.nn.Linear(32, 32), torch.nn.Sigmoid())]
+    + layers = [m for _ in range(16) for m in (torch.nn.Linear(32, 32), torch.nn.ReLU())]
+    + for layer in layers[::2]:
+    +     torch.nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
     model = torch.nn.Sequential(*layers, torch.nn.Linear(32, 1))
     model(torch.randn(8, 32)).square().mean().backward()
     ```

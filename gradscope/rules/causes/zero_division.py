@@ -26,17 +26,8 @@ class ZeroDivision(Rule):
 
     weight = torch.ones(4, requires_grad=True)
     mask = torch.zeros(4)
-    loss = (weight * mask).sum() / mask.sum()
-    loss.backward()
-    ```
-
-    ## Use instead
-    ```python
-    import torch
-
-    weight = torch.ones(4, requires_grad=True)
-    mask = torch.zeros(4)
-    loss = (weight * mask).sum() / mask.sum().clamp_min(1)
+    - loss = (weight * mask).sum() / mask.sum()
+    + loss = (weight * mask).sum() / mask.sum().clamp_min(1)
     loss.backward()
     ```
 
