@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import yaml
 from scoring.anomaly import blamed
-from scoring.cases import load, without_markers
+from scoring.cases import load, with_twin, without_markers
 from scoring.judge import judge
+from scoring.patches import ADVICE, EQUAL, NONE, VERIFIED, compared, difference
 from scoring.tools import Outcome, anomaly_mode
 
 PROGRAM = """import torch
@@ -143,6 +144,76 @@ def test_what_anomaly_mode_blames_is_its_innermost_line_in_the_program():
 
     assert blamed("loop.py", ["something else", text]) == {"node": "SqrtBackward0", "line": 4}
     assert blamed("loop.py", ["something else"]) == {"node": None, "line": None}
+
+
+def values(loss: float | None, *gradient: float) -> Outcome:
+    """What a program has at the step in question."""
+    x = {"shape": [len(gradient)], "norm": max(gradient, default=0.0), "bad": 0, "sample": gradient}
+    return Outcome({"ended": "raised E", "loss": loss, "gradients": {"x": x}})
+
+
+@pytest.mark.parametrize(
+    ("ours", "said"),
+    [
+        (values(2.0, 1.0, 3.0), ""),
+        (values(2.00001, 1.00001, 3.0), ""),
+        (values(2.1, 1.0, 3.0), "loss by 4.8e-02"),
+        (values(2.0, 0.0, 3.0), "gradient of x by 3.3e-01"),
+        (values(float("nan"), 1.0, 3.0), "loss by inf"),
+        (values(None), "the patched program: raised E"),
+        (values(2.0, 1.0), "the leaves are others"),
+    ],
+)
+def test_a_patch_equals_its_twin_in_loss_and_every_gradient(ours: Outcome, said: str):
+    assert difference(ours, values(2.0, 1.0, 3.0)) == said
+
+
+PATCH = """--- a/broken.py
++++ b/broken.py
+@@ -1,5 +1,5 @@
+ import torch
+ 
+ x = torch.zeros(2, requires_grad=True)
+-y = x.sqrt()
++y = (x + 1).sqrt()
+ y.sum().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("fixes", "outcome"),
+    [
+        ([], NONE),
+        ([{"title": "", "verdict": "", "patch": None, "verified": None}], ADVICE),
+        ([{"title": "", "verdict": "", "patch": PATCH, "verified": True}], VERIFIED),
+    ],
+)
+def test_the_leading_fix_is_put_beside_the_twin(fixes, outcome, folder: Path, monkeypatch):
+    ran = []
+
+    def told(program: Path, step: int, limit: float) -> Outcome:
+        ran.append(program.read_text())
+        return values(2.0 + len(ran), 1.0)
+
+    found = {"findings": [finding(step=0, fixes=fixes)], "symptoms": [{"step": 1}]}
+    monkeypatch.setattr("scoring.patches.gradscope", lambda program, limit: Outcome(found))
+    monkeypatch.setattr("scoring.patches.values", told)
+    (case,) = with_twin(folder, ["broken"])
+    row = compared(case, 60)
+
+    assert row.outcome == outcome
+    assert ["(x + 1).sqrt()" in text for text in ran] == [True, False][: len(ran)]
+    assert row.step == (1 if ran else 0)
+
+
+@pytest.mark.slow
+def test_a_patched_program_is_run_beside_its_twin_for_real(folder: Path):
+    (folder / "broken_fixed.py").write_text(
+        PROGRAM.replace("x.sqrt()", "torch.where(x > 0, x, 1.0).sqrt() * (x > 0)")
+    )
+    row = compared(with_twin(folder, [])[0], 60)
+
+    assert row.twins == 0.0 and row.outcome in (EQUAL, VERIFIED)
 
 
 @pytest.mark.slow

@@ -36,11 +36,18 @@ class Case:
 def load(folder: Path, names: list[str]) -> list[Case]:
     """The cases whose name matches one of `names` (all without any), in the order of truth.yaml."""
     truth = yaml.safe_load((folder / "truth.yaml").read_text(encoding="utf-8"))
-    return [
-        _case(folder, name, facts)
-        for name, facts in truth.items()
-        if not names or any(fnmatch(name, pattern) for pattern in names)
-    ]
+    return [_case(folder, name, facts) for name, facts in truth.items() if _is_asked(name, names)]
+
+
+def with_twin(folder: Path, names: list[str]) -> list[Case]:
+    """The cases that have a repaired twin, also without anything said about them."""
+    ending = "_fixed"
+    twins = (path.stem.removesuffix(ending) for path in sorted(folder.glob(f"*{ending}.py")))
+    return [_case(folder, name, {}) for name in twins if _is_asked(name, names)]
+
+
+def _is_asked(name: str, names: list[str]) -> bool:
+    return not names or any(fnmatch(name, pattern) for pattern in names)
 
 
 def _case(folder: Path, name: str, truth: Mapping[str, Any]) -> Case:

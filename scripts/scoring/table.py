@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from rich import box
@@ -10,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from scoring.judge import OURS, THEIRS, Marks, Row
+from scoring.patches import TOLERANCE, Compared
 
 WORDS = {True: "yes", False: "NO", None: "-"}
 
@@ -45,6 +47,28 @@ def show(rows: Sequence[Row], console: Console) -> None:
     for row in rows:
         for text in (*row.misses, *(f"false alarm: {alarm}" for alarm in row.alarms)):
             console.print(escape(f"{row.name}: {text}"), soft_wrap=True, highlight=False)
+
+
+def show_patches(rows: Sequence[Compared], console: Console) -> None:
+    """One line a case, how many of each outcome there are, and what each patch says of itself."""
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in ("case", "outcome"):
+        table.add_column(column, no_wrap=True)
+    for column in ("step", "loss", "the twin's"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("differs most", no_wrap=True)
+    table.add_column("leading fix", no_wrap=True, overflow="ellipsis")
+    for row in rows:
+        losses = ("-" if loss is None else f"{loss:.6g}" for loss in (row.ours, row.twins))
+        parts = (row.name, row.outcome, str(row.step), *losses, row.differs, row.title)
+        table.add_row(*map(escape, parts))
+    console.print(table)
+    for row in rows:
+        if row.differs:
+            console.print(escape(f"{row.name}: {row.verdict}"), soft_wrap=True, highlight=False)
+    counts = Counter(row.outcome for row in rows)
+    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
+    console.print(f"{len(rows)} leading fixes beside the twins (within {TOLERANCE}): {told}")
 
 
 def _words(marks: Marks, columns: Iterable[str]) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Any
 from scoring.cases import without_markers
 
 ANOMALY = Path(__file__).with_name("anomaly.py")
+VALUES = Path(__file__).with_name("values.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,11 @@ def gradscope(program: Path, limit: float) -> Outcome:
 def anomaly_mode(program: Path, limit: float) -> Outcome:
     """`answer` has `node` (None where nothing was raised) and `line`, see `scoring.anomaly`."""
     return _run([str(ANOMALY), program.name], program, limit)
+
+
+def values(program: Path, step: int, limit: float) -> Outcome:
+    """`answer` is as in `scoring.values`."""
+    return _run([str(VALUES), program.name, str(step)], program, limit)
 
 
 def _run(command: list[str], program: Path, limit: float) -> Outcome:
