@@ -35,6 +35,8 @@ CALLS = {
     "all_gather_single": "dist.all_gather_into_tensor(both, stat); stat = both[2:]",
     "reduce_scatter": "dist.reduce_scatter_tensor(stat, stat.repeat(2))",
     "point_to_point": "dist.send(stat, 0) if rank else dist.recv(stat, 1)",
+    "object": "held = [stat]; dist.broadcast_object_list(held, 1); stat = held[0]",
+    "objects": "held = [0, 0]; dist.all_gather_object(held, {'of': stat}); stat = held[1]['of']",
     "functional": "stat = functional.all_reduce(stat, 'sum', dist.group.WORLD) + 0",
 }
 LINE = 1 + PROGRAM[: PROGRAM.index("{call}")].count("\n")

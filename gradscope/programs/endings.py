@@ -12,7 +12,7 @@ from types import TracebackType
 
 from gradscope.errors import CTRL_C
 from gradscope.facts import Ending, Location
-from gradscope.record.sites import OURS, USER, kind_of, resolve, shown_path
+from gradscope.record.sites import OURS, USER, in_torch, kind_of, resolve, shown_path
 
 
 def ending_of(error: BaseException) -> Ending:
@@ -85,9 +85,10 @@ def is_ours(error: BaseException) -> bool:
     if last is None:
         return False
     code = last.tb_frame.f_code
-    # An op that raises does so in torch's wrapper of it, or in our mode, which only calls it.
-    wrapper = code.co_filename.endswith("_ops.py") or code.co_name == "__torch_dispatch__"
-    return kind_of(code) == OURS and not wrapper
+    # An op that raises does so in a wrapper of torch's, as does what cannot be compiled, or in our
+    # mode, which only calls it.
+    is_wrapper = in_torch(code) or code.co_name == "__torch_dispatch__"
+    return kind_of(code) == OURS and not is_wrapper
 
 
 def kind_of_file(name: str) -> int:

@@ -17,6 +17,7 @@ import torch
 from gradscope.record.capture import watch_captures
 from gradscope.record.compiled import run_uncompiled
 from gradscope.record.context import RunContext
+from gradscope.record.events.received import follow_objects
 from gradscope.record.graph import function_name
 from gradscope.record.journal import Note
 from gradscope.record.limit import Limit
@@ -67,6 +68,7 @@ def install(recorder: Recording, stack: ExitStack) -> None:
     for owner, name in reading:
         stand_in(stack, owner, name, _telling_reads(recorder, getattr(owner, name), thread))
     run_uncompiled(stack, recorder.note_uncompiled)
+    follow_objects(stack, recorder.context.received)
 
     def made(*_: object) -> None:
         recorder.limit.note_optimizer()

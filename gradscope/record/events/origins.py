@@ -28,8 +28,9 @@ class Origins:
         """Events for the bad inputs that no observed op made."""
         found: list[int] = []
         for name, tensor in op.inputs():
-            known = self.context.provenance.of(tensor) is not None or among(tensor, written)
-            if known or not holds_bad(tensor):
+            known = self.context.provenance.of(tensor) is not None
+            made = among(tensor, written) and self.context.received.opened is None
+            if known or made or not holds_bad(tensor):
                 continue
             arrival = self.context.received.by(op, tensor, written)
             if arrival is not None and arrival.sources:
