@@ -267,26 +267,34 @@ def test_the_commands_say_how_often_the_program_ran(gradscope, tmp_path):
 
 
 def test_a_killed_try_leaves_no_folder(tmp_path):
-    """Whatever ends the child, its parent removes what it wrote."""
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import os, signal\nopen('log', 'w').write('x')\nos.kill(os.getpid(), signal.SIGKILL)\n"
-    )
+    """Whatever ends the child, its parent removes what it wrote; and the next run what was left by
+    a parent that was killed as well."""
+    parent, child = (tmp_path / f"{who}.py" for who in ("parent", "child"))
+    writes = "import os, signal\nopen('log', 'w').write('x')\n"
+    parent.write_text(f"{writes}os.kill(os.getppid(), signal.SIGKILL)\nsignal.pause()\n")
+    child.write_text(f"{writes}os.kill(os.getpid(), signal.SIGKILL)\n")
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    work = (
-        "from gradscope.programs import Repeat, RunOptions, parse_target, run\n"
-        f"print(run(parse_target({str(program)!r}), RunOptions(), repeat=Repeat()).ending.kind)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", work],
-        env=os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": os.pathsep.join(sys.path)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.stdout.strip() == "died", done.stderr
+
+    def tried(program: Path) -> str:
+        work = (
+            "from gradscope.programs import Repeat, RunOptions, parse_target, run\n"
+            f"print(run(parse_target({str(program)!r}), RunOptions(), repeat=Repeat()).ending.kind)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", work],
+            env=os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": os.pathsep.join(sys.path)},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        return done.stdout.strip()
+
+    assert tried(parent) == ""
+    (left,) = temporary.iterdir()
+    os.utime(left, (0, 0))
+    assert tried(child) == "died"
     assert list(temporary.iterdir()) == []
     assert not (tmp_path / "log").exists()
 

@@ -117,10 +117,12 @@ def full_disks() -> Iterator[Row]:
 
 
 def told(tried: str, ran: Ran, judge: Callable[[Ran], str]) -> Row:
+    was_killed = ran.code == -signal.SIGKILL
     wrong = [judge(ran)]
     wrong += ["it hung"] if ran.code is None else []
     wrong += [f"{ran.orphans} orphans"] if ran.orphans else []
-    wrong += [f"left {', '.join(ran.left)}"] if ran.left else []
+    stays = [] if was_killed else ran.left  # until the next run
+    wrong += [f"left {', '.join(stays)}"] if stays else []
     wrong += ["internal error"] if "internal error" in ran.out else []
     happened = f"exit {ran.code} after {ran.seconds:.1f} s"
     if wrong[0] or len(wrong) > 1:
