@@ -72,6 +72,7 @@ from gradscope.facts.requests import StepBeforeClearing as StepBeforeClearing
 from gradscope.facts.symptoms import Subject as Subject
 from gradscope.facts.symptoms import Symptom as Symptom
 from gradscope.facts.symptoms import Trouble as Trouble
+from gradscope.facts.symptoms import Unexamined as Unexamined
 from gradscope.facts.traces import ArrayWarning as ArrayWarning
 from gradscope.facts.traces import Ending as Ending
 from gradscope.facts.traces import Environment as Environment

@@ -27,6 +27,16 @@ class Subject(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Unexamined:
+    """A step that was only watched when something went wrong there: `subject` was not finite, or
+    (None) the program itself gave up. Since step `since` the values may have been bad."""
+
+    step: int
+    since: int
+    subject: Subject | None
+
+
+@dataclass(frozen=True, slots=True)
 class Symptom:
     """What the user suffers from. `bad` of `numel` elements are (both 0 where nobody counted); of a
     zero gradient that has only faded none is. `event` is the event that made the bad value, None

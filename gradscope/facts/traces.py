@@ -13,13 +13,14 @@ from gradscope.facts.magnitudes import Magnitudes
 from gradscope.facts.overwrites import Overwrite
 from gradscope.facts.places import Location
 from gradscope.facts.reads import NanRead
-from gradscope.facts.symptoms import Symptom
+from gradscope.facts.symptoms import Symptom, Unexamined
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One backward pass and what followed it until the next. `loss` is the sum of its roots.
-    `scaled`: one of them is a product or a quotient, such as a loss over a number of passes."""
+    `scaled`: one of them is a product or a quotient, such as a loss over a number of passes.
+    `in_full`: op by op; else it was only watched."""
 
     index: int
     loss: float | None
@@ -27,6 +28,7 @@ class Step:
     ops: int
     backward_at: Location | None = None
     scaled: bool = False
+    in_full: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,12 @@ class Trace:
     elsewhere: tuple[str, ...] = ()  # names of other threads that ran backward: not observed
     processes: tuple[str, ...] = ()  # names of those that the program started: not observed
     effects: tuple[Effect, ...] = ()  # what it did outside; of a repeated run, what it may not do
+    unexamined: Unexamined | None = None  # where its trouble began, if only watched there
+
+    @property
+    def inspected(self) -> int:
+        """The number of steps that were looked at in full."""
+        return sum(step.in_full for step in self.steps)
 
     def event(self, id: int) -> Event | None:
         return next((event for event in self.events if event.id == id), None)

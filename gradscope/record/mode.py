@@ -282,6 +282,10 @@ class RecordingMode(TorchDispatchMode):
         running.ops.clear()
         running.made.clear()
 
+    def begin(self) -> None:
+        """It is about to see ops again."""
+        self.context.seq = _sequence_nr()
+
     def forget_history(self) -> None:
         self.context.history.clear()
         self.history_room = _HISTORY

@@ -24,6 +24,25 @@ def mode_count() -> int:
     return sum(getattr(mode, "_mode_key", None) is None for mode in modes)
 
 
+def put(mode: Any, depth: int) -> None:
+    """Put a mode above the first `depth` ones."""
+    with lifted_above(depth):
+        _push(mode)
+
+
+def take(mode: Any) -> None:
+    """Take a mode off, whatever lies above it."""
+    with lifted_above(depth_of(mode) + 1):
+        _pop(None)
+
+
+def depth_of(mode: Any) -> int:
+    """How many modes lie below it."""
+    stack: list[Any] = _get_current_dispatch_mode_stack()
+    above = next(place for place, one in enumerate(reversed(stack)) if one is mode)
+    return mode_count() - above - 1
+
+
 @contextmanager
 def lifted_above(depth: int) -> Iterator[None]:
     """Takes the modes above the first `depth` ones off for the moment."""

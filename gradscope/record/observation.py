@@ -56,6 +56,7 @@ class FullObservation:
         check_functions: bool = True,
         hazards: bool = False,
         ends_with_update: bool = False,
+        full_from: int | None = 0,
     ) -> None:
         self.recorder = Recorder(
             steps=steps,
@@ -66,12 +67,15 @@ class FullObservation:
             check_functions=check_functions,
             hazards=hazards,
             ends_with_update=ends_with_update,
+            full_from=full_from,
         )
         self.sizes = MagnitudeWatch(
             lambda: self.recorder.context.module,
             on_step=lambda step: self.recorder.step_is_measured(self.sizes.updates_by_hand),
             names=self.recorder.context.names,
+            below=lambda: self.recorder.depth.below,
         )
+        self.recorder.watching.leaves = self.sizes.leaves.alive
         self.arrays = ArrayWarnings()
         self.recorder.on_write = self.sizes.note_write
         self.recorder.on_result = self.sizes.note_result

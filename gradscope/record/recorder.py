@@ -14,6 +14,7 @@ import torch
 from gradscope.facts import Ending, Environment, Kind, Setting, Step, Trace
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
+from gradscope.record.depth import Depth
 from gradscope.record.events.examine import Examiner
 from gradscope.record.events.hidden import Hidden
 from gradscope.record.events.reads import NanReads
@@ -33,6 +34,7 @@ from gradscope.record.schema import OpInfo
 from gradscope.record.sites import Site, resolve, user_frames
 from gradscope.record.spot import NodeOps
 from gradscope.record.tracing import computes_values, unobserved
+from gradscope.record.watching import Watching
 
 _FAULTS_TOLD = 3
 _UNCOMPILED = "what `torch.compile` is given ran uncompiled: compiled code shows none of its ops"
@@ -43,7 +45,8 @@ _SCALES = Trait.MULTIPLIES | Trait.DIVIDES
 
 
 class Recorder:
-    """Context manager that records every op of the thread that enters it.
+    """Context manager that records the ops of the thread that enters it: of every step, or as
+    `full_from` says (see `Depth`), and of the others whether what they train with is finite.
 
     Stops the program (by `StopTrace`) at the first error unless `keep_going`, and where `steps` or
     `passes` say (see `Limit`): when the next backward begins, or, `ends_with_update`, once the
@@ -66,6 +69,7 @@ class Recorder:
         check_functions: bool = True,
         hazards: bool = False,
         ends_with_update: bool = False,
+        full_from: int | None = 0,
     ) -> None:
         self.limit = Limit(steps, passes)
         self.keep_going = keep_going
@@ -80,13 +84,15 @@ class Recorder:
         self.functions = FunctionChecks(lambda: context.step) if check_functions else None
         self.overwrites = Overwrites(context.journal)
         self.mode: RecordingMode = RecordingMode(context, self)
+        self.depth = Depth(self.mode, full_from)
+        self.watching = Watching(context, self.symptoms, self.depth)
         # Told of a tensor that an op outside of backward and of optimizers is about to write.
         self.on_write: Callable[[Any, Any], None] = lambda tensor, frame: None
         # Told of the operands of a sum or a difference outside of both, and of the result.
         self.on_result: Callable[[Any, Any, Any], None] = lambda operands, result, frame: None
         self.halted = False
         self._ending = Ending("stopped")
-        self.depth = 0  # nested backward passes (reentrant checkpoint)
+        self.nested = 0  # backward passes (reentrant checkpoint)
         self.done: list[Step] = []
         self.notes: list[str] = []
         self.settings: list[Setting] = []
@@ -99,7 +105,7 @@ class Recorder:
 
     def __enter__(self) -> Recorder:
         install(self, self._stack)
-        self._stack.enter_context(self.mode)
+        self._stack.enter_context(self.depth)
         return self
 
     def __exit__(self, *failure: object) -> None:
@@ -175,7 +181,7 @@ class Recorder:
         asked = [
             t for t in inputs or () if isinstance(t, torch.Tensor) and (t.is_leaf or functional)
         ]
-        is_step = self.depth == 0 and (into_leaves or (bool(asked) and not create_graph))
+        is_step = self.nested == 0 and (into_leaves or (bool(asked) and not create_graph))
         self.mode.window.close()
         if is_step:
             with unobserved():
@@ -185,12 +191,12 @@ class Recorder:
         with unobserved():
             loss = sum_of(roots) if is_step else None
         place = self._place() if is_step else None
-        self.depth += 1
+        self.nested += 1
         try:
             result = engine(outputs, *args, **kwargs)
         finally:
-            self.depth -= 1
-            if self.depth == 0:
+            self.nested -= 1
+            if self.nested == 0:
                 self.mode.leave(roots)
                 self.overwrites.forget()
         if is_step:
@@ -198,7 +204,7 @@ class Recorder:
                 self._end_backward(
                     roots, graph, loss, place, asked if not into_leaves else (), result
                 )
-        if self.depth == 0:
+        if self.nested == 0:
             self.mode.forget_history()
         return result
 
@@ -206,6 +212,7 @@ class Recorder:
         self.last.begin_backward()
         if self.at_limit:
             self.halt(self._reason)
+        self.watching.begin_backward(self.limit.updates)
 
     def step_is_measured(self, updates_by_hand: bool) -> None:
         """A backward is over, and all that is asked of it is known."""
@@ -235,9 +242,11 @@ class Recorder:
                 ops=self.mode.ops - self._step_ops,
                 backward_at=place,
                 scaled=any(has(node.name(), _SCALES) for node in graph),
+                in_full=self.depth.is_full,
             )
         )
         self._clock, self._step_ops = now, self.mode.ops
+        self.watching.look_at_gradients(graph, result if asked else None, self.limit.updates)
         self.symptoms.after_backward(roots, graph, asked, result, last=self.at_limit)
         self.hidden.after_backward(graph)
         if self.margins is not None:
@@ -245,6 +254,7 @@ class Recorder:
         self.on_step(len(self.done), self.mode.ops)
         self.context.step += 1
         self._turn()
+        self.watching.end_backward(self.limit.updates)
 
     @property
     def at_limit(self) -> bool:
@@ -273,12 +283,15 @@ class Recorder:
             self.context.journal.keep_only([*alive, *self.symptoms.held(), *self.reads.held()])
 
     def optimizer_begins(self, work: Work) -> None:
-        if self.halted or self.mode not in _active_modes():
+        if self.halted or self.probing:
+            return
+        if self.depth.is_full and self.mode not in _active_modes():
             return
         self.mode.window.close()
         self.context.in_optimizer = True
         if work.updates:
             with unobserved():
+                self.watching.begin_update(work)
                 self.symptoms.before_optimizer(work.optimizer)
                 if len(self.settings) < _SETTINGS_KEPT:
                     self.settings += bad_settings(work.optimizer, self.context.step)
@@ -292,6 +305,7 @@ class Recorder:
         self.context.in_optimizer = False
         with unobserved():
             self.symptoms.after_optimizer(work.optimizer)
+            self.watching.end_update(work, self.limit.updates)
 
     def capture_begins(self) -> None:
         self.mode.window.close()
@@ -310,6 +324,7 @@ class Recorder:
 
     def _confirmed(self) -> None:
         """A symptom is one."""
+        self.watching.note_confirmed()
         if not self.keep_going:
             self.halt(FIRST_ERROR)
 
@@ -318,6 +333,7 @@ class Recorder:
         self.halted = True
         self._ending = ending
         self.on_stop(ending)
+        self.depth.look_in_full(self.context.step)  # whatever swallows it, the next op raises again
         self.halt_again()
 
     def halt_again(self) -> None:
@@ -360,6 +376,7 @@ class Recorder:
             headroom=self.margins.headroom() if self.margins is not None else (),
             settings=tuple(self.settings),
             elsewhere=tuple(self.elsewhere),
+            unexamined=self.watching.unexamined(ending),
         )
 
     def _device(self, events: Any) -> str:

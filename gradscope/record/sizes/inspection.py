@@ -9,7 +9,7 @@ from types import FrameType
 import torch
 
 from gradscope.record.graph import SeenNodes
-from gradscope.record.modes import lifted_above, mode_count
+from gradscope.record.modes import depth_of, lifted_above, mode_count
 from gradscope.record.modules import ModuleFrame, module_path
 from gradscope.record.names import Names
 from gradscope.record.running import follow_functions, follow_modules
@@ -24,9 +24,15 @@ _sequence_nr = torch._C._autograd._get_sequence_nr
 class Inspection:
     """Watches the forward and hooks the backward of the first steps, then of ever fewer, and the
     backward of those whose graph has grown. `modules` tells the running module, None makes us
-    keep track of it."""
+    keep track of it. `below` tells how many dispatch modes are to lie below ours, None: those that
+    are there at the beginning."""
 
-    def __init__(self, modules: Callable[[], ModuleFrame | None] | None, names: Names) -> None:
+    def __init__(
+        self,
+        modules: Callable[[], ModuleFrame | None] | None,
+        names: Names,
+        below: Callable[[], int] | None,
+    ) -> None:
         self.modules = modules
         self.names = names
         self.steps: list[int] = []
@@ -36,7 +42,7 @@ class Inspection:
         self._largest = 0  # nodes made for the largest graph that was inspected
         self._made_until = 0
         self._seen = SeenNodes()
-        self._below = 0  # dispatch modes that were there before us
+        self._below = below
 
     def install(self, stack: ExitStack, thread: int) -> None:
         if self.modules is None:
@@ -45,7 +51,9 @@ class Inspection:
         follow_functions(self, stack, thread)
 
     def begin(self) -> None:
-        self._below = mode_count()
+        if self._below is None:
+            there = mode_count()
+            self._below = lambda: there
         self._made_until = _sequence_nr()
         self.watch_forward(0)
 
@@ -61,15 +69,15 @@ class Inspection:
         """Watch the coming forward, after so many passes, if it is to be inspected."""
         if self.flow is not None or (passes > 2 and passes & (passes - 1)):
             return
-        assert self.modules is not None
+        assert self.modules is not None and self._below is not None
         self.flow = Flow(self.modules, lambda: self.function)
-        with lifted_above(self._below):
+        with lifted_above(self._below()):
             self.flow.__enter__()  # type: ignore[no-untyped-call]
 
     def leave_forward(self) -> Flow | None:
         flow, self.flow = self.flow, None
         if flow is not None:
-            with lifted_above(self._below + 1):
+            with lifted_above(depth_of(flow) + 1):
                 flow.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         return flow
 

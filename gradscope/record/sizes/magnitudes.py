@@ -51,11 +51,11 @@ class MagnitudeWatch:
     """Context manager; enter it inside a `Recorder` if there is one.
 
     `modules` tells the running module, None makes the watch keep track of it itself; `names` knows
-    the modules. Gradients
-    are read and never written: those that `backward` leaves with the leaves, or, in a program that
-    never calls it, those that `torch.autograd.grad` hands out. `measure` is told of each of these
-    passes and of each update. `limit` ends the program as a recorder does. A fault of ours costs
-    a measurement and not the program; it is in `notes`.
+    the modules; `below` is as in `Inspection`. Gradients are read and never written: those that
+    `backward` leaves with the leaves, or, in a program that never calls it, those that
+    `torch.autograd.grad` hands out. `measure` is told of each of these passes and of each update.
+    `limit` ends the program as a recorder does. A fault of ours costs a measurement and not the
+    program; it is in `notes`.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class MagnitudeWatch:
         modules: Callable[[], ModuleFrame | None] | None = None,
         measure: Measure | None = None,
         names: Names | None = None,
+        below: Callable[[], int] | None = None,
         *,
         limit: Limit | None = None,
         on_step: Callable[[int], None] = lambda step: None,
@@ -78,7 +79,7 @@ class MagnitudeWatch:
         self._additions = Additions()
         self.leaves = Leaves(self.names)
         self.losses: list[float | None] = []
-        self._inspection = Inspection(modules, self.names)
+        self._inspection = Inspection(modules, self.names, below)
         self._growths = Growths()
         self._depth: Depth | None = None
         self._updates = Updates(self.leaves)
@@ -396,4 +397,6 @@ class MagnitudeWatch:
 
     def steps(self) -> tuple[Step, ...]:
         """The steps, for a run that no recorder counted."""
-        return tuple(Step(index, loss, 0.0, 0) for index, loss in enumerate(self.losses))
+        return tuple(
+            Step(index, loss, 0.0, 0, in_full=False) for index, loss in enumerate(self.losses)
+        )

@@ -1,0 +1,51 @@
+"""Which steps are looked at in full, op by op, and which are only watched."""
+
+from __future__ import annotations
+
+from gradscope.record.mode import RecordingMode
+from gradscope.record.modes import lifted_above, mode_count, put, take
+
+
+class Depth:
+    """Context manager: has `mode` see the ops of the first steps and of ever fewer after them (0,
+    1, 2, 4, 8, ...), and of all from step `full_from` on, where that is not None."""
+
+    def __init__(self, mode: RecordingMode, full_from: int | None) -> None:
+        self.is_full = True  # now
+        self.full_since = 0  # the step since which it is
+        self.full_from = full_from
+        self._mode = mode
+        self._below = 0  # modes that were there before
+
+    def __enter__(self) -> Depth:
+        self._below = mode_count()
+        self._mode.__enter__()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.look_in_full(self.full_since)
+        with lifted_above(self._below + 1):
+            self._mode.__exit__(*failure)  # type: ignore[no-untyped-call]
+
+    @property
+    def below(self) -> int:
+        """How many modes are to lie below others of ours."""
+        return self._below + self.is_full
+
+    def is_due(self, step: int, updates: int | None) -> bool:
+        """Whether to look at the coming step, the one after so many updates by optimizers (None:
+        without one), in full."""
+        number = step if updates is None else updates
+        return number & (number - 1) == 0 or (self.full_from is not None and step >= self.full_from)
+
+    def look_in_full(self, step: int) -> None:
+        if not self.is_full:
+            self.is_full, self.full_since = True, step
+            self._mode.begin()
+            put(self._mode, self._below)
+
+    def watch(self) -> None:
+        if self.is_full:
+            self.is_full = False
+            self._mode.leave(())
+            take(self._mode)
