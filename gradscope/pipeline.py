@@ -24,13 +24,14 @@ from gradscope.facts import (
     Trace,
     plural,
 )
-from gradscope.programs import ChildFault, RunOptions, Target, run
+from gradscope.programs import RunOptions, Target, run
 from gradscope.repair import Again, Budget, repair, repaired
 from gradscope.repair.aftermath import with_aftermath
-from gradscope.repair.again import Hindered
+from gradscope.repair.again import FAILURES
+from gradscope.repair.again import told as failure_told
 from gradscope.repair.budget import RunsSpent
+from gradscope.repair.closer import look_closer
 from gradscope.repair.rates import with_stable_rate
-from gradscope.report import trials
 from gradscope.report.status import Doing, Stages
 from gradscope.rules import rule_filter
 from gradscope.saved import Saved, save
@@ -157,22 +158,25 @@ def trace(
     stages.begin(Doing.RUNNING)
     seen = run(target, looking, silent=silent, on_progress=stages.progress(options.steps))
     require_backward(target, seen)
+    was_interrupted = seen.ending.kind == "interrupted" and seen.ending.code is not None
+    budget = Budget(config.verify_time, config.verify_runs)
+    budget.interrupted = was_interrupted or seen.ending.in_a_hurry
+    again = Again(target, options, seen, budget, stages)
+    seen, again, unseen = look_closer(seen, again)
     if keep is not None:
         try:
             save(seen, keep)
         except GradscopeError as error:
             said = (*said, f"the trace was not saved: {error}")
-    was_interrupted = seen.ending.kind == "interrupted" and seen.ending.code is not None
-    budget = Budget(config.verify_time, config.verify_runs)
-    budget.interrupted = was_interrupted or seen.ending.in_a_hurry
     is_diagnosed = False
 
     def mend(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
         nonlocal is_diagnosed
         is_diagnosed = True
         after_update = not any(finding.phase is Phase.OPTIMIZER for finding in findings)
-        again = Again(target, options, seen, budget, stages, after_update=after_update)
-        return _with_fixes(seen, findings, again, config.verify)
+        repeated = replace(again, after_update=after_update)
+        findings, left_out = _with_fixes(seen, findings, repeated, config.verify)
+        return findings, (*unseen, *left_out)
 
     stages.begin(Doing.DIAGNOSING)
     told = anything if hazards else has_hurt
@@ -202,16 +206,10 @@ def _with_fixes(
         except TimeoutError:
             given = f"--verify-time is {again.budget.seconds:g} s"
             left_out.append(NotChecked(what, f"out of time; {given}"))
-        except Hindered as hindered:
-            why = f"the program {trials.done(hindered.effect)}; {trials.ALL_THE_SAME}"
-            left_out.append(NotChecked(what, why))
-        except OSError as error:
-            left_out.append(NotChecked(what, error.strerror or str(error)))
+        except FAILURES as failure:
+            left_out.append(NotChecked(what, failure_told(failure)))
         except KeyboardInterrupt:
             again.budget.interrupt()
-        except ChildFault as fault:
-            last = str(fault).strip().splitlines()[-1]
-            left_out.append(NotChecked(what, f"gradscope itself failed: {last}"))
     findings = repair(seen, findings, again, verify=verify)
     if again.search.is_cut:
         seconds = f"{again.search.seconds:g} s"

@@ -17,6 +17,7 @@ from gradscope.programs import RunOptions, Target, run
 from gradscope.record.sites import shown_path
 from gradscope.repair import Again, Budget, repaired
 from gradscope.repair.again import Hindered
+from gradscope.repair.closer import look_closer
 from gradscope.repair.write.splice import spliced, unified
 from gradscope.report import trials
 from gradscope.report.status import Doing, Stages
@@ -159,9 +160,10 @@ def fix_target(
             progress = told.progress(options.steps)
             first = run(target, options, silent=True, on_progress=progress)
             again = Again(target, options, first, spent, told, after_update=False)
-            return first
+            seen, again, _ = look_closer(first, again)
+            return seen
         if steps is None or limit is None:
-            return again.whole(patches)
+            return look_closer(again.whole(patches), again, patches)[0]
         return again.patched(patches, steps, limit)
 
     return fix_all(rerun, may_apply=may_apply, config=config, budget=spent, stages=told, tell=tell)

@@ -15,6 +15,7 @@ from gradscope.errors import GradscopeError
 from gradscope.facts import Ending, NotChecked, Report, Trace, hindrance, plural
 from gradscope.programs import ChildFault, Function, Parts
 from gradscope.programs.choose import choose
+from gradscope.programs.options import SAMPLE
 from gradscope.report import trials
 from gradscope.rules import rule_filter
 
@@ -29,7 +30,7 @@ _SILENCE = 10.0  # times its longest step, after which a program counts as hung
 
 def judge(case: Case) -> Report:
     """The report of one case, whatever becomes of its program."""
-    config = case.config
+    config = replace(case.config, steps=case.config.steps or SAMPLE, every_step=True)
     try:
         target = choose(config).target
         report = pipeline.trace(

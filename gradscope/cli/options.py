@@ -30,7 +30,7 @@ Steps = Annotated[
         "--steps",
         min=1,
         metavar="N",
-        help="Stop after N updates (without an optimizer, backward passes) [100].",
+        help="Stop after N updates (without an optimizer, backward passes).",
     ),
 ]
 Inputs = Annotated[

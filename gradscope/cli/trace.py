@@ -33,6 +33,9 @@ def trace(
         ),
     ] = None,
     steps: options.Steps = None,
+    every_step: Annotated[
+        bool | None, typer.Option("--every-step", help="Look at each op of every step: slow.")
+    ] = None,
     keep_going: Annotated[
         bool | None, typer.Option("--keep-going", help="Do not stop at the first error.")
     ] = None,

@@ -42,7 +42,8 @@ class Config:
     loss: str | None = None
     batch: str | None = None
     inputs: tuple[Input, ...] = ()
-    steps: int = 100
+    steps: int | None = None  # None: as many as the command goes by itself
+    every_step: bool = False
     keep_going: bool = False
     verify: bool = True
     verify_time: float = 60.0

@@ -121,6 +121,7 @@ READERS: dict[str, Callable[[object], object]] = {
     "batch": text,
     "inputs": inputs,
     "steps": count,
+    "every-step": flag,
     "keep-going": flag,
     "verify": flag,
     "verify-time": _seconds,

@@ -21,6 +21,7 @@ def trace(
     loss: str | None = None,
     batch: str | None = None,
     steps: int | None = None,
+    every_step: bool | None = None,
     keep_going: bool | None = None,
     time_limit: float | None = None,
     select: str | Iterable[str] | None = None,
@@ -40,7 +41,8 @@ def trace(
 
     `target`, `model`, `loss` and `batch` are written as for the command; `arguments` are those of
     the program, `inputs` the Python expressions for a function's parameters, by name. `steps` are
-    updates (without an optimizer, backward passes). `time_limit` of the program and `verify_time`
+    updates (without an optimizer, backward passes). Ops are looked at in a few steps and in the one
+    that fails, with `every_step` in all. `time_limit` of the program and `verify_time`
     of all tries of fixes are in seconds. What is None is as in the nearest gradscope.yaml or
     [tool.gradscope], or in the file `config`. `save` is a file that `gradscope
     report` reads. With `silent` nothing shows what the program prints.
@@ -55,6 +57,7 @@ def trace(
     """
     configured = load_config(Path(config) if config is not None else None).overridden(
         steps=steps,
+        every_step=every_step,
         keep_going=keep_going,
         time_limit=time_limit,
         select=words(select),

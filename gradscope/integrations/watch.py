@@ -26,13 +26,16 @@ def watch(
     *,
     stop: bool = False,
     steps: int | None = None,
+    every_step: bool = False,
     select: str | Iterable[str] | None = None,
     ignore: str | Iterable[str] | None = None,
     name: str = "the watched block",
 ) -> Watch:
-    """Record the ops of a `with` block, in the thread that runs it, and judge its gradients.
+    """Watch a `with` block, in the thread that runs it, and judge its gradients.
 
-    With `stop` the block is left at its first error, where `steps` are given after so many
+    Ops are looked at in steps 0, 1, 2, 4, 8, ..., and from the first bad value on; with `every_step`
+    in all. In the others loss, gradients and parameters are asked whether they are finite. With
+    `stop` the block is left at its first error, where `steps` are given after so many
     backward passes; what comes after it goes on. `select` and `ignore` are codes, names or families
     of rules. The other settings are those of the nearest gradscope.yaml or [tool.gradscope].
     Losses, gradients and random streams are as without it.
@@ -40,7 +43,7 @@ def watch(
     Raises GradscopeError for a configuration that cannot be read, or an unknown rule.
     """
     config = load_config().overridden(select=words(select), ignore=words(ignore))
-    return Watch(name, config, stop=stop, steps=steps)
+    return Watch(name, config, stop=stop, steps=steps, every_step=every_step)
 
 
 class Watch:
@@ -50,13 +53,20 @@ class Watch:
     """
 
     def __init__(
-        self, name: str, config: Config, *, stop: bool = False, steps: int | None = None
+        self,
+        name: str,
+        config: Config,
+        *,
+        stop: bool = False,
+        steps: int | None = None,
+        every_step: bool = True,
     ) -> None:
         rule_filter(config)  # an unknown rule is told before anything runs
         self._name = name
         self.config = config
         self._ending = Ending("finished")
-        self._observation = FullObservation(passes=steps, keep_going=not stop)
+        full_from = 0 if every_step or config.every_step else None
+        self._observation = FullObservation(passes=steps, keep_going=not stop, full_from=full_from)
 
     def __enter__(self) -> Watch:
         self._observation.__enter__()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 from gradscope.config import Config
@@ -13,6 +14,7 @@ from gradscope.norms import distribution
 from gradscope.norms.facts import Measured, NormOptions, NormReport
 from gradscope.pipeline import conclude, untouched
 from gradscope.programs import RunOptions, Target, run
+from gradscope.programs.options import SAMPLE
 from gradscope.report.status import Doing, Stages
 from gradscope.report.verdicts import ended_by
 from gradscope.rules import RULES
@@ -35,6 +37,7 @@ def norms(
     """
     stages = stages or Stages()
     stages.begin(Doing.RUNNING)
+    config = replace(config, steps=config.steps or SAMPLE)
     run_options = RunOptions.configured(config, stdout_to_stderr=stdout_to_stderr)
     seen = run(
         target,

@@ -86,6 +86,7 @@ class Messenger:
             steps=options.steps,
             passes=options.passes,
             keep_going=options.keep_going,
+            full_from=options.full_from,
             on_step=self._tell,
             on_stop=self._stop,
             check_functions=options.custom_backward,

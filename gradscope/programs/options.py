@@ -25,10 +25,12 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """`time_limit` is in seconds, None for none. `steps` and `passes` end it as in `Limit`."""
+    """`time_limit` is in seconds, None for none. `steps` and `passes` end it as in `Limit`. Its
+    steps are looked at in full from `full_from` on, as in `Depth`."""
 
-    steps: int = 100
+    steps: int | None = None
     passes: int | None = None
+    full_from: int | None = None
     keep_going: bool = False
     time_limit: float | None = None
     stdout_to_stderr: bool = False  # where the report itself is to have stdout
@@ -45,6 +47,7 @@ class RunOptions:
         """As a configuration has it. `precision` is as in `Conditions`."""
         return cls(
             steps=config.steps,
+            full_from=0 if config.every_step else None,
             keep_going=config.keep_going,
             time_limit=config.time_limit,
             stdout_to_stderr=stdout_to_stderr,
@@ -56,3 +59,4 @@ class RunOptions:
 
 
 DEFAULTS = RunOptions()
+SAMPLE = 100  # steps of a program that tell how healthy it is

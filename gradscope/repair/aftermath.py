@@ -22,11 +22,12 @@ def with_aftermath(findings: tuple[Finding, ...], again: Again) -> tuple[Finding
     where the time for that run ended before the run.
     """
     wrong = next(filter(is_wrong_gradient, findings), None)
-    if wrong is None or again.options.keep_going or again.options.steps < 2:
+    steps = min(again.options.steps or STEPS, STEPS)
+    if wrong is None or again.options.keep_going or steps < 2:
         return findings
     again.stages.begin(Doing.FOLLOWING)
     try:
-        seen = again.run(Purpose.AFTERMATH, min(again.options.steps, STEPS))
+        seen = again.run(Purpose.AFTERMATH, steps)
     except GradscopeError:
         return findings
     later = [f for f in diagnose(seen) if f.severity is Severity.ERROR and f.step > wrong.step]

@@ -7,10 +7,12 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from gradscope.facts import Effect, EffectKind, Trace, hindrance
-from gradscope.programs import Repeat, RunOptions, Target, run
+from gradscope.errors import GradscopeError
+from gradscope.facts import Effect, EffectKind, Trace, Unexamined, hindrance
+from gradscope.programs import ChildFault, Repeat, RunOptions, Target, run
 from gradscope.repair.budget import Budget, Purpose
 from gradscope.repair.search import Search
+from gradscope.report import trials
 from gradscope.report.status import Stages
 
 Setup = Callable[[], None]
@@ -23,6 +25,21 @@ class Hindered(Exception):
     def __init__(self, effect: Effect) -> None:
         super().__init__(effect)
         self.effect = effect
+
+
+FAILURES = (Hindered, OSError, GradscopeError, ChildFault)  # of a run that was to be made again
+
+
+def told(failure: BaseException) -> str:
+    """One of them in words, as `NotChecked` has it."""
+    match failure:
+        case Hindered():
+            return f"the program {trials.done(failure.effect)}; {trials.ALL_THE_SAME}"
+        case OSError():
+            return failure.strerror or str(failure)
+        case ChildFault():
+            return f"gradscope itself failed: {str(failure).strip().splitlines()[-1]}"
+    return str(failure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +92,15 @@ class Again:
     def whole(self, patches: Mapping[str, str]) -> Trace:
         """With texts in the place of files, as far as the first run was to go."""
         return self._repeated(self.options, None, False, patches, None)
+
+    def in_full(
+        self, at: Unexamined, limit: float | None, patches: Mapping[str, str] | None = None
+    ) -> Trace:
+        """Up to a step that was only watched, with a look at each op there."""
+        options = replace(self.options, full_from=at.since)
+        if not options.keep_going:
+            options = replace(options, passes=at.step + 1)
+        return self._repeated(options, limit, True, patches, None)
 
     def _repeated(
         self,

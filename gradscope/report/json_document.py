@@ -24,6 +24,7 @@ from gradscope.facts import (
     Summary,
     Symptom,
     Trace,
+    Unexamined,
     text_of,
 )
 from gradscope.report import phrases, trials
@@ -81,6 +82,7 @@ def _outcome(report: Report) -> dict[str, Any]:
         "verdict": report.verdict,
         "steps": len(report.trace.steps),
         "updates": report.trace.updates,
+        "inspected": report.trace.inspected,
         "runs": report.runs,
         "ending": _ending(report),
         "findings": len(report.findings),
@@ -106,6 +108,8 @@ def document(report: Report) -> dict[str, Any]:
         "findings": [_finding(one) for one in report.findings],
         "not_checked": [_not_checked(one) for one in report.not_checked],
         "updates": trace.updates,
+        "inspected": trace.inspected,
+        "unexamined": _unexamined(trace.unexamined),
         "runs": report.runs,
     }
     if report.verdict in ("failed", "incomplete"):  # and nothing else says why
@@ -197,6 +201,12 @@ def _symptom(one: Symptom) -> dict[str, Any]:
         "numel": one.numel,
         "first_index": list(one.first_index),
     }
+
+
+def _unexamined(one: Unexamined | None) -> dict[str, Any] | None:
+    if one is None:
+        return None
+    return {"step": one.step, "since": one.since, "subject": one.subject}
 
 
 def _not_checked(one: NotChecked) -> dict[str, Any]:

@@ -20,6 +20,7 @@ class Doing(Enum):
     LOADING = auto()
     RUNNING = auto()
     DIAGNOSING = auto()
+    REPLAYING = auto()
     FOLLOWING = auto()
     SLOWING = auto()
     SEARCHING = auto()
@@ -49,10 +50,11 @@ class Stages:
     def begin(self, doing: Doing, number: int = 0, of: int = 0) -> None:
         self._tell(Stage(doing, number, of))
 
-    def progress(self, steps: int) -> Callable[[int, int], None]:
+    def progress(self, steps: int | None) -> Callable[[int, int], None]:
         """For a run of at most `steps` steps that belongs to the stage: what it calls with the
         steps and the ops so far."""
-        return lambda step, ops: self._tell(replace(self.now, step=step, steps=steps, ops=ops))
+        most = steps or 0
+        return lambda step, ops: self._tell(replace(self.now, step=step, steps=most, ops=ops))
 
     def clear(self) -> None:
         """Before something else is printed."""
@@ -68,7 +70,8 @@ class Stages:
 def worded(stage: Stage) -> str:
     """ "trying fix 2 of 3, step 40 of 150"."""
     number = f" {stage.number} of {stage.of}" if stage.of else ""
-    step = f", step {stage.step:,} of {stage.steps:,}" if stage.step else ""
+    of = f" of {stage.steps:,}" if stage.steps else ""
+    step = f", step {stage.step:,}{of}" if stage.step else ""
     match stage.doing:
         case Doing.LOADING:
             return "loading PyTorch"
@@ -76,6 +79,8 @@ def worded(stage: Stage) -> str:
             return f"running, {plural(stage.step, 'step')}, {plural(stage.ops, 'op')}"
         case Doing.DIAGNOSING:
             return "looking for the cause"
+        case Doing.REPLAYING:
+            return f"running again, to look at the failing step in full{step}"
         case Doing.FOLLOWING:
             return f"following the wrong gradient{step}"
         case Doing.SLOWING:

@@ -63,13 +63,15 @@ def notes(report: Report) -> tuple[str, ...]:
 
 
 def effort(report: Report) -> str:
-    """ "100 steps, 12,345 ops, 1.2 s", and how often the program was run for it."""
+    """ "100 steps watched, 9 of them in full, 12,345 ops, 1.2 s", and how often the program was run for it."""
     trace = report.trace
     seconds = report.duration
     spent = f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.1f}"
     done = plural(len(trace.steps), "step")
     if trace.updates and trace.updates + 1 < len(trace.steps):  # gradients are added up
         done = f"{len(trace.steps):,} backward passes for {plural(trace.updates, 'step')}"
+    if 0 < trace.inspected < len(trace.steps):
+        done += f" watched, {trace.inspected} of them in full"
     words = f"{done}, {plural(trace.ops, 'op')}, {spent} s"
     return words if report.runs == 1 else f"{words}; ran your program {times(report.runs)}"
 

@@ -27,7 +27,7 @@ def stress(case: Case, target: Function | Parts, report: Report) -> Report:
     """The report with what edge inputs break, each with a test that shows it."""
     from gradscope import pipeline
 
-    config = replace(case.config, keep_going=False)
+    config = replace(case.config, keep_going=False, every_step=True)
     known = {_spot(finding) for finding in report.findings}
     findings = []
     tried, found, is_whole = searched(target, case)

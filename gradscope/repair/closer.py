@@ -1,0 +1,47 @@
+"""A step that went wrong while it was only watched: the program runs again, and it is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gradscope.facts import NotChecked, Trace, Unexamined
+from gradscope.repair.again import FAILURES, Again, told
+from gradscope.report.status import Doing
+
+
+def look_closer(
+    seen: Trace, again: Again, patches: Mapping[str, str] | None = None
+) -> tuple[Trace, Again, tuple[NotChecked, ...]]:
+    """What a run with `patches` in the place of files showed, in full where it went wrong; the way
+    to make that run again; and what was not looked at, with why.
+
+    For a bad value this takes as long as the program did until then, for a program that only gave
+    up at most as long as fixes may be tried.
+    """
+    at = seen.unexamined
+    if at is None or again.budget.interrupted:
+        return seen, again, ()
+    again.stages.begin(Doing.REPLAYING)
+    limit = again.budget.seconds if at.subject is None else None
+    try:
+        found = again.in_full(at, limit, patches)
+    except FAILURES as failure:
+        return seen, again, _left(at, told(failure))
+    except KeyboardInterrupt:
+        again.budget.interrupt()
+        return seen, again, _left(at, "interrupted")
+    if found.ending.kind == "interrupted":
+        return seen, again, _left(at, f"{found.ending.detail} ended the second run")
+    if seen.symptoms and not found.symptoms:
+        return seen, again, _left(at, "the program, run again, did not show it a second time")
+    kept = replace(
+        found, ending=seen.ending, effects=seen.effects, processes=seen.processes, unexamined=None
+    )
+    options = replace(again.options, full_from=at.since)
+    return kept, replace(again, first=kept, options=options), ()
+
+
+def _left(at: Unexamined, why: str) -> tuple[NotChecked, ...]:
+    what = f"bad {at.subject}" if at.subject is not None else "end of the program"
+    return (NotChecked(f"the ops that led to the {what} at step {at.step}", why),)
