@@ -54,7 +54,9 @@ def find_roots(trace: Trace) -> tuple[Root, ...]:
     events = {event.id: event for event in trace.events}
     values = [symptom for symptom in trace.symptoms if symptom.trouble is not Trouble.WRONG]
     first = min((symptom.step for symptom in values), default=0)
-    symptoms = [symptom for symptom in values if symptom.step <= first + 1]
+    # Of what was not looked at, the next step knows only that it was bad already.
+    last = first + 1 if trace.unexamined is None else trace.unexamined.step
+    symptoms = [symptom for symptom in values if symptom.step <= last]
     losses = [symptom for symptom in symptoms if symptom.subject is Subject.LOSS]
     ways: dict[int, list[tuple[Symptom, tuple[Event, ...]]]] = {}
     for symptom in losses or symptoms:

@@ -33,9 +33,9 @@ def watch(
 ) -> Watch:
     """Watch a `with` block, in the thread that runs it, and judge its gradients.
 
-    Ops are looked at in steps 0, 1, 2, 4, 8, ..., and from the first bad value on; with `every_step`
-    in all. In the others loss, gradients and parameters are asked whether they are finite. With
-    `stop` the block is left at its first error, where `steps` are given after so many
+    Ops are looked at in steps 0, 1, 2, 4, 8, ..., and from the first bad value on; with
+    `every_step` in all. In the others loss, gradients and parameters are asked whether they are
+    finite. With `stop` the block is left at its first error, where `steps` are given after so many
     backward passes; what comes after it goes on. `select` and `ignore` are codes, names or families
     of rules. The other settings are those of the nearest gradscope.yaml or [tool.gradscope].
     Losses, gradients and random streams are as without it.

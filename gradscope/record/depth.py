@@ -23,7 +23,8 @@ class Depth:
         return self
 
     def __exit__(self, *failure: object) -> None:
-        self.look_in_full(self.full_since)
+        if not self.is_full:
+            put(self._mode, self._below)
         with lifted_above(self._below + 1):
             self._mode.__exit__(*failure)  # type: ignore[no-untyped-call]
 

@@ -246,7 +246,8 @@ class Recorder:
             )
         )
         self._clock, self._step_ops = now, self.mode.ops
-        self.watching.look_at_gradients(graph, result if asked else None, self.limit.updates)
+        handed_out = result if asked else None
+        self.watching.look_at_gradients(roots, graph, handed_out, self.limit.updates)
         self.symptoms.after_backward(roots, graph, asked, result, last=self.at_limit)
         self.hidden.after_backward(graph)
         if self.margins is not None:

@@ -11,7 +11,7 @@ from gradscope.facts import Ending, Kind, Unexamined
 from gradscope.record import graph
 from gradscope.record.context import RunContext
 from gradscope.record.depth import Depth
-from gradscope.record.events.symptoms import Symptoms
+from gradscope.record.events.symptoms import Symptoms, any_alive
 from gradscope.record.finite import holds_bad
 from gradscope.record.optimizers import Work, parameters_of
 
@@ -36,6 +36,8 @@ class Watching:
         self._clean = 0  # what the steps below it have left was finite
         self._next = 0  # the step after which to look at the parameters again
         self._unexamined: Unexamined | None = None
+        self._had_optimizer: bool | None = None
+        self._seen = graph.SeenNodes()
 
     # Between two steps
 
@@ -45,8 +47,15 @@ class Watching:
         if not self.depth.is_full or self.context.bad_in_step:
             return
         long_ago = self.context.step - self.depth.full_since > _LONGEST
-        if updates is None or (long_ago and self.depth.full_from is None):
+        is_over = updates is None and not self._has_optimizer()
+        if is_over or (long_ago and self.depth.full_from is None):
             self._choose(updates)
+
+    def _has_optimizer(self) -> bool:
+        """One that was made before anybody looked, and has not stepped yet."""
+        if self._had_optimizer is None:
+            self._had_optimizer = any_alive(torch.optim.Optimizer)
+        return self._had_optimizer
 
     def end_backward(self, updates: int | None) -> None:
         if updates is None:
@@ -67,14 +76,18 @@ class Watching:
 
     # In a step
 
-    def look_at_gradients(self, nodes: list[Any], handed_out: Any, updates: int | None) -> None:
-        """Of a backward pass from `nodes`: what it has handed out, else what the leaves have. What
-        optimizers take is looked at when they do."""
+    def look_at_gradients(
+        self, roots: list[torch.Tensor], nodes: list[Any], handed_out: Any, updates: int | None
+    ) -> None:
+        """Of a backward pass from `roots`, made by `nodes`: what it has handed out, else what the
+        leaves have. What optimizers take is looked at when they do."""
         if self.depth.is_full or (updates is not None and not handed_out):
             return
-        grads = handed_out or [leaf.grad for leaf in self.leaves() if leaf.grad is not None]
-        if not grads:  # new leaves in each step
-            grads = [leaf.grad for leaf in graph.leaves(graph.consumers(nodes))]
+        grads = handed_out
+        if not handed_out:
+            below = graph.consumers(nodes)
+            self._seen.hold(roots, list(below))
+            grads = [leaf.grad for leaf in graph.leaves(below)]
         self.context.bad_in_step |= not all_finite(grads)
 
     def begin_update(self, work: Work) -> None:

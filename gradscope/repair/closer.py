@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gradscope.facts import NotChecked, Trace, Unexamined
+from gradscope.facts import NotChecked, Subject, Trace, Unexamined
 from gradscope.repair.again import FAILURES, Again, told
 from gradscope.report.status import Doing
+
+_LED_TO = {
+    Subject.LOSS: "the bad loss",
+    Subject.GRADIENT: "the bad gradient",
+    Subject.PARAMETER: "the bad parameter",
+    None: "the end of the program",
+}
 
 
 def look_closer(
@@ -43,5 +50,4 @@ def look_closer(
 
 
 def _left(at: Unexamined, why: str) -> tuple[NotChecked, ...]:
-    what = f"bad {at.subject}" if at.subject is not None else "end of the program"
-    return (NotChecked(f"the ops that led to the {what} at step {at.step}", why),)
+    return (NotChecked(f"the ops that led to {_LED_TO[at.subject]} at step {at.step}", why),)

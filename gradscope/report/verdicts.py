@@ -63,7 +63,8 @@ def notes(report: Report) -> tuple[str, ...]:
 
 
 def effort(report: Report) -> str:
-    """ "100 steps watched, 9 of them in full, 12,345 ops, 1.2 s", and how often the program was run for it."""
+    """ "100 steps watched, 9 of them in full, 12,345 ops, 1.2 s", and how often the program was run
+    for it."""
     trace = report.trace
     seconds = report.duration
     spent = f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.1f}"

@@ -91,7 +91,7 @@ class Symptoms:
         self._waiting += gradients
         if losses:
             self._confirm(losses)
-        if losses or (gradients and not _any_alive(torch.optim.Optimizer)):
+        if losses or (gradients and not any_alive(torch.optim.Optimizer)):
             self._confirm_waiting()
             self.on_confirmed()
 
@@ -145,7 +145,7 @@ class Symptoms:
         found = list(self.confirmed)
         held = [symptom for leaf, symptom in self._waiting if _bad_grad(leaf)]
         recovered = self._recovered or len(held) < len(self._waiting)
-        if held and not recovered and not _any_alive(torch.amp.GradScaler):
+        if held and not recovered and not any_alive(torch.amp.GradScaler):
             found += [symptom for symptom in held if symptom not in found]
         raw = self._last_bad_scalar
         if not found and raw is not None and (ending.gave_up or not self._backward_seen):
@@ -269,7 +269,7 @@ def _bad_grad(leaf: torch.Tensor) -> bool:
     return leaf.grad is not None and holds_bad(leaf.grad)
 
 
-def _any_alive(kind: type) -> bool:
+def any_alive(kind: type) -> bool:
     """Whether the program holds an object of that type (an optimizer that could still take or skip
     its gradients). Asked only once something is bad: it looks at every object."""
     # By type: isinstance would ask each object for its __class__, and some answer with a warning.

@@ -115,10 +115,8 @@ class MagnitudeWatch:
                 return engine(outputs, *args, **kwargs)
             return self._run_backward(engine, outputs, args, kwargs)
 
-        stand_in(self._stack, torch.autograd, "_engine_run_backward", run_backward, inner=True)
-        stand_in(
-            self._stack, torch.autograd.graph, "_engine_run_backward", run_backward, inner=True
-        )
+        for owner in (torch.autograd, torch.autograd.graph):
+            stand_in(self._stack, owner, "_engine_run_backward", run_backward, inner=True)
         watch_optimizers(self._stack, self._begin_update, self._end_update, self._optimizer_made)
         self._clipping.install(self._stack, thread)
         self.leaves.allow_swaps(self._stack)
@@ -397,6 +395,5 @@ class MagnitudeWatch:
 
     def steps(self) -> tuple[Step, ...]:
         """The steps, for a run that no recorder counted."""
-        return tuple(
-            Step(index, loss, 0.0, 0, in_full=False) for index, loss in enumerate(self.losses)
-        )
+        known = enumerate(self.losses)
+        return tuple(Step(index, loss, 0.0, 0, in_full=False) for index, loss in known)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gradscope.facts import Finding, Related, Root, Severity, Trace
+from gradscope.facts import Finding, Related, Root, Severity, Trace, Unexamined
 from gradscope.rules.reading import evidence
 from gradscope.rules.reading.evidence import Situation
 from gradscope.rules.rule import Rule
@@ -16,7 +16,8 @@ class Unobserved(Rule):
     """
     ## What it does
     Finds what gradscope could not see of a run: saved tensors behind hooks, a tensor without
-    values, memory too large to follow, a bad value that a collective brought from another rank.
+    values, memory too large to follow, a bad value that a collective brought from another rank, the
+    ops of a step that was only watched.
 
     ## Why is this bad?
     A report that is silent about something it did not look at reads like a clean one.
@@ -51,7 +52,21 @@ class Unobserved(Rule):
         )
         return replace(found, severity=Severity.ERROR)
 
+    def _only_watched(self, at: Unexamined, trace: Trace) -> Finding:
+        bad = phrases.symptoms(one for one in trace.symptoms if one.step <= at.step)
+        found = self.remark(
+            f"at step {at.step} {bad}, and its ops were not looked at",
+            "The step was only watched: whether its loss, gradients and parameters are finite."
+            " `gradscope trace` runs a program again to look at such a step; --every-step, or"
+            " every_step=True, looks at the ops of all.",
+        )
+        first = {(one.kind, one.tensor): one for one in reversed(trace.symptoms)}
+        symptoms = tuple(reversed(first.values()))
+        return replace(found, severity=Severity.ERROR, step=at.step, symptoms=symptoms)
+
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         yield from super().check(trace, roots)
+        if trace.unexamined is not None and trace.symptoms:
+            yield self._only_watched(trace.unexamined, trace)
         for note in trace.notes:
             yield self.found(note.rstrip("."), "What happened there is not part of this report.")

@@ -1,0 +1,320 @@
+"""Most steps are only watched: what goes wrong there is found all the same, and looked at."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import gradscope
+from gradscope.config import Config
+from gradscope.facts import Report, Subject, Trace, Unexamined
+from gradscope.pipeline import trace
+from gradscope.programs import parse_target
+from gradscope.record import StopTrace
+from gradscope.record.observation import FullObservation
+from gradscope.report import FORMATS, Options
+
+START = """\
+import torch
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+for number in range({steps}):
+    x = torch.randn(8, 4)
+"""
+LOSS = """\
+    loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
+"""
+UPDATE = """\
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+ROOT_AT_ZERO = """\
+    x[0] = x[0] * (number != {at})
+    loss = (x.square().sum(1) * model(x).mean().square()).sqrt().mean()
+"""
+
+
+@pytest.fixture
+def traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Report]:
+    """The report on a program in a folder of its own, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+
+    def report(text: str, **config: object) -> Report:
+        Path("program.py").write_text(text)
+        config = {"verify": False, **config}
+        return trace(parse_target("program.py"), Config(**config), silent=True)  # type: ignore[arg-type]
+
+    return report
+
+
+@pytest.fixture(autouse=True)
+def no_optimizer_of_others() -> None:
+    """Whether the program has one decides when a step is over: none is left of another test's."""
+    gc.collect()
+
+
+@contextmanager
+def watched(**options: object) -> Iterator[FullObservation]:
+    observation = FullObservation(full_from=None, **options)  # type: ignore[arg-type]
+    try:
+        with observation:
+            yield observation
+    except StopTrace:
+        pass
+
+
+def facts(observation: FullObservation) -> Trace:
+    return observation.trace("it", observation.recorder.limit.ending)
+
+
+def in_full(seen: Trace) -> list[int]:
+    return [step.index for step in seen.steps if step.in_full]
+
+
+def test_a_healthy_run_says_what_was_watched_and_what_looked_at(traced):
+    report = traced(START.format(steps=300) + LOSS + UPDATE)
+
+    assert report.verdict == "healthy"
+    assert (len(report.trace.steps), report.runs) == (300, 1)
+    assert in_full(report.trace) == [0, 1, 2, 4, 8, 16, 32, 64, 128, 256]
+    closing = FORMATS["terminal"].render(report, Options(width=200))
+    assert "300 steps watched, 10 of them in full" in closing
+
+
+def test_a_failure_at_step_150_is_found_and_its_fix_is_tried(traced):
+    report = traced(START.format(steps=300) + ROOT_AT_ZERO.format(at=150) + UPDATE, verify=True)
+    first = report.findings[0]
+
+    assert (first.rule, first.step, first.location.line) == ("GS102", 150, 8)
+    assert first.fixes[0].verified
+    assert len(report.trace.steps) == 151
+    assert report.trace.unexamined is None
+
+
+def test_an_early_failure_needs_no_second_run(traced):
+    report = traced(START.format(steps=300) + ROOT_AT_ZERO.format(at=2) + UPDATE)
+
+    assert (report.findings[0].rule, report.runs) == ("GS102", 1)
+
+
+def test_a_program_that_gives_up_is_looked_at_where_it_does(traced):
+    loss = (
+        "    x[0] = x[0] * (number != 37)\n    loss = model(x / x.norm(dim=1, keepdim=True)).mean()"
+    )
+    check = "\n    assert loss.isfinite(), number\n"
+    report = traced(START.format(steps=300) + loss + check + UPDATE)
+
+    assert (report.findings[0].rule, report.findings[0].location.line) == ("GS201", 8)
+    assert report.trace.ending.kind == "raised"
+    assert report.runs == 2
+
+
+def test_what_is_not_to_be_done_twice_leaves_the_step_unexamined(traced):
+    deletes = "import os\nopen('old', 'w')\nos.system('true')\n"
+    report = traced(deletes + START.format(steps=300) + ROOT_AT_ZERO.format(at=150) + UPDATE)
+    (finding,) = report.findings
+
+    assert (finding.rule, finding.severity) == ("GS902", "error")
+    assert report.trace.unexamined == Unexamined(150, 145, Subject.GRADIENT)
+    assert report.not_checked[0].what == "the ops that led to the bad gradient at step 150"
+    assert "--rerun" in report.not_checked[0].why
+    assert report.runs == 1
+
+
+def test_every_step_can_be_looked_at(traced):
+    report = traced(START.format(steps=40) + LOSS + UPDATE, every_step=True)
+
+    assert report.trace.inspected == len(report.trace.steps) == 40
+
+
+def test_a_parameter_that_a_mask_hides_is_found_between_the_steps_looked_at(traced):
+    hidden = """\
+    loss = loss + torch.where(extra.isfinite(), extra, 0.0).nan_to_num().square().sum()
+"""
+    breaks = """\
+    if number == 101:
+        with torch.no_grad():
+            extra.div_(extra - extra)
+"""
+    program = START.replace("optimizer", "extra = torch.nn.Parameter(torch.ones(3))\noptimizer")
+    program = program.replace("model.parameters()", "[*model.parameters(), extra]")
+    report = traced(program.format(steps=300) + LOSS + hidden + UPDATE + breaks)
+
+    assert report.verdict == "unhealthy"
+    assert report.findings[0].rule == "GS201"
+    assert 101 <= report.findings[0].step < 101 + 16
+
+
+# Programs in this process
+
+
+def sgd(weight: torch.Tensor, number: int, at: int) -> torch.Tensor:
+    return (weight * (number != at)).sqrt().sum()
+
+
+def test_a_program_without_an_optimizer():
+    weight = torch.ones(3, requires_grad=True)
+    with watched(keep_going=False) as observation:
+        for number in range(100):
+            sgd(weight, number, at=77).backward()
+            with torch.no_grad():
+                weight -= 0.001 * weight.grad
+            weight.grad = None
+
+    seen = facts(observation)
+    assert seen.unexamined == Unexamined(77, 65, Subject.GRADIENT)
+    assert [symptom.step for symptom in seen.symptoms] == [77]
+    assert 3 not in in_full(seen) and 76 not in in_full(seen)
+
+
+def test_new_leaves_in_each_step():
+    with watched(keep_going=False) as observation:
+        for number in range(100):
+            x = torch.full((3,), float(number != 55), requires_grad=True)
+            x.sqrt().sum().backward()
+
+    assert facts(observation).unexamined == Unexamined(55, 49, Subject.GRADIENT)
+
+
+def test_gradients_that_are_handed_out():
+    weight = torch.ones(3, requires_grad=True)
+    with watched(keep_going=False) as observation:
+        for number in range(100):
+            torch.autograd.grad(sgd(weight, number, at=21), weight)
+
+    assert facts(observation).unexamined.step == 21
+
+
+def test_a_scaler_may_skip_bad_gradients():
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([weight], lr=0.001)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+    with watched() as observation:
+        for number in range(60):
+            optimizer.zero_grad()
+            scaler.scale(sgd(weight, number, at=41)).backward()
+            scaler.step(optimizer)
+            scaler.update()
+
+    seen = facts(observation)
+    assert not seen.symptoms and seen.unexamined is None
+    assert seen.updates == 59
+    assert bool(weight.isfinite().all())
+
+
+def test_closures_are_one_step():
+    weight = torch.nn.Parameter(torch.full((3,), 5.0))
+    optimizer = torch.optim.LBFGS([weight], lr=0.01, max_iter=3)
+    calls = 0
+
+    def closure() -> torch.Tensor:
+        nonlocal calls
+        calls += 1
+        optimizer.zero_grad()
+        loss = ((weight - 1) ** 4).sum() * (float("inf") if calls == 58 else 1.0)
+        loss.backward()
+        return loss
+
+    with watched(keep_going=False) as observation:
+        for _ in range(60):
+            optimizer.step(closure)
+
+    seen = facts(observation)
+    assert seen.unexamined is not None
+    assert (seen.unexamined.step, seen.unexamined.subject) == (57, Subject.LOSS)
+
+
+def test_added_up_gradients_are_one_step():
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([weight], lr=0.001)
+    with watched() as observation:
+        for number in range(48):
+            (weight.square().sum() / 4).backward()
+            if number % 4 == 3:
+                optimizer.step()
+                optimizer.zero_grad()
+
+    steps = [0, 1, 2, 4, 8]
+    assert in_full(facts(observation)) == [4 * step + part for step in steps for part in range(4)]
+
+
+class Counts(TorchDispatchMode):
+    """A mode of the program's own."""
+
+    seen = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.seen += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_the_modes_of_the_program_stay_in_their_order():
+    def run() -> tuple[int, int]:
+        weight = torch.nn.Parameter(torch.ones(3))
+        optimizer = torch.optim.SGD([weight], lr=0.001)
+        with Counts() as outer:
+            for number in range(5):
+                with Counts() as inner:
+                    optimizer.zero_grad()
+                    weight.square().sum().backward()
+                    optimizer.step()
+                    if number in (2, 3):  # a mode that ends with another step
+                        continue
+        return outer.seen, inner.seen
+
+    bare = run()
+    with watched() as observation:
+        observed = run()
+
+    assert observed == bare
+    assert in_full(facts(observation)) == [0, 1, 2, 4]
+
+
+def test_a_block_goes_on_in_full_after_what_was_only_watched():
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([weight], lr=0.001)
+    with gradscope.watch() as seen:
+        for number in range(60):
+            optimizer.zero_grad()
+            sgd(weight, number, at=37).backward()
+            optimizer.step()
+
+    report = seen.report()
+    (finding,) = report.findings
+    assert (finding.rule, finding.step, finding.severity) == ("GS902", 37, "error")
+    assert report.verdict == "unhealthy"
+    assert 38 in in_full(report.trace)
+
+
+def test_a_block_can_be_looked_at_in_every_step():
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([weight], lr=0.001)
+    with gradscope.watch(every_step=True, stop=True) as seen:
+        for number in range(60):
+            optimizer.zero_grad()
+            sgd(weight, number, at=37).backward()
+            optimizer.step()
+
+    assert [finding.rule for finding in seen.findings()] == ["GS102"]
+
+
+def test_nothing_runs_after_an_error_that_the_program_swallows():
+    weight = torch.ones(3, requires_grad=True)
+    done = []
+    with pytest.raises(StopTrace), FullObservation(full_from=None, keep_going=False):
+        for number in range(100):
+            try:
+                sgd(weight, number, at=21).backward()
+            except BaseException:
+                weight.add(1)
+                done.append(number)
+
+    assert done == []
