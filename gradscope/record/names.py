@@ -57,14 +57,14 @@ class Names:
         self.given: Mapping[str, Any] = {}  # inputs, which no frame of the user's holds afterwards
         self._roots: list[tuple[str, torch.nn.Module]] = []  # by the user's variables
         self._unnamed: list[type] = []  # the classes of those that no variable leads to
-        self._running: dict[int, torch.nn.Module] = {}  # that no other module called
+        self.running: dict[int, torch.nn.Module] = {}  # that no other module called
         self._kept: list[torch.Tensor] = []  # so that no other leaf gets the id of one
         self._held: dict[int, torch.Tensor] | None = None  # parameters and buffers by memory
 
     def saw_root(self, module: torch.nn.Module) -> None:
         """A module runs that no other one called."""
-        if id(module) not in self._running:
-            self._running[id(module)] = module
+        if id(module) not in self.running:
+            self.running[id(module)] = module
             self._held = None
 
     def forget_memory(self) -> None:
@@ -83,7 +83,7 @@ class Names:
         # The whole model before the lists and variables that hold parts of it.
         for name, module in sorted(held, key=lambda pair: -sum(1 for _ in pair[1].modules())):
             self._learn(name, module)
-        for module in self._running.values():
+        for module in self.running.values():
             unnamed = sum(kind is type(module) for kind in self._unnamed)
             if id(module) not in self.modules:
                 name = f"{type(module).__name__} {unnamed + 1}" if self._unnamed else ""
@@ -145,7 +145,7 @@ class Names:
         if self._held is None:
             self._held = {
                 key: held
-                for module in self._running.values()
+                for module in self.running.values()
                 for held in (*module.parameters(), *module.buffers())
                 if (key := storage_key(held)) is not None
             }

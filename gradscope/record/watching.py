@@ -107,7 +107,7 @@ class Watching:
             if not self.depth.is_full:
                 self.symptoms.note_bad_parameters(held)
             return
-        modules = self.context.names.roots.values()
+        modules = self.context.names.running.values()
         if all_finite(buffer for module in modules for buffer in module.buffers()):
             self._clean = step + 1
 

@@ -54,15 +54,16 @@ class Unobserved(Rule):
 
     def _only_watched(self, at: Unexamined, trace: Trace) -> Finding:
         bad = phrases.symptoms(one for one in trace.symptoms if one.step <= at.step)
-        found = self.remark(
+        first = {(one.kind, one.tensor): one for one in reversed(trace.symptoms)}
+        return self.found(
             f"at step {at.step} {bad}, and its ops were not looked at",
             "The step was only watched: whether its loss, gradients and parameters are finite."
             " `gradscope trace` runs a program again to look at such a step; --every-step, or"
             " every_step=True, looks at the ops of all.",
+            severity=Severity.ERROR,
+            step=at.step,
+            symptoms=tuple(reversed(first.values())),
         )
-        first = {(one.kind, one.tensor): one for one in reversed(trace.symptoms)}
-        symptoms = tuple(reversed(first.values()))
-        return replace(found, severity=Severity.ERROR, step=at.step, symptoms=symptoms)
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         yield from super().check(trace, roots)
