@@ -16,6 +16,7 @@ from gradscope.facts import (
     Event,
     Finding,
     Kind,
+    Limits,
     Location,
     Phase,
     Root,
@@ -24,14 +25,16 @@ from gradscope.facts import (
     Trace,
     Trouble,
 )
+from gradscope.facts.magnitudes import DEFAULT_LIMITS
 from gradscope.rules import order
 from gradscope.rules.causes.rule_fault import RuleFault
 
 
-def diagnose(trace: Trace) -> tuple[Finding, ...]:
-    """What is wrong, errors first, the likeliest root first."""
+def diagnose(trace: Trace, limits: Limits = DEFAULT_LIMITS) -> tuple[Finding, ...]:
+    """What is wrong, errors first, the likeliest root first. `limits` are those on sizes."""
     roots = find_roots(trace)
-    found = [finding for rule in rules.RULES.values() for finding in _ask(rule, trace, roots)]
+    asked = [type(rule)(limits) for rule in rules.RULES.values()]
+    found = [finding for rule in asked for finding in _ask(rule, trace, roots)]
     joined = order.without_consequences(_told_once(_join(found, roots)))
     ranked = sorted(joined, key=lambda f: (f.severity.rank, *_place(f, roots)))
     return order.with_reasons_first(tuple(ranked))

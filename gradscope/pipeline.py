@@ -114,11 +114,8 @@ def conclude(
     `told` is what the command is about, `mend` gives the findings their fixes, `texts` stood in
     for files when it ran, by their real path.
     """
-    if seen.magnitudes is not None:
-        limits = config.thresholds.limits
-        seen = replace(seen, magnitudes=replace(seen.magnitudes, limits=limits))
     wanted = rule_filter(config)
-    found = tuple(filter(told, diagnose(seen)))
+    found = tuple(filter(told, diagnose(seen, config.thresholds.limits)))
     findings, left_out = mend(seen, tuple(filter(wanted, found)))
     unwanted = tuple(one for one in found if not wanted(one))
     report = Report(name, seen, pointed(findings, texts), said, not_searched=left_out)

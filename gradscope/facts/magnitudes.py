@@ -244,8 +244,8 @@ DEFAULT_LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Magnitudes:
-    """How large gradients were: what the rules about magnitude judge, by `limits`. `inspected`
-    are the steps at which the graph itself was looked at."""
+    """How large gradients were: what the rules about magnitude judge, by `Limits`. `inspected` are
+    the steps at which the graph itself was looked at."""
 
     leaves: tuple[Leaf, ...] = ()
     growths: tuple[Growth, ...] = ()
@@ -254,7 +254,6 @@ class Magnitudes:
     updates: tuple[Update, ...] = ()
     inspected: tuple[int, ...] = ()
     measured: object = None  # what a command measured on top: `norms.facts.Measured`
-    limits: Limits = DEFAULT_LIMITS
     clips: tuple[LateClip, ...] = ()
     summed: Summed | None = None  # of the first step whose loss is a sum
     # Of the first step at which results grew along repeats until they were no longer finite: their

@@ -106,8 +106,6 @@ def run(
     if passed_on:
         hurried = not set(HURRIED).isdisjoint(passed_on)
         trace = replace(trace, ending=replace(trace.ending, in_a_hurry=hurried))
-    if trace.magnitudes is not None:
-        trace = replace(trace, magnitudes=replace(trace.magnitudes, limits=options.limits))
     return trace
 
 

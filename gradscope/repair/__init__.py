@@ -8,6 +8,7 @@ A fix leads once it was verified; what was refuted is kept with what went wrong,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from gradscope.diagnose import diagnose
 from gradscope.facts import Finding, NotTried, Reason, Severity, Trace
@@ -42,6 +43,7 @@ def repair(
         budget=again.budget,
         stages=again.stages,
         search=again.search,
+        diagnosis=partial(diagnose, limits=again.options.limits),
     )
 
 

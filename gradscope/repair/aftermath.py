@@ -30,7 +30,8 @@ def with_aftermath(findings: tuple[Finding, ...], again: Again) -> tuple[Finding
         seen = again.run(Purpose.AFTERMATH, steps)
     except GradscopeError:
         return findings
-    later = [f for f in diagnose(seen) if f.severity is Severity.ERROR and f.step > wrong.step]
+    found = diagnose(seen, again.options.limits)
+    later = [f for f in found if f.severity is Severity.ERROR and f.step > wrong.step]
     if not later:
         return findings
     # Its symptoms are those of a run that the report is not about.

@@ -23,6 +23,7 @@ from gradscope.facts import (
     Symptom,
     Trace,
 )
+from gradscope.facts.magnitudes import DEFAULT_LIMITS, Limits
 from gradscope.ops import Edge
 from gradscope.rules.reading import evidence, measurements
 from gradscope.rules.wording import phrases
@@ -53,14 +54,17 @@ class Rule:
     """One cause. Its docstring is its page, with the headings of `pages.SECTIONS`.
 
     A rule about non-finite values overrides `explain` and is asked about each root. A rule about
-    the run as a whole (norms, training) overrides `check`. Where several rules explain one root,
-    `order` tells which finding is reported.
+    the run as a whole (norms, training) overrides `check`; `limits` tell from where on a size is a
+    finding. Where several rules explain one root, `order` tells which finding is reported.
     """
 
     code: ClassVar[str]
     name: ClassVar[str]
     severity: ClassVar[Severity] = Severity.ERROR
     of_sizes: ClassVar[bool] = False  # about how large gradients and steps are: for `norms` too
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.limits = limits
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         for root in roots:

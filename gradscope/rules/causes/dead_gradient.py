@@ -12,6 +12,7 @@ from gradscope.facts import (
     Finding,
     Fix,
     Leaf,
+    Limits,
     Location,
     LowerRate,
     Magnitudes,
@@ -84,7 +85,7 @@ class DeadGradient(Rule):
         if (where := _end_of_learning(trace, magnitudes)) is not None:
             yield self._about_death(where, trace, magnitudes)
         # What can be pointed at first.
-        groups = _groups(trace, magnitudes, roots)
+        groups = _groups(trace, magnitudes, roots, self.limits)
         for group in sorted(groups, key=lambda group: group[0].location is None):
             yield self._about(group, magnitudes)
 
@@ -178,7 +179,9 @@ class DeadGradient(Rule):
         )
 
 
-def _groups(trace: Trace, magnitudes: Magnitudes, roots: tuple[Root, ...]) -> list[list[Absence]]:
+def _groups(
+    trace: Trace, magnitudes: Magnitudes, roots: tuple[Root, ...], limits: Limits
+) -> list[list[Absence]]:
     """The absences that are faults and have no other finding, together where one place is why."""
     groups: dict[object, list[Absence]] = defaultdict(list)
     told = [check.name for check in trace.functions if check.relations == ("none",)]  # by GS301
@@ -188,7 +191,7 @@ def _groups(trace: Trace, magnitudes: Magnitudes, roots: tuple[Root, ...]) -> li
         by_function = absence.reason == "function" and call is not None and call.op in told
         if by_function or absence in overflown or absence.reason == "underflow":
             continue
-        if is_dead(absence, magnitudes):
+        if is_dead(absence, magnitudes, limits):
             # A class that is used twice is cut at one place.
             place = absence.location and replace(absence.location, module=None)
             groups[absence.missing, absence.reason, place, absence.packaged].append(absence)

@@ -123,7 +123,8 @@ class DivergingTraining(Rule):
         if magnitudes is None or not magnitudes.updates:
             return
         for rise in (rise_of(trace.steps), climb_of(trace.steps)):
-            if rise is not None and is_divergence(rise, roots, magnitudes):
+            limit = self.limits.loss_growth
+            if rise is not None and is_divergence(rise, roots, magnitudes, limit):
                 yield self._about(rise, trace, magnitudes, roots)
                 return
         if not roots and trace.steps:

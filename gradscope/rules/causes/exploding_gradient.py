@@ -13,6 +13,7 @@ from gradscope.facts import (
     Growth,
     KeepNorm,
     Kind,
+    Limits,
     Magnitudes,
     Phase,
     Related,
@@ -77,9 +78,9 @@ class ExplodingGradient(Rule):
         magnitudes = trace.magnitudes
         if magnitudes is None:
             return
-        if (growth := magnitudes.swelling) is not None and _overflows(growth, magnitudes, roots):
+        if (growth := magnitudes.swelling) is not None and _overflows(growth, roots, self.limits):
             yield self._about_values(growth, roots[0])
-        growing = (one for one in magnitudes.growths if explodes(one, magnitudes.limits))
+        growing = (one for one in magnitudes.growths if explodes(one, self.limits))
         if (growth := next(growing, None)) is not None:  # the first step: later ones follow
             yield self._about(growth, magnitudes, roots)
 
@@ -108,7 +109,7 @@ class ExplodingGradient(Rule):
                 **facts_of(growth),
                 "nodes": list(growth.nodes),
                 "total_norm": totals[step] if is_known else None,
-                "limit": magnitudes.limits.gradient_growth,
+                "limit": self.limits.gradient_growth,
             },
             numbers=(*profile(growth), *_totals(totals, step)),
             symptoms=(own, *(symptom for root in explained for symptom in root.symptoms)),
@@ -190,9 +191,9 @@ def clip_bound(earlier: tuple[float, ...]) -> float:
     return float(f"{healthy[len(healthy) // 2]:.2g}") if len(healthy) >= 3 else 1.0
 
 
-def _overflows(growth: Growth, magnitudes: Magnitudes, roots: tuple[Root, ...]) -> bool:
+def _overflows(growth: Growth, roots: tuple[Root, ...], limits: Limits) -> bool:
     """Whether the first value that left its range is what repeats of the same lines had grown."""
-    if growth.total < magnitudes.limits.gradient_growth or not roots:
+    if growth.total < limits.gradient_growth or not roots:
         return False
     if math.log(growth.high) > LARGEST_SHARE * math.log(growth.total):
         return False

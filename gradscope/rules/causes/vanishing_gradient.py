@@ -71,9 +71,9 @@ class VanishingGradient(Rule):
         if magnitudes is None or not magnitudes.growths:
             return
         first, last = magnitudes.growths[0], magnitudes.growths[-1]
-        if not (fades(first, magnitudes.limits) and fades(last, magnitudes.limits)):
+        if not (fades(first, self.limits) and fades(last, self.limits)):
             return
-        starved = starved_leaves(magnitudes, last.step)
+        starved = starved_leaves(magnitudes, last.step, self.limits)
         if starved:
             yield self._about(last, starved, magnitudes)
 
@@ -108,7 +108,7 @@ class VanishingGradient(Rule):
                 **facts_of(growth),
                 "nodes": list(growth.nodes),
                 "starved": [leaf.name for leaf in starved],
-                "limit": magnitudes.limits.gradient_rms,
+                "limit": self.limits.gradient_rms,
             },
             numbers=(
                 *profile(growth),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Absence, Event, Kind, Magnitudes, Phase, Trace
+from gradscope.facts import Absence, Event, Kind, Limits, Magnitudes, Phase, Trace
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading import evidence
 from gradscope.rules.reading.growths import fades
@@ -11,7 +11,7 @@ NOT_HELD = ("unregistered", "replaced", "added")  # they get a gradient, and no 
 CUT_OFF = ("detach", "array", "integer", "number", "rewrapped")
 
 
-def is_dead(absence: Absence, magnitudes: Magnitudes) -> bool:
+def is_dead(absence: Absence, magnitudes: Magnitudes, limits: Limits) -> bool:
     """Whether the absence is a fault: of what should train, for good, and of more than a bias."""
     if absence.reason in NOT_HELD:
         return bool(magnitudes.updates)
@@ -21,7 +21,7 @@ def is_dead(absence: Absence, magnitudes: Magnitudes) -> bool:
         return absence.trained
     if absence.missing:
         return absence.trained or absence.reason in CUT_OFF
-    return _is_zero_for_good(absence, magnitudes)
+    return _is_zero_for_good(absence, magnitudes, limits)
 
 
 def is_mild(absence: Absence) -> bool:
@@ -33,16 +33,16 @@ def is_mild(absence: Absence) -> bool:
     return absence.siblings and absence.reason == "unused"
 
 
-def _is_zero_for_good(absence: Absence, magnitudes: Magnitudes) -> bool:
+def _is_zero_for_good(absence: Absence, magnitudes: Magnitudes, limits: Limits) -> bool:
     if absence.reason == "cancelled":
         return False  # as the offset of a score that is only compared
     leaf = next((one for one in magnitudes.leaves if one.name == absence.leaf), None)
-    if leaf is None or any(fades(one, magnitudes.limits) for one in magnitudes.growths):
+    if leaf is None or any(fades(one, limits) for one in magnitudes.growths):
         return False  # the far end of a gradient that fades is the business of GS402
     if absence.siblings and absence.reason in ("masked", "overwritten", "unknown"):
         return False  # an expert, or a branch, that the data has not chosen yet
     may_move = absence.reason in ("zero-weight", "masked", "left-out", "unknown")
-    if may_move and len(leaf.known) < magnitudes.limits.zero_passes:
+    if may_move and len(leaf.known) < limits.zero_passes:
         return False
     beside = [one for one in magnitudes.leaves if one.owner == leaf.owner]
     if leaf.owner and absence.reason != "zero-op" and any(any(one.known) for one in beside):

@@ -47,9 +47,11 @@ BLIND_TO_SCALE = frozenset(
 RAISED = 2.0  # times the first learning rate: a schedule has done that, and not by rounding
 
 
-def is_divergence(rise: Rise, roots: tuple[Root, ...], magnitudes: Magnitudes) -> bool:
-    """Whether losses that grew are the fault of the steps, and not of an op or of the data."""
-    limit = magnitudes.limits.loss_growth
+def is_divergence(
+    rise: Rise, roots: tuple[Root, ...], magnitudes: Magnitudes, limit: float
+) -> bool:
+    """Whether losses that grew, by `limit` at least, are the fault of the steps, and not of an op
+    or of the data."""
     if not roots:
         large = rise.rises >= FINITE_RISES and rise.total >= FINITE * limit
         return large and not rise.falls and _have_moved(magnitudes.leaves)

@@ -5,20 +5,19 @@ from __future__ import annotations
 import math
 
 from gradscope.facts import Growth, Leaf, Limits, Magnitudes
-from gradscope.facts.magnitudes import DEFAULT_LIMITS
 
 # Fewer repeats than this, or one repeat that makes half of the change, is an op and no growth.
 FEWEST_REPEATS = 5
 STEADY_SHARE = 0.5
 
 
-def explodes(growth: Growth, limits: Limits = DEFAULT_LIMITS) -> bool:
+def explodes(growth: Growth, limits: Limits) -> bool:
     if not growth.total >= limits.gradient_growth:  # nor where one of them is NaN
         return False
     return growth.axis == "fused" or (is_steady(growth) and growth.factor > 1)
 
 
-def fades(growth: Growth, limits: Limits = DEFAULT_LIMITS) -> bool:
+def fades(growth: Growth, limits: Limits) -> bool:
     """Shrinks steadily by more than an ordinary deep model does, if need be down to exactly 0."""
     alive = [norm for norm in growth.norms if norm > 0]
     if growth.axis == "fused" or growth.factor >= 1 or not is_steady(growth):
@@ -36,7 +35,7 @@ def is_steady(growth: Growth) -> bool:
     return largest <= STEADY_SHARE * change
 
 
-def starved_leaves(magnitudes: Magnitudes, step: int) -> list[Leaf]:
+def starved_leaves(magnitudes: Magnitudes, step: int, limits: Limits) -> list[Leaf]:
     """Weight matrices whose gradient is both tiny and a tiny part of the largest one. Vectors do
     not count: a bias before a normalisation has no gradient by construction."""
     weights = [
@@ -45,7 +44,6 @@ def starved_leaves(magnitudes: Magnitudes, step: int) -> list[Leaf]:
         if len(leaf.shape) > 1 and step < len(leaf.norms) and leaf.norms[step] is not None
     ]
     largest = max((rms(leaf, step) for leaf in weights), default=0.0)
-    limits = magnitudes.limits
     limit = min(limits.gradient_rms, limits.gradient_share * largest)
     return [leaf for leaf in weights if rms(leaf, step) < limit]
 
