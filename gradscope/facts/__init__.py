@@ -8,9 +8,14 @@ from gradscope.facts.effects import Effect as Effect
 from gradscope.facts.effects import EffectKind as EffectKind
 from gradscope.facts.effects import hindrance as hindrance
 from gradscope.facts.events import Ancestor as Ancestor
+from gradscope.facts.events import Approach as Approach
+from gradscope.facts.events import DistanceOf as DistanceOf
 from gradscope.facts.events import Event as Event
+from gradscope.facts.events import Headroom as Headroom
 from gradscope.facts.events import Kind as Kind
+from gradscope.facts.events import NanRead as NanRead
 from gradscope.facts.events import Operand as Operand
+from gradscope.facts.events import Overwrite as Overwrite
 from gradscope.facts.events import Phase as Phase
 from gradscope.facts.findings import Edit as Edit
 from gradscope.facts.findings import Finding as Finding
@@ -24,10 +29,6 @@ from gradscope.facts.functions import Compared as Compared
 from gradscope.facts.functions import FunctionCheck as FunctionCheck
 from gradscope.facts.functions import SavedInstead as SavedInstead
 from gradscope.facts.functions import TensorFactor as TensorFactor
-from gradscope.facts.hazards import Approach as Approach
-from gradscope.facts.hazards import DistanceOf as DistanceOf
-from gradscope.facts.hazards import Headroom as Headroom
-from gradscope.facts.limits import NotChecked as NotChecked
 from gradscope.facts.magnitudes import Absence as Absence
 from gradscope.facts.magnitudes import Activation as Activation
 from gradscope.facts.magnitudes import Clearing as Clearing
@@ -44,10 +45,8 @@ from gradscope.facts.numbers import number as number
 from gradscope.facts.numbers import percent as percent
 from gradscope.facts.numbers import plural as plural
 from gradscope.facts.numbers import text_of as text_of
-from gradscope.facts.overwrites import Overwrite as Overwrite
 from gradscope.facts.places import Call as Call
 from gradscope.facts.places import Location as Location
-from gradscope.facts.reads import NanRead as NanRead
 from gradscope.facts.reports import Report as Report
 from gradscope.facts.reports import Summary as Summary
 from gradscope.facts.requests import AverageLoss as AverageLoss
@@ -77,6 +76,7 @@ from gradscope.facts.traces import ArrayWarning as ArrayWarning
 from gradscope.facts.traces import Ending as Ending
 from gradscope.facts.traces import Environment as Environment
 from gradscope.facts.traces import Gradient as Gradient
+from gradscope.facts.traces import NotChecked as NotChecked
 from gradscope.facts.traces import Setting as Setting
 from gradscope.facts.traces import Step as Step
 from gradscope.facts.traces import Trace as Trace

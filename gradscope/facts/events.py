@@ -1,11 +1,11 @@
-"""What one op did to non-finite values, and what was measured there."""
+"""What was measured at one op: what it did to non-finite values, and what else is wrong there."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gradscope.facts.places import Call
+from gradscope.facts.places import Call, Location
 
 
 class Kind(StrEnum):
@@ -131,3 +131,78 @@ class Event:
         found = {name: value for name, value in self.scalars if isinstance(value, int | float)}
         found |= {operand.role: operand.at for operand in self.operands if operand.at is not None}
         return {name: float(value) for name, value in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class NanRead:
+    """NaN that the program made a number, an array or a text of (`item()`, `numpy()`, `print`), or
+    compared (`score < best`), of a value on which no gradient depends: a metric, a validation loss.
+    `event` is where the NaN was born, or came in; `times` of the last step's reads at the place,
+    all of which gave NaN. `finite_before`: one of an earlier step did not."""
+
+    event: Event
+    step: int
+    times: int
+    location: Location
+    finite_before: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Overwrite:
+    """`call` saved a tensor, the op `writer` changed it at `location`, and the backward node `node`
+    read it all the same: what changed it went around autograd's version counter (`.data`)."""
+
+    step: int
+    call: Call
+    node: str
+    writer: str
+    location: Location
+
+
+class DistanceOf(StrEnum):
+    """What the distance to a singular point is that of."""
+
+    ELEMENT = "element"  # one number
+    PAIR = "pair"  # two operands' elements at one place, from the origin
+    MATRIX = "matrix"  # the smallest singular value of a matrix, relative to the largest
+    VALUES = "values"  # two eigenvalues or singular values from each other, relative to the largest
+
+
+@dataclass(frozen=True, slots=True)
+class Approach:
+    """An operand that came near a point where its op, or the slope of it, is singular.
+
+    `role` is the operand's name in the op's schema, `value` the element nearest to `point`, and
+    `reach` the distance at which a guard would have held it. `near` of `numel` elements (matrices)
+    lie within.
+    """
+
+    call: Call
+    step: int
+    role: str
+    dtype: str
+    point: float
+    value: float
+    distance: float
+    reach: float
+    near: int
+    numel: int
+    measured: DistanceOf = DistanceOf.ELEMENT
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """A result in half precision near the end of its dtype.
+
+    `largest` is the largest magnitude among its elements, of which `near` of `numel` lie beyond
+    the part of the range that is to stay free: above it, or below the smallest normal number
+    where `limit` is that one.
+    """
+
+    call: Call
+    step: int
+    dtype: str
+    largest: float
+    limit: float
+    near: int
+    numel: int

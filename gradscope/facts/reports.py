@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gradscope.facts.findings import Finding, Severity
-from gradscope.facts.limits import NotChecked
 from gradscope.facts.numbers import plural
-from gradscope.facts.traces import Trace
+from gradscope.facts.traces import NotChecked, Trace
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gradscope.facts.effects import Effect
-from gradscope.facts.events import Event
+from gradscope.facts.events import Approach, Event, Headroom, NanRead, Overwrite
 from gradscope.facts.functions import FunctionCheck
-from gradscope.facts.hazards import Approach, Headroom
-from gradscope.facts.limits import NotChecked
 from gradscope.facts.magnitudes import Magnitudes
-from gradscope.facts.overwrites import Overwrite
 from gradscope.facts.places import Location
-from gradscope.facts.reads import NanRead
 from gradscope.facts.symptoms import Symptom, Unexamined
+
+
+@dataclass(frozen=True, slots=True)
+class NotChecked:
+    """One thing that nobody looked at. Both parts are clauses in words: `what` names it ("the
+    backward of `Scan`"), `why` says what stood in the way ("6.5 million elements; at most 1
+    million are checked")."""
+
+    what: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,6 @@ class Trait(Flag):
     STEPS = auto()  # slope 0 everywhere
     POSITIVE = auto()  # greater than 0 for every finite operand: a 0 was flushed
     KEEPS_ZERO = auto()  # of operands that are not negative, 0 only where they are
-    SQUARES = auto()  # squares on the way: 0 for an operand that is too small for that
     SHIFTS = auto()  # adds or subtracts; the second operand may be a number
     SUBTRACTS = auto()  # a number or tensor from another of its size: 0 where they are equal
     ADDS = auto()  # slope 1 or -1 towards each operand, whatever the others are
@@ -98,12 +97,12 @@ _ROWS: tuple[tuple[str, Trait], ...] = (
     ("round", Trait.STEPS | Trait.GROWS_SLOWLY),
     ("sign floor ceil trunc heaviside", Trait.STEPS),
     ("exp exp2", Trait.POSITIVE),
-    ("pow linalg_vector_norm", Trait.KEEPS_ZERO | Trait.SQUARES | Trait.GROWS_SLOWLY),
+    ("pow linalg_vector_norm", Trait.KEEPS_ZERO | Trait.GROWS_SLOWLY),
     ("mean", Trait.KEEPS_ZERO | Trait.SUMS | Trait.GROWS_SLOWLY | Trait.AVERAGES),
     ("sum cumsum", Trait.KEEPS_ZERO | Trait.SUMS | Trait.GROWS_SLOWLY),
     ("neg abs", Trait.KEEPS_ZERO | Trait.GROWS_SLOWLY),
     ("sqrt", Trait.KEEPS_ZERO),
-    ("mul", Trait.SQUARES | Trait.MULTIPLIES | Trait.GROWS_SLOWLY),
+    ("mul", Trait.MULTIPLIES | Trait.GROWS_SLOWLY),
     ("sub", Trait.SHIFTS | Trait.SUBTRACTS | Trait.ADDS | Trait.GROWS_SLOWLY),
     ("add", Trait.SHIFTS | Trait.ADDS | Trait.GROWS_SLOWLY),
     ("rsub", Trait.SUBTRACTS | Trait.ADDS),

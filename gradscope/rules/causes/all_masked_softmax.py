@@ -5,12 +5,8 @@ from __future__ import annotations
 from gradscope.facts import Event, Finding, Fix, Kind, Operand, Related, Root, Trace, plural
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading import evidence
-from gradscope.rules.reading.evidence import Situation
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
-
-# A softmax written by hand subtracts the largest score of the row first.
-ROW_MAXIMUM = frozenset("amax max logsumexp".split())
 
 
 class AllMaskedSoftmax(Rule):
@@ -44,7 +40,7 @@ class AllMaskedSoftmax(Rule):
     name = "all-masked-softmax"
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
-        if evidence.situation(root) is Situation.OUTSIDE:
+        if evidence.situation(root) is evidence.Situation.OUTSIDE:
             return None
         event = next((one for one in (root.event, *root.chain) if _is_empty_row(one, root)), None)
         if event is None:
@@ -90,25 +86,12 @@ def _is_empty_row(event: Event, root: Root) -> bool:
         return evidence.weights_of_nothing(event) is not None
     if not evidence.gives_nan(event):
         return False
-    if event.op == "sub":
-        both = [event.values().get(role) for role in ("self", "other")]
-        return both == [float("-inf")] * 2 and _subtracts_its_maximum(event)
     one = _masked(event)
     if not has(event.op, Trait.SOFTMAX) or one is None or one.nan or one.posinf:
         return False
     # A softmax breaks at -inf in full rows alone. Attention makes its scores itself, and those
     # may overflow under a mask that leaves every row a key.
     return not evidence.is_attention(event) or one.masked_rows > 0
-
-
-def _subtracts_its_maximum(event: Event) -> bool:
-    """Whether the second operand is the maximum of the first's rows: neither is one number a row
-    where the other is not."""
-    made = evidence.made_by(event, "other")
-    if made is None or made.op not in ROW_MAXIMUM:
-        return False
-    rows, largest = event.operand("self"), event.operand("other")
-    return rows is None or largest is None or largest.numel < rows.numel
 
 
 def _masked(event: Event) -> Operand | None:
@@ -129,8 +112,6 @@ def _headline(event: Event) -> str:
     op, count = phrases.spelled(event.op), phrases.bad_of(event)
     if event.op == "div":
         return f"`{op}` divides by a row sum of 0, as every weight of the row is masked, at {count}"
-    if not has(event.op, Trait.SOFTMAX):
-        return f"`{op}` subtracts a row's maximum of -inf from -inf at {count}"
     rows, total = _rows(event)
     share = f"{rows:,} of {plural(total, 'row')}" if total else "at least 1 row"
     return f"`{op}` runs over nothing but -inf in {share}"
@@ -146,7 +127,7 @@ def _mechanism(root: Root, event: Event) -> str:
         count = phrases.of_total(one.neginf, one.numel)
         text = f"{text} {phrases.name(one, 'The operand')} is -inf at {count}."
     mask = evidence.discard(root)
-    if mask is not None and evidence.situation(root) is Situation.HIDDEN:
+    if mask is not None and evidence.situation(root) is evidence.Situation.HIDDEN:
         by = phrases.call(mask, event.blame)
         text = f"{text} {by} drops the row going forward; going back, gradient 0 times NaN is NaN."
     return text

@@ -18,7 +18,6 @@ from gradscope.facts import (
     plural,
 )
 from gradscope.rules.reading import evidence
-from gradscope.rules.reading.evidence import Situation
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 
@@ -61,10 +60,10 @@ class BadInput(Rule):
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         given = evidence.literal(root, trace)
-        if given is not None and evidence.situation(root) is not Situation.HIDDEN:
+        if given is not None and evidence.situation(root) is not evidence.Situation.HIDDEN:
             chain = root.chain if given is root.event else (given, *root.chain)
             root = replace(root, event=given, chain=chain)
-        elif evidence.situation(root) is not Situation.OUTSIDE:
+        elif evidence.situation(root) is not evidence.Situation.OUTSIDE:
             return None
         event, one = root.event, evidence.outside(root.event)
         if event.kind is Kind.UNINITIALIZED:

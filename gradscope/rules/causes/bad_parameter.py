@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from gradscope.facts import Finding, Fix, Kind, Root, Trace
 from gradscope.rules.reading import evidence
-from gradscope.rules.reading.evidence import Situation
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 
@@ -41,7 +40,8 @@ class BadParameter(Rule):
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         event, one = root.event, evidence.outside(root.event)
-        if event.kind is not Kind.SOURCE or evidence.situation(root) is not Situation.OUTSIDE:
+        is_outside = evidence.situation(root) is evidence.Situation.OUTSIDE
+        if event.kind is not Kind.SOURCE or not is_outside:
             return None
         if one is None or one.kin not in ("parameter", "buffer"):
             return None

@@ -1,4 +1,4 @@
-"""GS408."""
+"""An optimizer with a setting that is inf or NaN."""
 
 from __future__ import annotations
 

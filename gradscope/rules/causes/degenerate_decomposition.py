@@ -6,7 +6,6 @@ from gradscope.facts import Event, Finding, Fix, Kind, Phase, Root, Trace
 from gradscope.ops import Edge, Nature, lookup
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
-from gradscope.rules.reading.evidence import Situation
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 
@@ -44,7 +43,7 @@ class DegenerateDecomposition(Rule):
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         event = root.event
-        if event.kind is Kind.MINTED or evidence.situation(root) is Situation.OUTSIDE:
+        if event.kind is Kind.MINTED or evidence.situation(root) is evidence.Situation.OUTSIDE:
             return None
         edge = evidence.edge(event)
         if edge is not None and edge.cause != self.name:

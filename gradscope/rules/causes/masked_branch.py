@@ -10,7 +10,6 @@ from gradscope.ops.edges import Nature
 from gradscope.ops.traits import Trait, has
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence, measurements
-from gradscope.rules.reading.evidence import Situation
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 
@@ -47,7 +46,7 @@ class MaskedBranch(Rule):
     name = "masked-branch"
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
-        if evidence.situation(root) is not Situation.HIDDEN:
+        if evidence.situation(root) is not evidence.Situation.HIDDEN:
             return None
         event = root.event  # where the bad value came from outside, the op whose gradient met it
         if event.kind in (Kind.SOURCE, Kind.MINTED, Kind.UNINITIALIZED):

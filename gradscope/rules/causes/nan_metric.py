@@ -1,4 +1,4 @@
-"""GS504."""
+"""A NaN that no gradient depends on, and that the program reads."""
 
 from __future__ import annotations
 
@@ -17,10 +17,14 @@ from gradscope.facts import (
     plural,
 )
 from gradscope.ops.traits import Trait, has
-from gradscope.rules.reading.measurements import operand_values, operands_told
-from gradscope.rules.rule import Rule, tensors
+from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 
+_FILLED = Fix(
+    "data",
+    "give it a value where it is not defined, or leave it out of what is averaged and compared",
+    code="torch.nan_to_num(value, nan=0.0)",
+)
 _SOMETHING = Fix(
     "data",
     "see that there is something to evaluate (batches, elements that a mask leaves), or report that"
@@ -72,52 +76,22 @@ class NanMetric(Rule):
                 yield self._about(read)
 
     def _about(self, read: NanRead) -> Finding:
-        event = read.event
-        count = phrases.of_total(event.bad, event.numel)
-        is_empty = _is_empty(event)
-        return Finding(
-            rule=self.code,
-            name=self.name,
-            severity=self.severity,
-            phase=event.phase,
-            step=event.step,
-            op=event.op,
-            message=f"the NaN {_comes(event)} is read out; no gradient depends on it",
-            why=("There is nothing in its operand to evaluate. " if is_empty else "")
+        event, is_birth = read.event, read.event.kind is Kind.BIRTH
+        is_empty, op = _is_empty(event), phrases.spelled(event.op)
+        comes = f"that `{op}` gives" if is_birth else f"that comes in with `{op}`"
+        comes = f"{comes} of nothing" if is_empty else f"{comes} at {phrases.bad_of(event)}"
+        times = f"read {plural(read.times, 'time')} in the last step that reads it"
+        return self.about_event(
+            event,
+            f"the NaN {comes} is read out; no gradient depends on it",
+            ("There is nothing in its operand to evaluate. " if is_empty else "")
             + "Training does not notice it. What is printed and logged here is NaN, and every"
             " comparison with it is False: no later result counts as better or worse.",
-            label="NaN here" if event.kind is Kind.BIRTH else "NaN comes in here",
-            location=event.blame.location,
+            label="NaN here" if is_birth else "NaN comes in here",
             related=(Related("use", read.location, "read here"),),
-            evidence={
-                "index": list(event.index),
-                "operands": operand_values(event),
-                "bad": event.bad,
-                "numel": event.numel,
-                "times": read.times,
-            },
-            numbers=tuple(
-                filter(
-                    None,
-                    (
-                        operands_told(event),
-                        f"{count} bad",
-                        f"read {plural(read.times, 'time')} in the last step that reads it,"
-                        " NaN each time",
-                    ),
-                )
-            ),
-            tensors=tensors(event),
-            fixes=(_SOMETHING,)
-            if is_empty
-            else (
-                Fix(
-                    "data",
-                    "give it a value where it is not defined, or leave it out of what is averaged"
-                    " and compared",
-                    code="torch.nan_to_num(value, nan=0.0)",
-                ),
-            ),
+            facts={"times": read.times},
+            numbers=(f"{times}, NaN each time",),
+            fixes=(_SOMETHING if is_empty else _FILLED,),
         )
 
 
@@ -136,11 +110,3 @@ def _is_undefined(event: Event) -> bool:
         return False
     items = operand.numel // max(event.output.numel, 1)
     return operand.numel > 0 and has(event.op, Trait.SPREADS) and items <= 1
-
-
-def _comes(event: Event) -> str:
-    op, count = phrases.spelled(event.op), phrases.of_total(event.bad, event.numel)
-    if _is_empty(event):
-        return f"that `{op}` gives of nothing"
-    verb = "that `{op}` gives" if event.kind is Kind.BIRTH else "that comes in with `{op}`"
-    return f"{verb.format(op=op)} at {count}"

@@ -1,4 +1,4 @@
-"""GS901."""
+"""A rule of our own that raised."""
 
 from __future__ import annotations
 

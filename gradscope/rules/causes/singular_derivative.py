@@ -8,7 +8,6 @@ from gradscope.ops.edges import Nature
 from gradscope.ops.traits import Trait, has
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
-from gradscope.rules.reading.evidence import Situation
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 
@@ -43,7 +42,7 @@ class SingularDerivative(Rule):
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         event = root.event
-        if evidence.situation(root) is not Situation.SLOPE:
+        if evidence.situation(root) is not evidence.Situation.SLOPE:
             return None
         edge = evidence.edge(event)
         if event.blame.formula_of is not None:

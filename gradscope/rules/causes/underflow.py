@@ -132,8 +132,6 @@ def _flushed_at(event: Event, edge: Edge) -> Call | None:
     # Where a logarithm has a stable form with what made its operand, it is log-zero that knows it.
     if edge.cause == "zero-division" or recognize(event) is None:
         flushes |= Trait.POSITIVE
-    if evidence.dtype(event) == "float16" and event.values().get("self"):
-        flushes |= Trait.SQUARES  # the norm of what is not 0 is not 0 either
     while one is not None and one.call is not None:
         if has(one.call.op, flushes):
             return one.call

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from gradscope.facts import FillMemory, Finding, Fix, Kind, Root, Trace, plural
 from gradscope.rules.reading import evidence
-from gradscope.rules.reading.evidence import Situation
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.proposals import proposed
@@ -41,7 +40,8 @@ class UninitializedMemory(Rule):
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         event = root.event
-        if event.kind is not Kind.UNINITIALIZED or evidence.situation(root) is Situation.HIDDEN:
+        is_hidden = evidence.situation(root) is evidence.Situation.HIDDEN
+        if event.kind is not Kind.UNINITIALIZED or is_hidden:
             return None
         op, size = phrases.spelled(event.op), plural(event.numel, "element")
         name = phrases.name(event.output, "The result")

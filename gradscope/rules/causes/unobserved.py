@@ -1,4 +1,4 @@
-"""GS902."""
+"""What could not be seen of a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from gradscope.facts import Finding, Related, Root, Severity, Trace, Unexamined
 from gradscope.rules.reading import evidence
-from gradscope.rules.reading.evidence import Situation
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 
@@ -31,7 +30,7 @@ class Unobserved(Rule):
     severity = Severity.NOTE
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
-        if evidence.situation(root) is not Situation.ELSEWHERE:
+        if evidence.situation(root) is not evidence.Situation.ELSEWHERE:
             return None
         event, reader = root.event, evidence.reader(root)
         one = evidence.outside(event)

@@ -1,4 +1,4 @@
-"""GS903."""
+"""An ignore comment that nothing needs any more."""
 
 from __future__ import annotations
 
