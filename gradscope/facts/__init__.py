@@ -26,9 +26,12 @@ from gradscope.facts.findings import Root as Root
 from gradscope.facts.findings import Severity as Severity
 from gradscope.facts.findings import Strength as Strength
 from gradscope.facts.functions import Compared as Compared
+from gradscope.facts.functions import Comparison as Comparison
 from gradscope.facts.functions import FunctionCheck as FunctionCheck
+from gradscope.facts.functions import Relation as Relation
 from gradscope.facts.functions import SavedInstead as SavedInstead
 from gradscope.facts.functions import TensorFactor as TensorFactor
+from gradscope.facts.functions import Worst as Worst
 from gradscope.facts.magnitudes import Absence as Absence
 from gradscope.facts.magnitudes import Activation as Activation
 from gradscope.facts.magnitudes import Clearing as Clearing

@@ -45,12 +45,8 @@ Detail = str | SavedInstead | Compared | TensorFactor
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionCheck:
-    """A custom autograd.Function's backward against the derivative of its forward, for one input.
-
-    `verdict`: right, wrong, intended (a straight-through estimator, a gradient reversal, or said
-    so by the author: `reason`) or unknown (`reason` says why). `relations` tell how a wrong
-    gradient relates to the right one, the outermost first:
+class Relation:
+    """How a gradient relates to the right one. `kinds`, the outermost first:
 
     - none (None was returned), count, shape, unsummed, non-finite, nondeterministic
     - surrogate (the forward is locally constant), identity (it passes its input on), bounded
@@ -58,13 +54,53 @@ class FunctionCheck:
       mean, transposed, swapped, extra, missing (a factor), saved (the wrong tensor)
     - approximate, some (elements), unknown
 
-    `factor` is what the gradient is too large by, `factor_name` what that number, or one over
-    it, is; `detail` belongs to the last relation. `got` and `right` are the numbers at `index`,
-    the worst element, or along a random direction where no single element was measured: `truth`
-    says how `right` was found. `location` is the expression in backward that computed the
-    gradient, `op` the aten op that did. `rewrite` is a template for the repair, as
-    repair/backward.py reads it. `epsilon` is the relative step of the differences. `calls`
-    counts forward and backward calls.
+    `factor` is what the gradient is too large by; `detail` belongs to the last kind: a tensor, a
+    condition.
+    """
+
+    kinds: tuple[str, ...] = ()
+    factor: float | None = None
+    detail: Detail = ""
+
+    @property
+    def last(self) -> str:
+        return self.kinds[-1] if self.kinds else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Worst:
+    """What backward gave and what is right at `index`, the worst element, where the input is `at`;
+    without an index along a random direction, where no single element was measured."""
+
+    got: float
+    right: float
+    index: tuple[int, ...] = ()
+    at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How a gradient was compared: in which dtype, with how many forward and backward calls, with
+    what as the right one (`truth`, in words), by differences of which relative step, and to which
+    relative tolerance."""
+
+    dtype: str = ""
+    calls: int = 0
+    truth: str = ""
+    step: float = 0.0
+    tolerance: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCheck:
+    """A custom autograd.Function's backward against the derivative of its forward, for one input.
+
+    `verdict`: right, wrong, intended (a straight-through estimator, a gradient reversal, or said
+    so by the author: `reason`) or unknown (`reason` says why). `bad` of the gradient's `numel`
+    elements are wrong. `factor_name` is what the relation's factor, or one over it, is; `rewrite`
+    is a template for the repair, as in `Rewrite`. The Function was called at `call`, its forward
+    ends at `forward`, and `location` is the expression in backward that computed the gradient, by
+    the aten op `op`.
     """
 
     name: str
@@ -72,32 +108,24 @@ class FunctionCheck:
     step: int = 0
     input: str = ""
     position: int = 0
-    relations: tuple[str, ...] = ()
-    factor: float | None = None
+    shape: tuple[int, ...] = ()
+    bad: int = 0
+    numel: int = 0
+    relation: Relation = Relation()
     factor_name: str = ""
-    detail: Detail = ""
+    rewrite: str | None = None
+    worst: Worst | None = None
+    compared: Comparison = Comparison()
     call: Location | None = None
     location: Location | None = None
     forward: Location | None = None
     op: str = ""
     node: str = ""
-    shape: tuple[int, ...] = ()
-    bad: int = 0
-    numel: int = 0
-    index: tuple[int, ...] = ()
-    at: float | None = None  # the input's value at `index`
-    got: float | None = None
-    right: float | None = None
-    truth: str = ""
-    dtype: str = ""
-    epsilon: float = 0.0
-    tolerance: float = 0.0
-    rewrite: str | None = None
     reason: str = ""
-    calls: int = 0
 
     @property
     def symptom(self) -> Symptom:
+        index = self.worst.index if self.worst is not None else ()
         return Symptom(
-            Trouble.WRONG, Subject.GRADIENT, self.step, self.input, self.bad, self.numel, self.index
+            Trouble.WRONG, Subject.GRADIENT, self.step, self.input, self.bad, self.numel, index
         )

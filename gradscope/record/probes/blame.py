@@ -16,10 +16,10 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gradscope.facts import FunctionCheck, TensorFactor
+from gradscope.facts import FunctionCheck, Relation, TensorFactor
 from gradscope.ops.traits import Trait, has
 from gradscope.record.definitions import returned, widened
-from gradscope.record.probes.relations import FORMS, Relation
+from gradscope.record.probes.relations import FORMS
 from gradscope.record.schema import read_schema
 from gradscope.record.sites import resolve
 

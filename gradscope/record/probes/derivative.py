@@ -177,12 +177,12 @@ class Sample:
         """How many of an input's elements are marked: of complex ones, in either part."""
         return int((marked.any(-1) if self.input(place).is_complex() else marked).sum())
 
-    def whereabouts(self, place: int, flat: int) -> dict[str, Any]:
+    def whereabouts(self, place: int, flat: int) -> tuple[tuple[int, ...], float | None]:
         """An element by its position in the flattened point: its index, and its value there."""
         index = unravel(flat, tuple(self.point[place].shape))
         if self.input(place).is_complex():
-            return {"index": index[:-1]}
-        return {"index": index, "at": float(self.point[place].reshape(-1)[flat])}
+            return index[:-1], None
+        return index, float(self.point[place].reshape(-1)[flat])
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradscope.facts import FunctionCheck, SavedInstead
+from gradscope.facts import Comparison, FunctionCheck, Relation, SavedInstead, Worst
 from gradscope.record.graph import function_name
 from gradscope.record.probes.blame import Watcher, named
 from gradscope.record.probes.calls import Apply, Calls, NoVerdict, TooFew
@@ -28,7 +28,7 @@ from gradscope.record.probes.derivative import (
     Truth,
     right_gradients,
 )
-from gradscope.record.probes.relations import Evidence, Relation, condition, relate, wrong_at
+from gradscope.record.probes.relations import Evidence, condition, relate, wrong_at
 
 DTYPES = (torch.float64, torch.float32)
 # Relations that a wrong tensor among the saved ones may explain better.
@@ -47,14 +47,19 @@ def examined(
             return tuple(_checks(Sample(calls)))
         except TooFew as few:
             detail = f"{few.got} of {len(args)}"
-            check = _about(calls, few.got, "wrong", relations=("count",), detail=detail, bad=1)
+            relation = Relation(("count",), None, detail)
+            check = _about(calls, few.got, "wrong", relation=relation, bad=1)
             return (Watcher(calls.formula).blamed(check, cls, None),)
         except NoVerdict as reason:
             why = str(reason)
             break
         except Exception as fault:
             why = f"{type(fault).__name__}: {fault}"
-    return (FunctionCheck(function_name(cls), "unknown", reason=why, calls=calls.made),)
+    return (
+        FunctionCheck(
+            function_name(cls), "unknown", reason=why, compared=Comparison("", calls.made)
+        ),
+    )
 
 
 def _about(calls: Calls, position: int, verdict: str, **facts: Any) -> FunctionCheck:
@@ -66,8 +71,7 @@ def _about(calls: Calls, position: int, verdict: str, **facts: Any) -> FunctionC
         "node": f"{calls.cls.__name__}Backward",
         "shape": tuple(arg.shape) if isinstance(arg, Tensor) else (),
         "numel": arg.numel() if isinstance(arg, Tensor) else 1,
-        "dtype": str(calls.dtype).removeprefix("torch."),
-        "calls": calls.made,
+        "compared": Comparison(str(calls.dtype).removeprefix("torch."), calls.made),
     }
     return FunctionCheck(function_name(calls.cls), verdict, **(known | facts))
 
@@ -87,9 +91,15 @@ class _Watched:
         return self.watcher.blamed(check, self.sample.calls.cls, self.returned[place])
 
 
-def _checked(sample: Sample, place: int, verdict: str, **facts: Any) -> FunctionCheck:
-    measured = {"epsilon": sample.slope.step, "tolerance": ELEMENTWISE[sample.precision]}
-    return _about(sample.calls, sample.calls.positions[place], verdict, **(measured | facts))
+def _checked(
+    sample: Sample, place: int, verdict: str, truth: str = "", **facts: Any
+) -> FunctionCheck:
+    """`truth` tells in words where the right gradient comes from."""
+    check = _about(sample.calls, sample.calls.positions[place], verdict, **facts)
+    step, tolerance = sample.slope.step, ELEMENTWISE[sample.precision]
+    return replace(
+        check, compared=replace(check.compared, truth=truth, step=step, tolerance=tolerance)
+    )
 
 
 def _checks(sample: Sample) -> Iterator[FunctionCheck]:
@@ -124,7 +134,9 @@ def _checks(sample: Sample) -> Iterator[FunctionCheck]:
     for place, again in enumerate(watched.returned):
         if not torch.allclose(got[place][0], sample.adapted(place, again), 1e-6, 0.0, True):
             why = "two backward runs differ"
-            yield _checked(sample, 0, "unknown", relations=("nondeterministic",), reason=why)
+            yield _checked(
+                sample, 0, "unknown", relation=Relation(("nondeterministic",)), reason=why
+            )
             return
     swapped = _swapped(wrong, got, truth)
     identity = _is_identity(sample)
@@ -177,10 +189,8 @@ def _wrong(
         place,
         "intended" if reason or is_meant else "wrong",
         reason=reason,
-        relations=relation.kinds,
-        factor=relation.factor,
+        relation=relation,
         factor_name=size[1] if size and not size[1].isdigit() else "",
-        detail=relation.detail,
         rewrite=watcher.corrected(relation, shape),
         truth=truth.words,
         **_worst(sample, place, evidence, truth),
@@ -192,11 +202,10 @@ def _worst(sample: Sample, place: int, evidence: Evidence, truth: Truth) -> dict
     off = (evidence.got - evidence.right).abs()
     row, flat = divmod(int(off.argmax()), off[0].numel())
     got, right = (float(one[row].reshape(-1)[flat]) for one in (evidence.got, evidence.right))
-    numbers: dict[str, Any] = {"got": got, "right": right}
     if truth.whole:
-        return numbers | {"bad": sample.input(place).numel()}
+        return {"worst": Worst(got, right), "bad": sample.input(place).numel()}
     bad = sample.count(place, evidence.wrong())
-    return numbers | {"bad": bad} | sample.whereabouts(place, flat)
+    return {"worst": Worst(got, right, *sample.whereabouts(place, flat)), "bad": bad}
 
 
 def _misshapen(sample: Sample, raw: list[Any], places: list[int]) -> Iterator[FunctionCheck]:
@@ -213,8 +222,11 @@ def _misshapen(sample: Sample, raw: list[Any], places: list[int]) -> Iterator[Fu
         yield watched.blamed(
             place,
             "wrong",
-            relations=("shape", *(known.kinds if known else ())),
-            detail=(known.detail if known else "") or sizes,
+            relation=Relation(
+                ("shape", *(known.kinds if known else ())),
+                None,
+                (known.detail if known else "") or sizes,
+            ),
             bad=sample.input(place).numel(),
             rewrite=watched.watcher.corrected(known, shape) if known else None,
         )
@@ -246,11 +258,13 @@ def _not_finite(sample: Sample, raw: list[Any], bad: list[Tensor]) -> FunctionCh
     return _Watched(sample).blamed(
         place,
         "wrong",
-        relations=("non-finite",),
+        relation=Relation(("non-finite",)),
         bad=sample.count(place, bad[place]),
-        **sample.whereabouts(place, flat),
-        got=float(sample.adapted(place, raw[place]).reshape(-1)[flat]),
-        right=float(sample.cotangents[0] @ alone.values) / size,
+        worst=Worst(
+            float(sample.adapted(place, raw[place]).reshape(-1)[flat]),
+            float(sample.cotangents[0] @ alone.values) / size,
+            *sample.whereabouts(place, flat),
+        ),
         truth=f"central difference with relative step {alone.step:g}",
     )
 

@@ -13,18 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gradscope.facts import Compared, TensorFactor
-from gradscope.facts.functions import Detail
-
-
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """`kinds` as in `facts.FunctionCheck.relations`. `factor` is what the gradient is too large
-    by, `detail` names what the kind speaks of (a tensor, a condition)."""
-
-    kinds: tuple[str, ...]
-    factor: float | None = None
-    detail: Detail = ""
+from gradscope.facts import Compared, Relation, TensorFactor
 
 
 @dataclass(frozen=True, slots=True)

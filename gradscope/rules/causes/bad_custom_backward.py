@@ -76,9 +76,9 @@ class BadCustomBackward(Rule):
             key = (check.name, check.verdict, check.position, check.location)
             if check.verdict not in ("wrong", "intended") or key in seen:
                 continue
-            if "swapped" in check.relations and (check.name, "swapped") in seen:
+            if "swapped" in check.relation.kinds and (check.name, "swapped") in seen:
                 continue
-            seen |= {key, (check.name, check.relations[-1])}
+            seen |= {key, (check.name, check.relation.last)}
             is_wrong = check.verdict == "wrong"
             partner = _partner(check, trace.functions)
             yield self._about(check, caused if is_wrong else (), partner)
@@ -123,35 +123,38 @@ def _caused(functions: tuple[FunctionCheck, ...], roots: tuple[Root, ...]) -> tu
 
 def _partner(check: FunctionCheck, functions: tuple[FunctionCheck, ...]) -> FunctionCheck | None:
     """The input whose gradient this one has been exchanged with."""
-    if check.relations != ("swapped",):
+    if check.relation.kinds != ("swapped",):
         return None
-    return next((c for c in functions if c.name == check.name and c.input == check.detail), None)
+    return next(
+        (c for c in functions if c.name == check.name and c.input == check.relation.detail), None
+    )
 
 
 def _severity(check: FunctionCheck) -> Severity:
     if check.verdict == "intended":
         return Severity.NOTE
-    return Severity.WARNING if check.relations[-1:] == ("approximate",) else Severity.ERROR
+    return Severity.WARNING if check.relation.last == "approximate" else Severity.ERROR
 
 
 def _evidence(check: FunctionCheck, other: FunctionCheck | None) -> dict[str, object]:
+    worst, compared = check.worst, check.compared
     found: dict[str, object] = {
         "function": check.name,
         "input": check.input,
         "position": check.position,
-        "relations": list(check.relations),
-        "factor": check.factor,
+        "relations": list(check.relation.kinds),
+        "factor": check.relation.factor,
         "detail": words.told(check) or None,
-        "index": list(check.index) if check.got is not None else None,
-        "backward": check.got,
-        "derivative": check.right,
-        "measured_by": check.truth or None,
-        "dtype": check.dtype,
-        "step_size": check.epsilon,
-        "tolerance": check.tolerance,
+        "index": list(worst.index) if worst is not None else None,
+        "backward": worst.got if worst is not None else None,
+        "derivative": worst.right if worst is not None else None,
+        "measured_by": compared.truth or None,
+        "dtype": compared.dtype,
+        "step_size": compared.step,
+        "tolerance": compared.tolerance,
         "bad": check.bad,
         "numel": check.numel,
-        "calls": check.calls,
+        "calls": compared.calls,
         "rewrite": check.rewrite if check.verdict == "wrong" else None,
         "reason": check.reason or None,
         "swap": other.position if other is not None else None,
@@ -160,7 +163,7 @@ def _evidence(check: FunctionCheck, other: FunctionCheck | None) -> dict[str, ob
 
 
 def _fix(check: FunctionCheck, other: FunctionCheck | None) -> Fix:
-    detail = check.detail
+    detail = check.relation.detail
     request: Rewrite | Exchange = Rewrite(
         check.rewrite,
         check.position,

@@ -184,7 +184,9 @@ def _groups(
 ) -> list[list[Absence]]:
     """The absences that are faults and have no other finding, together where one place is why."""
     groups: dict[object, list[Absence]] = defaultdict(list)
-    told = [check.name for check in trace.functions if check.relations == ("none",)]  # by GS301
+    told = [
+        check.name for check in trace.functions if check.relation.kinds == ("none",)
+    ]  # by GS301
     overflown = () if roots else overflow_behind(trace)[1]  # told by GS204
     for absence in magnitudes.absences:
         call = absence.call

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from gradscope.facts import Compared, FunctionCheck, SavedInstead, TensorFactor
@@ -64,7 +65,7 @@ def headline(check: FunctionCheck) -> str:
     if check.verdict == "intended":
         why = "as its author says" if check.reason else _purpose(check)[0]
         return f"{name} differs from the derivative of its forward, {why}"
-    match check.relations:
+    match check.relation.kinds:
         case ("count",):
             return f"{name} returns {told(check)} gradients"
         case ("none",):
@@ -77,7 +78,7 @@ def headline(check: FunctionCheck) -> str:
 
 def label(check: FunctionCheck) -> str:
     """A few words for under the carets: each relation once."""
-    kinds = check.relations
+    kinds = check.relation.kinds
     if check.verdict == "intended":
         kinds = tuple(kind for kind in kinds if kind not in ("some", "unknown")) or kinds
     given = _given(check)
@@ -87,13 +88,13 @@ def label(check: FunctionCheck) -> str:
 def mechanism(check: FunctionCheck) -> str:
     if check.verdict == "intended":
         return _intention(check)
-    given, last = _given(check), check.relations[-1]
-    *flaws, final = (_words(kind)[1].format_map(given) for kind in check.relations)
+    given, last = _given(check), check.relation.last
+    *flaws, final = (_words(kind)[1].format_map(given) for kind in check.relation.kinds)
     listed = f"{', '.join(flaws)} and {final}" if flaws else final
     text = f"What it returns for `{check.input}` {listed}."
-    if check.relations == ("none",):
+    if check.relation.kinds == ("none",):
         return f"{text} Autograd takes None for 0, so `{check.input}` never learns through it."
-    if last in ("none", "count", "shape", "transposed") and check.got is None:
+    if last in ("none", "count", "shape", "transposed") and check.worst is None:
         return f"{text} Autograd takes what backward returns at its word."
     if last == "non-finite":
         return f"{text} The forward itself has a finite slope there."
@@ -105,7 +106,7 @@ def mechanism(check: FunctionCheck) -> str:
 
 def told(check: FunctionCheck) -> str:
     """The detail in words."""
-    match check.detail:
+    match check.relation.detail:
         case SavedInstead(was, needed):
             return f"{was} where {needed} is needed"
         case Compared(name, sign, bound, absolute):
@@ -117,22 +118,22 @@ def told(check: FunctionCheck) -> str:
 
 
 def numbers(check: FunctionCheck) -> Iterator[str]:
-    if check.got is not None and check.right is not None:
-        where = f"`{check.input}`{place(check.index)}"
-        at = f" = {number(check.at)}" if check.at is not None else ""
-        ratio = check.got / check.right if check.right else None
-        times = f" ({number(ratio)} times)" if ratio is not None and ratio == ratio else ""
-        got, right = number(check.got), number(check.right)
-        yield f"worst at {where}{at}: backward {got}, derivative {right}{times}"
-        yield f"derivative by {check.truth}"
-    if check.dtype:
-        agree = ", two backward runs agree" if check.got is not None else ""
-        tolerance = f"tolerance {number(check.tolerance)} relative{agree}"
-        yield f"measured in {check.dtype} with {check.calls} calls; {tolerance}"
+    worst, compared = check.worst, check.compared
+    if worst is not None:
+        at = f" = {number(worst.at)}" if worst.at is not None else ""
+        ratio = worst.got / worst.right if worst.right else math.nan
+        times = "" if math.isnan(ratio) else f" ({number(ratio)} times)"
+        both = f"backward {number(worst.got)}, derivative {number(worst.right)}{times}"
+        yield f"worst at `{check.input}`{place(worst.index)}{at}: {both}"
+        yield f"derivative by {compared.truth}"
+    if compared.dtype:
+        agree = ", two backward runs agree" if worst is not None else ""
+        tolerance = f"tolerance {number(compared.tolerance)} relative{agree}"
+        yield f"measured in {compared.dtype} with {compared.calls} calls; {tolerance}"
 
 
 def repair(check: FunctionCheck) -> str:
-    match check.relations[-1]:
+    match check.relation.last:
         case "none" | "count" | "zero":
             return f"return the gradient of `{check.input}`"
         case "swapped":
@@ -141,7 +142,7 @@ def repair(check: FunctionCheck) -> str:
             return f"save the right tensor: {told(check)}"
     if check.rewrite is not None:
         return "correct the returned gradient"
-    if check.truth.startswith("autograd"):
+    if check.compared.truth.startswith("autograd"):
         return "correct the formula, or let autograd differentiate the forward, which it does right"
     return "correct the formula"
 
@@ -151,12 +152,12 @@ def _words(kind: str) -> tuple[str, str]:
 
 
 def _given(check: FunctionCheck) -> Mapping[str, str]:
-    detail, text = check.detail, told(check)
+    detail, text = check.relation.detail, told(check)
     saved = detail if isinstance(detail, SavedInstead) else None
-    own_shape = check.relations[-1] in ("shape", "transposed")
+    own_shape = check.relation.last in ("shape", "transposed")
     return {
         "told": text,
-        "got": number(check.got),
+        "got": number(check.worst.got if check.worst is not None else None),
         "factor": _factor(check),
         "shape": text if own_shape else "wrong shape",
         "mean": "" if detail == "unrelated" else ", a mean, where each has its own",
@@ -168,14 +169,14 @@ def _given(check: FunctionCheck) -> Mapping[str, str]:
 
 
 def _factor(check: FunctionCheck) -> str:
-    factor = check.factor or 1.0
+    factor = check.relation.factor or 1.0
     size, times = ("large", factor) if factor > 1 else ("small", 1 / factor)
     name = f", `{check.factor_name}`" if check.factor_name else ""
     return f"too {size} by a factor of {number(times)}{name}"
 
 
 def _purpose(check: FunctionCheck) -> tuple[str, str]:
-    known = (words for kind, words in _ON_PURPOSE.items() if kind in check.relations)
+    known = (words for kind, words in _ON_PURPOSE.items() if kind in check.relation.kinds)
     return next(known, _ON_PURPOSE["surrogate"])
 
 
