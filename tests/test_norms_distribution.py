@@ -8,7 +8,7 @@ import pytest
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import Activation, LayerSize
-from gradscope.norms.bars import bar, log_bars, sparkline
+from gradscope.norms.bars import bar, lengths, sparkline
 from gradscope.norms.distribution import bounds, describe, percentile
 from gradscope.norms.facts import NormOptions, Row
 from gradscope.norms.rows import arrange, branches, fitting, fold_layers, p_norm
@@ -84,8 +84,10 @@ def test_bars_and_sparklines_keep_their_width() -> None:
 
 def test_a_scale_makes_no_growth_of_noise() -> None:
     assert sparkline([1.0, 1.01, 0.99], 10) == "▅▅▄"
-    assert log_bars([1.0, 0.9, None, 0.0], width=10) == ["█" * 10, "█" * 9 + "▊", "", ""]
-    assert log_bars([1e-6, 1.0, math.inf], width=10) == ["█", "█" * 10, "!" * 10]
+    calm, wide = lengths([1.0, 0.9, None, 0.0]), lengths([1e-6, 1.0, math.inf, math.nan])
+
+    assert list(map(bar, calm)) == ["█" * 10, "█" * 9 + "▊", "", ""]
+    assert list(map(bar, wide)) == ["█", "█" * 10, "!" * 10, "!" * 10]
 
 
 def test_the_tree_joins_what_a_module_holds_and_no_more_lines_than_it_needs() -> None:

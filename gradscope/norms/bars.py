@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-WIDTH = 10
+WIDTH = 10  # cells of a full bar
 SPARKS = "▁▂▃▄▅▆▇█"
 _ASCII_SPARKS = "_.-=+*%#"
 # What a scale spans at least, in decades: a little noise should not look like growth.
@@ -13,33 +13,34 @@ _BAR_DECADES = 2.0
 _SPARK_DECADES = 0.3
 
 
-def bar(share: float, plain: bool = False, width: int = WIDTH) -> str:
-    """A bar of eighths of a cell; something is always seen of what is not 0."""
-    if share <= 0:
+def bar(length: float, plain: bool = False) -> str:
+    """A bar of eighths of a cell, from 0 to 1; something is always seen of what is not 0, and what
+    is not finite is `!`."""
+    if not math.isfinite(length):
+        return "!" * WIDTH
+    if length <= 0:
         return ""
     if plain:
-        return "#" * max(1, round(min(share, 1.0) * width))
-    eighths = max(1, round(min(share, 1.0) * width * 8))
+        return "#" * max(1, round(min(length, 1.0) * WIDTH))
+    eighths = max(1, round(min(length, 1.0) * WIDTH * 8))
     full, rest = divmod(eighths, 8)
     return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
 
 
-def log_bars(values: Sequence[float | None], plain: bool = False, width: int = WIDTH) -> list[str]:
-    """Bars on a common logarithmic scale: the largest is full, a factor of ten is a step of the
-    same length everywhere. What is not finite is `!`, zero nothing."""
+def lengths(values: Sequence[float | None]) -> tuple[float, ...]:
+    """Those of bars on a common logarithmic scale: the largest is full, a factor of ten is a step
+    of the same length everywhere. None and 0 have none; what is not finite stays as it is."""
     logs = [math.log10(v) for v in values if v is not None and 0 < v < math.inf]
     high = max(logs, default=0.0)
     span = max(high - min(logs, default=0.0), _BAR_DECADES)
 
-    def drawn(value: float | None) -> str:
-        if value is None or value == 0:
-            return ""
-        if not math.isfinite(value):
-            return "!" * width
+    def length(value: float | None) -> float:
+        if not value or not math.isfinite(value):
+            return value or 0.0
         # The smallest keeps a cell: it is not 0.
-        return bar(1 - (high - math.log10(value)) / span * (1 - 1 / width), plain, width)
+        return 1 - (high - math.log10(value)) / span * (1 - 1 / WIDTH)
 
-    return [drawn(value) for value in values]
+    return tuple(map(length, values))
 
 
 def sparkline(values: Sequence[float], width: int, plain: bool = False) -> str:

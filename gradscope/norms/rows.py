@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gradscope.errors import GradscopeError
-from gradscope.facts import LayerSize, percent, plural
-from gradscope.norms.facts import Bound, Row
+from gradscope.facts import LayerSize
+from gradscope.norms.facts import Row
 
 SORTS = ("module", "norm")
 
@@ -23,12 +23,6 @@ class Branch:
     indent: int
     row: Row
     is_module: bool
-
-
-def clipping(bound: Bound) -> str:
-    """ "2 of 40 steps (5 %)": what a max_norm would have clipped."""
-    steps = plural(bound.steps, "step")
-    return f"{bound.clips:,} of {steps} ({percent(bound.clips, bound.steps)})"
 
 
 def arrange(rows: Sequence[Row], norm_type: float, depth: int | None, sort: str) -> list[Row]:

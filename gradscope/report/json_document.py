@@ -18,13 +18,9 @@ from gradscope.facts import (
     Finding,
     Fix,
     Location,
-    NotChecked,
-    Related,
     Report,
     Summary,
-    Symptom,
     Trace,
-    Unexamined,
     text_of,
 )
 from gradscope.report import phrases, trials
@@ -48,32 +44,25 @@ def document_of_all(summary: Summary) -> dict[str, Any]:
     """One document for several targets: findings and symptoms say which target they are of."""
     reports = summary.reports
     environments = [one.trace.environment for one in reports if one.trace.environment.torch]
-    values = document(
-        Report("check", Trace("check", environment=(*environments, Environment())[0]))
-    )
-    findings = [
-        _plain({**_finding(finding), "target": report.target})
-        for report in reports
-        for finding in report.findings
-    ]
-    return {
-        **values,
+    environment = (*environments, Environment())[0]
+    about_all = _document(Report("check", Trace("check", environment=environment)))
+
+    def each(key: str) -> list[dict[str, Any]]:
+        """What the targets' own documents list under a key, with the target's name."""
+        listed = ((report, one) for report in reports for one in _document(report)[key])
+        return [{**one, "target": report.target} for report, one in listed]
+
+    whole = {
+        **about_all,
         "verdict": summary.verdict,
         "steps": sum(len(report.trace.steps) for report in reports),
         "runs": sum(report.runs for report in reports),
-        "symptoms": [
-            _plain({**_symptom(one), "target": report.target})
-            for report in reports
-            for one in report.trace.symptoms
-        ],
-        "findings": [*findings, *(_plain(_finding(finding)) for finding in summary.findings)],
-        "not_checked": [
-            _plain({**_not_checked(one), "target": report.target})
-            for report in reports
-            for one in report.not_checked
-        ],
-        "targets": [_plain(_outcome(report)) for report in reports],
+        "symptoms": each("symptoms"),
+        "findings": [*each("findings"), *map(_finding, summary.findings)],
+        "not_checked": each("not_checked"),
+        "targets": list(map(_outcome, reports)),
     }
+    return {key: plain(value) for key, value in whole.items()}
 
 
 def _outcome(report: Report) -> dict[str, Any]:
@@ -84,7 +73,7 @@ def _outcome(report: Report) -> dict[str, Any]:
         "updates": report.trace.updates,
         "inspected": report.trace.inspected,
         "runs": report.runs,
-        "ending": _ending(report),
+        "ending": _of(report.trace.ending, "kind detail"),
         "findings": len(report.findings),
         "accepted": report.accepted,
         "remarks": [*report.said, *report.trace.notes],
@@ -93,34 +82,34 @@ def _outcome(report: Report) -> dict[str, Any]:
 
 def document(report: Report) -> dict[str, Any]:
     """The report as plain values, in the order in which they are written."""
+    return {key: plain(value) for key, value in _document(report).items()}
+
+
+def _document(report: Report) -> dict[str, Any]:
+    """The same with the facts' own types: numbers may be infinite, words enums."""
     trace = report.trace
     values = {
         "schema": SCHEMA,
         "target": report.target,
         "verdict": report.verdict,
         "steps": len(trace.steps),
-        "environment": {
-            "torch": trace.environment.torch,
-            "python": trace.environment.python,
-            "device": trace.environment.device,
-        },
-        "symptoms": [_symptom(one) for one in trace.symptoms],
-        "findings": [_finding(one) for one in report.findings],
-        "not_checked": [_not_checked(one) for one in report.not_checked],
+        "environment": _of(trace.environment, "torch python device"),
+        "symptoms": [_of(one, "kind step tensor bad numel first_index") for one in trace.symptoms],
+        "findings": list(map(_finding, report.findings)),
+        "not_checked": [_of(one, "what why") for one in report.not_checked],
         "updates": trace.updates,
         "inspected": trace.inspected,
-        "unexamined": _unexamined(trace.unexamined),
+        "unexamined": _of(trace.unexamined, "step since subject") if trace.unexamined else None,
         "runs": report.runs,
     }
     if report.verdict in ("failed", "incomplete"):  # and nothing else says why
-        values["ending"] = _ending(report)
-    safe = _plain(values)
-    assert isinstance(safe, dict)
-    return safe
+        values["ending"] = _of(trace.ending, "kind detail")
+    return values
 
 
-def _ending(report: Report) -> dict[str, str]:
-    return {"kind": report.trace.ending.kind, "detail": report.trace.ending.detail}
+def _of(value: object, names: str) -> dict[str, Any]:
+    """Those attributes, which the document calls by the same names."""
+    return {name: getattr(value, name) for name in names.split()}
 
 
 @cache
@@ -133,87 +122,43 @@ def schema() -> dict[str, Any]:
 
 def _finding(finding: Finding) -> dict[str, Any]:
     return {
-        "rule": finding.rule,
-        "name": finding.name,
-        "severity": finding.severity.value,
-        "phase": finding.phase.value,
-        "step": finding.step,
-        "op": finding.op,
-        "node": finding.node,
+        **_of(finding, "rule name severity phase step op node"),
         "location": _location(finding.location),
-        "related": [_related(one) for one in finding.related],
-        "message": finding.message,
-        "why": finding.why,
-        "evidence": finding.evidence,
-        "chain": [_link(event) for event in finding.chain],
-        "fixes": [_fix(fix) for fix in phrases.offered(finding.fixes)],
+        "related": [
+            {"role": one.role, "location": _location(one.location), "message": one.message}
+            for one in finding.related
+        ],
+        **_of(finding, "message why evidence"),
+        "chain": list(map(_link, finding.chain)),
+        "fixes": list(map(_fix, phrases.offered(finding.fixes))),
     }
 
 
 def _location(location: Location | None) -> dict[str, Any] | None:
     if location is None:
         return None
-    return {
-        "file": location.file,
-        "line": location.line,
-        "col": location.col,
-        "end_line": location.end_line,
-        "end_col": location.end_col,
-        "function": location.function,
-        "module": location.module,
-    }
-
-
-def _related(one: Related) -> dict[str, Any]:
-    return {"role": one.role, "location": _location(one.location), "message": one.message}
+    return _of(location, "file line col end_line end_col function module")
 
 
 def _link(event: Event) -> dict[str, Any]:
-    link: dict[str, Any] = {
-        "kind": event.kind.value,
-        "op": event.op,
-        "phase": event.phase.value,
-        "location": _location(event.blame.location),
-    }
+    place = {"location": _location(event.blame.location)}
+    link = _of(event, "kind op phase") | place
     if event.branches:
-        branches = [{"op": one.op, "location": _location(one.location)} for one in event.branches]
-        link["branches"] = branches
+        link["branches"] = [
+            {"op": one.op, "location": _location(one.location)} for one in event.branches
+        ]
     return link
 
 
 def _fix(fix: Fix) -> dict[str, Any]:
     return {
-        "kind": fix.kind,
-        "title": fix.title,
-        "patch": fix.patch,
-        "verified": fix.verified,
+        **_of(fix, "kind title patch verified"),
         "verdict": trials.sentence(fix),
         "safety": fix.safety,
     }
 
 
-def _symptom(one: Symptom) -> dict[str, Any]:
-    return {
-        "kind": one.kind,
-        "step": one.step,
-        "tensor": one.tensor,
-        "bad": one.bad,
-        "numel": one.numel,
-        "first_index": list(one.first_index),
-    }
-
-
-def _unexamined(one: Unexamined | None) -> dict[str, Any] | None:
-    if one is None:
-        return None
-    return {"step": one.step, "since": one.since, "subject": one.subject}
-
-
-def _not_checked(one: NotChecked) -> dict[str, Any]:
-    return {"what": one.what, "why": one.why}
-
-
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
     """What JSON can hold: non-finite numbers as strings, no lone surrogates, no other types."""
     match value:
         case None | bool() | int():
@@ -221,8 +166,8 @@ def _plain(value: object) -> object:
         case float():
             return value if math.isfinite(value) else text_of(value)
         case dict():
-            return {str(_plain(str(key))): _plain(item) for key, item in value.items()}
+            return {str(plain(str(key))): plain(item) for key, item in value.items()}
         case list() | tuple():
-            return [_plain(item) for item in value]
+            return [plain(item) for item in value]
         case _:
             return str(value).encode("utf-8", "backslashreplace").decode("utf-8")
