@@ -94,7 +94,7 @@ def test_without_matplotlib_the_page_has_its_numbers_and_says_how_to_get_picture
     assert page.count("pip install matplotlib") == 1
     assert "(No module named &lt;matplotlib&gt;)" in page and "<svg" not in page
     assert "<td>model.0.weight</td>" in page and "<details open>" in page
-    assert "Total norm by step" not in page and "by step</h2>" not in page
+    assert "median" in page and "L2 norm of each gradient by step" not in page
 
 
 def test_csv_has_a_line_a_parameter_and_steps_are_limited(

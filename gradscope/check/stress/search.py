@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradscope.check.stress.graph import Reads, grads_are_finite, reads
 from gradscope.check.stress.literals import literal
 from gradscope.check.stress.smaller import smaller
 from gradscope.check.stress.subjects import subject_of
@@ -20,17 +21,16 @@ from gradscope.check.stress.variants import (
     Variant,
     edges_of_range,
     halves,
+    is_float,
     variants,
 )
 from gradscope.errors import GradscopeError
 from gradscope.facts import Severity
-from gradscope.ops.traits import Trait, has, key
 from gradscope.programs import Conditions, Function, Parts
 from gradscope.programs.loss import SEED, loss_of
 
 _TRIES = 400  # calls of the function that one shrinking may take
 _ELEMENTS = 64  # of a tensor whose elements are simplified one by one
-_BY_HAND = {"exp", "sum", "div"}  # the ops of a softmax that is written out
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,6 @@ class Outcome:
     loss: float
     finite_grads: bool
     access: str
-    softmax: bool
 
     @property
     def broken(self) -> str | None:
@@ -78,7 +77,7 @@ class Trial:
         if as_given is None or as_given.broken:
             return
         yield from edges_of_range(self.given, self.declared)
-        yield from variants(self.given, self.declared, softmax=as_given.softmax)
+        yield from variants(self.given, self.declared, self._reads())
         if self.precision is None:
             yield from halves(self.given)
 
@@ -132,12 +131,23 @@ class Trial:
                 warnings.simplefilter("ignore")
                 result = self.subject.call(leaves)
                 loss = loss_of(result, self.subject.name)
-                nodes = _nodes(loss)
                 value = loss.item()
-                finite = math.isfinite(value) and _grads_are_finite(loss, nodes)
+                finite = math.isfinite(value) and grads_are_finite(loss)
         except (Exception, GradscopeError):
             return None  # the function refuses such inputs, which is its right
-        return Outcome(value, finite, _access(result), _has_softmax(nodes))
+        return Outcome(value, finite, _access(result))
+
+    def _reads(self) -> Reads:
+        """How the function reads its inputs, those too whose gradient nobody wants."""
+        leaves = {
+            name: value.clone().requires_grad_() if is_float(value) else value
+            for name, value in self.given.items()
+        }
+        torch.manual_seed(SEED)
+        try:
+            return reads(loss_of(self.subject.call(leaves), self.subject.name), leaves)
+        except (Exception, GradscopeError):
+            return Reads()  # it writes into what it is given
 
     def shrunk(self, variant: Variant, broken: str, severity: Severity) -> Variant:
         """The smallest inputs that break in the same way, with the simplest numbers."""
@@ -227,30 +237,6 @@ def _rounded(value: Tensor) -> Tensor:
 
 def _tells(loss: float, against: BadLoss) -> bool:
     return against is BadLoss.ANY or (against is BadLoss.NAN and math.isnan(loss))
-
-
-def _nodes(loss: Tensor) -> list[Any]:
-    """The graph of a loss."""
-    seen: dict[Any, None] = {}
-    waiting: list[Any] = [loss.grad_fn]
-    while waiting:
-        node = waiting.pop()
-        if node is not None and node not in seen:
-            seen[node] = None
-            waiting += [edge[0] for edge in node.next_functions]
-    return list(seen)
-
-
-def _has_softmax(nodes: list[Any]) -> bool:
-    names = [type(node).__name__ for node in nodes]
-    return any(has(name, Trait.SOFTMAX) for name in names) or _BY_HAND <= set(map(key, names))
-
-
-def _grads_are_finite(loss: Tensor, nodes: list[Any]) -> bool:
-    """Of every leaf that the loss depends on, parameters of the function's own model included."""
-    leaves = {id(node.variable): node.variable for node in nodes if hasattr(node, "variable")}
-    grads = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
-    return all(grad is None or bool(torch.isfinite(grad).all()) for grad in grads)
 
 
 def _access(result: Any) -> str:

@@ -13,7 +13,8 @@ from gradscope.config import Input
 from gradscope.programs import Conditions, Function, Parts
 from gradscope.programs.loss import NAMES, load_parts, make_inputs, names_taken
 
-# Names of what a function is compared with: nobody asks for its gradient unless he says so.
+# Names of what a function is compared with, whose gradient nobody asks for. Nothing but its name
+# tells it from what is trained, where the configuration does not say `requires_grad`.
 _DATA = re.compile(r"(^|_)(targets?|labels?|gt|truth|true|masks?)(_|$)", re.IGNORECASE)
 _WRITABLE = (Tensor, int, float, str, bool, type(None))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
@@ -12,7 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradscope.check.stress.graph import Reads
 from gradscope.check.stress.patterns import (
+    LARGE,
     first_of,
     of_float,
     of_mask,
@@ -21,10 +22,6 @@ from gradscope.check.stress.patterns import (
 )
 from gradscope.config import Input
 
-# Names of what is a score before a softmax, says which elements count, or how many.
-_SCORE = re.compile(r"logit|score|energ|attn|attention", re.IGNORECASE)
-_MASK = re.compile(r"mask|bias|valid|roi|keep|pad|visib|present|weight|active|alive", re.IGNORECASE)
-_COUNT = re.compile(r"(^|_)(n|num|lens?|lengths?|counts?|sizes?)(_|$)", re.IGNORECASE)
 _TOGETHER = ("zeros", "ones", "equal elements", "one-hot rows", "the identity", "identities")
 Values = dict[str, Any]
 
@@ -52,21 +49,18 @@ class Variant:
     half: bool = False
 
 
-def variants(
-    given: Values, declared: Mapping[str, Input], *, softmax: bool = False
-) -> Iterator[Variant]:
-    """Every edge input, the likeliest to matter first. `softmax`: the function takes one, so that
-    a score of -inf is an ordinary one, which a mask has hidden."""
-    for variant in _all(given, declared, softmax):
+def variants(given: Values, declared: Mapping[str, Input], read: Reads) -> Iterator[Variant]:
+    """Every edge input, the likeliest to matter first. `read` is how the function reads them."""
+    for variant in _all(given, declared, read):
         if all(_allowed(value, declared.get(name)) for name, value in variant.values.items()):
             yield variant
 
 
-def _all(given: Values, declared: Mapping[str, Input], softmax: bool) -> Iterator[Variant]:
-    floats = {name: value for name, value in given.items() if _is_float(value)}
+def _all(given: Values, declared: Mapping[str, Input], read: Reads) -> Iterator[Variant]:
+    floats = {name: value for name, value in given.items() if is_float(value)}
     for name, value in given.items():
         if isinstance(value, Tensor) and value.numel():
-            for variant in _of_one(name, value, declared.get(name), softmax):
+            for variant in _of_one(name, value, declared.get(name), read):
                 words = f"{variant.words} in {name}"
                 yield replace(variant, words=words, values={**given, **variant.values})
     for words, made in _together(floats):
@@ -74,46 +68,40 @@ def _all(given: Values, declared: Mapping[str, Input], softmax: bool) -> Iterato
     yield from _batches(given)
 
 
-def _of_one(name: str, tensor: Tensor, declared: Input | None, softmax: bool) -> Iterator[Variant]:
+def _of_one(name: str, tensor: Tensor, declared: Input | None, read: Reads) -> Iterator[Variant]:
     """The edges of one input, which alone is in the values."""
     promised = declared is not None and declared.range is not None
     if tensor.dtype == torch.bool:
         for words, made in of_mask(tensor, False, True):
             yield Variant(words, {name: made}, ordinary=True)
         return
-    if _is_factor(name, tensor, declared):
+    if _is_mask(tensor, declared, multiplies=name in read.factors):
         for words, made in of_mask(tensor, 0, 1):
             yield Variant(words, {name: made}, ordinary=True)
     if tensor.is_floating_point():
-        yield from _of_scores(name, tensor, softmax)
+        if name in read.scores and tensor.dim():
+            yield from _of_scores(name, tensor)
         for words, made in of_float(tensor):
             judged = BadLoss.NONE if "scaled" in words and not promised else BadLoss.ANY
             yield Variant(words, {name: made}, judged, ordinary=promised)
     elif not tensor.is_complex():
-        counts = _COUNT.search(name) is not None  # of which 0 is one
-        for words, made in of_whole(tensor):
-            yield Variant(words, {name: made}, ordinary=promised or counts)
+        for words, made in of_whole(tensor):  # 0 is an ordinary label, index and length
+            yield Variant(words, {name: made}, ordinary=True)
 
 
-def _is_factor(name: str, tensor: Tensor, declared: Input | None) -> bool:
-    """Whether a tensor of 0 and 1 is a mask that something is multiplied by.
-
-    Ones alone may be any number; the name, or that no gradient is wanted, tells them apart.
-    """
+def _is_mask(tensor: Tensor, declared: Input | None, *, multiplies: bool) -> bool:
+    """Whether a tensor of 0 and 1 says which elements count. Ones alone may be any number: that
+    they are a factor, or that no gradient is wanted, tells them apart."""
     if not tensor.dim() or not bool(((tensor == 0) | (tensor == 1)).all()):
         return False
-    if _MASK.search(name):
-        return True
-    data = declared is not None and declared.requires_grad is False
     both = bool((tensor == 0).any()) and bool((tensor == 1).any())
-    return tensor.is_floating_point() and (both or data)
+    unwanted = declared is not None and declared.requires_grad is False
+    return multiplies or (tensor.is_floating_point() and (both or unwanted))
 
 
-def _of_scores(name: str, tensor: Tensor, softmax: bool) -> Iterator[Variant]:
-    """What masking makes of a score, or of a mask that is added to one."""
-    added = _MASK.search(name) is not None and not bool((tensor > 0).any())
-    if not tensor.dim() or not (added or (softmax and _SCORE.search(name))):
-        return
+def _of_scores(name: str, tensor: Tensor) -> Iterator[Variant]:
+    """What masking makes of a score, or of a mask that is added to one: 0, or far below it."""
+    added = bool(((tensor == 0) | (tensor <= -LARGE)).all())
     # Scores of nothing but -inf may have no loss; a mask is there to hide all that there is.
     judged = BadLoss.ANY if added else BadLoss.NONE
     one = BadLoss.ANY if added else BadLoss.NAN
@@ -186,7 +174,7 @@ def sliced(values: Values, size: int, count: int, *, first_only: bool = False) -
 def halves(given: Values) -> Iterator[Variant]:
     """The given inputs in each half precision."""
     for dtype in (torch.float16, torch.bfloat16):
-        made = {name: v.to(dtype) if _is_float(v) else v for name, v in given.items()}
+        made = {name: v.to(dtype) if is_float(v) else v for name, v in given.items()}
         yield Variant(str(dtype).removeprefix("torch."), made, half=True)
 
 
@@ -194,7 +182,7 @@ def edges_of_range(given: Values, declared: Mapping[str, Input]) -> Iterator[Var
     """The ends of each declared range, and the nearest numbers inside it."""
     for name, tensor in given.items():
         limits = declared[name].range if name in declared else None
-        if limits is None or not _is_float(tensor):
+        if limits is None or not is_float(tensor):
             continue
         low, high = (torch.tensor(limit).to(tensor) for limit in limits)
         ends = {
@@ -226,5 +214,5 @@ def _has_rows(value: Any) -> bool:
     return isinstance(value, Tensor) and value.dim() > 0
 
 
-def _is_float(value: Any) -> bool:
+def is_float(value: Any) -> bool:
     return isinstance(value, Tensor) and value.is_floating_point()
