@@ -34,6 +34,7 @@ def test_the_report_is_what_the_program_gets(gradscope: Command, tmp_path: Path)
 
     assert without_seconds(run.stdout) == without_seconds(block("prints\n"))
     assert run.returncode == ExitCode.FINDINGS
+    assert "= verified: " in "\n".join(run.stdout.splitlines()[:24])  # on the first screen
 
 
 def test_the_example_in_python_prints_what_it_says(tmp_path: Path):

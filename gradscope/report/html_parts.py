@@ -80,6 +80,8 @@ def section(number: int, finding: Finding, options: Options) -> Iterator[str]:
     if found := marks(finding):
         yield pre(frame(found, gutter_of(found), options))
     yield f"<p>{prose(finding.why)}</p>"
+    for fix in phrases.offered(finding.fixes):
+        yield from _fix(fix, options)
     yield from (f'<p class="dim">inside {prose(words)}</p>' for words in phrases.inside(finding))
     if measured := phrases.measured(finding):
         yield "<h3>Numbers</h3>"
@@ -92,8 +94,6 @@ def section(number: int, finding: Finding, options: Options) -> Iterator[str]:
     if len(phrases.links(finding.chain)) > 1:
         yield "<h3>From birth to symptom</h3>"
         yield from listed("ol", map(prose, phrases.chain(finding)))
-    for fix in phrases.offered(finding.fixes):
-        yield from _fix(fix, options)
     yield f'<p class="dim">More: <code>gradscope explain {escape(finding.rule)}</code></p>'
     yield "</section>"
 

@@ -85,6 +85,8 @@ def _finding(finding: Finding, options: Options) -> Iterator[str]:
         yield from _fenced("text", "\n".join(plain(line) for line in lines))
     yield _prose(finding.why)
     yield ""
+    for fix in phrases.offered(finding.fixes):
+        yield from _fix(fix)
     for words in phrases.inside(finding):
         yield f"- inside {_prose(words)}"
     for phrase in phrases.measured(finding):
@@ -104,8 +106,6 @@ def _finding(finding: Finding, options: Options) -> Iterator[str]:
         for row in tensors.rows(finding.tensors):
             yield f"| {' | '.join(_prose(cell, table=True) for cell in row)} |"
         yield ""
-    for fix in phrases.offered(finding.fixes):
-        yield from _fix(fix)
     yield f"More: `gradscope explain {finding.rule}`"
     yield ""
 

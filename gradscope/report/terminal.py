@@ -1,4 +1,5 @@
-"""The report as people read it: what, where, why and help, in that order, and only once."""
+"""The report as people read it: what, where, why and help, in that order, and only once; then
+what was measured."""
 
 from __future__ import annotations
 
@@ -115,15 +116,8 @@ def _finding(finding: Finding, options: Options) -> Iterator[Line]:
     yield from _prose(head, finding.message, options, 4, "strong")
     if found:
         yield from frame(found, gutter, options)
-    if inside := phrases.inside(finding):
-        yield from _item("inside", inside, gutter, options)
-    yield from _measured(finding, gutter, options)
     if finding.why:
         yield from _item("why", [finding.why], gutter, options)
-    if finding.symptoms:
-        yield from _item("symptoms", [phrases.symptoms(finding.symptoms)], gutter, options)
-    if len(phrases.links(finding.chain)) > 1:
-        yield from _item("chain", [" -> ".join(phrases.chain(finding))], gutter, options)
     if lead is not None:
         yield from _help(lead, finding, gutter, options)
     for fix in phrases.offered(finding.fixes):
@@ -132,6 +126,12 @@ def _finding(finding: Finding, options: Options) -> Iterator[Line]:
         named = "also" if fix.verified is not False else "tried"
         words = f"{fix.title} ({trials.verdict(fix)})"
         yield from _item(named, [words], gutter, options)
+    yield from _item("inside", phrases.inside(finding), gutter, options)
+    yield from _measured(finding, gutter, options)
+    if finding.symptoms:
+        yield from _item("symptoms", [phrases.symptoms(finding.symptoms)], gutter, options)
+    if len(phrases.links(finding.chain)) > 1:
+        yield from _item("chain", [" -> ".join(phrases.chain(finding))], gutter, options)
     yield from _item("more", [f"gradscope explain {finding.rule}"], gutter, options)
 
 
