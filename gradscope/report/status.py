@@ -76,7 +76,8 @@ def worded(stage: Stage) -> str:
         case Doing.LOADING:
             return "loading PyTorch"
         case Doing.RUNNING:
-            return f"running, {plural(stage.step, 'step')}, {plural(stage.ops, 'op')}"
+            counted = ((stage.step, "step"), (stage.ops, "op"))
+            return ", ".join(["running", *(plural(count, one) for count, one in counted if count)])
         case Doing.DIAGNOSING:
             return "looking for the cause"
         case Doing.REPLAYING:
