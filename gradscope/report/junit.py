@@ -1,4 +1,4 @@
-"""JUnit XML, for the test tab of a CI: the target is a suite, each finding a test case."""
+"""JUnit XML, for the test tab of a CI: a target is a suite, each finding a test case."""
 
 from __future__ import annotations
 
@@ -7,67 +7,47 @@ from xml.etree import ElementTree as xml
 from gradscope.facts import Finding, Report, Severity, Summary
 from gradscope.report import phrases, verdicts
 from gradscope.report.options import Options
-from gradscope.report.terminal import text_of_finding, text_of_report
+from gradscope.report.terminal import text_of_finding
 from gradscope.report.text import clean, sentence
 
 NAME = "junit"
 
 
 def render(report: Report, options: Options) -> str:
+    return _document([_suite(report, options.for_page())])
+
+
+def render_all(summary: Summary, options: Options) -> str:
+    """A suite for each target, and one for what concerns the check as a whole."""
     options = options.for_page()
-    target = sentence(report.target)
-    cases = [_run(report, target), *(_case(one, target, options) for one in report.findings)]
-    return _document(target, cases, report.duration)
+    suites = [_suite(report, options) for report in summary.reports]
+    if summary.findings:
+        cases = [_case(finding, "check", options) for finding in summary.findings]
+        suites.append(_holding("testsuite", "check", cases, 0.0))
+    return _document(suites)
 
 
-def _document(name: str, cases: list[xml.Element], seconds: float) -> str:
-    counts = {
-        "tests": str(len(cases)),
-        "failures": str(sum(case.find("failure") is not None for case in cases)),
-        "errors": str(sum(case.find("error") is not None for case in cases)),
-        "time": f"{seconds:.3f}",
-    }
-    root = xml.Element("testsuites", {"name": "gradscope", **counts})
-    suite = xml.SubElement(root, "testsuite", {"name": name, **counts, "skipped": "0"})
-    suite.extend(cases)
+def _document(suites: list[xml.Element]) -> str:
+    seconds = sum(float(suite.get("time", "0")) for suite in suites)
+    root = _holding("testsuites", "gradscope", suites, seconds)
     xml.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + xml.tostring(root, "unicode") + "\n"
 
 
-def render_all(summary: Summary, options: Options) -> str:
-    """Each target is one test case, with all its findings as the text of its failure."""
-    options = options.for_page()
-    cases = [_target(report, options) for report in summary.reports]
-    if summary.findings:
-        cases.append(_remarks(summary, options))
-    seconds = sum(report.duration for report in summary.reports)
-    return _document("gradscope check", cases, seconds)
+def _suite(report: Report, options: Options) -> xml.Element:
+    target = sentence(report.target)
+    cases = [_run(report, target), *(_case(one, target, options) for one in report.findings)]
+    return _holding("testsuite", target, cases, report.duration)
 
 
-def _target(report: Report, options: Options) -> xml.Element:
-    names = {"classname": "gradscope.check", "name": sentence(report.target)}
-    case = xml.Element("testcase", {**names, "time": f"{report.duration:.3f}"})
-    text = _lines(text_of_report(report, options))
-    errors = [finding for finding in report.findings if finding.severity is Severity.ERROR]
-    if errors:
-        failure = {"type": errors[0].rule, "message": sentence(errors[0].message)}
-        xml.SubElement(case, "failure", failure).text = text
-    elif report.verdict == "failed":
-        error = {"type": report.trace.ending.kind, "message": sentence(verdicts.ending(report))}
-        xml.SubElement(case, "error", error).text = text
-    elif words := verdicts.no_cause(report):
-        xml.SubElement(case, "failure", {"type": "unexplained", "message": words}).text = text
-    else:
-        xml.SubElement(case, "system-out").text = text
-    return case
-
-
-def _remarks(summary: Summary, options: Options) -> xml.Element:
-    names = {"classname": "gradscope.check", "name": "the check as a whole", "time": "0.000"}
-    case = xml.Element("testcase", names)
-    texts = [text_of_finding(finding, options) for finding in summary.findings]
-    xml.SubElement(case, "system-out").text = _lines("".join(texts))
-    return case
+def _holding(tag: str, name: str, inside: list[xml.Element], seconds: float) -> xml.Element:
+    """An element around others, with how many cases are in it and what became of them."""
+    element = xml.Element(tag, {"name": name})
+    element.extend(inside)
+    for count, what in (("tests", "testcase"), ("failures", "failure"), ("errors", "error")):
+        element.set(count, str(sum(1 for _ in element.iter(what))))
+    element.set("time", f"{seconds:.3f}")
+    return element
 
 
 def _run(report: Report, target: str) -> xml.Element:

@@ -79,11 +79,6 @@ def _closing_of_all(summary: Summary, options: Options) -> Iterator[Line]:
     yield from _prose((), verdicts.closing(summary), options, 2, role)
 
 
-def text_of_report(report: Report, options: Options) -> str:
-    """One report without colour, for formats that hold it as a block of text."""
-    return _text(_report(report, options), options)
-
-
 def text_of_finding(finding: Finding, options: Options) -> str:
     """One finding without colour, for formats that hold it as a block of text."""
     return _text(_finding(finding, options), options)
