@@ -14,8 +14,9 @@ from gradscope.record.graph import node_name
 from gradscope.record.journal import Journal, Note
 from gradscope.record.modules import ModuleFrame
 from gradscope.record.names import Names
+from gradscope.record.oprun import NodeOps, OpRun, asked_by_user, runs_forward_again
+from gradscope.record.schema import OpInfo
 from gradscope.record.sites import called_by_engine, note_site
-from gradscope.record.spot import NodeOps, Spot, asked_by_user, runs_forward_again
 
 
 class RunContext:
@@ -46,18 +47,29 @@ class RunContext:
             return self.journal.call_of(seq - 1) or self.journal.call_of(seq)
         return self.journal.call_of(seq)
 
-    def spot(self, frame: FrameType | None) -> Spot:
-        """The surroundings of the op that `frame` called."""
-        user, inner = note_site(frame)
-        running = self.running
-        return Spot(
-            user=user,
-            inner=inner,
-            by_engine=running.node is not None and called_by_engine(frame),
+    def op_run(
+        self,
+        frame: FrameType | None,
+        info: OpInfo,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        out: Any,
+        seq: int | None,
+        before: torch.Tensor | None,
+    ) -> OpRun:
+        """The op that `frame` called, with its surroundings."""
+        in_node = self.running.node is not None
+        return OpRun(
+            Note(info, *note_site(frame), self.module),
+            args,
+            kwargs,
+            out,
+            seq,
+            before,
+            by_engine=in_node and called_by_engine(frame),
             by_user=asked_by_user(frame),
-            again=running.node is not None and runs_forward_again(frame),
-            running=running,
-            module=self.module,
+            again=in_node and runs_forward_again(frame),
+            running=self.running,
             optimizing=self.in_optimizer,
             step=self.step,
         )

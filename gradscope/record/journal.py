@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from gradscope.facts import Ancestor, Call, Event, Kind, NotChecked, Operand, Phase
+from gradscope.facts import Call, Event, Kind, NotChecked
 from gradscope.record.modules import ModuleFrame, module_path
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import Site, file_in_torch, resolve
@@ -36,36 +36,22 @@ class Note(NamedTuple):
     constant: float | None = None  # the number that add or sub took
 
 
+UNRESOLVED = Call("")  # until the trace is taken
+
+
 @dataclass(slots=True)
 class Raw:
-    """An event while its step still runs. Frozen into `facts.Event` when the trace is taken."""
+    """An event while its step still runs: the `fact`, with its calls unresolved, as far as it is
+    known, and what is needed to learn more of it."""
 
-    id: int
-    step: int
-    kind: Kind
-    phase: Phase
+    fact: Event
     note: Note
     seq: int | None  # of the node that this call made (forward)
     node: Any = None  # the running autograd node (backward)
-    node_name: str | None = None
     node_seq: int | None = None
     blame: Note | None = None
-    sources: tuple[int, ...] = ()
     innocent: bool = False
-    inputs: tuple[Operand, ...] = ()
-    saved: tuple[Operand, ...] = ()
-    output: Operand | None = None
-    index: tuple[int, ...] = ()
-    bad: int = 0
-    numel: int = 0
-    rows: tuple[int, ...] = ()
-    row_count: int = 0
-    grad_output: float | None = None
-    ancestry: tuple[Ancestor | None, ...] = ()
-    path: tuple[Call, ...] = ()
-    hidden_by: Call | None = None
     cancels: bool = False  # a sum of gradients in which inf met -inf
-    scalars: tuple[tuple[str, object], ...] = ()
     in_graph: bool = False  # the result requires grad
 
 
@@ -94,9 +80,9 @@ class Journal:
         if len(self.events) >= _MOST_EVENTS:
             self.not_checked = (_LEFT_OUT,)
             return None
-        raw.id = self.next_id
+        raw.fact = replace(raw.fact, id=self.next_id)
+        self.events[self.next_id] = raw
         self.next_id += 1
-        self.events[raw.id] = raw
         return raw
 
     def turn_step(self) -> None:
@@ -105,7 +91,7 @@ class Journal:
 
     def keep_only(self, ids: Iterable[int]) -> None:
         """Forget the events that nothing alive can lead back to."""
-        keep = {raw.id for raw in self.ancestors(*ids)}
+        keep = {raw.fact.id for raw in self.ancestors(*ids)}
         self.events = {id: raw for id, raw in self.events.items() if id in keep}
 
     def ancestors(self, *ids: int) -> Iterator[Raw]:
@@ -119,51 +105,29 @@ class Journal:
                 continue
             seen.add(current)
             yield raw
-            waiting.extend(raw.sources)
+            waiting.extend(raw.fact.sources)
 
     def freeze(self, raw: Raw) -> Event:
         call = to_call(raw.note, raw.seq)
         blame = call
         if raw.blame is not None:
-            blame = to_call(raw.blame, raw.node_seq, raw.node_name)
+            blame = to_call(raw.blame, raw.node_seq, raw.fact.node)
             made_in = raw.blame.made_in
             outer = self.call_of(made_in) if made_in is not None else None
             # Else a checkpoint ran the user's own line again in there.
             if outer is not None and outer.user == raw.blame.user:
                 blame = replace(blame, formula_of=to_call(outer, made_in))
-        return Event(
-            id=raw.id,
-            step=raw.step,
-            kind=raw.kind,
-            phase=raw.phase,
-            call=call,
-            blame=blame,
-            node=raw.node_name,
-            inputs=raw.inputs,
-            saved=raw.saved,
-            output=raw.output,
-            index=raw.index,
-            bad=raw.bad,
-            numel=raw.numel,
-            rows=raw.rows,
-            row_count=raw.row_count,
-            grad_output=raw.grad_output,
-            sources=raw.sources,
-            hidden_by=raw.hidden_by,
-            ancestry=raw.ancestry,
-            path=raw.path,
-            branches=self._branches(raw) if raw.cancels else (),
-            scalars=raw.scalars,
-        )
+        branches = self._branches(raw) if raw.cancels else ()
+        return replace(raw.fact, call=call, blame=blame, branches=branches)
 
     def _branches(self, raw: Raw) -> tuple[Call, ...]:
         """The calls in which the infinite gradients began that met in a sum."""
         began = [
-            next((one for one in self.ancestors(id) if one.kind is not Kind.PROPAGATION), None)
-            for id in raw.sources
+            next((one for one in self.ancestors(id) if one.fact.kind is not Kind.PROPAGATION), None)
+            for id in raw.fact.sources
         ]
         calls = [
-            to_call(one.blame or one.note, one.node_seq, one.node_name)
+            to_call(one.blame or one.note, one.node_seq, one.fact.node)
             for one in sorted(filter(None, began), key=lambda one: one.node_seq or 0)
         ]
         return tuple(dict.fromkeys(calls))

@@ -19,11 +19,10 @@ from gradscope.record.finite import quick_total
 from gradscope.record.graph import SeenNodes
 from gradscope.record.hazards.margins import Margins
 from gradscope.record.journal import Note
-from gradscope.record.oprun import OpRun, flatten
+from gradscope.record.oprun import NodeOps, OpRun, flatten
 from gradscope.record.overwrites import Overwrites
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import note_site
-from gradscope.record.spot import NodeOps
 from gradscope.record.stand_ins import hide_from_dynamo
 from gradscope.record.tracing import is_profiling, record_for_profiler
 from gradscope.record.window import Window
@@ -119,15 +118,15 @@ class RecordingMode(TorchDispatchMode):
             if noted:
                 self._note_call(info, seq, node, args)
                 if looker.margins is not None and node is None:
-                    spot = context.spot(sys._getframe(1))
-                    looker.measure_margins(OpRun(info, args, kwargs, out, seq, before, spot))
+                    ran = (info, args, kwargs, out, seq, before)
+                    looker.measure_margins(context.op_run(sys._getframe(1), *ran))
             elif info.written and (taken := self._note_after_clone(info, seq, args, kwargs)):
                 seq, noted = taken.start + 1, True
             if info.shifts and node is None and not info.written and not context.in_optimizer:
                 looker.on_result(args, out, sys._getframe(1))
             if info.receives:
-                spot = context.spot(sys._getframe(1))
-                context.received.note(OpRun(info, args, kwargs, out, seq, before, spot))
+                ran = (info, args, kwargs, out, seq, before)
+                context.received.note(context.op_run(sys._getframe(1), *ran))
                 return out
             if info.skip:
                 if type(out) in (float, bool) and node is None:
@@ -149,10 +148,10 @@ class RecordingMode(TorchDispatchMode):
                 )
                 or context.provenance.are_read(info, args, kwargs)
             ):
-                spot = context.spot(sys._getframe(1))
-                self._look_closer(
-                    OpRun(info, args, kwargs, out, seq if noted else None, before, spot)
-                )
+                made = seq if noted else None
+                frame = sys._getframe(1)
+                op = context.op_run(frame, info, args, kwargs, out, made, before)
+                self._look_closer(op)
         finally:
             if profiling:
                 record_for_profiler(True)

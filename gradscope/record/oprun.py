@@ -2,26 +2,71 @@
 
 from __future__ import annotations
 
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils import checkpoint
 
 from gradscope.record.events.provenance import Stain
+from gradscope.record.journal import Note, Raw
 from gradscope.record.schema import OpInfo
-from gradscope.record.spot import Spot
+from gradscope.record.sites import ENGINE, OURS, USER, kind_of
+
+_CHECKPOINT = vars(checkpoint)
+
+
+class NodeOps:
+    """The ops that ran inside the autograd node that is running now.
+
+    Their arguments are held until the node is done, since only the later ops of a node tell which
+    of the tensors was its grad_output. Outputs are not held: autograd takes over a gradient
+    without a copy only when nobody else holds it.
+    """
+
+    __slots__ = ("events", "made", "node", "ops", "saved", "saved_keys", "unpacked")
+
+    def __init__(self, node: Any = None) -> None:
+        self.node = node
+        self.ops: list[tuple[OpInfo, tuple[Any, ...], dict[str, Any]]] = []
+        self.made: set[int] = set()
+        self.events: list[Raw] = []
+        self.saved: list[tuple[str, Any]] | None = None  # read early where ops are judged late
+        self.saved_keys: set[int | None] = set()
+        self.unpacked: list[Any] = []  # what saved-tensor hooks gave back to this node
+
+    def nbytes(self) -> int:
+        """The size of the tensors that are held."""
+        return sum(
+            value.numel() * value.element_size()
+            for _, args, _ in self.ops
+            for value in args
+            if type(value) is torch.Tensor
+        )
 
 
 class OpRun(NamedTuple):
     """`seq` is the sequence counter after the op where it made an autograd node, else None.
-    `before` is its first operand where the op has overwritten it."""
+    `before` is its first operand where the op has overwritten it. `again`: inside a checkpoint's
+    recomputation. `by_user`: the user's own line called the op, with nothing of a library between.
+    """
 
-    info: OpInfo
+    note: Note
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     out: Any
     seq: int | None
     before: torch.Tensor | None
-    spot: Spot
+    by_engine: bool
+    by_user: bool
+    again: bool
+    running: NodeOps
+    optimizing: bool
+    step: int
+
+    @property
+    def info(self) -> OpInfo:
+        return self.note.info
 
     def inputs(self) -> list[tuple[str, torch.Tensor]]:
         """The tensor arguments with their names in the schema."""
@@ -60,3 +105,19 @@ def flatten(out: Any) -> list[torch.Tensor]:
 def among(tensor: torch.Tensor, others: list[torch.Tensor]) -> bool:
     """Whether it is one of them; `in` would compare elements."""
     return any(tensor is other for other in others)
+
+
+def asked_by_user(frame: FrameType | None) -> bool:
+    while frame is not None and kind_of(frame.f_code) == OURS:
+        frame = frame.f_back
+    return frame is not None and kind_of(frame.f_code) == USER
+
+
+def runs_forward_again(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_globals is _CHECKPOINT:
+            return True
+        if kind_of(frame.f_code) == ENGINE:
+            return False
+        frame = frame.f_back
+    return False

@@ -18,9 +18,9 @@ from gradscope.record.events.measure import saved_by
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import node_name
 from gradscope.record.journal import Journal, to_call
+from gradscope.record.oprun import NodeOps
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import Site, note_site, resolve
-from gradscope.record.spot import NodeOps
 
 _sequence_nr = torch._C._autograd._get_sequence_nr
 _MOST = 256  # memories that are watched at a time

@@ -25,14 +25,13 @@ from gradscope.record.last_update import LastUpdate
 from gradscope.record.limit import FIRST_ERROR, Limit, StopTrace
 from gradscope.record.mode import RecordingMode
 from gradscope.record.modules import forget_names
-from gradscope.record.oprun import OpRun
+from gradscope.record.oprun import NodeOps, OpRun
 from gradscope.record.optimizers import Work, bad_settings
 from gradscope.record.overwrites import Overwrites
 from gradscope.record.patches import install
 from gradscope.record.probes.functions import FunctionChecks
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import Site, resolve, user_frames
-from gradscope.record.spot import NodeOps
 from gradscope.record.tracing import computes_values, unobserved
 from gradscope.record.watching import Watching
 
@@ -347,12 +346,14 @@ class Recorder:
         symptoms = self.symptoms.settled(ending) if over else self.symptoms.confirmed
         ends = [symptom.event for symptom in symptoms if symptom.event is not None]
         journal = self.context.journal
-        wanted = {raw.id for raw in journal.ancestors(*ends)}
-        for kill in [raw for raw in journal.events.values() if raw.kind is Kind.KILL]:
-            way = {raw.id for raw in journal.ancestors(kill.id)}
+        wanted = {raw.fact.id for raw in journal.ancestors(*ends)}
+        for kill in [raw for raw in journal.events.values() if raw.fact.kind is Kind.KILL]:
+            way = {raw.fact.id for raw in journal.ancestors(kill.fact.id)}
             if wanted & way:
                 wanted |= way
-        events = tuple(journal.freeze(raw) for raw in journal.events.values() if raw.id in wanted)
+        events = tuple(
+            journal.freeze(raw) for raw in journal.events.values() if raw.fact.id in wanted
+        )
         wrong = self.functions.symptoms() if self.functions else ()
         by_reading = (self.functions, self.margins, self.overwrites, self.examiner, journal)
         return Trace(

@@ -14,8 +14,7 @@ from gradscope.record.context import RunContext
 from gradscope.record.events.measure import saved_by
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import quick_sum
-from gradscope.record.oprun import OpRun, flatten
-from gradscope.record.spot import NodeOps
+from gradscope.record.oprun import NodeOps, OpRun, flatten
 from gradscope.record.tracing import unobserved
 
 _OPS = 64
@@ -51,8 +50,8 @@ class Window:
         ]
         if not floating:
             return
-        running = op.spot.running
-        if op.spot.by_engine and running.saved is None:
+        running = op.running
+        if op.by_engine and running.saved is None:
             # Only now: inside the formula hooks have unpacked all, and nothing is freed yet.
             running.saved = list(saved_by(running.node, running))
         self._ops.append(op)
@@ -85,8 +84,8 @@ class Window:
             if stained or total - total != 0.0:
                 self.looker.examine(op)
         for op in ops:
-            if op.spot.running.events and op.spot.running is not self.context.running:
-                self.looker.finish_node(op.spot.running)
+            if op.running.events and op.running is not self.context.running:
+                self.looker.finish_node(op.running)
 
 
 def _sum(tensors: list[torch.Tensor]) -> torch.Tensor:

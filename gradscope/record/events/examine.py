@@ -10,10 +10,11 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 
-from gradscope.facts import Kind, NotChecked, Phase
+from gradscope.facts import Event, Kind, NotChecked, Phase
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.events import measure
@@ -21,10 +22,9 @@ from gradscope.record.events.origins import LITERAL, Origins
 from gradscope.record.events.provenance import covers_storage
 from gradscope.record.finite import has_nan, holds_bad, plain
 from gradscope.record.graph import node_name
-from gradscope.record.journal import Note, Raw
-from gradscope.record.oprun import OpRun, StainedInput, among, flatten
+from gradscope.record.journal import UNRESOLVED, Note, Raw
+from gradscope.record.oprun import NodeOps, OpRun, StainedInput, among, flatten
 from gradscope.record.pieces import any_of, pieces
-from gradscope.record.spot import NodeOps, Spot
 
 _DETAILED = 200  # events measured in full a run: the first ones are those that people ask about
 _FILL_LIMIT = 1_000_000  # elements of uninitialised memory that are worth filling
@@ -87,9 +87,8 @@ class Examiner:
         anew = has(op.info.name, Trait.REPLACES)
         hidden = [one.stain for one in stained if not (anew and among(one.tensor, written))]
         if hidden and any(plain(tensor) is not None for tensor in outputs):
-            raw = self._raw(Kind.KILL, op)
-            raw.sources = tuple(dict.fromkeys(stain.event for stain in hidden))
-            self.context.journal.add(raw)
+            sources = dict.fromkeys(stain.event for stain in hidden)
+            self.context.journal.add(self._raw(Kind.KILL, op, tuple(sources)))
         elif hidden:
             self.on_truths(op, stained)
 
@@ -106,27 +105,27 @@ class Examiner:
         assert values is not None
         raw = self._raw(Kind.PROPAGATION, op)
         raw.in_graph = output.requires_grad or op.seq is not None
-        raw.sources = self._sources(op, raw, written, stained)
+        raw.fact = replace(raw.fact, sources=self._sources(op, raw, written, stained))
         self.origins.accuse_data(op, raw)
-        raw.kind = self._kind(op, raw, stained, output, values)
-        if raw.kind is Kind.MINTED:
+        raw.fact = replace(raw.fact, kind=self._kind(op, raw, stained, output, values))
+        if raw.fact.kind is Kind.MINTED:
             raw.blame = self._caller(raw)
         filled = self.origins.filled_parameter(raw, written)
         if filled is not None:
-            raw.kind, raw.phase, output = Kind.SOURCE, Phase.DATA, filled
+            raw.fact, output = replace(raw.fact, kind=Kind.SOURCE, phase=Phase.DATA), filled
         raw.innocent = self._is_innocent(raw, values)
         raw.cancels = _cancels(op, raw, written, values)
         if context.journal.add(raw) is None:
             # There is no room for another event: what comes of these values goes back to the last.
-            for tensor, source in itertools.product(bad, raw.sources[:1]):
+            for tensor, source in itertools.product(bad, raw.fact.sources[:1]):
                 context.provenance.mark(tensor, source, innocent=raw.innocent)
             context.bad_in_step |= not raw.innocent
             return
         for tensor in bad:
-            context.provenance.mark(tensor, raw.id, innocent=raw.innocent)
+            context.provenance.mark(tensor, raw.fact.id, innocent=raw.innocent)
         self._measure(op, raw, written, output, values)
         if raw.node is not None:
-            op.spot.running.events.append(raw)
+            op.running.events.append(raw)
         # No inf that an optimizer writes is meant.
         context.bad_in_step |= not raw.innocent or context.in_optimizer
         self.on_bad_result(raw, written)
@@ -150,12 +149,14 @@ class Examiner:
         output: torch.Tensor,
         values: torch.Tensor,
     ) -> None:
-        guilty = raw.kind in (Kind.BIRTH, Kind.REVIVAL, Kind.SOURCE)
-        if (guilty or (raw.kind is Kind.MINTED and not raw.innocent)) and self.detailed < _DETAILED:
+        guilty = raw.fact.kind in (Kind.BIRTH, Kind.REVIVAL, Kind.SOURCE)
+        if (
+            guilty or (raw.fact.kind is Kind.MINTED and not raw.innocent)
+        ) and self.detailed < _DETAILED:
             self.detailed += 1
             old = {id(written[0]): op.before} if op.before is not None and written else {}
             measure.describe(raw, op, old, output, self.context)
-        elif raw.kind is Kind.MINTED:
+        elif raw.fact.kind is Kind.MINTED:
             measure.describe_briefly(raw, output, values)
 
     def _kind(
@@ -167,17 +168,17 @@ class Examiner:
         values: torch.Tensor,
     ) -> Kind:
         nan = any_of(values, torch.isnan)
-        if not raw.sources:
+        if not raw.fact.sources:
             if op.info.name in _FROM_OUTSIDE:
                 return Kind.SOURCE
             if op.info.name == LITERAL:
                 return Kind.SOURCE if nan else Kind.MINTED
             meant = any(not math.isfinite(number) for number in op.numbers())
             return Kind.MINTED if meant and (op.info.fills or not nan) else Kind.BIRTH
-        origins = [self.context.journal.events.get(id) for id in raw.sources]
-        if raw.node is not None and raw.phase is Phase.BACKWARD:
+        origins = [self.context.journal.events.get(id) for id in raw.fact.sources]
+        if raw.node is not None and raw.fact.phase is Phase.BACKWARD:
             # Bad values that were saved going forward, and none that came down the gradient.
-            if all(o is not None and o.phase is not Phase.BACKWARD for o in origins):
+            if all(o is not None and o.fact.phase is not Phase.BACKWARD for o in origins):
                 return Kind.REVIVAL
         if all(o is not None and o.innocent for o in origins):
             given = any(has_nan(one.tensor) for one in stained if one.tensor is not output)
@@ -199,27 +200,29 @@ class Examiner:
         """Whether the -inf that an op has read was meant as a mask or is the logarithm of one. A
         division by 0 or an overflow that made a whole row -inf is a fault of its own."""
         events = self.context.journal.events
-        waiting, seen = [*raw.sources], set(raw.sources)
+        waiting, seen = [*raw.fact.sources], set(raw.fact.sources)
         while waiting:
             origin = events.get(waiting.pop())
             if origin is None:
                 continue
             # Aten's own names: log, log2, log10, log1p, log_softmax, logsumexp and no others.
-            if origin.kind is Kind.BIRTH and not origin.note.info.name.startswith("log"):
+            if origin.fact.kind is Kind.BIRTH and not origin.note.info.name.startswith("log"):
                 return False
-            if origin.kind is Kind.PROPAGATION:
-                waiting += [id for id in origin.sources if id not in seen]
-                seen.update(origin.sources)
+            if origin.fact.kind is Kind.PROPAGATION:
+                waiting += [id for id in origin.fact.sources if id not in seen]
+                seen.update(origin.fact.sources)
         return True
 
     def _is_innocent(self, raw: Raw, values: torch.Tensor) -> bool:
         """Nothing but an inf that the program made on purpose, and that has met no arithmetic."""
         if any_of(values, torch.isnan):
             return False
-        if raw.kind is Kind.MINTED:
+        if raw.fact.kind is Kind.MINTED:
             return True
-        origins = (self.context.journal.events.get(id) for id in raw.sources)
-        return raw.kind is Kind.PROPAGATION and all(o is not None and o.innocent for o in origins)
+        origins = (self.context.journal.events.get(id) for id in raw.fact.sources)
+        return raw.fact.kind is Kind.PROPAGATION and all(
+            o is not None and o.innocent for o in origins
+        )
 
     def _mark_uninitialized(self, op: OpRun) -> None:
         """Remember memory that the user's own line allocated without filling it.
@@ -229,7 +232,7 @@ class Examiner:
         """
         for tensor in flatten(op.out):
             values = plain(tensor)
-            if values is None or not op.spot.by_user:
+            if values is None or not op.by_user:
                 continue
             if values.numel() == 0:
                 continue
@@ -241,35 +244,28 @@ class Examiner:
             if self.context.journal.add(raw) is None:
                 return
             values.fill_(math.nan)
-            raw.output = measure.named(measure.operand("output", tensor, self.context), raw)
-            raw.numel = values.numel()
-            self.context.provenance.mark(tensor, raw.id, innocent=False, uninitialized=True)
+            output = measure.named(measure.operand("output", tensor, self.context), raw)
+            raw.fact = replace(raw.fact, output=output, numel=values.numel())
+            self.context.provenance.mark(tensor, raw.fact.id, innocent=False, uninitialized=True)
 
-    def _raw(self, kind: Kind, op: OpRun) -> Raw:
-        spot = op.spot
-        node = spot.running.node
-        raw = Raw(
-            id=-1,
-            step=spot.step,
-            kind=kind,
-            phase=_phase(spot),
-            note=Note(op.info, spot.user, spot.inner, spot.module),
-            seq=op.seq - 1 if op.seq is not None else None,
-        )
+    def _raw(self, kind: Kind, op: OpRun, sources: tuple[int, ...] = ()) -> Raw:
+        node, in_checkpoint = op.running.node, bool(op.note.user and op.again)
+        phase = Phase.OPTIMIZER if op.optimizing else Phase.FORWARD
         if node is not None:
-            raw.node_name = node_name(node)
+            phase = Phase.FORWARD if in_checkpoint else Phase.BACKWARD
+        name = node_name(node) if node is not None else None
+        fact = Event(-1, op.step, kind, phase, UNRESOLVED, UNRESOLVED, node=name, sources=sources)
+        raw = Raw(fact, op.note, op.seq - 1 if op.seq is not None else None)
+        if node is not None:
             raw.node_seq = node._sequence_nr()
-            raw.node = node
-            if spot.by_engine:
-                raw.blame = self.context.call_of_node(node)
-            elif spot.user and spot.again:
-                raw.node = None
+            raw.node = node if op.by_engine or not in_checkpoint else None
+            raw.blame = self.context.call_of_node(node) if op.by_engine else None
         return raw
 
     def finish_node(self, ops: NodeOps) -> None:
         """A node that gave bad values is done: now its grad_output can be told from the rest."""
         for raw in ops.events:
-            if raw.kind in (Kind.BIRTH, Kind.REVIVAL) and raw.grad_output is None:
+            if raw.fact.kind in (Kind.BIRTH, Kind.REVIVAL) and raw.fact.grad_output is None:
                 measure.describe_grad_output(raw, ops)
 
 
@@ -292,7 +288,7 @@ def _picked(op: OpRun, stained: list[StainedInput]) -> list[StainedInput]:
 
 def _cancels(op: OpRun, raw: Raw, written: list[torch.Tensor], values: torch.Tensor) -> bool:
     """Whether infinite gradients of both signs were added: NaN, and inf on both sides of it."""
-    if raw.phase is not Phase.BACKWARD or not op.info.shifts or len(raw.sources) < 2:
+    if raw.fact.phase is not Phase.BACKWARD or not op.info.shifts or len(raw.fact.sources) < 2:
         return False
     sides = []
     for _, tensor in op.inputs():
@@ -304,12 +300,6 @@ def _cancels(op: OpRun, raw: Raw, written: list[torch.Tensor], values: torch.Ten
         bool(functools.reduce(torch.logical_and, map(torch.isinf, each), nan.isnan()).any())
         for nan, *each in zip(pieces(values), *sides, strict=True)
     )
-
-
-def _phase(spot: Spot) -> Phase:
-    if spot.running.node is not None:
-        return Phase.FORWARD if spot.user and spot.again else Phase.BACKWARD
-    return Phase.OPTIMIZER if spot.optimizing else Phase.FORWARD
 
 
 def _only_neginf(op: OpRun) -> bool:

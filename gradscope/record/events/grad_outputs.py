@@ -6,7 +6,7 @@ import torch
 
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import plain
-from gradscope.record.spot import NodeOps
+from gradscope.record.oprun import NodeOps
 
 
 def grad_output_of(ops: NodeOps) -> torch.Tensor | None:

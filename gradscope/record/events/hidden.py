@@ -37,16 +37,16 @@ class Hidden:
         """Births in differentiable ops, and the differentiable op that hid each."""
         journal, step = self._context.journal, self._context.step
         for kill in list(journal.events.values()):
-            if kill.kind is not Kind.KILL or kill.step != step or kill.seq is None:
+            if kill.fact.kind is not Kind.KILL or kill.fact.step != step or kill.seq is None:
                 continue
-            for raw in journal.ancestors(kill.id):
-                if raw.kind is Kind.BIRTH and raw.phase is Phase.FORWARD and raw.in_graph:
+            for raw in journal.ancestors(kill.fact.id):
+                if raw.fact.kind is Kind.BIRTH and raw.fact.phase is Phase.FORWARD and raw.in_graph:
                     yield raw, kill
 
     def events(self, explained: Collection[int]) -> tuple[Event, ...]:
         """The births that lead to no symptom, first come first."""
         journal = self._context.journal
-        kept = [pair for pair in self._births.values() if pair[0].id not in explained]
+        kept = [pair for pair in self._births.values() if pair[0].fact.id not in explained]
         return tuple(
             replace(journal.freeze(birth), hidden_by=to_call(kill.note, kill.seq))
             for birth, kill in kept[:_MOST]

@@ -18,7 +18,7 @@ from gradscope.facts import Call
 from gradscope.ops.traits import Trait, discards, has
 from gradscope.record.events.grad_outputs import gradient_in, is_gradient
 from gradscope.record.finite import numbers, value_at
-from gradscope.record.spot import NodeOps
+from gradscope.record.oprun import NodeOps
 
 _MOST_NODES = 10_000
 

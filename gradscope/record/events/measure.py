@@ -18,9 +18,8 @@ from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import batch_dims, numbers, unwrapped, value_at
 from gradscope.record.graph import node_name
 from gradscope.record.journal import Raw, to_call
-from gradscope.record.oprun import OpRun
+from gradscope.record.oprun import NodeOps, OpRun
 from gradscope.record.sites import assigned_name
-from gradscope.record.spot import NodeOps
 
 _LEVELS = 5  # how far up the graph an ancestry goes
 _BREADTH = 60  # nodes in one ancestry, over all levels
@@ -105,39 +104,48 @@ def describe(
     assert values is not None
     inputs = op.inputs()[:_OPERANDS]
     # A birth beside an inf that was meant (a softmax of masked rows) is the NaN, not the inf.
-    is_nan = bool(raw.sources) and raw.kind is Kind.BIRTH
+    is_nan = bool(raw.fact.sources) and raw.fact.kind is Kind.BIRTH
     locate(raw, places(values, torch.isnan if is_nan else not_finite))
-    shape = tuple(values.shape)
-    raw.output = named(operand("output", output, context, index=raw.index, shape=shape), raw)
-    raw.inputs = tuple(
-        operand(
-            name,
-            tensor,
-            context,
-            index=raw.index,
-            shape=shape,
-            values=old.get(id(tensor)),
-            frame=context.frame(),
-        )
-        for name, tensor in inputs
-        if id(tensor) in old or tensor is not output
-    )
-    raw.scalars = tuple(
-        (name, value)
-        for name, value in op.info.named_arguments(op.args, op.kwargs)
-        if isinstance(value, int | float | bool | str)
-        or (isinstance(value, list | tuple) and all(isinstance(item, int) for item in value))
+    index, shape, frame = raw.fact.index, tuple(values.shape), context.frame()
+    described = operand("output", output, context, index=index, shape=shape)
+    above = [_grad_fn(tensor) for _, tensor in inputs]
+    if raw.node is not None:
+        above = [edge[0] for edge in raw.node.next_functions]
+    raw.fact = replace(
+        raw.fact,
+        output=named(described, raw),
+        inputs=tuple(
+            operand(
+                name,
+                tensor,
+                context,
+                index=index,
+                shape=shape,
+                values=old.get(id(tensor)),
+                frame=frame,
+            )
+            for name, tensor in inputs
+            if id(tensor) in old or tensor is not output
+        ),
+        scalars=tuple(
+            (name, value)
+            for name, value in op.info.named_arguments(op.args, op.kwargs)
+            if _is_scalar(value)
+        ),
+        ancestry=_ancestry(above, context),
     )
     if raw.node is not None:
-        _describe_saved(raw, shape, context, op.spot.running)
-        raw.ancestry = _ancestry([edge[0] for edge in raw.node.next_functions], context)
-    else:
-        raw.ancestry = _ancestry([_grad_fn(tensor) for _, tensor in inputs], context)
+        _describe_saved(raw, shape, context, op.running)
+
+
+def _is_scalar(value: object) -> bool:
+    is_sizes = isinstance(value, list | tuple) and all(isinstance(one, int) for one in value)
+    return is_sizes or isinstance(value, int | float | bool | str)
 
 
 def named(output: Operand, raw: Raw) -> Operand:
     """The result under the name that the program is about to give it, where it has none yet."""
-    if output.name is not None or raw.phase is not Phase.FORWARD:
+    if output.name is not None or raw.fact.phase is not Phase.FORWARD:
         return output
     return replace(output, name=assigned_name(raw.note.user))
 
@@ -155,16 +163,15 @@ def _describe_saved(
         if isinstance(value, torch.Tensor):
             running.saved_keys.add(storage_key(value))
             found.append(
-                operand(role, value, context, index=raw.index, shape=shape, frame=context.frame())
+                operand(
+                    role, value, context, index=raw.fact.index, shape=shape, frame=context.frame()
+                )
             )
-        elif isinstance(value, int | float | bool | str):
-            scalars.append((role, value))
-        elif isinstance(value, list | tuple) and all(isinstance(item, int) for item in value):
-            scalars.append((role, tuple(value)))
-    raw.saved = (*found, *_operand_from_result(raw.blame.info.name, found))
-    if not raw.saved:
-        raw.saved = tuple(_operand_from_formula(raw))
-    raw.scalars = tuple(scalars)
+        elif _is_scalar(value):
+            scalars.append((role, tuple(value) if isinstance(value, list | tuple) else value))
+    saved = (*found, *_operand_from_result(raw.blame.info.name, found))
+    saved = saved or tuple(_operand_from_formula(raw))
+    raw.fact = replace(raw.fact, saved=saved, scalars=tuple(scalars))
 
 
 def saved_by(node: Any, running: NodeOps) -> Iterator[tuple[str, Any]]:
@@ -212,7 +219,7 @@ def _operand_from_result(op: str, saved: list[Operand]) -> tuple[Operand, ...]:
 def _operand_from_formula(raw: Raw) -> Iterator[Operand]:
     """A write into a view hides its node, and what that saved, inside of CopySlices: an operand
     of 0 shows in the division that its formula makes."""
-    divisor = next((one for one in raw.inputs if one.role == "other" and one.at == 0), None)
+    divisor = next((one for one in raw.fact.inputs if one.role == "other" and one.at == 0), None)
     op = raw.blame.info.name.removesuffix("_") if raw.blame is not None else ""
     point = singularity(op)
     at_zero = point is not None and (point.argument, point.points) == ("self", (0.0,))
@@ -226,25 +233,32 @@ def describe_grad_output(raw: Raw, ops: NodeOps) -> None:
     values = numbers(tensor) if tensor is not None else None
     if values is None:
         return
-    shape = raw.output.shape if raw.output is not None else ()
-    raw.grad_output = value_at(values, raw.index, shape)
-    if raw.grad_output is None and not values.any():
-        raw.grad_output = 0.0  # zero everywhere, so also where the shapes do not tell
+    shape = raw.fact.output.shape if raw.fact.output is not None else ()
+    found = value_at(values, raw.fact.index, shape)
+    if found is None and not values.any():
+        found = 0.0  # zero everywhere, so also where the shapes do not tell
+    raw.fact = replace(raw.fact, grad_output=found)
 
 
 def locate(raw: Raw, bad: Places) -> None:
     """Which elements of the event's tensor are bad."""
-    raw.bad, raw.numel, raw.index = bad.count, bad.numel, bad.first
-    raw.rows, raw.row_count = bad.rows, bad.row_count
+    raw.fact = replace(
+        raw.fact,
+        bad=bad.count,
+        numel=bad.numel,
+        index=bad.first,
+        rows=bad.rows,
+        row_count=bad.row_count,
+    )
 
 
 def describe_briefly(raw: Raw, output: torch.Tensor, values: torch.Tensor) -> None:
     """The least that a report needs of an event that is hardly ever to blame."""
     locate(raw, places(values))
     counts = census(values)
-    raw.output = Operand(
+    described = Operand(
         role="output",
-        name=assigned_name(raw.note.user) if raw.phase is Phase.FORWARD else None,
+        name=assigned_name(raw.note.user) if raw.fact.phase is Phase.FORWARD else None,
         shape=tuple(output.shape),
         dtype=str(output.dtype).removeprefix("torch."),
         device=str(output.device),
@@ -253,6 +267,7 @@ def describe_briefly(raw: Raw, output: torch.Tensor, values: torch.Tensor) -> No
         posinf=counts.posinf,
         neginf=counts.neginf,
     )
+    raw.fact = replace(raw.fact, output=described)
 
 
 def describe_source(raw: Raw, role: str, tensor: torch.Tensor, context: RunContext) -> None:
@@ -261,9 +276,10 @@ def describe_source(raw: Raw, role: str, tensor: torch.Tensor, context: RunConte
     assert values is not None
     locate(raw, places(values))
     shape = tuple(values.shape)
-    described = operand(role, tensor, context, index=raw.index, shape=shape, frame=context.frame())
-    raw.inputs = (described,)
-    raw.output = described
+    described = operand(
+        role, tensor, context, index=raw.fact.index, shape=shape, frame=context.frame()
+    )
+    raw.fact = replace(raw.fact, inputs=(described,), output=described)
 
 
 def _grad_fn(tensor: torch.Tensor) -> Any:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import torch
 
-from gradscope.facts import Kind, Phase
+from gradscope.facts import Event, Kind, Phase
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.events import measure
 from gradscope.record.events.received import Arrival
 from gradscope.record.finite import has_nan, holds_bad
-from gradscope.record.journal import Raw
+from gradscope.record.journal import UNRESOLVED, Raw
 from gradscope.record.oprun import OpRun, StainedInput, among
 
 LITERAL = "lift_fresh"  # `torch.tensor([...])` arrives as this, and so does an array of numpy's
@@ -45,14 +46,15 @@ class Origins:
         context = self.context
         raw = _source(reader)
         if arrival is not None:
-            raw.kind, raw.note, raw.seq = Kind.RECEIVED, arrival.note, None
+            raw.fact = replace(raw.fact, kind=Kind.RECEIVED)
+            raw.note, raw.seq = arrival.note, None
         if context.journal.add(raw) is None:
             return -1
         # A buffer that holds inf and no NaN is a mask.
         raw.innocent = context.names.kin(tensor) == "buffer" and not has_nan(tensor)
-        context.provenance.mark(tensor, raw.id, innocent=raw.innocent)
+        context.provenance.mark(tensor, raw.fact.id, innocent=raw.innocent)
         measure.describe_source(raw, name, tensor, context)
-        return raw.id
+        return raw.fact.id
 
     def through_parameters(
         self, reader: Raw, sources: list[int], stained: list[StainedInput]
@@ -69,8 +71,8 @@ class Origins:
             if context.journal.add(origin) is None:
                 continue
             measure.describe_source(origin, name, tensor, context)
-            sources[sources.index(stain.event)] = origin.id
-            context.provenance.mark(tensor, origin.id, innocent=False)
+            sources[sources.index(stain.event)] = origin.fact.id
+            context.provenance.mark(tensor, origin.fact.id, innocent=False)
         return sources
 
     def _begins_here(self, tensor: torch.Tensor, event: int) -> bool:
@@ -80,11 +82,13 @@ class Origins:
         kin = self.context.names.kin(tensor)
         if filled is None or kin not in ("parameter", "buffer"):
             return False
-        if filled.phase is Phase.DATA and not filled.note.info.written:
+        if filled.fact.phase is Phase.DATA and not filled.note.info.written:
             return False  # its first use is known
         if filled.innocent:
             return kin == "parameter"
-        by_library = filled.kind is Kind.SOURCE and filled.note.info.written and filled.note.inner
+        by_library = (
+            filled.fact.kind is Kind.SOURCE and filled.note.info.written and filled.note.inner
+        )
         return bool(by_library) or self._is_from_outside([event])
 
     def accuse_data(self, op: OpRun, reader: Raw) -> None:
@@ -94,23 +98,23 @@ class Origins:
         multiplies = has(op.info.name, Trait.MULTIPLIES)
         if not multiplies or not any(kin(x) == "parameter" for _, x in op.inputs()):
             return
-        past = list(self.context.journal.ancestors(*reader.sources))
-        arrays = [raw for raw in past if raw.kind is Kind.MINTED and _is_array(raw)]
-        if arrays and all(raw.kind in (Kind.MINTED, Kind.PROPAGATION) for raw in past):
+        past = list(self.context.journal.ancestors(*reader.fact.sources))
+        arrays = [raw for raw in past if raw.fact.kind is Kind.MINTED and _is_array(raw)]
+        if arrays and all(raw.fact.kind in (Kind.MINTED, Kind.PROPAGATION) for raw in past):
             for raw in past:
                 raw.innocent = False
             for raw in arrays:
-                raw.kind, raw.phase = Kind.SOURCE, Phase.DATA
+                raw.fact = replace(raw.fact, kind=Kind.SOURCE, phase=Phase.DATA)
 
     def filled_parameter(self, raw: Raw, written: list[torch.Tensor]) -> torch.Tensor | None:
         """The parameter or buffer into which an op put values that were bad before any training:
         a NaN literal, a checkpoint."""
-        if not written or raw.phase is not Phase.FORWARD or not raw.sources:
+        if not written or raw.fact.phase is not Phase.FORWARD or not raw.fact.sources:
             return None
         held = self.context.names.holder(written[0])
-        origins = [self.context.journal.events.get(id) for id in raw.sources]
+        origins = [self.context.journal.events.get(id) for id in raw.fact.sources]
         meant = all(origin is not None and origin.innocent for origin in origins)
-        if held is None or meant or not self._is_from_outside(raw.sources):
+        if held is None or meant or not self._is_from_outside(raw.fact.sources):
             return None
         return held
 
@@ -118,10 +122,10 @@ class Origins:
         """Whether values came in as literals or data, and no arithmetic made them."""
         past = self.context.journal.ancestors(*ids)
         return all(
-            raw.kind in (Kind.SOURCE, Kind.MINTED)
+            raw.fact.kind in (Kind.SOURCE, Kind.MINTED)
             or (
-                raw.kind is Kind.PROPAGATION
-                and raw.phase in (Phase.FORWARD, Phase.DATA)
+                raw.fact.kind is Kind.PROPAGATION
+                and raw.fact.phase in (Phase.FORWARD, Phase.DATA)
                 and has(raw.note.info.name, Trait.COPIES | Trait.FILLS)
             )
             for raw in past
@@ -129,17 +133,11 @@ class Origins:
 
 
 def _is_array(raw: Raw) -> bool:
-    return raw.note.info.name == LITERAL and raw.numel > 1
+    return raw.note.info.name == LITERAL and raw.fact.numel > 1
 
 
 def _source(reader: Raw, *sources: int) -> Raw:
     """An event at the op that read the values."""
-    return Raw(
-        id=-1,
-        step=reader.step,
-        kind=Kind.SOURCE,
-        phase=Phase.DATA,
-        note=reader.note,
-        seq=reader.seq,
-        sources=sources,
-    )
+    step = reader.fact.step
+    fact = Event(-1, step, Kind.SOURCE, Phase.DATA, UNRESOLVED, UNRESOLVED, sources=sources)
+    return Raw(fact, reader.note, reader.seq)

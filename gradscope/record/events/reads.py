@@ -107,7 +107,7 @@ class NanReads:
         out of backward, or is a placeholder that the program has put there."""
         stain = self._context.provenance.of(tensor)
         way = list(self._context.journal.ancestors(stain.event)) if stain is not None else []
-        if any(one.in_graph or one.phase not in (Phase.FORWARD, Phase.DATA) for one in way):
+        if any(one.in_graph or one.fact.phase not in (Phase.FORWARD, Phase.DATA) for one in way):
             return None
         if not any(map(_computes, way)):
             return None
@@ -115,7 +115,7 @@ class NanReads:
 
     def held(self) -> list[int]:
         """The events that are told of in the end."""
-        return [reads.root.id for reads in self._reads.values() if reads.root is not None]
+        return [reads.root.fact.id for reads in self._reads.values() if reads.root is not None]
 
     def facts(self) -> tuple[NanRead, ...]:
         """One for each place where a NaN began, first read first."""
@@ -140,10 +140,10 @@ class NanReads:
 
 def _computes(raw: Raw) -> bool:
     moves = has(raw.note.info.name, _MOVES)
-    return raw.kind is Kind.BIRTH or (raw.kind is Kind.PROPAGATION and not moves)
+    return raw.fact.kind is Kind.BIRTH or (raw.fact.kind is Kind.PROPAGATION and not moves)
 
 
 def _begins(raw: Raw) -> bool:
-    if raw.kind is Kind.SOURCE:
+    if raw.fact.kind is Kind.SOURCE:
         return raw.note.info.name != LITERAL
-    return raw.kind is Kind.BIRTH
+    return raw.fact.kind is Kind.BIRTH

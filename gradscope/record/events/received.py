@@ -57,9 +57,8 @@ class Received:
             earlier = self.of(tensor)
             if earlier is not None and not op.info.fills_first:
                 continue  # waiting for what an earlier op receives
-            note = Note(op.info, op.spot.user, op.spot.inner, op.spot.module)
             reference = StorageWeakRef(storage_of(tensor))
-            self._arrivals[key] = Arrival(reference, note, tuple(dict.fromkeys(sources)))
+            self._arrivals[key] = Arrival(reference, op.note, tuple(dict.fromkeys(sources)))
 
     def note_sent(self, sent: object, as_bytes: torch.Tensor) -> None:
         """The bytes of an object hold what its tensors do."""
@@ -91,7 +90,7 @@ class Received:
         if found is not None:
             return found
         fills = (self.of(one) for one in written)
-        return next((one for one in fills if one and one.note.user == op.spot.user), None)
+        return next((one for one in fills if one and one.note.user == op.note.user), None)
 
     def _sent_in(self, tensor: torch.Tensor) -> tuple[int, ...]:
         key = storage_key(tensor) if self._sent else None

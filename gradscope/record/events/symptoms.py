@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -45,18 +46,25 @@ class Symptoms:
         symptoms = (*self.confirmed, *(symptom for _, symptom in self._waiting))
         found = [symptom.event for symptom in symptoms if symptom.event is not None]
         if self._last_bad_scalar is not None:
-            found.append(self._last_bad_scalar.id)
+            found.append(self._last_bad_scalar.fact.id)
         return found
 
     # What the context tells
 
     def note_bad_write(self, raw: Raw, written: Sequence[torch.Tensor]) -> None:
-        if raw.phase is Phase.FORWARD and raw.in_graph and raw.numel <= 1 and not raw.innocent:
+        if (
+            raw.fact.phase is Phase.FORWARD
+            and raw.in_graph
+            and raw.fact.numel <= 1
+            and not raw.innocent
+        ):
             self._last_bad_scalar = raw
         if self.context.in_optimizer or not self._backward_seen or raw.node is not None:
             return
         hurt = [t for t in written if t.is_leaf and t.requires_grad]
-        if hurt and any(e.phase is Phase.BACKWARD for e in self.context.journal.ancestors(raw.id)):
+        if hurt and any(
+            e.fact.phase is Phase.BACKWARD for e in self.context.journal.ancestors(raw.fact.id)
+        ):
             # A hand-written update has taken a bad gradient.
             self._confirm_waiting()
             self._confirm(
@@ -149,12 +157,16 @@ class Symptoms:
             found += [symptom for symptom in held if symptom not in found]
         raw = self._last_bad_scalar
         if not found and raw is not None and (ending.gave_up or not self._backward_seen):
-            is_nan = raw.output is None or raw.output.nan
-            trouble = Trouble.NAN if is_nan else Trouble.INF
-            bad, numel = raw.bad or 1, raw.numel or 1
-            found.append(
-                Symptom(trouble, Subject.LOSS, raw.step, "loss", bad, numel, raw.index, raw.id)
+            fact = raw.fact
+            is_nan = fact.output is None or fact.output.nan
+            trouble, counts = (
+                Trouble.NAN if is_nan else Trouble.INF,
+                (fact.bad or 1, fact.numel or 1),
             )
+            symptom = Symptom(
+                trouble, Subject.LOSS, fact.step, "loss", *counts, fact.index, fact.id
+            )
+            found.append(symptom)
         return found
 
     # How a symptom is made
@@ -209,10 +221,10 @@ class Symptoms:
             if symptom.event is None or symptom.event in seen:
                 continue
             for raw in context.journal.ancestors(symptom.event):
-                if raw.id in seen:
+                if raw.fact.id in seen:
                     continue
-                seen.add(raw.id)
-                if raw.kind in (Kind.BIRTH, Kind.REVIVAL) and not raw.path:
+                seen.add(raw.fact.id)
+                if raw.fact.kind in (Kind.BIRTH, Kind.REVIVAL) and not raw.fact.path:
                     self._describe_path(raw, above, by_seq)
         self._calls.clear()
 
@@ -220,24 +232,27 @@ class Symptoms:
         seq = raw.node_seq if raw.node_seq is not None else raw.seq
         node = raw.node if raw.node in above else by_seq.get(seq) if seq is not None else None
         if node is None:  # of a graph inside the graph: a reentrant checkpoint's
-            raw.hidden_by = self._taken_out(raw) if raw.grad_output == 0 else None
+            mask = self._taken_out(raw) if raw.fact.grad_output == 0 else None
+            raw.fact = replace(raw.fact, hidden_by=mask)
             return
         calls = (self._call(step) for step in graph.path_to_root(node, above))
-        raw.path = tuple(call for call in calls if call is not None)
-        if raw.grad_output == 0 and raw.output is not None:
+        raw.fact = replace(raw.fact, path=tuple(call for call in calls if call is not None))
+        if raw.fact.grad_output == 0 and raw.fact.output is not None:
             history = self.context.history
-            mask = find_mask(node, raw.index, raw.output.shape, above, history, self._call)
-            raw.hidden_by = mask or self._taken_out(raw)
+            mask = find_mask(
+                node, raw.fact.index, raw.fact.output.shape, above, history, self._call
+            )
+            raw.fact = replace(raw.fact, hidden_by=mask or self._taken_out(raw))
 
     def _taken_out(self, raw: Raw) -> Call | None:
         """The mask that took the same call's own bad value out again, going forward. The zero may
         have come from beyond it: what the mask put there is often 0, and a factor of something."""
         journal = self.context.journal
-        kills = (kill for kill in journal.events.values() if kill.kind is Kind.KILL)
+        kills = (kill for kill in journal.events.values() if kill.fact.kind is Kind.KILL)
         for kill in kills:
-            born = (one for one in journal.ancestors(kill.id) if one.kind is Kind.BIRTH)
-            same = any(one.phase is Phase.FORWARD and one.seq == raw.node_seq for one in born)
-            if same and kill.phase is Phase.FORWARD and discards(kill.note.info.name):
+            born = (one for one in journal.ancestors(kill.fact.id) if one.fact.kind is Kind.BIRTH)
+            same = any(one.fact.phase is Phase.FORWARD and one.seq == raw.node_seq for one in born)
+            if same and kill.fact.phase is Phase.FORWARD and discards(kill.note.info.name):
                 return to_call(kill.note, kill.seq)
         return None
 
