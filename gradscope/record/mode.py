@@ -17,8 +17,8 @@ from gradscope.record.context import RunContext
 from gradscope.record.copies import numbers_taken
 from gradscope.record.finite import quick_total
 from gradscope.record.graph import SeenNodes
-from gradscope.record.hazards.margins import Margins
 from gradscope.record.journal import Note
+from gradscope.record.margins import Margins
 from gradscope.record.oprun import NodeOps, OpRun, flatten
 from gradscope.record.overwrites import Overwrites
 from gradscope.record.schema import OpInfo, read_schema
@@ -118,15 +118,15 @@ class RecordingMode(TorchDispatchMode):
             if noted:
                 self._note_call(info, seq, node, args)
                 if looker.margins is not None and node is None:
-                    ran = (info, args, kwargs, out, seq, before)
-                    looker.measure_margins(context.op_run(sys._getframe(1), *ran))
+                    made = (info, args, kwargs, out, seq, before)
+                    looker.measure_margins(context.op_run(sys._getframe(1), *made))
             elif info.written and (taken := self._note_after_clone(info, seq, args, kwargs)):
                 seq, noted = taken.start + 1, True
             if info.shifts and node is None and not info.written and not context.in_optimizer:
                 looker.on_result(args, out, sys._getframe(1))
             if info.receives:
-                ran = (info, args, kwargs, out, seq, before)
-                context.received.note(context.op_run(sys._getframe(1), *ran))
+                called = (info, args, kwargs, out, seq, before)
+                context.received.note(context.op_run(sys._getframe(1), *called))
                 return out
             if info.skip:
                 if type(out) in (float, bool) and node is None:
@@ -148,10 +148,8 @@ class RecordingMode(TorchDispatchMode):
                 )
                 or context.provenance.are_read(info, args, kwargs)
             ):
-                made = seq if noted else None
-                frame = sys._getframe(1)
-                op = context.op_run(frame, info, args, kwargs, out, made, before)
-                self._look_closer(op)
+                ran = (info, args, kwargs, out, seq if noted else None, before)
+                self._look_closer(context.op_run(sys._getframe(1), *ran))
         finally:
             if profiling:
                 record_for_profiler(True)

@@ -20,9 +20,9 @@ from gradscope.record.events.hidden import Hidden
 from gradscope.record.events.reads import NanReads
 from gradscope.record.events.symptoms import Symptoms
 from gradscope.record.finite import sum_of
-from gradscope.record.hazards.margins import Margins
 from gradscope.record.last_update import LastUpdate
 from gradscope.record.limit import FIRST_ERROR, Limit, StopTrace
+from gradscope.record.margins import Margins
 from gradscope.record.mode import RecordingMode
 from gradscope.record.modules import forget_names
 from gradscope.record.oprun import NodeOps, OpRun

@@ -13,7 +13,7 @@ from gradscope.ops import lookup
 from gradscope.ops.reach import singularity
 from gradscope.record.census import Places, census, not_finite, places, rows_of_neginf
 from gradscope.record.context import RunContext
-from gradscope.record.events.grad_outputs import grad_output_of
+from gradscope.record.events.grad_outputs import gradient_in
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import batch_dims, numbers, unwrapped, value_at
 from gradscope.record.graph import node_name
@@ -106,7 +106,7 @@ def describe(
     # A birth beside an inf that was meant (a softmax of masked rows) is the NaN, not the inf.
     is_nan = bool(raw.fact.sources) and raw.fact.kind is Kind.BIRTH
     locate(raw, places(values, torch.isnan if is_nan else not_finite))
-    index, shape, frame = raw.fact.index, tuple(values.shape), context.frame()
+    index, shape = raw.fact.index, tuple(values.shape)
     described = operand("output", output, context, index=index, shape=shape)
     above = [_grad_fn(tensor) for _, tensor in inputs]
     if raw.node is not None:
@@ -122,7 +122,7 @@ def describe(
                 index=index,
                 shape=shape,
                 values=old.get(id(tensor)),
-                frame=frame,
+                frame=context.frame(),
             )
             for name, tensor in inputs
             if id(tensor) in old or tensor is not output
@@ -229,7 +229,7 @@ def _operand_from_formula(raw: Raw) -> Iterator[Operand]:
 
 def describe_grad_output(raw: Raw, ops: NodeOps) -> None:
     """What came into the node, at the event's element."""
-    tensor = grad_output_of(ops)
+    tensor = gradient_in(ops)
     values = numbers(tensor) if tensor is not None else None
     if values is None:
         return

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import FrameType
 
 import torch
 
-from gradscope.facts import Kind, Location, NanRead, Phase
+from gradscope.facts import Kind, NanRead, Phase
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.events.origins import LITERAL
 from gradscope.record.finite import has_nan, plain
+from gradscope.record.instructions import positions
 from gradscope.record.journal import Raw
 from gradscope.record.oprun import OpRun, StainedInput
 from gradscope.record.sites import Site, note_site, resolve
@@ -30,28 +31,12 @@ _MOVES = Trait.COPIES | Trait.CHOOSES | Trait.JOINS | Trait.FILLS
 class _Reads:
     """The reads at one place in one step. `root` is where the first NaN among them came from."""
 
+    user: Site
     step: int
+    finite_before: bool = False  # a read of an earlier step
     count: int = 0
     nan: int = 0
     root: Raw | None = None
-    finite_before: bool = False  # a read of an earlier step
-
-    def joined(self, other: _Reads) -> _Reads:
-        """With others at the same place."""
-        if self.step != other.step:
-            early, late = sorted((self, other), key=lambda one: one.step)
-            return replace(late, finite_before=late.finite_before or early.has_finite)
-        return _Reads(
-            self.step,
-            self.count + other.count,
-            self.nan + other.nan,
-            self.root or other.root,
-            self.finite_before or other.finite_before,
-        )
-
-    @property
-    def has_finite(self) -> bool:
-        return self.finite_before or self.nan < self.count
 
 
 class NanReads:
@@ -62,7 +47,7 @@ class NanReads:
         """`settle` has the ops judged that wait for it: those on a device."""
         self._context = context
         self._settle = settle
-        self._reads: dict[Site, _Reads] = {}
+        self._reads: dict[object, _Reads] = {}  # by place
 
     def note(self, tensor: torch.Tensor, value: float | None, frame: FrameType) -> None:
         """A number was read out of a tensor by the forward pass, or between the passes, or the
@@ -76,10 +61,12 @@ class NanReads:
         user, _ = note_site(frame, context.module)
         if context.in_optimizer or not user:
             return
-        reads = self._reads.get(user)
+        # Python runs one call as one instruction or as two, as it warms up: they are one place.
+        place = tuple((id(code), positions(code)[lasti // 2]) for code, lasti in user)
+        reads = self._reads.get(place)
         if reads is None or reads.step != context.step:
-            before = reads is not None and reads.has_finite
-            reads = self._reads[user] = _Reads(context.step, finite_before=before)
+            before = reads is not None and (reads.finite_before or reads.nan < reads.count)
+            reads = self._reads[place] = _Reads(user, context.step, before)
         reads.count += 1
         if value != value:
             reads.nan += 1
@@ -119,23 +106,14 @@ class NanReads:
 
     def facts(self) -> tuple[NanRead, ...]:
         """One for each place where a NaN began, first read first."""
-        if not self.held():
-            return ()
         found: dict[object, NanRead] = {}
-        for place, reads in self._by_place().items():
+        for reads in self._reads.values():
             if reads.root is not None and reads.nan == reads.count:
                 event = self._context.journal.freeze(reads.root)
-                read = NanRead(event, reads.step, reads.nan, place[0], reads.finite_before)
+                place = resolve(*reads.user[0])
+                read = NanRead(event, reads.step, reads.nan, place, reads.finite_before)
                 found.setdefault((event.op, event.blame.location), read)
         return tuple(found.values())[:_MOST]
-
-    def _by_place(self) -> dict[tuple[Location, ...], _Reads]:
-        """Python runs one call as one instruction or as two, as it warms up: they are one place."""
-        found: dict[tuple[Location, ...], _Reads] = {}
-        for user, reads in self._reads.items():
-            place = tuple(resolve(*frame) for frame in user)
-            found[place] = found[place].joined(reads) if place in found else reads
-        return found
 
 
 def _computes(raw: Raw) -> bool:

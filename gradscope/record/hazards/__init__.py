@@ -1,1 +1,0 @@
-"""How near a healthy run came to breaking."""
