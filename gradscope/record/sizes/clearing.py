@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import FrameType, ModuleType
+from types import FrameType, FunctionType
 from typing import Any
 
 import torch
 
 from gradscope.facts import Clearing
+from gradscope.record.held import parts_of, variables
 from gradscope.record.optimizers import Work, parameters_of
 from gradscope.record.sites import in_torch, note_site, resolve, user_frames
 
-_MANY = 50  # entries of a container that are looked through
 _VARIABLES = ("p", "parameter", "leaf", "tensor")  # of a loop that we write
 
 
@@ -87,20 +87,11 @@ def _held(frame: FrameType) -> Iterator[tuple[str, Any]]:
     """What the names of a frame hold, and what is one step away from them: as an attribute, or in a
     container."""
     scopes = [frame.f_locals, frame.f_globals]
-    names = [
-        (name, value)
-        for scope in scopes[: 1 if scopes[0] is scopes[1] else 2]
-        for name, value in list(scope.items())
-        if name.isidentifier() and not name.startswith("__")
-    ]
-    yield from names
-    for name, value in names:
-        if isinstance(value, dict) and len(value) < _MANY:
-            yield from ((f"{name}[{key!r}]", one) for key, one in list(value.items()))
-        elif isinstance(value, list | tuple) and len(value) < _MANY:
-            yield from ((f"{name}[{place}]", one) for place, one in enumerate(value))
-        elif not isinstance(value, type | ModuleType | torch.Tensor):
-            attributes = getattr(value, "__dict__", None)
-            if isinstance(attributes, dict):
-                found = list(attributes.items())
-                yield from ((f"{name}.{one}", held) for one, held in found if type(one) is str)
+    named = (
+        pair for scope in scopes[: 1 if scopes[0] is scopes[1] else 2] for pair in variables(scope)
+    )
+    found = [(name, value) for name, value in named if name.isidentifier()]
+    yield from found
+    for name, value in found:
+        if not isinstance(value, FunctionType):  # what it encloses has no name here
+            yield from parts_of(name, value)
