@@ -129,7 +129,7 @@ class Watching:
             return True
         events = [symptom.event for symptom in self.symptoms.confirmed]
         ways = self.context.journal.ancestors(*(event for event in events if event is not None))
-        return None not in events and all(raw.kind is not Kind.SOURCE for raw in ways)
+        return None not in events and all(raw.fact.kind is not Kind.SOURCE for raw in ways)
 
     def unexamined(self, ending: Ending) -> Unexamined | None:
         """Of a program that ended like this."""
