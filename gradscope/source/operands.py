@@ -57,7 +57,7 @@ SAME: Mapping[str, str] = {
     "inv": "inverse", "matmul": "mm", "bmm": "mm", "mv": "mm", "dot": "mm", "multiply": "mul",
     "native_layer_norm": "layer_norm", "square": "pow", "subtract": "sub", "rsub": "sub",
     "std_mean": "std", "true_divide": "div", "var_mean": "var", "vector_norm": "norm",
-    "matrix_norm": "norm", "logdet": "det", "slogdet": "det", "fix": "trunc",
+    "matrix_norm": "norm", "fix": "trunc",
 }  # fmt: skip
 
 BINARY: Mapping[type[ast.operator], str] = {
@@ -71,6 +71,7 @@ IMPLIES: Mapping[str, frozenset[str]] = {
     "std": frozenset({"var"}),
     "cross_entropy": frozenset({"log_softmax", "nll_loss", "nll_loss2d"}),
     "normalize": frozenset({"norm"}),
+    "logdet": frozenset({"slogdet"}),
     "logsumexp": frozenset({"exp", "log"}),
 }
 

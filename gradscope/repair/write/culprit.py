@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -13,6 +14,7 @@ from gradscope.source import Names, Source, SourceError, expression, find, opera
 from gradscope.source.operands import called, spelled
 from gradscope.source.spans import parenthesized
 
+_TORCH = re.compile(r"(?<![\w.])torch\.(?:nn\.functional\.)?")
 ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.List, ast.Tuple)
 
 
@@ -88,14 +90,10 @@ class Culprit:
 
     def torch(self, template: str) -> str | None:
         """A template with `torch.` written as this file can; None where it cannot."""
-        for prefix in ("torch.nn.functional.", "torch."):
-            if prefix in template:
-                spelling = self.names.spell(f"{prefix}x")
-                if spelling is None:
-                    return None
-                template = template.replace(prefix, spelling.removesuffix("x"))
-                break
-        return template
+        spelled = {path: self.names.spell(f"{path}x") for path in set(_TORCH.findall(template))}
+        if None in spelled.values():
+            return None
+        return _TORCH.sub(lambda path: str(spelled[path[0]]).removesuffix("x"), template)
 
     def replace(self, node: ast.expr, text: str) -> Edit:
         """Put `text` in the place of a node, with or without its parentheses as its place asks."""

@@ -1,13 +1,14 @@
-"""The composite expressions that have a stable form: `log(softmax(z))` is `log_softmax(z)`."""
+"""The composite expressions that have a stable form, beside those of `logs`."""
 
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gradscope.repair.write.reading import Reading
+from gradscope.repair.write import logs
+from gradscope.repair.write.reading import Reading, atom
+from gradscope.source.operands import Spelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,114 +23,6 @@ class Form:
     ops: frozenset[str]
 
 
-def _log_softmax(read: Reading, node: ast.expr) -> str | None:
-    inner = read.argument(node, "log")
-    found = inner is not None and read.op(inner, "softmax")
-    if not found:
-        return None
-    dim = read.dim(found)
-    return f"torch.log_softmax({read.text(found.positional[0])}, {dim})" if dim else None
-
-
-def _log_sigmoid(read: Reading, node: ast.expr) -> str | None:
-    inner = read.argument(node, "log")
-    operand = inner is not None and read.argument(inner, "sigmoid")
-    if not operand:
-        return None
-    return f"torch.nn.functional.logsigmoid({read.text(operand)})"
-
-
-def _log_one_minus_sigmoid(read: Reading, node: ast.expr) -> str | None:
-    """log(1 - sigmoid(z)), and log1p(-sigmoid(z))."""
-    inner = read.argument(node, "log", "log1p")
-    if inner is None:
-        return None
-    operand = None
-    if read.op(node, "log1p"):
-        negated = read.argument(inner, "neg")
-        operand = negated is not None and read.argument(negated, "sigmoid")
-    elif (found := read.op(inner, "sub")) and read.number(found.positional[0]) == 1:
-        operand = read.argument(found.positional[1], "sigmoid")
-    if not operand:
-        return None
-    return f"torch.nn.functional.logsigmoid(-{read.culprit.text(operand)})"
-
-
-def _softplus(read: Reading, node: ast.expr) -> str | None:
-    """log(1 + exp(z)), log(exp(z) + 1) and log1p(exp(z))."""
-    inner = read.argument(node, "log", "log1p")
-    if inner is None:
-        return None
-    operand = None
-    if read.op(node, "log1p"):
-        operand = read.argument(inner, "exp")
-    elif found := read.op(inner, "add"):
-        for one, other in (found.positional[:2], found.positional[1::-1]):
-            if read.number(one) == 1:
-                operand = read.argument(other, "exp")
-    return f"torch.nn.functional.softplus({read.text(operand)})" if operand else None
-
-
-def _logsumexp(read: Reading, node: ast.expr) -> str | None:
-    inner = read.argument(node, "log")
-    found = inner is not None and read.op(inner, "sum")
-    operand = found and read.argument(found.positional[0], "exp")
-    if not found or not operand:
-        return None
-    dim = read.dim(found)
-    if dim is None:
-        return f"torch.logsumexp({read.culprit.text(operand)}.flatten(), 0)"
-    keep = ", keepdim=True" if "keepdim" in found.keywords else ""
-    return f"torch.logsumexp({read.text(operand)}, {dim}{keep})"
-
-
-def _log_prod(read: Reading, node: ast.expr) -> str | None:
-    """log(x.prod(dim)): the product of many factors leaves the dtype, the sum of logs does not."""
-    inner = read.argument(node, "log")
-    found = inner is not None and read.op(inner, "prod")
-    if not found:
-        return None
-    dim = read.dim(found)
-    keep = ", keepdim=True" if "keepdim" in found.keywords else ""
-    return f"torch.log({read.text(found.positional[0])}).sum({dim or ''}{keep if dim else ''})"
-
-
-def _logaddexp(read: Reading, node: ast.expr) -> str | None:
-    """log(exp(a) + exp(b)), also scaled by a number, as in log((exp(d) + exp(-d)) / 2)."""
-    inner = read.argument(node, "log")
-    if inner is None:
-        return None
-    shift = 0.0
-    if scaled := read.op(inner, "div", "mul"):
-        factor = read.number(scaled.positional[1])
-        if factor is None or factor <= 0:
-            return None
-        shift = math.log(factor) * (1 if scaled.name == "mul" else -1)
-        inner = scaled.positional[0]
-    found = read.op(inner, "add")
-    if not found or len(found.positional) != 2:
-        return None
-    first, second = (read.argument(part, "exp") for part in found.positional)
-    if first is None or second is None:
-        return None
-    return _shifted(f"torch.logaddexp({read.text(first)}, {read.text(second)})", shift)
-
-
-def _log_cosh(read: Reading, node: ast.expr) -> str | None:
-    inner = read.argument(node, "log")
-    operand = inner is not None and read.argument(inner, "cosh")
-    if not operand:
-        return None
-    negative = f"-{read.culprit.text(operand)}"
-    return _shifted(f"torch.logaddexp({read.text(operand)}, {negative})", -math.log(2))
-
-
-def _shifted(text: str, shift: float) -> str:
-    if not shift:
-        return text
-    return f"{text} {'+' if shift > 0 else '-'} {abs(shift)!r}"
-
-
 def _softmax(read: Reading, node: ast.expr) -> str | None:
     """exp(z) / exp(z).sum(dim, keepdim=True), where each number meets the sum of its own row."""
     found = read.op(node, "div")
@@ -142,10 +35,11 @@ def _softmax(read: Reading, node: ast.expr) -> str | None:
         return None
     dim = read.dim(total)
     if dim is None:
-        flat = f"torch.softmax({read.culprit.text(operand)}.flatten(), 0)"
-        return f"{flat}.view_as({read.culprit.text(operand)})"
+        z = read.text(operand)
+        return f"torch.softmax({atom(z)}.flatten(), 0).view_as({atom(z)})"
     aligned = dim == "0" or "keepdim" in total.keywords
-    return f"torch.softmax({read.text(operand)}, {dim})" if aligned else None
+    rest = f"dim={dim}" if {"dim", "axis"} & {*total.keywords} else dim
+    return read.call("softmax", read.text(operand), rest) if aligned else None
 
 
 def _sigmoid(read: Reading, node: ast.expr) -> str | None:
@@ -163,11 +57,27 @@ def _sigmoid(read: Reading, node: ast.expr) -> str | None:
         return None
     if read.number(above) == 1:
         negated = read.argument(operand, "neg")
-        text = read.text(negated) if negated is not None else f"-{read.culprit.text(operand)}"
+        text = read.text(negated) if negated is not None else f"-{atom(read.text(operand))}"
         return f"torch.sigmoid({text})"
     numerator = read.argument(above, "exp")
     same = numerator is not None and read.same(numerator, operand)
     return f"torch.sigmoid({read.text(operand)})" if same else None
+
+
+def _quotient(read: Reading, node: ast.expr) -> str | None:
+    """A quotient of two that are exponentials is the exponential of a difference."""
+    found = read.op(node, "div")
+    if not found or any(logs.log_of(read, side) is None for side in found.positional[:2]):
+        return None
+    return f"torch.exp({logs.log_of(read, node)})"
+
+
+def _power_of_product(read: Reading, node: ast.expr) -> str | None:
+    """prod(x) ** (1 / n), the geometric mean."""
+    found = read.op(node, "pow", "sqrt")
+    if not found or not read.op(found.positional[0], "prod"):
+        return None
+    return f"torch.exp({logs.log_of(read, node)})"
 
 
 def _cross_entropy_with_logits(read: Reading, node: ast.expr) -> str | None:
@@ -175,62 +85,16 @@ def _cross_entropy_with_logits(read: Reading, node: ast.expr) -> str | None:
     operand = found and read.argument(found.positional[0], "sigmoid")
     if not found or not operand:
         return None
-    rest = [read.text(part) for part in found.positional[1:]]
-    rest += [f"{name}={read.text(value)}" for name, value in found.keywords.items()]
     name = "torch.nn.functional.binary_cross_entropy_with_logits"
-    return f"{name}({', '.join([read.text(operand), *rest])})"
+    return f"{name}({read.text(operand)}, {read.rest(found)})"
 
 
-def _log_expm1(read: Reading, node: ast.expr) -> str | None:
-    """log(exp(z) - 1), the inverse of softplus."""
-    inner = read.argument(node, "log")
-    if inner is None:
-        return None
-    found = read.op(inner, "sub")
-    operand = read.argument(inner, "expm1")
-    if found and read.number(found.positional[1]) == 1:
-        operand = read.argument(found.positional[0], "exp")
-    if not operand:
-        return None
-    text = read.culprit.text(operand)
-    return f"{text} + torch.log(-torch.expm1(-{text}))"
-
-
-def _log_bessel(read: Reading, node: ast.expr) -> str | None:
-    """log(c * i0(z)), the normaliser of a von Mises distribution."""
-    inner = read.argument(node, "log")
-    if inner is None:
-        return None
-    bessel = [part for part in _factors(read, inner) if read.op(part, "i0")]
-    operand = read.argument(bessel[0], "i0") if len(bessel) == 1 else None
-    if operand is None:
-        return None
-    scaled = f"torch.special.i0e({read.text(operand)})"
-    product = " * ".join(
-        scaled if part is bessel[0] else read.factor(part) for part in _factors(read, inner)
-    )
-    return f"torch.log({product}) + {read.culprit.text(operand)}.abs()"
-
-
-def _log_determinant(read: Reading, node: ast.expr) -> str | None:
-    """logdet(z) where the determinant is negative; where it is 0, both forms are infinite."""
-    # The spelling decides what is written in its place, and only that: the patch is run.
-    if not isinstance(node, ast.Call) or not read.text(node.func).endswith("logdet"):
-        return None
-    if read.culprit.finding.name == "degenerate-decomposition":
-        return None
-    found = read.op(node, "det")
-    is_absolute = read.text(node.func).endswith("slogdet")
-    if not found or is_absolute:
+def _log_of_absolute_determinant(read: Reading, node: ast.expr) -> str | None:
+    """logdet(z) where the determinant is negative."""
+    found = read.op(node, "logdet")
+    if not found:
         return None
     return f"torch.linalg.slogdet({read.text(found.positional[0])}).logabsdet"
-
-
-def _factors(read: Reading, node: ast.expr) -> list[ast.expr]:
-    found = read.op(node, "mul")
-    if not found or len(found.positional) != 2:
-        return [node]
-    return [part for side in found.positional for part in _factors(read, side)]
 
 
 def _norm(read: Reading, node: ast.expr) -> str | None:
@@ -258,25 +122,64 @@ def _squared(read: Reading, node: ast.expr) -> ast.expr | None:
     return power.positional[0] if exponents in ([], [2]) else None
 
 
+def _normalize(read: Reading, node: ast.expr) -> str | None:
+    """z / z.norm(dim=d, keepdim=True)."""
+    found = read.op(node, "div")
+    length = read.op(found.positional[1], "norm") if found else None
+    if not found or not length or not read.same(found.positional[0], length.positional[0]):
+        return None
+    dim = _euclidean(read, length)
+    if dim is None or "keepdim" not in length.keywords:
+        return None
+    return f"torch.nn.functional.normalize({read.text(length.positional[0])}, dim={dim})"
+
+
+def _cosine(read: Reading, node: ast.expr) -> str | None:
+    """(a * b).sum(d) / (a.norm(dim=d) * b.norm(dim=d))."""
+    found = read.op(node, "div")
+    total = read.op(found.positional[0], "sum") if found else None
+    product = read.op(total.positional[0], "mul") if total else None
+    lengths = read.op(found.positional[1], "mul") if found else None
+    if not total or not product or not lengths:
+        return None
+    norms = [read.op(part, "norm") for part in lengths.positional]
+    dim, vectors = read.dim(total), product.positional
+    for one, vector in zip(norms, vectors, strict=True):
+        if not one or not read.same(one.positional[0], vector) or _euclidean(read, one) != dim:
+            return None
+    keeps = "keepdim" in total.keywords
+    if dim is None or keeps or any("keepdim" in one.keywords for one in norms if one):
+        return None
+    texts = ", ".join(map(read.text, vectors))
+    return f"torch.nn.functional.cosine_similarity({texts}, dim={dim})"
+
+
+def _euclidean(read: Reading, norm: Spelled) -> str | None:
+    """The dimension of a norm of order 2, as text."""
+    order = norm.keywords.get("p") or norm.keywords.get("ord")
+    rest = norm.positional[1:]
+    if order is None and rest:
+        order, rest = rest[0], rest[1:]
+    if order is not None and read.number(order) != 2:
+        return None
+    node = norm.keywords.get("dim") or (rest[0] if rest else None)
+    return read.text(node) if node is not None else None
+
+
 def _form(write: Callable[[Reading, ast.expr], str | None], ends: str, made_of: str = "") -> Form:
     return Form(write, frozenset(ends.split()), frozenset(f"{ends} {made_of}".split()))
 
 
+# The first that an expression fits is written.
 FORMS: tuple[Form, ...] = (
-    _form(_log_softmax, "log", "softmax"),
-    _form(_log_sigmoid, "log", "sigmoid"),
-    _form(_log_one_minus_sigmoid, "log log1p", "sub neg sigmoid"),
-    _form(_softplus, "log log1p", "add exp"),
-    _form(_logsumexp, "log", "sum exp"),
-    _form(_log_prod, "log", "prod"),
-    _form(_logaddexp, "log", "div mul add exp"),
-    _form(_log_cosh, "log", "cosh"),
-    _form(_log_expm1, "log", "sub exp expm1"),
-    _form(_log_bessel, "log", "mul i0"),
-    _form(_log_determinant, "det"),
+    Form(logs.logarithm, frozenset({"log", "log1p"}), logs.OPS),
     _form(_softmax, "div", "exp sum"),
     _form(_sigmoid, "div", "add exp neg"),
+    _form(_normalize, "div", "norm"),
+    _form(_cosine, "div", "norm mul"),
+    Form(_quotient, frozenset({"div"}), logs.OPS),
+    _form(_power_of_product, "pow sqrt", "prod"),
+    _form(_norm, "sqrt pow", "sum mul pow"),
     _form(_cross_entropy_with_logits, "binary_cross_entropy", "sigmoid"),
+    _form(_log_of_absolute_determinant, "logdet"),
 )
-# What a guard does as well, at the cost of another gradient: it is written, and does not lead.
-BESIDE: tuple[Form, ...] = (_form(_norm, "sqrt pow", "sum mul pow"),)

@@ -89,7 +89,7 @@ def fixes_of(culprit: Culprit) -> tuple[Fix, ...]:
             if scaler is None
             else (Fix(scaler.kind, scaler.title, "unsafe", request=ScaleLoss()), *fixes)
         )
-    stable_form = next(culprit.search.found(stable.leading(culprit)), None)
+    stable_form = next(culprit.search.found(stable.rewritten(culprit)), None)
     if stable_form is None:
         return fixes
     proposed = [fix for fix in fixes if fix.kind == "stable-op"]

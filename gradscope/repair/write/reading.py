@@ -1,4 +1,4 @@
-"""Reading an expression through the names that stand for its parts.
+"""Reading an expression through the names that stand for its parts, and writing another of them.
 
 A part may stand on an earlier line (`p = softmax(z)`, then `log(p)`): a name is read as what its
 function gives it, as long as that still means the same where it is used.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.culprit import ATOMS, Culprit
 from gradscope.source import definition, holds
 from gradscope.source.operands import Spelled, spelled
 from gradscope.source.spans import alike, ancestors
@@ -57,7 +57,7 @@ class Reading:
 
     def factor(self, node: ast.expr) -> str:
         """A node's text as a factor of a product."""
-        return self.text(node) if isinstance(node, ast.Constant) else self.culprit.text(node)
+        return factor(self.text(node))
 
     def same(self, first: ast.expr, second: ast.expr) -> bool:
         return alike(self.meaning(first), self.meaning(second))
@@ -68,6 +68,42 @@ class Reading:
         if node is None and len(found.positional) > 1:
             node = found.positional[1]
         return self.text(node) if node is not None else None
+
+    def rest(self, found: Spelled) -> str:
+        """The arguments of a call behind its first operand, as they are written."""
+        named = (f"{name}={self.text(node)}" for name, node in found.keywords.items())
+        return ", ".join((*map(self.text, found.positional[1:]), *named))
+
+    def call(self, name: str, operand: str, rest: str = "") -> str:
+        """A function of torch as the expression that it takes the place of is written: as a call,
+        or as a method."""
+        found = spelled(self.culprit.source, self.place)
+        if found is not None and found.method:
+            return f"{atom(operand)}.{name}({rest})"
+        return f"torch.{name}({', '.join(filter(None, (operand, rest)))})"
+
+
+def atom(text: str) -> str:
+    """A text as an operand of anything: in parentheses unless it is an atom."""
+    return text if isinstance(_parsed(text), ATOMS) else f"({text})"
+
+
+def factor(text: str) -> str:
+    """A text as a factor of a product."""
+    node = _parsed(text)
+    is_product = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div)
+    return text if is_product or isinstance(node, ast.Constant) else atom(text)
+
+
+def term(text: str) -> str:
+    """A text as the second term of a sum or difference."""
+    node = _parsed(text)
+    is_sum = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub)
+    return f"({text})" if is_sum or isinstance(node, ast.UnaryOp) else text
+
+
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text.strip(), mode="eval").body
 
 
 def _blocks(culprit: Culprit, node: ast.expr) -> set[ast.AST]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Set
 
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
-from gradscope.repair.write.forms import BESIDE, FORMS, Form
+from gradscope.repair.write.forms import FORMS
 from gradscope.repair.write.reading import Reading
 from gradscope.repair.write.splice import keyword
 from gradscope.rules.wording import titles
@@ -19,22 +19,13 @@ DEEPEST = 8  # ops from the culprit to the end of its expression: no form has mo
 
 
 def rewritten(culprit: Culprit) -> Iterator[Candidate]:
-    """The ways to write the culprit in a stable form, those that repair more than it first."""
-    yield from leading(culprit)
-    yield from _written(culprit, BESIDE)
-
-
-def leading(culprit: Culprit) -> Iterator[Candidate]:
-    """Every expression of the culprit's function that has a stable form and holds the culprit."""
-    yield from _written(culprit, FORMS)
-
-
-def _written(culprit: Culprit, forms: tuple[Form, ...]) -> Iterator[Candidate]:
+    """Every expression of the culprit's function that has a stable form and holds the culprit, the
+    largest first: its form repairs more than the culprit."""
     if canonical(culprit.finding.op) == "ctc_loss":
         yield from with_zero_infinity(culprit)
         return
     written = spelled(culprit.source, culprit.node) if culprit.node is not None else None
-    forms = tuple(form for form in forms if written is not None and written.name in form.ops)
+    forms = tuple(form for form in FORMS if written is not None and written.name in form.ops)
     ops = frozenset(op for form in forms for op in form.ops)
     for node, op in _around(culprit, ops):
         for form in forms:
@@ -76,7 +67,7 @@ def _around(culprit: Culprit, ops: Set[str]) -> list[tuple[ast.expr, str]]:
         seen.add(node)
         if op is not None and op.name in ops:
             found.append((node, op.name))
-        elif not isinstance(node, ast.Name):
+        elif not isinstance(node, ast.Name | ast.Subscript):
             continue
         waiting += ((one, depth + 1) for one in _next(culprit, node))
     return found[::-1]

@@ -1,0 +1,210 @@
+"""Logarithms written without what they take them of: `log(softmax(z))` is `log_softmax(z)`.
+
+The rules are those of algebra: a product becomes a sum of logarithms, a sum of exponentials a
+`logsumexp`, what only moves elements stays around. Each is exact, so that any composite is.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable
+
+from gradscope.ops.patterns import EPSILON
+from gradscope.repair.write.reading import Reading, atom, term
+from gradscope.source.operands import Spelled, spelled
+
+# What moves elements, and leaves their values as they are.
+MOVES = frozenset(
+    "contiguous diag diagonal expand flatten gather index_select movedim narrow permute reshape"
+    " select squeeze swapaxes t take_along_dim transpose unsqueeze view".split()
+)
+# What a logarithm undoes at least in part. Without one of them nothing is won.
+UNDONE = frozenset("cosh det exp expm1 i0 prod sigmoid softmax".split())
+OPS = UNDONE | MOVES | frozenset("add div log log1p mul neg pow reciprocal sqrt sub sum".split())
+
+
+def logarithm(read: Reading, node: ast.expr) -> str | None:
+    """The stable form of `log(...)` and `log1p(...)`; None where it has none."""
+    found = read.op(node, "log", "log1p")
+    if found is None:
+        return None
+    operand = found.positional[0]
+    return _plus_one(read, operand) if found.name == "log1p" else log_of(read, operand)
+
+
+def log_of(read: Reading, node: ast.expr) -> str | None:
+    """The logarithm of an expression, as text; None where nothing in it is undone by that."""
+    node = read.meaning(node)
+    if isinstance(node, ast.Subscript):
+        return _moved(read, node, node.value)
+    found = spelled(read.culprit.source, node)
+    if found is None or not found.positional:
+        return None
+    if found.name in MOVES:
+        return _moved(read, node, found.positional[0])
+    rule = _RULES.get(found.name)
+    return rule(read, found) if rule is not None else None
+
+
+def _moved(read: Reading, node: ast.expr, operand: ast.expr) -> str | None:
+    """`log(p[i])` is `log(p)[i]`."""
+    inner = log_of(read, operand)
+    if inner is None:
+        return None
+    source = read.culprit.source
+    (start, end), (first, last) = source.extent(node), source.extent(operand)
+    return source.text[start:first] + atom(inner) + source.text[last:end]
+
+
+def _exp(read: Reading, found: Spelled) -> str:
+    return read.text(found.positional[0])
+
+
+def _softmax(read: Reading, found: Spelled) -> str | None:
+    rest = read.rest(found)
+    return read.call("log_softmax", read.text(found.positional[0]), rest) if rest else None
+
+
+def _sigmoid(read: Reading, found: Spelled) -> str:
+    return f"torch.nn.functional.logsigmoid({read.text(found.positional[0])})"
+
+
+def _cosh(read: Reading, found: Spelled) -> str:
+    z = read.text(found.positional[0])
+    return f"torch.logaddexp({z}, -{atom(z)}) - {math.log(2)!r}"
+
+
+def _bessel(read: Reading, found: Spelled) -> str:
+    z = read.text(found.positional[0])
+    return f"torch.log(torch.special.i0e({z})) + {atom(z)}.abs()"
+
+
+def _expm1(read: Reading, found: Spelled) -> str:
+    return _log_expm1(read.text(found.positional[0]))
+
+
+def _log_expm1(z: str) -> str:
+    """log(exp(z) - 1), the inverse of softplus."""
+    return f"{z} + torch.log(-torch.expm1(-{atom(z)}))"
+
+
+def _det(read: Reading, found: Spelled) -> str:
+    # The method of this name is the same function.
+    return read.call("logdet", read.text(found.positional[0]))
+
+
+def _prod(read: Reading, found: Spelled) -> str:
+    """Of many factors the product leaves the dtype, the sum of their logarithms does not."""
+    operand = found.positional[0]
+    inner = log_of(read, operand) or read.call("log", read.text(operand))
+    return f"{atom(inner)}.sum({read.rest(found)})"
+
+
+def _sum(read: Reading, found: Spelled) -> str | None:
+    inner = log_of(read, found.positional[0])
+    if inner is None:
+        return None
+    if rest := read.rest(found):
+        return read.call("logsumexp", inner, rest)
+    return read.call("logsumexp", f"{atom(inner)}.flatten()", "0")
+
+
+def _mul(read: Reading, found: Spelled) -> str | None:
+    first, second = found.positional[:2]
+    one, other = log_of(read, first), log_of(read, second)
+    if one is None or other is None:
+        inner, plain = (one, second) if one is not None else (other, first)
+        return inner and _scaled(read, inner, "+", plain)
+    return f"{one} + {term(other)}"
+
+
+def _div(read: Reading, found: Spelled) -> str | None:
+    above, below = found.positional[:2]
+    one, other = log_of(read, above), log_of(read, below)
+    if one is None:
+        is_one, plain = read.number(above) == 1, read.call("log", read.text(above))
+        return other and (f"-{atom(other)}" if is_one else f"{plain} - {term(other)}")
+    return _scaled(read, one, "-", below) if other is None else f"{one} - {term(other)}"
+
+
+def _scaled(read: Reading, inner: str, sign: str, node: ast.expr) -> str:
+    """A logarithm, and that of a factor (or divisor) which it does not undo."""
+    number = read.number(node)
+    if number is None or number <= 0:
+        return f"{inner} {sign} {read.call('log', read.text(node))}"
+    shift = math.log(number)
+    sign = sign if shift > 0 else "+-"[sign == "+"]
+    return f"{inner} {sign} {abs(shift)!r}" if shift else inner
+
+
+def _reciprocal(read: Reading, found: Spelled) -> str | None:
+    inner = log_of(read, found.positional[0])
+    return inner and f"-{atom(inner)}"
+
+
+def _pow(read: Reading, found: Spelled) -> str | None:
+    inner = log_of(read, found.positional[0])
+    if inner is None or len(found.positional) < 2:
+        return inner and f"2 * {atom(inner)}"  # `square`
+    return f"{read.factor(found.positional[1])} * {atom(inner)}"
+
+
+def _sqrt(read: Reading, found: Spelled) -> str | None:
+    inner = log_of(read, found.positional[0])
+    return inner and f"0.5 * {atom(inner)}"
+
+
+def _add(read: Reading, found: Spelled) -> str | None:
+    first, second = found.positional[:2]
+    for one, other in ((first, second), (second, first)):
+        number = read.number(one)
+        if number == 1:
+            return _plus_one(read, other)
+        if number is not None and 0 < number <= EPSILON:  # it has guarded this logarithm
+            return log_of(read, other)
+    logs = log_of(read, first), log_of(read, second)
+    return None if None in logs else f"torch.logaddexp({logs[0]}, {logs[1]})"
+
+
+def _plus_one(read: Reading, node: ast.expr) -> str | None:
+    """log(1 + node)."""
+    if (exponent := read.argument(node, "exp")) is not None:
+        return f"torch.nn.functional.softplus({read.text(exponent)})"
+    negated = read.argument(node, "neg")
+    return _complement(read, negated) if negated is not None else None
+
+
+def _complement(read: Reading, node: ast.expr) -> str | None:
+    """log(1 - node)."""
+    if (z := read.argument(node, "sigmoid")) is not None:
+        return f"torch.nn.functional.logsigmoid(-{atom(read.text(z))})"
+    return None
+
+
+def _sub(read: Reading, found: Spelled) -> str | None:
+    first, second = found.positional[:2]
+    if read.number(first) == 1:
+        return _complement(read, second)
+    exponent = read.argument(first, "exp") if read.number(second) == 1 else None
+    return _log_expm1(read.text(exponent)) if exponent is not None else None
+
+
+_RULES: dict[str, Callable[[Reading, Spelled], str | None]] = {
+    "add": _add,
+    "cosh": _cosh,
+    "det": _det,
+    "div": _div,
+    "exp": _exp,
+    "expm1": _expm1,
+    "i0": _bessel,
+    "mul": _mul,
+    "pow": _pow,
+    "prod": _prod,
+    "reciprocal": _reciprocal,
+    "sigmoid": _sigmoid,
+    "softmax": _softmax,
+    "sqrt": _sqrt,
+    "sub": _sub,
+    "sum": _sum,
+}
