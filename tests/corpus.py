@@ -18,7 +18,16 @@ from typing import Any
 from scoring.cases import MARKER, without_markers
 
 from gradscope.config import Config
-from gradscope.facts import Report
+from gradscope.facts import (
+    AllowEmpty,
+    FillMemory,
+    HarmlessOperand,
+    KeepOff,
+    Report,
+    StableForm,
+    WiderDtype,
+)
+from gradscope.facts.requests import Request
 from gradscope.pipeline import trace
 from gradscope.programs import parse_target
 
@@ -27,6 +36,18 @@ KEYS = ("symptom", "phase", "op", "cause", "fix")
 HEADER = re.compile(r"# (or )?([a-z]+): (.+)\n")
 TOP = re.compile(rf"({HEADER.pattern})*")
 OTHER = re.compile(r"(?P<answer>[\w-]*) ?\((?P<reason>.+)\)")
+
+
+# What a rule asks for with a fix of a kind.
+REQUESTS: Mapping[str, Request] = {
+    "masked-branch": HarmlessOperand(hidden=True),
+    "epsilon": KeepOff(),
+    "clamp-domain": KeepOff(),
+    "stable-op": StableForm(),
+    "dtype": WiderDtype(),
+    "guard-empty": AllowEmpty(),
+    "init": FillMemory("empty"),
+}
 
 
 @dataclass(frozen=True, slots=True)

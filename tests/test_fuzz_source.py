@@ -10,18 +10,17 @@ import sys
 from typing import Any
 
 import pytest
+from corpus import REQUESTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.facts import Finding, Fix, HarmlessOperand, Measured, Operand, Phase, Severity
+from gradscope.facts import Finding, Fix, Measured, Operand, Phase, Severity
 from gradscope.record.sites import Site, resolve
 from gradscope.repair.attempt import Patched, patched
 from gradscope.repair.write.culprit import locate
 from gradscope.repair.write.propose import candidates, fixes_of
 from gradscope.repair.write.splice import edits_between, spliced
 from gradscope.source import Source
-
-REQUESTS = {"masked-branch": HarmlessOperand(hidden=True)}
 
 KINDS = ("masked-branch", "epsilon", "clamp-domain", "stable-op", "guard-empty")
 CULPRITS = [

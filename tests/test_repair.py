@@ -8,15 +8,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from corpus import diagnosed_file
+from corpus import REQUESTS, diagnosed_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradscope.facts import (
-    FillMemory,
     Finding,
     Fix,
-    HarmlessOperand,
     Location,
     Measured,
     Operand,
@@ -31,8 +29,6 @@ from gradscope.repair.write.propose import candidates, fixes_of
 from gradscope.repair.write.splice import edits_between, spliced, unified
 from gradscope.report.diffs import changes
 from gradscope.source import Source
-
-REQUESTS = {"masked-branch": HarmlessOperand(hidden=True), "init": FillMemory("empty")}
 
 HEAD = """import math
 import torch
@@ -436,7 +432,7 @@ def test_a_count_that_is_divided_by_is_at_least_one(tmp_path):
 
     fix = diagnosed_file(program).findings[0].fixes[0]
 
-    assert fix.code == "loss = (x * kept).sum() / kept.sum().clamp_min(1)"
+    assert fix.code == "loss = (x * kept).sum() / kept.sum().clamp(min=1)"
 
 
 def test_what_a_maximum_goes_by_keeps_its_value(tmp_path):
@@ -498,3 +494,76 @@ def test_a_patch_names_any_file_as_git_does(tmp_path, monkeypatch, name):
     assert (tmp_path / name).read_text() == "x = 2\n"
     assert {change.file for change in changes(patch)} == {name}
     assert patch.replace("\n", "").replace("\t", "").isprintable()
+
+
+APART = """import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(2, 3)
+        self.last = nn.Softmax(dim=-1)
+
+    def forward(self, x):
+        return {made}
+
+
+def criterion(p, y):
+    return {used}
+
+
+net = Net().float()
+with torch.no_grad():
+    net.fc.weight.fill_(90.0).mul_(torch.tensor([[1.0], [-1.0], [2.0]]))
+x = torch.tensor([[1.0, 2.0], [0.0, 3.0]])
+out = net(x)
+loss = criterion(out, F.one_hot(torch.tensor([1, 0]), 3))
+loss.backward()
+{more}
+"""
+ENDS = [
+    ("F.softmax(self.fc(x), dim=-1)", "-(y * p.log()).sum()", "print(out.argmax(-1))",
+     ["F.log_softmax(self.fc(x), dim=-1)", "-(y * p).sum()", "print(out.exp().argmax(-1))"]),
+    ("self.last(self.fc(x))", "-(y * torch.log(p + 1e-46)).sum()", "",
+     ["nn.LogSoftmax(dim=-1)", "self.last(self.fc(x))", "-(y * p).sum()"]),
+    ("torch.sigmoid(self.fc(x)).squeeze(0)",
+     "-(y * torch.log(p) + (1 - y) * torch.log(1 - p)).sum()", "print(out > 0.5)",
+     ["return self.fc(x).squeeze(0)", "y * F.logsigmoid(p) + (1 - y) * F.logsigmoid(-p)",
+      "print(torch.sigmoid(out) > 0.5)"]),
+    ("self.fc(x).sigmoid()", "-(y * torch.log(p) + (1 - y) * torch.log1p(-p)).mean()", "",
+     ["return self.fc(x)", "y * F.logsigmoid(p) + (1 - y) * F.logsigmoid(-p)"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "used", "more", "expected"), ENDS)
+def test_probabilities_of_one_function_and_their_logarithm_in_another(
+    made, used, more, expected, tmp_path
+):
+    program = tmp_path / "apart.py"
+    program.write_text(APART.format(made=made, used=used, more=more))
+
+    fix = diagnosed_file(program, verify=True).findings[0].fixes[0]
+
+    assert ("stable-op", True) == (fix.kind, fix.verified)
+    assert all(text in fix.code for text in expected if text not in program.read_text())
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "print(criterion(x, x))",  # the loss is given other values as well
+        "losses = [criterion]",  # and may be called anywhere
+        "print(list(map(net, [x])))",
+    ],
+)
+def test_ends_that_somebody_else_may_use_stay_as_they_are(more, tmp_path):
+    program = tmp_path / "apart.py"
+    made, used, *_ = ENDS[0]
+    program.write_text(APART.format(made=made, used=used, more=more))
+
+    fixes = diagnosed_file(program).findings[0].fixes
+
+    assert not any(fix.patch and "log_softmax" in fix.patch for fix in fixes)

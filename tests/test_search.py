@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from corpus import REQUESTS
 from counting import calls_in
 
 from gradscope.facts import (
@@ -19,7 +20,6 @@ from gradscope.facts import (
 )
 from gradscope.repair import repaired
 from gradscope.repair.search import Search
-from gradscope.repair.write.propose import MAKERS
 from gradscope.source import Source
 
 
@@ -112,7 +112,7 @@ def found_in(text: str, culprit: str, tmp_path) -> Finding:
         location=place,
         measured=Measured((("self", 0.0),)),
         tensors=(Operand("self", at=0.0),),
-        fixes=tuple(Fix(kind, "a fix") for kind in MAKERS),
+        fixes=tuple(Fix(kind, "a fix", request=one) for kind, one in REQUESTS.items()),
     )
 
 
@@ -167,7 +167,7 @@ def test_a_fault_of_ours_costs_one_finding_its_fixes(tmp_path, monkeypatch):
     def broken(_culprit):
         raise RecursionError("too deep")
 
-    monkeypatch.setattr("gradscope.repair.write.propose.MAKERS", {"epsilon": broken})
+    monkeypatch.setattr("gradscope.repair.write.guards.guarded", broken)
     finding = found_in("", "torch.sqrt(x)", tmp_path)
 
     (served,) = repaired(Trace("t"), (finding,), None)

@@ -62,6 +62,12 @@ class Operand:
     def bad(self) -> int:
         return self.nan + self.posinf + self.neginf
 
+    @property
+    def largest(self) -> float | None:
+        """The largest |element| among the finite ones."""
+        ends = [abs(end) for end in (self.min, self.max) if end is not None]
+        return max(ends, default=None)
+
 
 @dataclass(frozen=True, slots=True)
 class Ancestor:

@@ -118,6 +118,31 @@ class HarmlessOperand:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepOff:
+    """Keep an operand of the op off the edge on which it lies, for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class DivideByOne:
+    """Divide by 1 where the divisor is 0 as well as what is divided: 0 / 0 counts as 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class StableForm:
+    """Another form of the expression around the op, which computes the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class WiderDtype:
+    """Compute the op in a wider dtype."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllowEmpty:
+    """A result for what the op does with nothing: no elements, no targets, no keys."""
+
+
+@dataclass(frozen=True, slots=True)
 class FillMemory:
     """Allocate memory that is filled; `op` allocated it."""
 
@@ -183,4 +208,6 @@ Plain = (
     | Reattach
     | CopyBeforeWriting
 )
-Request = Plain | HarmlessOperand | Rewrite | Exchange
+# Those that the op table words, with the operands of the op.
+OfOp = HarmlessOperand | KeepOff | DivideByOne | StableForm | WiderDtype | AllowEmpty
+Request = Plain | OfOp | Rewrite | Exchange

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gradscope.ops.dtypes import Margin, eps_for
+from gradscope.ops.dtypes import Margin, guard_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,9 @@ class Cure:
     harmless: str = ""
     margin: Margin = Margin.DENOMINATOR
 
-    def eps(self, dtype: str) -> str:
-        """The source text of `{eps}`."""
-        return f"{eps_for(dtype, self.margin):g}"
+    def eps(self, dtype: str, largest: float | None = None) -> str:
+        """The source text of `{eps}`; `largest` as in `guard_for`."""
+        return f"{guard_for(dtype, self.margin, largest):g}"
 
 
 NO_CURE = Cure()

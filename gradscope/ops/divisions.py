@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from gradscope.ops.cures import away, floor
 from gradscope.ops.edges import Edge, Holds, Nature, OpFact, Values
@@ -39,7 +40,9 @@ def _divisor(
             says,
             cause,
             slope=slope,
-            cure=floor(tiny=nature is not Nature.POLE),
+            cure=replace(floor(), condition="{x} != 0")
+            if nature is Nature.POLE
+            else floor(tiny=True),
         ),
         Edge(
             name,

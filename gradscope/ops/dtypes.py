@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -70,6 +71,27 @@ def finfo(dtype: str) -> Finfo:
 def eps_for(dtype: str, margin: Margin = Margin.DENOMINATOR) -> float:
     """The `{eps}` of a guard: a value that the dtype resolves where `margin` needs it."""
     return dict(zip(FINFO, _EPS[margin], strict=True))[_floating(dtype)]
+
+
+def guard_for(dtype: str, margin: Margin, largest: float | None = None) -> float:
+    """The `{eps}` of a guard whose operand's largest |element| is known.
+
+    A divisor: what the dtype resolves beside that element, as sums over the others leave it. Under
+    a root: `eps_for` relative to it. A logarithm's own is made for probabilities, and smaller only
+    where all of the operand is.
+    """
+    scale = 10.0 ** math.floor(math.log10(largest)) if largest else 1.0
+    limits, eps = finfo(dtype), eps_for(dtype, margin)
+    match margin:
+        case Margin.DENOMINATOR:
+            eps = 10.0 ** math.ceil(math.log10(limits.eps * (largest or 1.0)))
+        case Margin.ROOT:
+            eps *= scale
+        case Margin.LOG:
+            eps *= min(1.0, scale)
+        case _:
+            return eps
+    return max(eps, limits.tiny)
 
 
 def wider(dtype: str) -> tuple[str, str]:

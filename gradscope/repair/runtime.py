@@ -15,7 +15,7 @@ from gradscope.ops import Edge, lookup
 from gradscope.repair.attempt import Bench
 from gradscope.repair.compare import BOUNDS
 from gradscope.repair.what_if import WhatIf
-from gradscope.repair.write.culprit import dtype_of, edges_of
+from gradscope.repair.write.culprit import dtype_of, edges_of, largest
 from gradscope.rules.wording import phrases
 
 MOST = 2  # changes of one call that are worth a run each
@@ -91,7 +91,9 @@ def what_ifs(finding: Finding, kind: str) -> Iterator[WhatIf]:
 def _code(template: str, edge: Edge, finding: Finding) -> str:
     """A template of the op table as Python: each operand is a name of its own."""
     names = {name: name for _, name, _, _ in Formatter().parse(template) if name}
-    return template.format(**{**names, "eps": edge.cure.eps(dtype_of(finding))})
+    return template.format(
+        **{**names, "eps": edge.cure.eps(dtype_of(finding), largest(finding, edge))}
+    )
 
 
 def _tried(

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Event, Fix, HarmlessOperand, Root, Trace
+from gradscope.facts import (
+    DivideByOne,
+    Event,
+    Fix,
+    HarmlessOperand,
+    KeepOff,
+    Root,
+    StableForm,
+    Trace,
+    WiderDtype,
+)
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import eps_for
 from gradscope.ops.dtypes import wider as wider_than
@@ -62,7 +72,17 @@ def guards(edge: Edge | None, event: Event) -> tuple[Fix, ...]:
     title = titles.guarded(kind, named, op)
     if edge.nature is Nature.OVERFLOW:
         title = titles.in_range(named, op)
-    return (Fix(kind, title, "unsafe", _fill(edge.cure.guard, edge, event)),)
+    return (Fix(kind, title, "unsafe", _fill(edge.cure.guard, edge, event), request=KeepOff()),)
+
+
+def divisor(edge: Edge, event: Event) -> tuple[Fix, ...]:
+    """Divide by 1 where 0 is divided by 0; nothing for any other division."""
+    if edge.argument != "other" or event.values().get("self") != 0:
+        return ()
+    x = text_at(edge, event)
+    title = titles.nothing(subject(edge, event))
+    code = f"torch.where({x} != 0, {x}, 1.0)"
+    return (Fix("guard-empty", title, "unsafe", code, request=DivideByOne()),)
 
 
 def guard_kind(edge: Edge, event: Event) -> str:
@@ -80,12 +100,12 @@ def stable(edge: Edge | None, event: Event, root: Root, trace: Trace) -> tuple[F
     if pattern is not None:
         names = {"x": "x", "dim": "-1", "eps": f"{eps_for(evidence.dtype(event)):g}"}
         code = pattern.stable.format_map(_Named(names))
-        return (Fix("stable-op", titles.stable(code), "safe", code),)
+        return (Fix("stable-op", titles.stable(code), "safe", code, request=StableForm()),)
     if edge is not None and edge.stable.startswith(_CASTS):
         return (wider(event),)
     if edge is not None and edge.stable:
         code = _fill(edge.stable, edge, event)
-        return (Fix("stable-op", titles.stable(code), "safe", code),)
+        return (Fix("stable-op", titles.stable(code), "safe", code, request=StableForm()),)
     return ()
 
 
@@ -94,13 +114,14 @@ def wider(event: Event) -> Fix:
     x = next((phrases.source(one, one.role) for one in event.operands), "x")
     wide, cast = wider_than(evidence.dtype(event))
     title = titles.wider(phrases.spelled(event.op), wide)
-    return Fix("dtype", title, "unsafe", f"{x}.{cast}")
+    return Fix("dtype", title, "unsafe", f"{x}.{cast}", request=WiderDtype())
 
 
 def _fill(template: str, edge: Edge, event: Event) -> str:
     """A template of the table with the operands' source text put in."""
     names, x = texts(event), text_at(edge, event)
-    eps = edge.cure.eps(evidence.dtype(event))
+    operand = event.operand(edge.argument)
+    eps = edge.cure.eps(evidence.dtype(event), operand.largest if operand else None)
     return template.format_map(_Named({**names, "x": x, "eps": eps}))
 
 

@@ -1,6 +1,6 @@
 """The user's source: text, the expression at a span, the operands and the masks written there."""
 
-from gradscope.source.masks import Mask, mask
+from gradscope.source.masks import Mask, counts, mask
 from gradscope.source.meaning import definition, holds
 from gradscope.source.names import Names
 from gradscope.source.operands import find, operands
@@ -14,6 +14,7 @@ __all__ = [
     "Source",
     "SourceError",
     "at",
+    "counts",
     "definition",
     "expression",
     "find",

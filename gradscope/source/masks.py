@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gradscope.source.meaning import definition
 from gradscope.source.operands import operands, spelled
 from gradscope.source.text import Source
 
@@ -102,3 +103,41 @@ def _bound(targets: list[ast.expr]) -> Iterator[str]:
         for part in ast.walk(target):
             if isinstance(part, ast.Name):
                 yield part.id
+
+
+_HANDS_ON = frozenset("bool float double int long half to type unsqueeze squeeze view".split())
+_TRUTHS = frozenset("isfinite isnan isinf eq ne lt gt le ge logical_and logical_not".split())
+
+
+def counts(source: Source, node: ast.expr) -> bool:
+    """Whether an expression counts what is true: `(y > 0).float().sum()`, also through names."""
+    found = spelled(source, _given(source, node))
+    if found is None or not found.positional:
+        return False
+    if found.name in _HANDS_ON:
+        return counts(source, found.positional[0])
+    is_count = found.name in ("bincount", "count_nonzero")
+    return is_count or (found.name == "sum" and _is_truth(source, found.positional[0]))
+
+
+def _is_truth(source: Source, node: ast.expr) -> bool:
+    node = _given(source, node)
+    if isinstance(node, ast.Compare):
+        return True
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
+        return True
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr | ast.BitXor):
+        return True
+    found = spelled(source, node)
+    if found is not None and found.name in _HANDS_ON and found.positional:
+        return _is_truth(source, found.positional[0])
+    return found is not None and found.name in _TRUTHS
+
+
+def _given(source: Source, node: ast.expr) -> ast.expr:
+    """What a name stands for."""
+    seen: set[ast.AST] = set()
+    while isinstance(node, ast.Name) and node not in seen:
+        seen.add(node)  # two names may be given each other
+        node = definition(source, node) or node
+    return node

@@ -2,7 +2,7 @@
 # phase: backward
 # op: sqrt
 # cause: singular-derivative
-# fix: epsilon
+# fix: stable-op
 """R1-like penalty on the norm of the input gradient of an SDF network at its own centre."""
 
 import torch

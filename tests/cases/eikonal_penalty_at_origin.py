@@ -2,7 +2,7 @@
 # phase: backward
 # op: sqrt
 # cause: singular-derivative
-# fix: epsilon
+# fix: stable-op
 """A signed distance field with an eikonal term: its slope vanishes at the origin."""
 
 import torch

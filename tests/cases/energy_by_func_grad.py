@@ -2,7 +2,7 @@
 # phase: backward
 # op: pow
 # cause: singular-derivative
-# fix: epsilon
+# fix: stable-op
 """torch.func.grad and a hand-written update."""
 
 import torch

@@ -2,7 +2,7 @@
 # phase: backward
 # op: pow
 # cause: singular-derivative
-# fix: epsilon
+# fix: stable-op
 """Sparse regression with a group-lasso penalty on zero-initialised groups."""
 
 import torch

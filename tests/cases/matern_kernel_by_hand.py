@@ -2,7 +2,7 @@
 # phase: backward
 # op: pow
 # cause: singular-derivative
-# fix: epsilon
+# fix: stable-op
 """Gaussian process with a Matern kernel: the gradients of its two factors cancel at distance 0."""
 
 import math

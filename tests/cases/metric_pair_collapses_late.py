@@ -2,7 +2,7 @@
 # phase: backward
 # op: sqrt
 # cause: singular-derivative
-# fix: epsilon
+# fix: stable-op
 """Contrastive training; at step 6 the loader pairs an image with itself."""
 
 import torch

@@ -3,6 +3,7 @@
 # op: pow
 # cause: masked-branch
 # fix: masked-branch
+# or fix: stable-op (where fixes are tried: the slope of a norm is 0 at 0, and nothing need be masked)
 """k nearest neighbours' distances without the point itself, by sort and slice."""
 
 import torch

@@ -3,6 +3,7 @@
 # op: sqrt
 # cause: masked-branch
 # fix: masked-branch
+# or fix: stable-op (where fixes are tried: the slope of a norm is 0 at 0, and nothing need be masked)
 """Spread points apart: only the upper triangle of the distance matrix is used."""
 
 import torch

@@ -3,6 +3,7 @@
 # op: div
 # cause: zero-division
 # fix: epsilon
+# or fix: stable-op (where fixes are tried: `normalize` has the epsilon inside)
 import torch
 import torch.nn as nn
 

@@ -3,6 +3,7 @@
 # op: div
 # cause: zero-division
 # fix: epsilon
+# or fix: stable-op (where fixes are tried: `normalize` has the epsilon inside)
 """Columns are renormalised after every step, and one of them has been pruned to zero."""
 
 import torch

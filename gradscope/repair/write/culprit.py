@@ -83,6 +83,10 @@ class Culprit:
         found = spelled(self.source, self.node) if self.node else None
         return lookup(found.name) if found else None
 
+    def eps(self, edge: Edge) -> str:
+        """The `{eps}` of a guard, as text."""
+        return edge.cure.eps(self.dtype, largest(self.finding, edge))
+
     def text(self, node: ast.expr) -> str:
         """The text of a node as an operand of anything: in parentheses unless it is an atom."""
         text = self.source.of(node)
@@ -121,6 +125,12 @@ def values_of(finding: Finding) -> dict[str, float]:
         if one.min is not None and one.max is not None:
             found |= {f"{one.role}.min": one.min, f"{one.role}.max": one.max}
     return found
+
+
+def largest(finding: Finding, edge: Edge) -> float | None:
+    """The largest |element| of the operand that lies on an edge."""
+    found = (one.largest for one in finding.tensors if one.role == edge.argument)
+    return next(found, None)
 
 
 def edges_of(finding: Finding, fact: OpFact) -> Iterator[Edge]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gradscope.repair.write import logs
 from gradscope.repair.write.reading import Reading, atom
-from gradscope.source.operands import Spelled
+from gradscope.source.operands import Spelled, canonical
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,9 @@ def _cross_entropy_with_logits(read: Reading, node: ast.expr) -> str | None:
 
 
 def _log_of_absolute_determinant(read: Reading, node: ast.expr) -> str | None:
-    """logdet(z) where the determinant is negative."""
+    """logdet(z) where the determinant is negative; where it is 0, what breaks is `slogdet`."""
     found = read.op(node, "logdet")
-    if not found:
+    if not found or canonical(read.culprit.finding.op) != "logdet":
         return None
     return f"torch.linalg.slogdet({read.text(found.positional[0])}).logabsdet"
 

@@ -10,10 +10,10 @@ from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import Nature
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
-from gradscope.repair.write.spelling import can_repeat, filled, operand_of
+from gradscope.repair.write.spelling import can_repeat, filled, is_count, operand_of
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, titles
-from gradscope.source import expression
+from gradscope.source import counts, expression
 from gradscope.source.operands import canonical, spelled
 
 DECOMPOSITIONS = frozenset(("svd", "eigh", "eig", "eigvals"))
@@ -35,6 +35,25 @@ def guarded(culprit: Culprit) -> Iterator[Candidate]:
     yield from _apart(culprit)
     yield from _added(culprit)
     yield from _upstream(culprit)
+
+
+def divided_by_one(culprit: Culprit) -> Iterator[Candidate]:
+    """A divisor that is 0 where there is nothing to divide: a count kept at 1, else 1 in its place,
+    which leaves every other quotient as it is."""
+    edge = next(culprit.edges(), None)
+    node = operand_of(culprit, edge) if edge is not None else None
+    if edge is None or node is None:
+        return
+    if roots := list(_under_root(culprit)):
+        yield from roots
+        return
+    what = _short(culprit, node)
+    if is_count(culprit, edge) or counts(culprit.source, node):
+        edit = culprit.replace(node, f"{culprit.text(node)}.clamp(min=1)")
+        yield Candidate("guard-empty", titles.counted(what), (edit,))
+    template = filled(culprit, edge, "torch.where({x} != 0, {x}, 1.0)", node)
+    if template is not None:
+        yield Candidate("guard-empty", titles.nothing(what), (culprit.replace(node, template),))
 
 
 def _under_root(culprit: Culprit) -> Iterator[Candidate]:
@@ -70,7 +89,7 @@ def _number(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[Candidate]
     given = {one.role for one in culprit.finding.tensors}
     is_number = given and edge.argument not in given and culprit.values.get(edge.argument) == 0
     if is_number and isinstance(node, ast.Name) and edge.cure.margin in FLOORS:
-        text = f"max({culprit.source.of(node)}, {edge.cure.eps(culprit.dtype)})"
+        text = f"max({culprit.source.of(node)}, {culprit.eps(edge)})"
         edit = culprit.replace(node, text)
         yield Candidate("epsilon", _title("epsilon", culprit, edge, node), (edit,))
 
@@ -135,7 +154,7 @@ def _added(culprit: Culprit) -> Iterator[Candidate]:
     for edge in culprit.edges():
         node = operand_of(culprit, edge)
         if node is not None and edge.cure.margin in FLOORS:
-            text = f"{culprit.text(node)} + {edge.cure.eps(culprit.dtype)}"
+            text = f"{culprit.text(node)} + {culprit.eps(edge)}"
             yield Candidate(
                 "epsilon", _title("epsilon", culprit, edge, node), (culprit.replace(node, text),)
             )

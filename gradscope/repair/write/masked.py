@@ -27,8 +27,8 @@ INFINITE = frozenset(
 def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
     """A harmless operand where the result is thrown away: `torch.where(x > 0, x, 1.0) ** 0.5`.
 
-    The mask's own condition when it is a name in reach, then the op's condition, then the
-    mask's condition written out. What goes by the value itself gets the value that it had.
+    The program's own mask where it is in reach, then the op's condition. What goes by the value
+    itself gets the value that it had.
     """
     yield from _both_infinite(culprit)
     yield from _finite_constant(culprit)
@@ -44,15 +44,12 @@ def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
     if _goes_by_value(culprit):
         yield from restored
     harmless = edge.cure.harmless or "1.0"
-    conditions = list(_mask_conditions(culprit))
-    names = [pair for pair in conditions if pair[0].isidentifier()]
-    rest = [pair for pair in conditions if pair not in names]
     op = phrases.spelled(culprit.finding.op)
     title = titles.harmless(op)
     if not hidden:
         title = f"give `{op}` the operand {harmless} in the place of those on its singularity"
     seen = set()
-    for condition, kept in (*names, *own, *rest):
+    for condition, kept in (*_mask_conditions(culprit), *own):
         text = _where(culprit, condition, kept, node, harmless)
         if text not in seen:
             seen.add(text)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import assert_never
 
 from gradscope.facts import (
+    AllowEmpty,
     AverageLoss,
     BoundSchedule,
     ClearGradients,
     ClipNorm,
     CopyBeforeWriting,
     Descend,
+    DivideByOne,
     DivideLoss,
     Edit,
     Exchange,
@@ -20,6 +22,7 @@ from gradscope.facts import (
     Fix,
     HarmlessOperand,
     KeepNorm,
+    KeepOff,
     LowerRate,
     MoveClipping,
     Phase,
@@ -27,7 +30,9 @@ from gradscope.facts import (
     Rewrite,
     ScaleLoss,
     SetOption,
+    StableForm,
     StepBeforeClearing,
+    WiderDtype,
 )
 from gradscope.repair.write import (
     allocation,
@@ -49,10 +54,8 @@ from gradscope.repair.write.culprit import Culprit
 GUARDS = ("epsilon", "clamp-domain")
 MOST = 6  # candidates of one fix that are worth a run each, guesses aside
 
-Maker = Callable[[Culprit], Iterator[Candidate]]
 
-
-def _epsilon(culprit: Culprit) -> Iterator[Candidate]:
+def _kept_off(culprit: Culprit) -> Iterator[Candidate]:
     if culprit.finding.phase is Phase.OPTIMIZER:
         yield from training.optimizer_eps(culprit)
     yield from guards.guarded(culprit)
@@ -66,16 +69,6 @@ def _masked(culprit: Culprit, *, hidden: bool = False) -> Iterator[Candidate]:
 def _scaled(culprit: Culprit) -> Iterator[Candidate]:
     yield from training.through_scaler(culprit)
     yield from training.scaled(culprit)
-
-
-MAKERS: Mapping[str, Maker] = {
-    "masked-branch": _masked,
-    "epsilon": _epsilon,
-    "clamp-domain": guards.guarded,
-    "stable-op": stable.rewritten,
-    "dtype": wider.widened,
-    "guard-empty": empty.filled,
-}
 
 
 def fixes_of(culprit: Culprit) -> tuple[Fix, ...]:
@@ -92,8 +85,8 @@ def fixes_of(culprit: Culprit) -> tuple[Fix, ...]:
     stable_form = next(culprit.search.found(stable.rewritten(culprit)), None)
     if stable_form is None:
         return fixes
-    proposed = [fix for fix in fixes if fix.kind == "stable-op"]
-    first = proposed or [Fix("stable-op", stable_form.title, "unsafe")]
+    proposed = [fix for fix in fixes if isinstance(fix.request, StableForm)]
+    first = proposed or [Fix("stable-op", stable_form.title, "unsafe", request=StableForm())]
     return (*first, *(fix for fix in fixes if fix not in proposed))
 
 
@@ -109,8 +102,7 @@ def candidates(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
 
 
 def _made(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
-    """As the request tells; by the kind of the fix where that and its place say everything. None
-    for advice: what to change is not told by the source."""
+    """As the request tells. None for advice: what to change is not told by the source."""
     match fix.request:
         case LowerRate():
             return updates.slower(culprit, fix, fix.request)
@@ -136,6 +128,16 @@ def _made(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
             return initial.keeping(culprit, fix.request)
         case HarmlessOperand(hidden):
             return _masked(culprit, hidden=hidden)
+        case KeepOff():
+            return _kept_off(culprit)
+        case DivideByOne():
+            return guards.divided_by_one(culprit)
+        case StableForm():
+            return stable.rewritten(culprit)
+        case WiderDtype():
+            return wider.widened(culprit)
+        case AllowEmpty():
+            return empty.filled(culprit)
         case FillMemory():
             return allocation.filled(culprit)
         case ScaleLoss():
@@ -149,5 +151,5 @@ def _made(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
         case Exchange():
             return backward.exchanged(culprit, fix.request)
         case None:
-            return MAKERS[fix.kind](culprit) if fix.kind in MAKERS else iter(())
+            return iter(())
     assert_never(fix.request)

@@ -46,7 +46,7 @@ def _is_pure(culprit: Culprit, call: ast.Call) -> bool:
     return is_torch and is_pure
 
 
-def _is_count(culprit: Culprit, edge: Edge) -> bool:
+def is_count(culprit: Culprit, edge: Edge) -> bool:
     """Whether what is divided by is a whole number that the program counted."""
     if edge.cure.margin is not Margin.DENOMINATOR:
         return False
@@ -59,7 +59,7 @@ def filled(culprit: Culprit, edge: Edge, template: str, node: ast.expr) -> str |
     if template.count("{x}") > 1 and not can_repeat(culprit, node):
         return None
     texts = {role: culprit.text(part) for role, part in culprit.operands.items()}
-    eps = "1" if _is_count(culprit, edge) else edge.cure.eps(culprit.dtype)
+    eps = "1" if is_count(culprit, edge) else culprit.eps(edge)
     spelled = culprit.torch(template)
     try:
         return spelled and spelled.format(**{**texts, "x": culprit.text(node), "eps": eps})

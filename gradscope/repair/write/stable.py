@@ -6,6 +6,7 @@ import ast
 from collections import deque
 from collections.abc import Iterator, Set
 
+from gradscope.repair.write import ends
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.forms import FORMS
@@ -39,6 +40,7 @@ def rewritten(culprit: Culprit) -> Iterator[Candidate]:
             title = titles.stable(text)
             yield Candidate("stable-op", title, (culprit.replace(node, text),))
             break
+    yield from ends.both(culprit)
 
 
 def with_zero_infinity(culprit: Culprit) -> Iterator[Candidate]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Event, Finding, Fix, Kind, Phase, Root, Trace
+from gradscope.facts import Event, Finding, Fix, KeepOff, Kind, Phase, Root, Trace
 from gradscope.ops import Edge, Nature, lookup
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
@@ -98,6 +98,7 @@ def _repairs(event: Event, edge: Edge | None, root: Root, trace: Trace) -> tuple
         "move equal or zero values apart by a small, uneven diagonal",
         "unsafe",
         f"{x} + 1e-4 * torch.diag_embed(torch.arange({x}.shape[-1], dtype={x}.dtype))",
+        request=KeepOff(),
     )
     stable = Fix(
         "stable-op",

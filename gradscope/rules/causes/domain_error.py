@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gradscope.facts import Event, Finding, Fix, Kind, Root, Strength, Trace
+from gradscope.facts import Event, Finding, Fix, KeepOff, Kind, Root, StableForm, Strength, Trace
 from gradscope.ops import Edge
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
@@ -57,7 +57,7 @@ class DomainError(Rule):
             message=_headline(event, edge),
             label=fixes.says(edge, event) if edge else "NaN from finite operands",
             why=_mechanism(event, edge),
-            fixes=fixes.guards(edge, event) or (Fix("clamp-domain", inside),),
+            fixes=fixes.guards(edge, event) or (Fix("clamp-domain", inside, request=KeepOff()),),
             strength=Strength.LIKELY if known else Strength.FALLBACK,
         )
 
@@ -68,6 +68,7 @@ class DomainError(Rule):
             "take the logarithm of the determinant's absolute value",
             "unsafe",
             "torch.linalg.slogdet(x).logabsdet",
+            request=StableForm(),
         )
         return self.finding(
             root,

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Ancestor, Call, Event, Finding, Fix, Related, Root, Strength, Trace
+from gradscope.facts import (
+    Ancestor,
+    Call,
+    Event,
+    Finding,
+    Fix,
+    KeepOff,
+    Related,
+    Root,
+    Strength,
+    Trace,
+)
 from gradscope.ops import Edge
 from gradscope.ops.edges import Nature
 from gradscope.ops.traits import Trait, has
@@ -53,7 +64,7 @@ class SingularDerivative(Rule):
             return None  # nothing infinite in its formula but its slope may be put down to that
         bound = _bound(event, edge) if edge else None
         guard = bound.call.location if bound is not None and bound.call is not None else None
-        known = (*fixes.guards(edge, event), *fixes.stable(edge, event, root, trace))
+        known = (*fixes.stable(edge, event, root, trace), *fixes.guards(edge, event))
         return self.finding(
             root,
             trace,
@@ -137,4 +148,5 @@ def _bound(event: Event, edge: Edge) -> Ancestor | None:
 
 def _away(call: Call) -> Fix:
     op = phrases.spelled(call.op)
-    return Fix("epsilon", f"keep the operand of `{op}` off the point where its slope breaks")
+    title = f"keep the operand of `{op}` off the point where its slope breaks"
+    return Fix("epsilon", title, request=KeepOff())

@@ -11,14 +11,17 @@ from gradscope.facts import (
     Event,
     Finding,
     Fix,
+    KeepOff,
     Phase,
     Related,
     Root,
     ScaleLoss,
+    StableForm,
     Subject,
     Symptom,
     Trace,
     Trouble,
+    WiderDtype,
     plural,
 )
 from gradscope.ops import Edge
@@ -121,7 +124,10 @@ class Underflow(Rule):
             },
             numbers=(f"a gradient of norm {size} comes in, exactly 0 goes out",),
             symptoms=tuple(symptoms),
-            fixes=(proposed(ScaleLoss()), Fix("dtype", wider, "unsafe", autocast)),
+            fixes=(
+                proposed(ScaleLoss()),
+                Fix("dtype", wider, "unsafe", autocast, request=WiderDtype()),
+            ),
         )
 
 
@@ -171,12 +177,16 @@ def _repairs(
     event: Event, edge: Edge, flushed: Call | None, root: Root, trace: Trace
 ) -> tuple[Fix, ...]:
     if event.phase is Phase.OPTIMIZER:
-        eps = Fix("epsilon", "give the optimizer an eps that float16 holds", "unsafe", "eps=1e-4")
-        wide = Fix("dtype", "keep parameters and optimizer state in float32", "unsafe")
-        return (eps, wide)
+        eps = "give the optimizer an eps that float16 holds"
+        wide = "keep parameters and optimizer state in float32"
+        return (
+            Fix("epsilon", eps, "unsafe", "eps=1e-4", request=KeepOff()),
+            Fix("dtype", wide, "unsafe", request=WiderDtype()),
+        )
     stable = fixes.stable(edge, event, root, trace)
     guards = fixes.guards(edge, event)
     if flushed is not None and has(flushed.op, Trait.PRODUCT):  # of many factors below 1
-        logs = Fix("stable-op", "add logarithms instead of multiplying", "safe", "x.log().sum(-1)")
+        title = "add logarithms instead of multiplying"
+        logs = Fix("stable-op", title, "safe", "x.log().sum(-1)", request=StableForm())
         return (*stable, logs, fixes.wider(event), *guards)
     return (*guards, *stable, fixes.wider(event))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Event, Finding, Fix, Root, Trace
+from gradscope.facts import Event, Finding, Fix, KeepOff, Root, Trace
 from gradscope.ops import Edge
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
@@ -48,18 +48,13 @@ class ZeroDivision(Rule):
         name = phrases.name(divisor, "")
         by = f"{name}, which is 0" if name else "exactly 0"
         after = f": {phrases.number(late.constant)} is added after the division" if late else ""
-        guards = fixes.guards(edge, event) or (_epsilon(edge, event),)
         return self.finding(
             root,
             trace,
             message=f"`{op}` divides by {by}, at {phrases.bad_of(event)}{after}",
             label=fixes.says(edge, event),
             why=_mechanism(event, edge) + phrases.too_late(event, late),
-            fixes=(
-                *guards,
-                *fixes.stable(edge, event, root, trace),
-                fixes.masked(edge, event),
-            ),
+            fixes=_repairs(edge, event, root, trace),
         )
 
 
@@ -77,7 +72,15 @@ def _mechanism(event: Event, edge: Edge) -> str:
     return text
 
 
+def _repairs(edge: Edge, event: Event, root: Root, trace: Trace) -> tuple[Fix, ...]:
+    """The form that is exact; 0 / 0 has no limit, so that 0 is as good as any; other quotients are
+    large near 0, as behind an epsilon."""
+    exact, kept = fixes.stable(edge, event, root, trace), fixes.divisor(edge, event)
+    guards = fixes.guards(edge, event) or (_epsilon(edge, event),)
+    return (*exact, *kept, *guards) if kept else (*exact, *guards, fixes.masked(edge, event))
+
+
 def _epsilon(edge: Edge, event: Event) -> Fix:
     x = fixes.text_at(edge, event)
     title = titles.guarded("epsilon", f"`{x}`", phrases.spelled(event.op))
-    return Fix("epsilon", title, "unsafe", f"{x} + 1e-8")
+    return Fix("epsilon", title, "unsafe", f"{x} + 1e-8", request=KeepOff())

@@ -19,6 +19,14 @@ def in_range(what: str, op: str) -> str:
     return f"bound {what} so that `{op}` stays in range"
 
 
+def nothing(what: str) -> str:
+    return f"let 0 / 0 be 0: divide by 1 where {what} is 0"
+
+
+def counted(what: str) -> str:
+    return f"keep the count {what} at 1 or more"
+
+
 def stable(text: str) -> str:
     return f"compute it in one stable step: `{text}`"
 

@@ -1,0 +1,143 @@
+"""Probabilities that are made at one place, and their logarithm that is taken at another: both ends
+are edited, and every other reader keeps the value that it had.
+
+`softmax` becomes `log_softmax`, and `log(p)` becomes `p`. A `sigmoid` goes to the readers, as
+`logsigmoid` of the logits: of log(p) alone, 1 - p could not be told any more.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gradscope.facts import Call, Edit
+from gradscope.ops.patterns import EPSILON
+from gradscope.ops.traits import Trait, has
+from gradscope.repair.write.candidate import Candidate
+from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.flow import Flow
+from gradscope.repair.write.reading import atom
+from gradscope.rules.reading import evidence
+from gradscope.source import expression
+from gradscope.source.operands import canonical, spelled
+
+_MADE_BY = {"softmax": "log-probabilities", "sigmoid": "logits"}
+
+
+def both(culprit: Culprit) -> Iterator[Candidate]:
+    """Where the run has seen that the culprit takes the logarithm of a softmax or sigmoid."""
+    call = _made(culprit)
+    kind = canonical(call.op) if call is not None else ""
+    made = expression(culprit.source, call.location) if call and call.location else None
+    if kind not in _MADE_BY or not isinstance(made, ast.Call):
+        return
+    flow = Flow.of(culprit.source, made)
+    if flow is None or made in flow.readers:
+        return
+    if kind == "softmax":
+        edits = [_log_softmax(culprit, made), *_of_logarithms(culprit, flow)]
+    else:
+        edits = [_dropped(culprit, made), *_of_logits(culprit, flow)]
+    # The end at the culprit is one of them, or this is another value.
+    taken = [_logarithm_of(culprit, reader)[0] for reader in flow.readers]
+    if culprit.node not in taken or None in edits:
+        return
+    giver = flow.functions[0].name if flow.functions else "it"
+    title = f"let `{giver}` give {_MADE_BY[kind]}, and take no logarithm of probabilities"
+    yield Candidate("stable-op", title, tuple(edit for edit in edits if edit is not None))
+
+
+def _made(culprit: Culprit) -> Call | None:
+    """The call that made the culprit's operand, if it is written in this file."""
+    chain = culprit.finding.chain
+    above = next((one for one in chain[0].ancestry if one is not None), None) if chain else None
+    while above is not None and (above.call is None or _hands_on(above.call)):
+        above = next((one for one in above.inputs if one is not None), None)
+    call = above.call if above is not None else None
+    is_here = call is not None and call.location and call.location.file == culprit.source.file
+    return call if is_here else None
+
+
+def _hands_on(call: Call) -> bool:
+    """Elements of its operand, or 1 less them, as in log(1 - p)."""
+    chooses = has(call.op, Trait.CHOOSES) and not has(call.op, Trait.BY_VALUE)
+    return evidence.moves(call) or chooses or has(call.op, Trait.SUBTRACTS | Trait.SHIFTS)
+
+
+def _log_softmax(culprit: Culprit, made: ast.Call) -> Edit | None:
+    """`F.log_softmax(...)` for `F.softmax(...)`, `nn.LogSoftmax` where a module is called."""
+    found, end = spelled(culprit.source, made), culprit.source.extent(made.func)[1]
+    if not isinstance(made.func, ast.Attribute) or found is None:
+        return None
+    if found.method or culprit.names.dotted(made.func):
+        return culprit.source.edit(end - len(made.func.attr), end, "log_softmax")
+    for node in culprit.source.nodes.every(ast.Assign):
+        target, value = node.targets[0], node.value
+        is_it = isinstance(target, ast.Attribute) and target.attr == made.func.attr
+        if is_it and isinstance(value, ast.Call):
+            if culprit.names.dotted(value.func) == "torch.nn.Softmax":
+                end = culprit.source.extent(value.func)[1]
+                return culprit.source.edit(end - len("Softmax"), end, "LogSoftmax")
+    return None
+
+
+def _of_logarithms(culprit: Culprit, flow: Flow) -> Iterator[Edit]:
+    """The readers of what was a softmax."""
+    for reader in flow.readers:
+        text = culprit.source.of(reader)
+        taken, is_complement = _logarithm_of(culprit, reader)
+        if taken is not None and not is_complement:
+            yield culprit.replace(taken, text)
+        else:
+            yield culprit.replace(reader, f"{atom(text)}.exp()")
+
+
+def _dropped(culprit: Culprit, made: ast.Call) -> Edit | None:
+    found = spelled(culprit.source, made)
+    operand = found.positional[0] if found is not None and found.method else made.args[0]
+    return culprit.replace(made, culprit.source.of(operand))
+
+
+def _of_logits(culprit: Culprit, flow: Flow) -> Iterator[Edit | None]:
+    """The readers of what was a sigmoid."""
+    for reader in flow.readers:
+        text = culprit.source.of(reader)
+        taken, is_complement = _logarithm_of(culprit, reader)
+        if taken is not None:
+            z = f"-{atom(text)}" if is_complement else text
+            yield _written(culprit, taken, f"torch.nn.functional.logsigmoid({z})")
+        else:
+            yield _written(culprit, reader, f"torch.sigmoid({text})")
+
+
+def _written(culprit: Culprit, node: ast.expr, template: str) -> Edit | None:
+    text = culprit.torch(template)
+    return culprit.replace(node, text) if text is not None else None
+
+
+def _logarithm_of(culprit: Culprit, reader: ast.expr) -> tuple[ast.expr | None, bool]:
+    """The logarithm that is taken of a reader, also with a small constant that guards it; and
+    whether it is taken of 1 less the reader."""
+    inner, what = reader, "itself"
+    for _ in range(3):
+        above = culprit.source.parents[inner]
+        if isinstance(above, ast.Attribute):
+            above = culprit.source.parents[above]
+        found = spelled(culprit.source, above)
+        if found is None or not isinstance(above, ast.expr) or inner not in found.positional:
+            break
+        numbers = [one.value for one in found.positional if isinstance(one, ast.Constant)]
+        is_second = found.positional[-1] is inner
+        match found.name, what:
+            case ("log", "itself" | "complement") | ("log1p", "negative"):
+                return above, what != "itself"
+            case ("neg", "itself"):
+                what = "negative"
+            case ("sub", "itself") if is_second and numbers == [1]:
+                what = "complement"
+            case ("add", _) if numbers and 0 < float(str(numbers[0])) <= EPSILON:
+                pass
+            case _:
+                break
+        inner = above
+    return None, False

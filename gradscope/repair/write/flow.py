@@ -1,0 +1,194 @@
+"""Where a value goes in its file: through names, what moves its elements, returns and arguments."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from gradscope.repair.write.logs import MOVES
+from gradscope.source import Source, definition
+from gradscope.source.operands import called, spelled
+
+
+class Lost(Exception):
+    """The text does not tell where the value goes."""
+
+
+@dataclass
+class Flow:
+    """All that reads one value. `readers` are the places at which it is used and no longer handed
+    on; `functions` those that return it."""
+
+    source: Source
+    readers: list[ast.expr] = field(default_factory=list)
+    functions: list[ast.FunctionDef] = field(default_factory=list)
+    _given_to: list[tuple[ast.FunctionDef, str]] = field(default_factory=list)
+    _seen: set[ast.AST] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, source: Source, value: ast.expr) -> Flow | None:
+        """None where the text does not tell."""
+        flow = cls(source)
+        try:
+            flow._follow(value)
+            flow._check()
+        except Lost:
+            return None
+        return flow
+
+    def _follow(self, node: ast.expr) -> None:
+        if node in self._seen:
+            return
+        self._seen.add(node)
+        above = self.source.parents[node]
+        if isinstance(above, ast.keyword | ast.Attribute):
+            above = self.source.parents[above]
+        if isinstance(above, ast.Assign) and above.value is node:
+            self._assigned(above.targets, node)
+        elif isinstance(above, ast.Return):
+            self._returned(self._function(node))
+        elif isinstance(above, ast.Subscript) and above.value is node:
+            self._follow(above)
+        elif isinstance(above, ast.Call) and above.func is not node:
+            self._given(above, node)
+        elif not isinstance(above, ast.Expr):
+            self.readers.append(node)
+
+    def _assigned(self, targets: list[ast.expr], node: ast.expr) -> None:
+        if len(targets) != 1 or not isinstance(targets[0], ast.Name):
+            raise Lost
+        name = targets[0].id
+        for read in self._reads(targets[0], name):
+            given = definition(self.source, read)
+            if given is node:
+                self._follow(read)
+            elif given is None:
+                raise Lost
+
+    def _given(self, call: ast.Call, node: ast.expr) -> None:
+        """To a function of the file, or to one that only reads it."""
+        found = spelled(self.source, call)
+        if found is not None and found.name in MOVES and node in found.positional[:1]:
+            self._follow(call)
+            return
+        function = self._callee(call)
+        parameter = _parameter(function, call, node) if function is not None else None
+        if function is None or parameter is None:
+            self.readers.append(node)
+        elif (function, parameter) not in self._given_to:
+            self._given_to.append((function, parameter))
+            first = function.body[0]
+            for read in self._reads(first, parameter):
+                if self.source.nodes.scope(read).before(parameter, (read.lineno, 0)) > 1:
+                    raise Lost  # it has been given something else
+                self._follow(read)
+
+    def _returned(self, function: ast.FunctionDef) -> None:
+        if function not in self.functions:
+            self.functions.append(function)
+            for call in self._calls(function):
+                self._follow(call)
+
+    def _check(self) -> None:
+        """No function may return another value as well, or be given one."""
+        for function in self.functions:
+            returns = (node for node in ast.walk(function) if isinstance(node, ast.Return))
+            if not all(node.value in self._seen for node in returns):
+                raise Lost
+        for function, parameter in self._given_to:
+            for call in self._calls(function):
+                given = (*call.args, *(key.value for key in call.keywords))
+                if not any(
+                    node in self._seen and _parameter(function, call, node) == parameter
+                    for node in given
+                ):
+                    raise Lost
+
+    def _function(self, node: ast.AST) -> ast.FunctionDef:
+        found = self.source.nodes.function(node)
+        if not isinstance(found, ast.FunctionDef):
+            raise Lost
+        return found
+
+    def _reads(self, place: ast.AST, name: str) -> list[ast.Name]:
+        return self.source.nodes.scope(place).owner(name).reads.get(name, [])
+
+    def _calls(self, function: ast.FunctionDef) -> Iterator[ast.Call]:
+        """All calls of a function, or Lost where it may be called elsewhere."""
+        around = self.source.parents[function]
+        if not isinstance(around, ast.ClassDef):
+            yield from map(self._call_of, self._reads(function, function.name))
+        elif function.name in ("forward", "__call__"):
+            for made in self._reads(around, around.name):
+                yield from self._instance(self._call_of(made))
+        else:
+            yield from self._calls_of_attribute(function.name)
+
+    def _call_of(self, name: ast.expr) -> ast.Call:
+        call = self.source.parents[name]
+        if not isinstance(call, ast.Call) or call.func is not name:
+            raise Lost
+        return call
+
+    def _instance(self, made: ast.Call) -> Iterator[ast.Call]:
+        """The calls of a module, by the name that it was given: `net = Net().to(device)`."""
+        node: ast.AST = made
+        while isinstance(above := self.source.parents[node], ast.Attribute | ast.Call):
+            if isinstance(above, ast.Call) and above.func is not node:
+                raise Lost
+            node = above
+        if not isinstance(above, ast.Assign) or len(above.targets) != 1:
+            raise Lost
+        target = above.targets[0]
+        if isinstance(target, ast.Attribute):
+            yield from self._calls_of_attribute(target.attr)
+            return
+        if not isinstance(target, ast.Name):
+            raise Lost
+        for read in self._reads(target, target.id):
+            if not isinstance(self.source.parents[read], ast.Attribute):  # `net.parameters()`
+                yield self._call_of(read)
+
+    def _calls_of_attribute(self, name: str) -> Iterator[ast.Call]:
+        defined = [n for n in self.source.nodes.every(ast.FunctionDef) if n.name == name]
+        if len(defined) > 1:
+            raise Lost
+        for node in self.source.nodes.every(ast.Attribute):
+            is_read = node.attr == name and isinstance(node.ctx, ast.Load)
+            if is_read and not isinstance(self.source.parents[node], ast.Attribute):
+                yield self._call_of(node)
+
+    def _callee(self, call: ast.Call) -> ast.FunctionDef | None:
+        """The function of this file that a call runs: by its name, or as a module's forward."""
+        if isinstance(call.func, ast.Attribute):
+            named = [n for n in self.source.nodes.every(ast.FunctionDef) if n.name == called(call)]
+            is_own = isinstance(call.func.value, ast.Name) and call.func.value.id == "self"
+            return named[0] if is_own and len(named) == 1 else None
+        if not isinstance(call.func, ast.Name):
+            return None
+        found = self._defined(call.func)
+        if isinstance(found, ast.FunctionDef):
+            return found
+        made = definition(self.source, call.func)
+        if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Name):
+            return None
+        kind = self._defined(made.func)
+        body = kind.body if isinstance(kind, ast.ClassDef) else []
+        methods = [one for one in body if isinstance(one, ast.FunctionDef)]
+        return next((one for one in methods if one.name in ("forward", "__call__")), None)
+
+    def _defined(self, name: ast.Name) -> ast.stmt | None:
+        """The one statement that a name is ever bound by."""
+        bindings = self.source.nodes.scope(name).owner(name.id).bindings.get(name.id, [])
+        return bindings[0].statement if len(bindings) == 1 else None
+
+
+def _parameter(function: ast.FunctionDef, call: ast.Call, node: ast.expr) -> str | None:
+    """The parameter that gets an argument of a call."""
+    names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+    names = names[names[:1] == ["self"] :]
+    for name, given in zip(names, call.args, strict=False):
+        if given is node:
+            return None if any(isinstance(one, ast.Starred) for one in call.args) else name
+    return next((key.arg for key in call.keywords if key.value is node), None)
