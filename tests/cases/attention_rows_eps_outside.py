@@ -2,7 +2,7 @@
 # phase: forward
 # op: div
 # cause: zero-division
-# fix: epsilon
+# fix: guard-empty
 """Linear attention with relu features. The epsilon stands behind the division."""
 
 import torch

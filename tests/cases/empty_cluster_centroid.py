@@ -2,7 +2,7 @@
 # phase: forward
 # op: div
 # cause: zero-division
-# fix: epsilon
+# fix: guard-empty
 """Cluster-aware embedding training; in the second epoch nobody is assigned to cluster 3."""
 
 import torch

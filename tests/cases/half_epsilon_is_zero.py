@@ -2,7 +2,7 @@
 # phase: forward
 # op: div
 # cause: zero-division
-# fix: epsilon
+# fix: guard-empty
 """Cosine loss in float16. 1e-8 rounds to 0 there."""
 
 import torch

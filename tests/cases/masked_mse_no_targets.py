@@ -2,7 +2,7 @@
 # phase: forward
 # op: div
 # cause: zero-division
-# fix: epsilon
+# fix: guard-empty
 """Masked autoencoder: the loss is averaged over hidden patches, and this batch hides none."""
 
 import torch

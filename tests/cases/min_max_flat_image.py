@@ -2,7 +2,7 @@
 # phase: forward
 # op: div
 # cause: zero-division
-# fix: epsilon
+# fix: guard-empty
 """Saliency maps scaled to [0, 1] per image; the third map is flat."""
 
 import torch

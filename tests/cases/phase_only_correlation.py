@@ -2,7 +2,7 @@
 # phase: forward
 # op: div
 # cause: zero-division
-# fix: epsilon
+# fix: guard-empty
 import torch
 import torch.nn as nn
 
