@@ -98,7 +98,7 @@ def test_a_described_tensor_is_an_expression(tmp_path, spec, expression, require
         ("steps: true\n", "1:1", "steps must be a whole number from 1, got bool True"),
         ("fail-on: bad\n", "1:1", "fail-on must be one of error, warning, note, got str 'bad'"),
         ("target: [a.py]\n", "1:1", "target must be text, got list ['a.py']"),
-        ("inputs:\n  x: {shpae: [3]}\n", "2:7", "inputs x: unknown key shpae"),
+        ("inputs:\n  x: {shpae: [3]}\n", "2:7", "inputs x: has an unknown key shpae"),
         (
             "inputs:\n  x: {shape: 3}\n",
             "2:7",

@@ -7,7 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gradscope.config.scalars import WrongValue, at, flag, is_number, says, text, unknown
+from gradscope.config.scalars import (
+    Reader,
+    WrongValue,
+    entries,
+    flag,
+    is_number,
+    says,
+    text,
+    unknown,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,44 +69,9 @@ def _input(name: str, spec: object) -> Input:
     return Input(name, repr(spec), optional=True)
 
 
-TENSOR_KEYS: dict[str, str] = {
-    "values": "numbers, nested as the tensor is",
-    "shape": "whole numbers",
-    "range": "two numbers: values are uniform between them (whole numbers: both included)",
-    "dtype": "a torch dtype: float32, int64, ...",
-    "seed": "a whole number",
-    "requires_grad": "true or false",
-    "nonempty": "true or false: whether an empty tensor is never given",
-}
 WHOLE = ("bool", "uint8", "int8", "int16", "short", "int32", "int", "int64", "long")
 FLOATING = ("bfloat16", "float16", "half", "float32", "float", "float64", "double")
 COMPLEX = ("complex64", "cfloat", "complex128", "cdouble")
-
-
-def _tensor(name: str, spec: Mapping[str, Any]) -> Input:
-    for key in spec:
-        if key not in TENSOR_KEYS:
-            raise WrongValue(unknown("key", str(key), TENSOR_KEYS), str(key))
-    dtype = at("dtype", _dtype, spec.get("dtype", "float32"))
-    wants_grad = None
-    if "requires_grad" in spec:
-        wants_grad = at("requires_grad", flag, spec["requires_grad"])
-    limits = at("range", _range, spec["range"]) if "range" in spec else None
-    nonempty = at("nonempty", flag, spec.get("nonempty", False))
-    if "values" in spec:
-        if "shape" in spec:
-            raise WrongValue("has values and a shape\ngive one of them", "shape")
-        numbers = at("values", _numbers, spec["values"])
-        if limits and not all(limits[0] <= one <= limits[1] for one in numbers):
-            low, high = limits
-            raise WrongValue(f"values lie outside of the range from {low} to {high}", "values")
-        chosen = f", dtype=torch.{dtype}" if "dtype" in spec else ""
-        expression = f"torch.tensor({spec['values']!r}{chosen})"
-    else:
-        shape = at("shape", _shape, spec.get("shape", []))
-        seed = at("seed", _seed, spec["seed"]) if "seed" in spec else None
-        expression = _random(shape, dtype, limits, seed)
-    return Input(name, expression, wants_grad, True, limits, nonempty)
 
 
 def _dtype(value: object) -> str:
@@ -123,7 +97,7 @@ def _seed(value: object) -> int:
 def _numbers(value: object) -> list[float]:
     """All numbers of a nested list, whose lists at one depth must be of one length."""
     if is_number(value) or isinstance(value, bool):
-        return [float(value)]  # type: ignore[arg-type]
+        return [float(value)]
     if not isinstance(value, list):
         raise WrongValue(f"must be numbers in lists, got {says(value)}")
     sizes = {len(item) if isinstance(item, list) else -1 for item in value}
@@ -141,6 +115,34 @@ def _range(limits: object) -> tuple[float, float]:
     if not low <= high:
         raise WrongValue(f"must begin with the smaller number, got {limits}")
     return low, high
+
+
+TENSOR_KEYS: dict[str, Reader] = {
+    "values": _numbers,
+    "shape": _shape,
+    "range": _range,
+    "dtype": _dtype,
+    "seed": _seed,
+    "requires_grad": flag,
+    "nonempty": flag,
+}
+
+
+def _tensor(name: str, spec: Mapping[str, Any]) -> Input:
+    found = entries(spec, TENSOR_KEYS, "a tensor")
+    dtype, limits = found.get("dtype", "float32"), found.get("range")
+    if "values" not in found:
+        expression = _random(found.get("shape", ()), dtype, limits, found.get("seed"))
+    elif "shape" in found:
+        raise WrongValue("has values and a shape\ngive one of them", "shape")
+    elif limits and not all(limits[0] <= one <= limits[1] for one in found["values"]):
+        low, high = limits
+        raise WrongValue(f"values lie outside of the range from {low} to {high}", "values")
+    else:
+        chosen = f", dtype=torch.{dtype}" if "dtype" in found else ""
+        expression = f"torch.tensor({spec['values']!r}{chosen})"
+    wants_grad, nonempty = found.get("requires_grad"), found.get("nonempty", False)
+    return Input(name, expression, wants_grad, True, limits, nonempty)
 
 
 def _random(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
+
+Reader = Callable[[object], Any]
 
 
 class WrongValue(Exception):
@@ -55,7 +57,7 @@ def count(value: object) -> int:
 def number(value: object) -> float:
     if not is_number(value):
         raise WrongValue(f"must be a number, got {says(value)}")
-    return float(value)  # type: ignore[arg-type]
+    return float(value)
 
 
 def finite(value: object) -> float:
@@ -72,7 +74,19 @@ def positive(value: object) -> float:
     return found
 
 
-def at(key: str, reader: Callable[[object], Any], value: object) -> Any:
+def entries(value: object, readers: Mapping[str, Reader], what: str) -> dict[str, Any]:
+    """What the keys of a mapping hold, each by its reader. `what` says what it should be."""
+    if not isinstance(value, dict):
+        raise WrongValue(f"must be {what}, got {says(value)}")
+    found = {}
+    for key, item in value.items():
+        if key not in readers:
+            raise WrongValue(f"has an {unknown('key', str(key), readers)}", str(key))
+        found[key] = at(str(key), readers[key], item)
+    return found
+
+
+def at(key: str, reader: Reader, value: object) -> Any:
     """The value of an inner key, whose mistakes are told at that key."""
     try:
         return reader(value)
@@ -80,7 +94,7 @@ def at(key: str, reader: Callable[[object], Any], value: object) -> Any:
         raise WrongValue(f"{key} {error}", key, *error.path) from None
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

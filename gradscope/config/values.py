@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from gradscope.config.inputs import inputs
 from gradscope.config.scalars import (
+    Reader,
     WrongValue,
-    at,
     count,
+    entries,
     finite,
     flag,
     is_number,
@@ -77,32 +77,20 @@ def _precisions(value: object) -> tuple[str, ...]:
     words = texts(value)
     for word in words:
         if word not in PRECISIONS:
-            raise WrongValue(
-                unknown("dtype", word, dict.fromkeys(PRECISIONS)).replace(
-                    "unknown", "has an unknown"
-                )
-            )
+            raise WrongValue(f"has an {unknown('dtype', word, dict.fromkeys(PRECISIONS))}")
     return tuple(dict.fromkeys(words))
 
 
 def _thresholds(value: object) -> Thresholds:
-    if not isinstance(value, dict):
-        raise WrongValue(f"must be names with numbers, got {says(value)}")
-    known = {name.replace("_", "-"): name for name in Thresholds.__slots__}
-    found = {}
-    for key, limit in value.items():
-        if key not in known:
-            words = unknown("key", str(key), known).replace("unknown", "has an unknown", 1)
-            raise WrongValue(words, str(key))
-        name = known[key]
-        found[name] = at(str(key), finite if name == "max_loss" else positive, limit)
-    return Thresholds(**found)
+    readers = {name.replace("_", "-"): positive for name in Thresholds.__slots__}
+    found = entries(value, readers | {"max-loss": finite}, "names with numbers")
+    return Thresholds(**{key.replace("-", "_"): limit for key, limit in found.items()})
 
 
 def _seconds(value: object) -> float:
-    if not is_number(value) or not 0 < float(value) < math.inf:  # type: ignore[arg-type]
+    if not is_number(value) or not 0 < value < math.inf:
         raise WrongValue(f"must be a number of seconds above 0, got {says(value)}")
-    return float(value)  # type: ignore[arg-type]
+    return float(value)
 
 
 def _severity(value: object) -> Severity:
@@ -113,7 +101,7 @@ def _severity(value: object) -> Severity:
         raise WrongValue(f"must be one of {words}, got {says(value)}") from None
 
 
-READERS: dict[str, Callable[[object], object]] = {
+READERS: dict[str, Reader] = {
     "target": text,
     "args": texts,
     "model": text,
