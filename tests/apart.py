@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from gradscope.config import Config
 from gradscope.facts import Report, Trace
 from gradscope.norms import NormOptions
-from gradscope.norms.run import _measure
+from gradscope.norms.conclusions import _measure
 from gradscope.pipeline import trace
 from gradscope.programs import RunOptions, parse_target, run
 from gradscope.record.forking import pause_openmp

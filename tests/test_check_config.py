@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from gradscope.check import cases_of, check
-from gradscope.check.command import Asked, run
+from gradscope.check.preflight import Asked, run
 from gradscope.check.settings import shown
 from gradscope.config import Config, load_config
 from gradscope.config.inputs import COMPLEX, FLOATING, TENSOR_KEYS, WHOLE

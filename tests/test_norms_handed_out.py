@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gradscope.norms.facts import Measured, NormOptions
-from gradscope.norms.measure import Measure
+from gradscope.norms.meter import Measure
 from gradscope.record.limit import Limit
 from gradscope.record.recorder import StopTrace
 from gradscope.record.sizes.magnitudes import MagnitudeWatch

@@ -14,7 +14,7 @@ from gradscope.facts import Finding, Location, Operand, Related, Report
 from gradscope.report import Options
 from gradscope.report.diffs import changes, numbered
 from gradscope.report.frames import frame, gutter_of, marks
-from gradscope.report.text import clean, plain, wrap
+from gradscope.report.printable import clean, plain, wrap
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 REPORTS = {"full": cases.full(), "healthy": cases.healthy(), "failed": cases.failed()}

@@ -219,7 +219,7 @@ def test_the_test_that_is_written_fails_until_the_function_is_repaired(folder):
 
 
 def test_a_variant_that_hangs_costs_itself_alone(folder, monkeypatch):
-    monkeypatch.setattr("gradscope.check.stress.findings.PATIENCE", 1.0)
+    monkeypatch.setattr("gradscope.check.stress.found.PATIENCE", 1.0)
 
     report = stressed("hangs_on_zeros", x="{values: [1.0, 2.0]}")
 

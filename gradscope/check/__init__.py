@@ -4,6 +4,6 @@ Config ──► cases ──► workers (one process each) ──► Reports �
 """
 
 from gradscope.check.cases import Case, cases_of
-from gradscope.check.run import check
+from gradscope.check.whole import check
 
 __all__ = ["Case", "cases_of", "check"]

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from gradscope.check.cases import TIME_LIMIT, cases_of
-from gradscope.check.command import Asked
+from gradscope.check.preflight import Asked
 from gradscope.config import Config, Input, Thresholds
-from gradscope.report.text import clean
+from gradscope.report.printable import clean
 
 
 def shown(config: Config, asked: Asked) -> str:

@@ -80,8 +80,7 @@ def check(
     rerun: options.Rerun = None,
 ) -> int:
     """Preflight: run every configured target and fail where a gradient is unhealthy."""
-    from gradscope.check import command as preflight
-    from gradscope.check import settings
+    from gradscope.check import preflight, settings
     from gradscope.config import load_config
 
     if init:

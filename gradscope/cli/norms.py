@@ -68,13 +68,13 @@ def norms(
 ) -> int:
     """Measure each gradient, what clipping would do to it, and where gradients grow or die."""
     from gradscope import pipeline
-    from gradscope.norms import NormOptions, command, page
+    from gradscope.norms import NormOptions, page, view
     from gradscope.norms import norms as measure
     from gradscope.report.status import stage_line
 
     asked = NormOptions(max_norm, norm_type)
-    command.check(format, sort, table, output=output, html=html)
-    choice = options.chosen(context, example=command.EXAMPLE)
+    view.check(format, sort, table, output=output, html=html)
+    choice = options.chosen(context, example=view.EXAMPLE)
     with stage_line(context.meta[STARTED]) as stages:
         found = measure(
             choice.target,
@@ -84,8 +84,8 @@ def norms(
             stdout_to_stderr=format != "terminal" and output is None,
             stages=stages,
         )
-    view = command.View(format, table, depth, sort, quiet)
-    write(command.rendered(found, view, fitting(output)), output)
+    wanted = view.View(format, table, depth, sort, quiet)
+    write(view.rendered(found, wanted, fitting(output)), output)
     if html is not None:
         write(page.render(found), html, "--html")
     return options.code_or_zero(context, pipeline.exit_code(found.judged, choice.config.fail_on))

@@ -102,7 +102,7 @@ def write_reports(
 
 def say(line: str) -> None:
     """A line on stderr, for people: what it quotes of the program is nobody's command."""
-    from gradscope.report.text import inert
+    from gradscope.report.printable import inert
 
     print(inert(line), file=sys.stderr)
 
@@ -137,7 +137,7 @@ def stdout_is_gone() -> None:
 
 
 def complain(message: str, help: str = "", detail: str = "") -> None:
-    from gradscope.report.text import clean, inert, sentence
+    from gradscope.report.printable import clean, inert, sentence
 
     lines = [sentence(f"gradscope: error: {message}")]
     if detail:

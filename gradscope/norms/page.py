@@ -9,8 +9,8 @@ from gradscope.norms import charts
 from gradscope.norms.facts import NormReport
 from gradscope.norms.sections import Column, Section, sections
 from gradscope.report.html_parts import opening, prose, section, table, text_row
-from gradscope.report.options import Options
-from gradscope.report.text import sentence
+from gradscope.report.printable import sentence
+from gradscope.report.rendering import Options
 
 
 def render(report: NormReport) -> str:

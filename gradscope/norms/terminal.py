@@ -16,9 +16,9 @@ from gradscope.norms import bars
 from gradscope.norms.facts import NormReport
 from gradscope.norms.sections import Column, Curve, sections
 from gradscope.report.frames import header
-from gradscope.report.options import Options
+from gradscope.report.printable import Line, Segment, clean, paragraph, wrap
+from gradscope.report.rendering import Options
 from gradscope.report.terminal import STYLES
-from gradscope.report.text import Line, Segment, clean, paragraph, wrap
 
 _NARROWEST = 60
 _WIDEST = 10_000

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import Report, Summary
-from gradscope.report.options import Options, Sources
-from gradscope.report.text import inert
+from gradscope.report.printable import inert
+from gradscope.report.rendering import Options, Sources
 
 __all__ = ["FORMATS", "Format", "Options", "Sources", "by_name"]
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gradscope.report.options import Options
-from gradscope.report.text import TAB, Line, Segment, clean, expanded, wrap
+from gradscope.report.printable import TAB, Line, Segment, clean, expanded, wrap
+from gradscope.report.rendering import Options
 
 CONTEXT = 1  # unchanged lines shown on either side of a change
 

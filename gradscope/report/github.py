@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gradscope.facts import Finding, Location, Report, Summary
 from gradscope.report import phrases, trials, verdicts
-from gradscope.report.options import Options
-from gradscope.report.text import clean, sentence
+from gradscope.report.printable import clean, sentence
+from gradscope.report.rendering import Options
 
 NAME = "github"
 FOR_PROGRAMS = True

@@ -12,8 +12,8 @@ from itertools import count
 from gradscope.facts import Report, Summary
 from gradscope.report import phrases, verdicts
 from gradscope.report.html_parts import listed, opening, prose, section, table, verbatim
-from gradscope.report.options import Options
-from gradscope.report.text import clean, sentence
+from gradscope.report.printable import clean, sentence
+from gradscope.report.rendering import Options
 from gradscope.version import __version__
 
 NAME = "html"

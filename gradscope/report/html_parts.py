@@ -9,8 +9,8 @@ from gradscope.facts import Finding, Fix, Operand
 from gradscope.report import phrases, tensors, trials
 from gradscope.report.diffs import numbered
 from gradscope.report.frames import frame, gutter_of, marks
-from gradscope.report.options import Options
-from gradscope.report.text import Line, clean, expanded, sentence
+from gradscope.report.printable import Line, clean, expanded, sentence
+from gradscope.report.rendering import Options
 
 STYLE = """\
 :root { color-scheme: light dark; --page: #fff; --text: #1d2127; --dim: #59626e; --line: #d5dae1;

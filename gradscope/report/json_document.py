@@ -24,7 +24,7 @@ from gradscope.facts import (
     text_of,
 )
 from gradscope.report import phrases, trials
-from gradscope.report.options import Options
+from gradscope.report.rendering import Options
 
 NAME = "json"
 FOR_PROGRAMS = True

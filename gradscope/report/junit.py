@@ -6,9 +6,9 @@ from xml.etree import ElementTree as xml
 
 from gradscope.facts import Finding, Report, Severity, Summary
 from gradscope.report import phrases, verdicts
-from gradscope.report.options import Options
+from gradscope.report.printable import clean, sentence
+from gradscope.report.rendering import Options
 from gradscope.report.terminal import text_of_finding
-from gradscope.report.text import clean, sentence
 
 NAME = "junit"
 

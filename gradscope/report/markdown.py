@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from gradscope.facts import Finding, Fix, Report, Summary
 from gradscope.report import phrases, tensors, trials, verdicts
 from gradscope.report.frames import frame, gutter_of, marks
-from gradscope.report.options import Options
-from gradscope.report.text import clean, plain, sentence
+from gradscope.report.printable import clean, plain, sentence
+from gradscope.report.rendering import Options
 
 NAME = "markdown"
 

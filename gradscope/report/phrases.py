@@ -19,7 +19,7 @@ from gradscope.facts import (
     text_of,
 )
 from gradscope.ops.names import spelled
-from gradscope.report.text import clean
+from gradscope.report.printable import clean
 
 LINKS = 6  # a longer chain is shown by its first and last links
 

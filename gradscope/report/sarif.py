@@ -17,8 +17,8 @@ from urllib.parse import quote
 from gradscope.facts import Edit, Event, Finding, Fix, Location, Related, Report, Summary, Trace
 from gradscope.ops.names import spelled
 from gradscope.report import phrases, trials, verdicts
-from gradscope.report.options import Options, Sources
-from gradscope.report.text import sentence
+from gradscope.report.printable import sentence
+from gradscope.report.rendering import Options, Sources
 from gradscope.version import __version__
 
 NAME = "sarif"

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from gradscope.facts import Operand, number
 from gradscope.ops.names import role_name
 from gradscope.report.phrases import share
-from gradscope.report.text import Segment, clean
+from gradscope.report.printable import Segment, clean
 
 HEADINGS = ("tensor", "shape", "dtype", "device", "bad", "min", "max")
 

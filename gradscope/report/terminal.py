@@ -15,8 +15,8 @@ from gradscope.facts import Finding, Fix, Report, Summary
 from gradscope.report import phrases, tensors, trials, verdicts
 from gradscope.report.diffs import changes, folded, numbered
 from gradscope.report.frames import frame, gutter_of, header, marks
-from gradscope.report.options import NARROWEST, Options
-from gradscope.report.text import Line, Segment, clean, expanded, paragraph, plain, sentence
+from gradscope.report.printable import Line, Segment, clean, expanded, paragraph, plain, sentence
+from gradscope.report.rendering import NARROWEST, Options
 
 NAME = "terminal"
 

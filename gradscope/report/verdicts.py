@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gradscope.facts import Ending, Report, Severity, Summary, Symptom, Trace, plural
 from gradscope.report.phrases import symptoms
-from gradscope.report.text import clean
+from gradscope.report.printable import clean
 from gradscope.report.trials import times
 
 # What each verdict looks like.

@@ -12,7 +12,7 @@ import torch
 from torch.nn.modules.module import register_module_forward_hook
 
 from gradscope.norms import NormOptions
-from gradscope.norms.measure import Measure
+from gradscope.norms.meter import Measure
 from gradscope.record.observation import FullObservation, SizesAlone
 
 AfterStep = Callable[[], object]

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gradscope.diagnose import diagnose
 from gradscope.facts import Ending, Severity, Trace
 from gradscope.norms.facts import NormOptions
-from gradscope.norms.measure import Measure
+from gradscope.norms.meter import Measure
 from gradscope.record.finite import looks_finite, plain
 from gradscope.record.observation import FullObservation, SizesAlone
 from transparent.samples import Results, Sample, tensors

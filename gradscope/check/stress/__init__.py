@@ -3,6 +3,6 @@
 given inputs ──► variants ──► try each (a process of its own) ──► shrink ──► trace ──► findings
 """
 
-from gradscope.check.stress.findings import stress
+from gradscope.check.stress.found import stress
 
 __all__ = ["stress"]

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradscope.check.stress.graph import Reads
-from gradscope.check.stress.patterns import (
+from gradscope.check.stress.edge_values import (
     LARGE,
     first_of,
     of_float,
@@ -20,6 +19,7 @@ from gradscope.check.stress.patterns import (
     of_whole,
     with_value,
 )
+from gradscope.check.stress.scores import Reads
 from gradscope.config import Input
 
 _TOGETHER = ("zeros", "ones", "equal elements", "one-hot rows", "the identity", "identities")

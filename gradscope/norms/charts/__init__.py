@@ -25,7 +25,7 @@ from gradscope.norms.charts.canvas import (
     settings,
 )
 from gradscope.norms.charts.inline import STYLE, Ink
-from gradscope.report.text import clean
+from gradscope.report.printable import clean
 
 if TYPE_CHECKING:
     from matplotlib.collections import QuadMesh

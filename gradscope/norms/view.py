@@ -12,7 +12,7 @@ from gradscope.norms.facts import NormReport
 from gradscope.norms.rows import SORTS
 from gradscope.outputs import check_writable
 from gradscope.report import Options
-from gradscope.report.text import inert, sentence
+from gradscope.report.printable import inert, sentence
 from gradscope.report.verdicts import state
 
 EXAMPLE = "clip_norm"

@@ -90,7 +90,7 @@ def described(report: Report, measured: Measured, options: NormOptions) -> NormR
 
 
 def _measure(options: NormOptions) -> object:
-    from gradscope.norms.measure import Measure
+    from gradscope.norms.meter import Measure
 
     return Measure(options)
 

@@ -123,7 +123,7 @@ def _searched(target: Function | Parts, case: Case, scratch: str) -> tuple[int, 
 
 def _work(target: Function | Parts, case: Case, start: int, scratch: str, connection: Any) -> None:
     """The searching process. It counts all variants, and tries those from `start` on."""
-    from gradscope.check.stress.search import Trial
+    from gradscope.check.stress.trial import Trial
     from gradscope.programs import redirect
 
     nowhere = os.open(os.devnull, os.O_RDWR)

@@ -12,8 +12,8 @@ from gradscope.check.cases import cases_of
 from gradscope.config import Config, Input
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import Summary
+from gradscope.report.printable import clean
 from gradscope.report.status import status_line
-from gradscope.report.text import clean
 
 if TYPE_CHECKING:
     from gradscope.check.workers import Standing
@@ -47,7 +47,7 @@ def report_places(
 
 def run(config: Config, asked: Asked, *, write_baseline: bool = False) -> tuple[Summary, ExitCode]:
     """Check what was asked for, and the exit code that follows."""
-    from gradscope.check.run import check, code_of
+    from gradscope.check.whole import check, code_of
 
     cases = cases_of(config, asked.targets, inputs=asked.inputs, **asked.given)
     if not cases and config.path is None:

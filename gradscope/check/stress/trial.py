@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradscope.check.stress.graph import Reads, grads_are_finite, reads
 from gradscope.check.stress.literals import literal
+from gradscope.check.stress.scores import Reads, grads_are_finite, reads
 from gradscope.check.stress.smaller import smaller
 from gradscope.check.stress.subjects import subject_of
 from gradscope.check.stress.variants import (
