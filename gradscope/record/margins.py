@@ -32,7 +32,7 @@ _MOST = 8  # places told of a run, of each kind
 _LARGEST = 256  # the order of a matrix whose singular values are computed beside the program's
 _MOST_MATRICES = 1024  # in a batch
 _DEEPEST = 8  # ops from a guard to what it guards
-_SMALL = 0.05  # an epsilon; a number next to 1 or 0 in a clamp
+_SMALL = 0.05  # from 0, 1 or -1 to the end of a clamp that is put there to keep off them
 _HALF = (torch.float16, torch.bfloat16)
 
 
@@ -142,8 +142,8 @@ class Margins:
         if has(name, Trait.FILLS) or (has(name, Trait.BOUNDS) and (by_tensor or _holds(node))):
             return True
         constant = abs(note.constant) if note is not None and note.constant is not None else 0.0
-        # Where it came nearer than the epsilon, what that was added to was negative: no guard.
-        if 0 < constant <= _SMALL and distance >= 0.99 * min(constant, 1.0):
+        # Where it came nearer than the constant, what that was added to was negative: no guard.
+        if 0 < constant and distance >= 0.99 * constant:
             return True
         below = [one for one, _ in node.next_functions if one is not None]
         if has(name, Trait.SUBTRACTS) and len(below) > 1:

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 import torch
 
-from gradscope.record.capture import watch_captures
 from gradscope.record.compiled import run_uncompiled
 from gradscope.record.context import RunContext
 from gradscope.record.events.received import follow_objects
@@ -27,6 +26,7 @@ from gradscope.record.running import follow_modules
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import OURS, Site, current_frame, kind_of, note_site
 from gradscope.record.stand_ins import stand_in
+from gradscope.record.tracing import watch_captures
 
 
 class Recording(Protocol):
@@ -107,10 +107,8 @@ def _function_apply(recorder: Recording, thread: int) -> Callable[..., Any]:
         result = original(cls, *args, **kwargs)
         if _sequence_nr() > seq:
             name = function_name(cls)
-            info = OpInfo(name, "", (), False, False, False, ())
-            recorder.context.journal.calls[seq] = Note(
-                info, user, inner, recorder.context.module, name
-            )
+            note = Note(OpInfo(name), user, inner, recorder.context.module, name)
+            recorder.context.journal.calls[seq] = note
         return result
 
     return apply

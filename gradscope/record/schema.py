@@ -39,12 +39,12 @@ class OpInfo:
     """
 
     name: str
-    overload: str
-    argument_names: tuple[str, ...]
-    skip: bool
-    allocates: bool
-    fills: bool
-    written: tuple[int | str, ...]
+    overload: str = ""
+    argument_names: tuple[str, ...] = ()
+    skip: bool = False
+    allocates: bool = False
+    fills: bool = False
+    written: tuple[int | str, ...] = ()
     shifts: bool = False
     finite: bool = False
     hands_on: bool = False
@@ -102,7 +102,7 @@ def read_schema(func: Any) -> OpInfo:
     """The facts of an `OpOverload` (or of a higher-order op, which has no schema to read)."""
     schema = getattr(func, "_schema", None)
     if schema is None:
-        return OpInfo(getattr(func, "__name__", str(func)), "", (), False, False, False, ())
+        return OpInfo(getattr(func, "__name__", str(func)))
     namespace, _, raw_name = schema.name.rpartition("::")
     name = plain_name(raw_name)
     fills_first = namespace == _COLLECTIVES and raw_name.endswith("_")

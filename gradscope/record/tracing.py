@@ -3,12 +3,13 @@ run without being seen."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import torch
 
-from gradscope.record.capture import is_capturing
+from gradscope.record.stand_ins import stand_in
 
 _TRACERS = tuple(torch._C._TorchDispatchModeKey.__members__.values())  # proxy, fake, functional
 _active = torch._C._get_dispatch_mode
@@ -26,6 +27,10 @@ def computes_values() -> bool:
     return not is_capturing()
 
 
+def is_capturing() -> bool:
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
 @contextmanager
 def unobserved() -> Iterator[None]:
     """Our own arithmetic is not the program's: no mode and no profiler sees it, and it makes no
@@ -39,3 +44,25 @@ def unobserved() -> Iterator[None]:
     finally:
         if profiling:
             record_for_profiler(True)
+
+
+def watch_captures(
+    stack: ExitStack, before: Callable[[], object], after: Callable[[], object]
+) -> None:
+    """Call `before` and `after` around each capture of a CUDA graph, until `stack` ends: a question
+    of ours would become a part of the graph, or break the capture off."""
+    graph = torch.cuda.CUDAGraph
+    original_begin, original_end = graph.capture_begin, graph.capture_end
+
+    def capture_begin(self: Any, *args: Any, **kwargs: Any) -> None:
+        before()
+        original_begin(self, *args, **kwargs)
+
+    def capture_end(self: Any) -> None:
+        try:
+            original_end(self)
+        finally:
+            after()
+
+    stand_in(stack, graph, "capture_begin", capture_begin)
+    stand_in(stack, graph, "capture_end", capture_end)

@@ -105,12 +105,14 @@ class FunctionChecks:
 
         from gradscope.record.probes.experiment import examined
 
-        elements = sum(arg.numel() for arg in args if isinstance(arg, torch.Tensor))
+        tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        elements = sum(tensor.numel() for tensor in tensors)
         size = f"{elements / 1e6:.1f} million elements; at most {MOST_ELEMENTS / 1e6:.1f} million"
         is_large = elements > MOST_ELEMENTS
 
         def work() -> tuple[tuple[FunctionCheck, ...], str, str]:
             """The checks, and what was left out, with why."""
+            part, beyond, why = args, "", ""
             self.busy = True
             try:
                 with (
@@ -118,27 +120,26 @@ class FunctionChecks:
                     isolate.random_state_kept(),
                     torch.autocast("cpu", enabled=False),
                 ):
-                    if not is_large:
-                        return examined(cls, args, kwargs, apply), "", ""
-                    part, rows, of = first_rows(cls, args, kwargs, apply, SLICE)
-                    beyond = f" beyond the first {rows:,} of {of:,} rows"
-                    return examined(cls, part, kwargs, apply), beyond, f"{size} are checked"
-            except NoVerdict as reason:
-                return (), "", f"{size} are checked at once, and {reason}"
+                    if is_large:
+                        part, rows, of = first_rows(cls, args, kwargs, apply, SLICE)
+                        beyond = f" beyond the first {rows:,} of {of:,} rows"
+                        why = f"{size} are checked"
+                    return examined(cls, part, kwargs, apply), beyond, why
             except Exception as fault:
-                return (), "", f"{size} are checked at once; {type(fault).__name__}: {fault}"
+                told = fault if isinstance(fault, NoVerdict) else f"{type(fault).__name__}: {fault}"
+                return (), "", f"{size} are checked at once, and {told}"
             finally:
                 self.busy = False
 
-        tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        checks: tuple[FunctionCheck, ...] = ()
+        beyond = ""
         if isolate.FORKS and all(tensor.is_cpu for tensor in tensors):
             late = f"no answer in {SECONDS_EACH:.0f} seconds, or its copy of the program died"
             checks, beyond, why = isolate.forked(work, SECONDS_EACH) or ((), "", late)
         elif is_large:  # the program's memory may have no room for another forward
-            checks, beyond, why = (), "", f"{size} are checked"
+            why = f"{size} are checked"
         elif any(callable(arg) and not isinstance(arg, torch.Tensor) for arg in args):
             why = "one of its arguments is a function: its backward may add to a model's gradients"
-            checks, beyond = (), ""
         else:
             checks, beyond, why = work()
         if why:

@@ -11,6 +11,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from gradscope.ops.traits import Trait, has
 from gradscope.record.journal import Note
+from gradscope.record.oprun import flatten
 from gradscope.record.schema import OpInfo
 
 NUMBERS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "lift_fresh"})
@@ -34,8 +35,7 @@ def cut_by(op: str, out: Any) -> str:
         return "number"
     if op == "detach":
         return "detach"
-    results = out if isinstance(out, list | tuple) else (out,)
-    tensors = [one for one in results if isinstance(one, torch.Tensor)]
+    tensors = flatten(out)
     if tensors and all(map(is_whole, tensors)):
         return "integer"
     return "" if torch.is_grad_enabled() else "no_grad"

@@ -18,6 +18,7 @@ from gradscope.record.copies import numbers_taken
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.journal import Note
 from gradscope.record.modules import ModuleFrame
+from gradscope.record.oprun import flatten
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import Site, note_site
 from gradscope.record.sizes.crossings import Activations
@@ -36,7 +37,6 @@ from gradscope.record.tracing import computes_values
 
 _current_node = torch._C._current_autograd_node
 _sequence_nr = torch._C._autograd._get_sequence_nr
-_NO_OP = OpInfo("", "", (), False, False, False, ())
 
 
 class _Upstream(NamedTuple):
@@ -94,7 +94,7 @@ class Flow(TorchDispatchMode):
         out = func(*args, **kwargs)
         # A question about sizes or strides may come from inside autograd, which then holds a lock
         # that our own questions (is it a leaf?) would wait for.
-        tells = _gives_tensor(out) or _name(func) in NUMBERS
+        tells = flatten(out) or str(func.__name__).partition(".")[0] in NUMBERS
         if tells and not self.paused and _current_node() is None and computes_values():
             try:
                 self._follow(func, args, kwargs, out)
@@ -180,7 +180,7 @@ class Flow(TorchDispatchMode):
     def _upstream(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Upstream:
         live = themselves = cuts = 0
         read = set()
-        for tensor in _tensors(args, kwargs):
+        for tensor in flatten((*args, *kwargs.values())):
             key = storage_key(tensor)
             if key is not None:
                 read.add(key)
@@ -206,7 +206,7 @@ class Flow(TorchDispatchMode):
         `nn.Parameter(layer(x))`. That it began with those of another leaf is no use of that one."""
         live, cuts = self._state[key]
         if live and isinstance(leaf, torch.nn.Parameter) and id(leaf) not in self._bits:
-            cuts |= self._add_cut("rewrapped", _NO_OP, (self._made.get(key, ()), ()), live)
+            cuts |= self._add_cut("rewrapped", OpInfo(""), (self._made.get(key, ()), ()), live)
         self._state[key] = (live, cuts & ~self._idle)
         return self._state[key][1]
 
@@ -242,15 +242,9 @@ class Flow(TorchDispatchMode):
     def _pass_on(
         self, info: OpInfo, args: tuple[Any, ...], out: Any, state: tuple[int, int], read: set[int]
     ) -> None:
-        results = list(out) if isinstance(out, list | tuple) else [out]
-        for position in info.written:
-            if isinstance(position, int) and position < len(args):
-                written = args[position]
-                results += written if isinstance(written, list | tuple) else [written]
+        results = [*flatten(out), *info.written_tensors(args, {})]
         for tensor in results:
-            if not isinstance(tensor, torch.Tensor) or id(tensor) in self._bits:
-                continue
-            key = storage_key(tensor)
+            key = storage_key(tensor) if id(tensor) not in self._bits else None
             if key is None or (len(results) > 1 and is_whole(tensor)):
                 continue
             before = self._state.get(key)
@@ -277,20 +271,3 @@ def _is_given_values(out: Any) -> bool:
     use of the leaf, and takes it out of no graph."""
     is_leaf = isinstance(out, torch.Tensor) and out.requires_grad and out.is_leaf
     return is_leaf and not torch.is_grad_enabled()
-
-
-def _gives_tensor(out: Any) -> bool:
-    results = out if isinstance(out, list | tuple) else (out,)
-    return any(isinstance(one, torch.Tensor) for one in results)
-
-
-def _name(func: Any) -> str:
-    return str(func.__name__).partition(".")[0]
-
-
-def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from (item for item in value if isinstance(item, torch.Tensor))
