@@ -98,7 +98,7 @@ def _ways_back(symptom: Symptom, events: dict[int, Event]) -> Iterator[tuple[Eve
 
 
 def _explaining(symptom: Symptom, ways: list[tuple[Event, ...]]) -> list[tuple[Event, ...]]:
-    """The ways that tell why: beside the op that made a NaN, an inf that was meant is innocent."""
+    """The ways that tell why: beside the op that made a NaN, an intentional inf is not at fault."""
     born = [way for way in ways if way[0].kind is not Kind.MINTED]
     return born if born and symptom.trouble is Trouble.NAN else ways
 
@@ -106,12 +106,12 @@ def _explaining(symptom: Symptom, ways: list[tuple[Event, ...]]) -> list[tuple[E
 def _is_root(event: Event, sources: list[Event], events: dict[int, Event]) -> bool:
     if event.kind in (Kind.BIRTH, Kind.SOURCE, Kind.RECEIVED, Kind.UNINITIALIZED) or not sources:
         return True
-    # An inf that was meant cannot be to blame for what happened when a saved copy of it met a
+    # An intentional inf cannot be to blame for what happened when a saved copy of it met a
     # gradient: the op that saved it is.
-    return event.kind is Kind.REVIVAL and all(_is_meant(source, events) for source in sources)
+    return event.kind is Kind.REVIVAL and all(_is_intentional(source, events) for source in sources)
 
 
-def _is_meant(event: Event, events: dict[int, Event]) -> bool:
+def _is_intentional(event: Event, events: dict[int, Event]) -> bool:
     """An inf that was written on purpose, or a copy of one: a NaN made of it would be a birth."""
     waiting, seen = [event], {event.id}
     while waiting:

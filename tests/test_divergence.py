@@ -114,8 +114,7 @@ def test_a_loss_without_a_lower_bound_is_told_as_one() -> None:
     assert "Nothing bounds this loss from below" in found.why
 
 
-def test_targets_far_away_are_named() -> None:
+def test_data_of_another_scale_is_named() -> None:
     (found,) = judged(tuple(1e7 * 10.0**n for n in range(8)))
 
-    assert "Training starts at a loss of 1e+07" in found.why.replace("10000000", "1e+07")
-    assert any("inputs and the targets" in fix.title for fix in found.fixes)
+    assert any("targets far from 0" in fix.title for fix in found.fixes)

@@ -309,7 +309,10 @@ class TestOrigins:
         event = only_root(program).event
 
         assert event.kind is Kind.SOURCE
-        assert (event.operands[0].kin, event.operands[0].name) == ("parameter", "model.1.weight")
+        assert (event.operands[0].held_as, event.operands[0].name) == (
+            "parameter",
+            "model.1.weight",
+        )
 
     def test_a_loaded_parameter_is_found_where_it_is_used(self):
         model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 2))

@@ -129,7 +129,9 @@ CAUSES = {
     ),
     "NaN labels that a mask hides": (
         root(
-            replace(event("sub", Kind.SOURCE, id=1), inputs=(tensor("other", NAN, kin="data"),)),
+            replace(
+                event("sub", Kind.SOURCE, id=1), inputs=(tensor("other", NAN, held_as="data"),)
+            ),
             event("where", Kind.KILL),
             replace(backward("pow", tensor("self", NAN), grad_output=0.0), kind=Kind.REVIVAL),
             symptoms=(NAN_GRAD,),
@@ -275,15 +277,15 @@ CAUSES = {
         ["degenerate-decomposition"],
     ),
     "NaN in the batch": (
-        root(event("mm", Kind.SOURCE, id=1, inputs=(tensor("self", NAN, kin="data"),))),
+        root(event("mm", Kind.SOURCE, id=1, inputs=(tensor("self", NAN, held_as="data"),))),
         ["bad-input"],
     ),
     "NaN in a parameter": (
-        root(event("mm", Kind.SOURCE, id=1, inputs=(tensor("self", NAN, kin="parameter"),))),
+        root(event("mm", Kind.SOURCE, id=1, inputs=(tensor("self", NAN, held_as="parameter"),))),
         ["bad-parameter"],
     ),
     "inf in a buffer": (
-        root(event("mul", Kind.SOURCE, id=1, inputs=(tensor("self", INF, kin="buffer"),))),
+        root(event("mul", Kind.SOURCE, id=1, inputs=(tensor("self", INF, held_as="buffer"),))),
         ["bad-parameter"],
     ),
     "memory that nothing wrote": (

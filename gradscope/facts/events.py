@@ -37,7 +37,7 @@ class Operand:
     value at the event's `index` (None where the shapes do not allow one). `min` and `max` are
     over the finite elements. `masked_rows` counts the rows along the last dimension that are -inf
     throughout. `origin` is the id of the event that put bad values into it.
-    `kin` says what holds it: "parameter", "buffer", "leaf", "constant", "data" or "".
+    `held_as` says what holds it: "parameter", "buffer", "leaf", "constant", "data" or "".
     """
 
     role: str
@@ -55,7 +55,7 @@ class Operand:
     max: float | None = None
     at: float | None = None
     origin: int | None = None
-    kin: str = ""
+    held_as: str = ""
     requires_grad: bool = False
 
     @property

@@ -13,9 +13,9 @@ class Leaf:
     """One leaf and the L2 norm of its gradient after each backward pass: None where it had none,
     or at a later step that nobody measured.
 
-    `kin`: parameter or leaf. `trained`: an optimizer that stepped holds it. `weight` is the norm
-    of the leaf's own values when it was last seen, `start` when it was first seen.
-    `owner` is the module that holds it, "" where none does.
+    `held_as`: parameter or leaf. `trained`: an optimizer that stepped holds it. `weight` is the
+    norm of the leaf's own values when it was last seen, `start` when it was first seen. `owner` is
+    the module that holds it, "" where none does.
     """
 
     name: str
@@ -23,7 +23,7 @@ class Leaf:
     dtype: str
     device: str
     numel: int
-    kin: str
+    held_as: str
     trained: bool
     weight: float
     norms: tuple[float | None, ...]

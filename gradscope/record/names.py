@@ -128,7 +128,7 @@ class Names:
 
     # Tensors
 
-    def kin(self, tensor: torch.Tensor) -> str:
+    def held_as(self, tensor: torch.Tensor) -> str:
         """What holds it: "parameter", "buffer", "leaf" or "". A view of a parameter is the
         parameter's: layers multiply by `weight.t()`."""
         held = self.holder(tensor)

@@ -58,9 +58,9 @@ def is_wrong_gradient(finding: Finding) -> bool:
 
 def consequence(cause: Finding, finding: Finding) -> Finding:
     """A wrong gradient, or one that explodes, with what came of the steps taken along it."""
-    said = f"{finding.name} follows at step {finding.step}: {finding.message}"
+    follows = f"{finding.name} follows at step {finding.step}: {finding.message}"
     new = tuple(symptom for symptom in finding.symptoms if symptom not in cause.symptoms)
-    return replace(cause, symptoms=cause.symptoms + new, numbers=(*cause.numbers, said))
+    return replace(cause, symptoms=cause.symptoms + new, numbers=(*cause.numbers, follows))
 
 
 def without_consequences(found: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -62,7 +62,7 @@ def operand(
         max=counts.max if counts else None,
         at=_at(seen, index, shape, samples),
         origin=stain.event if stain is not None and counts is not None and counts.bad else None,
-        kin=context.names.kin(tensor),
+        held_as=context.names.held_as(tensor),
         requires_grad=tensor.requires_grad,
     )
 

@@ -51,7 +51,7 @@ class Origins:
         if context.journal.add(raw) is None:
             return -1
         # A buffer that holds inf and no NaN is a mask.
-        raw.innocent = context.names.kin(tensor) == "buffer" and not has_nan(tensor)
+        raw.innocent = context.names.held_as(tensor) == "buffer" and not has_nan(tensor)
         context.provenance.mark(tensor, raw.fact.id, innocent=raw.innocent)
         measure.describe_source(raw, name, tensor, context)
         return raw.fact.id
@@ -79,13 +79,13 @@ class Origins:
         """Whether the first op that reads a parameter or buffer is to be named for what is in it.
         No parameter is meant to be inf, unlike a mask in a buffer."""
         filled = self.context.journal.events.get(event)
-        kin = self.context.names.kin(tensor)
-        if filled is None or kin not in ("parameter", "buffer"):
+        held_as = self.context.names.held_as(tensor)
+        if filled is None or held_as not in ("parameter", "buffer"):
             return False
         if filled.fact.phase is Phase.DATA and not filled.note.info.written:
             return False  # its first use is known
         if filled.innocent:
-            return kin == "parameter"
+            return held_as == "parameter"
         by_library = (
             filled.fact.kind is Kind.SOURCE and filled.note.info.written and filled.note.inner
         )
@@ -94,9 +94,9 @@ class Origins:
     def accuse_data(self, op: OpRun, reader: Raw) -> None:
         """An inf in an array may be meant as long as it is compared, added or masked. One that is
         multiplied with weights is bad data."""
-        kin = self.context.names.kin
+        held_as = self.context.names.held_as
         multiplies = has(op.info.name, Trait.MULTIPLIES)
-        if not multiplies or not any(kin(x) == "parameter" for _, x in op.inputs()):
+        if not multiplies or not any(held_as(x) == "parameter" for _, x in op.inputs()):
             return
         past = list(self.context.journal.ancestors(*reader.fact.sources))
         arrays = [raw for raw in past if raw.fact.kind is Kind.MINTED and _is_array(raw)]

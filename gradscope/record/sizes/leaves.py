@@ -36,7 +36,7 @@ class Watched:
 
     @property
     def is_parameter(self) -> bool:
-        return self.fact.kin == "parameter"
+        return self.fact.held_as == "parameter"
 
 
 class Replacement(NamedTuple):
@@ -201,7 +201,7 @@ class Leaves:
             dtype=str(leaf.dtype).removeprefix("torch."),
             device=str(leaf.device),
             numel=leaf.numel(),
-            kin="parameter" if isinstance(leaf, torch.nn.Parameter) else "leaf",
+            held_as="parameter" if isinstance(leaf, torch.nn.Parameter) else "leaf",
             trained=False,
             weight=0.0,
             norms=(),

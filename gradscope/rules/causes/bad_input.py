@@ -68,7 +68,7 @@ class BadInput(Rule):
         event, one = root.event, evidence.outside(root.event)
         if event.kind is Kind.UNINITIALIZED:
             return None
-        if one is not None and one.kin in ("parameter", "buffer"):
+        if one is not None and one.held_as in ("parameter", "buffer"):
             return None
         reader, what = evidence.reader(root), _what(event)
         found = self.finding(

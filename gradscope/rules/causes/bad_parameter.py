@@ -43,10 +43,11 @@ class BadParameter(Rule):
         is_outside = evidence.situation(root) is evidence.Situation.OUTSIDE
         if event.kind is not Kind.SOURCE or not is_outside:
             return None
-        if one is None or one.kin not in ("parameter", "buffer"):
+        if one is None or one.held_as not in ("parameter", "buffer"):
             return None
         what = phrases.bad_word(one.nan, one.posinf + one.neginf)
-        holder, reader = f"{one.kin} {phrases.name(one, 'without a name')}", evidence.reader(root)
+        holder = f"{one.held_as} {phrases.name(one, 'without a name')}"
+        reader = evidence.reader(root)
         when = "before the first step" if event.step == 0 else f"before step {event.step} read it"
         check = "assert all(v.isfinite().all() for v in state.values() if v.is_floating_point())"
         return self.finding(

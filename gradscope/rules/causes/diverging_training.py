@@ -40,9 +40,7 @@ from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.proposals import proposed
 
-FAR = 1e6  # a first loss, that of targets in the thousands
-
-_INNOCENT = "Every op is innocent; an overflow is only where the growth ends."
+_INNOCENT = "No op is at fault; an overflow is only where the growth ends."
 # For each setting the mechanism, and the number that shows it.
 _WORDS = {
     Setting.MOMENTUM: (
@@ -90,8 +88,8 @@ class DivergingTraining(Rule):
     ## Why is this bad?
     Gradient descent with a step longer than the curvature allows lands farther from the minimum
     than it was, every time. The loss grows by a constant factor a step until it overflows, and
-    the op where it does is innocent. Gradients that are never cleared, and a sum where a mean was
-    meant, lengthen the step in the same way.
+    the op where it does is not at fault. Gradients that are never cleared, and a sum in place of
+    a mean, lengthen the step in the same way.
 
     ## Example
     ```python
@@ -160,7 +158,7 @@ class DivergingTraining(Rule):
         own = Symptom(Trouble.DIVERGING, Subject.LOSS, last, "loss")
         return self.found(
             _headline(rise),
-            why + _why_sum(total, update) + _why_far(rise),
+            why + _why_sum(total, update),
             phase=Phase.OPTIMIZER,
             step=rise.first + 1,
             op=roots[0].event.op if roots else "step",
@@ -183,7 +181,7 @@ class DivergingTraining(Rule):
                 *([_repair(fault)] if fault is not None else ()),
                 *([proposed(AverageLoss(total))] if total is not None else ()),
                 proposed(_slower(rise, update, stale)),
-                _standardised(rise),
+                _STANDARDISED,
                 proposed(ClipNorm()),
             ),
         )
@@ -214,6 +212,12 @@ class DivergingTraining(Rule):
         )
 
 
+_STANDARDISED = Fix(
+    "data",
+    "bring the inputs, and targets far from 0, to mean 0 and spread 1",
+    "display-only",
+    "x = (x - x.mean(0)) / x.std(0)",
+)
 _STALE = "adds the gradients of earlier steps too"
 
 
@@ -288,19 +292,6 @@ def _why_sum(total: Summed | None, update: Update) -> str:
     )
 
 
-def _why_far(rise: Rise) -> str:
-    if not _starts_far(rise):
-        return ""
-    return (
-        f" Training starts at a loss of {number(rise.losses[0])}: the targets, or the inputs, are"
-        " far from what a new model is made for, and the gradient is as large."
-    )
-
-
-def _starts_far(rise: Rise) -> bool:
-    return rise.first == 0 and rise.losses[0] >= FAR
-
-
 def _terms(total: Summed | None, update: Update) -> str:
     if total is None or update.lr is None:
         return ""
@@ -318,12 +309,6 @@ def _repair(fault: Overshoot) -> Fix:
         return proposed(fault.request)
     title = "bound the loss from below: a margin, or normalise what it measures"
     return Fix("stable-op", title, "display-only", "torch.relu(difference + margin)")
-
-
-def _standardised(rise: Rise) -> Fix:
-    what = "the inputs and the targets" if _starts_far(rise) else "the inputs"
-    title = f"bring {what} to mean 0 and spread 1"
-    return Fix("data", title, "display-only", "x = (x - x.mean(0)) / x.std(0)")
 
 
 def _slower(rise: Rise, update: Update, stale: bool) -> LowerRate:

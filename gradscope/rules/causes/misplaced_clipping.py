@@ -55,7 +55,7 @@ class MisplacedClipping(Rule):
     ## Why is this bad?
     Before backward, and after the step, nothing is bounded, and the spike that the clipping was
     written for goes through. Before `unscale_` the bound is compared with gradients that are
-    thousands of times too large: all of them are cut down, and once they are unscaled next to
+    thousands of times too large: all of them are cut down, and once they are unscaled almost
     nothing is left to train with.
 
     ## Example

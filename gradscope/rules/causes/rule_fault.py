@@ -29,6 +29,6 @@ class RuleFault(Rule):
         detail = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         return self.found(
             f"the rule {rule.name} ({rule.code}) raised {detail}",
-            "This is a fault of gradscope. The other rules went on; this one said nothing.",
+            "This is a fault of gradscope. The other rules went on; this one reported nothing.",
             evidence={"rule": rule.code, "error": detail},
         )

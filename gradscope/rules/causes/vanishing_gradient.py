@@ -1,4 +1,4 @@
-"""Gradients that shrink by a steady factor until weights get next to none."""
+"""Gradients that shrink by a steady factor until weights get almost none."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class VanishingGradient(Rule):
     """
     ## What it does
     Finds a gradient that shrinks by a steady factor, layer by layer or in time, until the weights
-    farthest from the loss get next to none.
+    farthest from the loss get almost none.
 
     ## Why is this bad?
     Backward multiplies by the slope of every layer in turn; a sigmoid's is at most 0.25. After
@@ -93,7 +93,7 @@ class VanishingGradient(Rule):
         )
         return self.found(
             f"the gradient shrinks x{growth.factor:.3g} per {growth.unit} over"
-            f" {plural(len(growth.norms), growth.unit)}; {len(starved)} of {weights} {get} next to"
+            f" {plural(len(growth.norms), growth.unit)}; {len(starved)} of {weights} {get} almost"
             " none",
             f"Backward multiplies by the slope of each {growth.unit} in turn, and the product"
             f" fades, most of all at `{phrases.spelled(growth.call.op)}`.{_of_activations(growth)}"

@@ -47,7 +47,7 @@ def _is_zero_for_good(absence: Absence, magnitudes: Magnitudes, limits: Limits) 
     beside = [one for one in magnitudes.leaves if one.owner == leaf.owner]
     if leaf.owner and absence.reason != "zero-op" and any(any(one.known) for one in beside):
         return False  # a bias before a normalisation, a scale that another one absorbs
-    return absence.trained or leaf.kin == "leaf" or absence.reason not in ("masked", "unknown")
+    return absence.trained or leaf.held_as == "leaf" or absence.reason not in ("masked", "unknown")
 
 
 def overflow_behind(trace: Trace) -> tuple[Event | None, tuple[Absence, ...]]:

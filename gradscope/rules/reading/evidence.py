@@ -291,7 +291,7 @@ def outside(event: Event) -> Operand | None:
 def literal(root: Root, trace: Trace) -> Event | None:
     """The data with inf in it that the root computes with as it is: a tensor of several numbers
     from a list, a file or numpy, not all of them inf. A single inf is a constant of the program,
-    and what arithmetic made of an inf (a row of scores, a sum) is meant."""
+    and what arithmetic made of an inf (a row of scores, a sum) is intentional."""
     waiting = [root.event] if root.event.kind in (Kind.BIRTH, Kind.MINTED) else []
     while waiting:
         event = waiting.pop()
