@@ -156,7 +156,7 @@ class Rule:
         }
         known.update(parts)
         places = measurements.related_of(root, event, blame)
-        known["related"] = (*places, *again(root), *parts.get("related", ()))
+        known["related"] = (*places, *parts.get("related", ()))
         return self.found(message, why, blame, **known)
 
     def hazard(
@@ -173,11 +173,6 @@ class Rule:
         known: Parts = {"step": near.step, "evidence": {**facts, **counts}}
         known.update(parts)
         return self.found(message, why, near.call, **known)
-
-
-def again(root: Root) -> tuple[Related, ...]:
-    """The other places on the line where the same op broke in the same way."""
-    return tuple(Related("birth", place, "and here") for place in root.also)
 
 
 def tensors(event: Event) -> tuple[Operand, ...]:

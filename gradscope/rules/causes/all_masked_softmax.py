@@ -97,7 +97,7 @@ def _is_empty_row(event: Event, root: Root) -> bool:
     if root.event.kind is Kind.MINTED and has(event.op, Trait.LOG_SUMS):
         return True  # an intentional -inf, and nothing else in the row
     if event.op == "div":
-        return evidence.weights_of_nothing(event) is not None
+        return evidence.has_masked_weights(event)
     if not evidence.gives_nan(event):
         return False
     one = _masked(event)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gradscope.facts import Event, Finding, Fix, KeepOff, Kind, Root, StableForm, Strength, Trace
+from gradscope.facts import Event, Finding, Fix, KeepOff, Kind, Phase, Root, StableForm, Strength, Trace
 from gradscope.ops import Edge
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
@@ -85,7 +85,8 @@ class DomainError(Rule):
 
 def _undefined(event: Event, edge: Edge | None) -> bool:
     """An op that the table does not explain, and that gave NaN going forward from finite values."""
-    if edge is not None or event.kind is Kind.MINTED or not evidence.is_forward(event):
+    is_backward = event.phase is Phase.BACKWARD
+    if edge is not None or event.kind is Kind.MINTED or is_backward:
         return False
     return evidence.gives_nan(event) and evidence.is_fed_finite(event)
 

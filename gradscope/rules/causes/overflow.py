@@ -209,7 +209,7 @@ def _reach(operand: Operand) -> float:
 def _repairs(edge: Edge | None, event: Event, root: Root, trace: Trace) -> tuple[Fix, ...]:
     guards = fixes.guards(edge, event)
     stable = fixes.stable(edge, event, root, trace)
-    if evidence.is_half(event):
+    if evidence.dtype(event) in ("float16", "bfloat16"):
         return (fixes.wider(event), *(one for one in stable if one.kind != "dtype"), *guards)
     if event.phase is Phase.BACKWARD:
         return (*guards, *stable, proposed(ClipNorm()))

@@ -77,7 +77,7 @@ class Underflow(Rule):
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         event = root.event
-        if not evidence.breaks_in_use(root) or evidence.weights_of_nothing(event) is not None:
+        if not evidence.breaks_in_use(root) or evidence.has_masked_weights(event):
             return None
         edge = evidence.edge(event)
         if edge is None or edge.cause not in ("zero-division", "log-zero", self.name):
@@ -133,17 +133,15 @@ class Underflow(Rule):
 
 def _flushed_at(event: Event, edge: Edge) -> Call | None:
     """The call above the operand whose result cannot truly be 0."""
-    one = evidence.above(event, edge.argument)
     flushes = Trait.PRODUCT
     # Where a logarithm has a stable form with what made its operand, it is log-zero that knows it.
     if edge.cause == "zero-division" or recognize(event) is None:
         flushes |= Trait.POSITIVE
-    while one is not None and one.call is not None:
-        if has(one.call.op, flushes):
-            return one.call
-        if not (has(one.call.op, Trait.KEEPS_ZERO) or evidence.moves(one.call)):
+    for call in evidence.made_from(event, edge.argument):
+        if has(call.op, flushes):
+            return call
+        if not has(call.op, Trait.KEEPS_ZERO):
             return None
-        one = evidence.first_input(one)
     return None
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from enum import StrEnum
+from itertools import islice
 from typing import TypeVar
 
 from gradscope.facts import (
@@ -45,7 +46,8 @@ def situation(root: Root) -> Situation:
     if root.event.kind is Kind.RECEIVED:
         return Situation.ELSEWHERE
     # Born going back, a bad slope may go on into a loss that is made of gradients (a penalty).
-    hidden = root.event.phase is Phase.BACKWARD or not _reaches_the_loss(root)
+    reaches_the_loss = any(symptom.subject is Subject.LOSS for symptom in root.symptoms)
+    hidden = root.event.phase is Phase.BACKWARD or not reaches_the_loss
     if hidden and discard(root) is not None:
         return Situation.HIDDEN
     if root.event.kind in (Kind.SOURCE, Kind.UNINITIALIZED):
@@ -58,10 +60,6 @@ def situation(root: Root) -> Situation:
 def breaks_in_use(root: Root) -> bool:
     """Whether the value or the slope breaks where it is used: not hidden, not from outside."""
     return situation(root) in (Situation.VALUE, Situation.SLOPE)
-
-
-def _reaches_the_loss(root: Root) -> bool:
-    return any(symptom.subject is Subject.LOSS for symptom in root.symptoms)
 
 
 def phase(root: Root) -> Phase:
@@ -141,10 +139,6 @@ def dtype(event: Event) -> str:
     return next(found, "").removeprefix("torch.")
 
 
-def is_half(event: Event) -> bool:
-    return dtype(event) in ("float16", "bfloat16")
-
-
 def gives_nan(event: Event) -> bool:
     """True where the first bad element is NaN; taken for granted where nothing was measured."""
     output = event.output
@@ -163,10 +157,6 @@ def infinite_operands(event: Event) -> tuple[Operand, ...]:
     inputs = event.operands
     here = tuple(one for one in inputs if one.at is not None and not math.isfinite(one.at))
     return here or tuple(one for one in inputs if one.at is None and one.bad)
-
-
-def is_forward(event: Event) -> bool:
-    return event.phase is not Phase.BACKWARD
 
 
 def is_fed_finite(event: Event) -> bool:
@@ -190,15 +180,17 @@ def above(event: Event, role: str) -> Ancestor | None:
 
 def made_by(event: Event, role: str) -> Call | None:
     """The call that made the operand of that name, copies and views left out."""
+    return next(made_from(event, role), None)
+
+
+def made_from(event: Event, role: str) -> Iterator[Call]:
+    """The calls that made the operand of that name, each from the first operand with a gradient of
+    the one before, nearest first; copies and views left out."""
     one = above(event, role)
-    while one is not None and (one.call is None or moves(one.call)):
-        one = first_input(one)
-    return one.call if one is not None else None
-
-
-def first_input(one: Ancestor) -> Ancestor | None:
-    """How the first of its operands with a gradient was made."""
-    return next((above for above in one.inputs if above is not None), None)
+    while one is not None:
+        if one.call is not None and not moves(one.call):
+            yield one.call
+        one = next((above for above in one.inputs if above is not None), None)
 
 
 def lost_epsilon(event: Event, role: str) -> str:
@@ -227,30 +219,11 @@ def late_epsilon(event: Event) -> Call | None:
     return None
 
 
-def weights_of_nothing(event: Event) -> Call | None:
-    """The mask in exp(masked) / exp(masked).sum(), where that sum is 0."""
-    if event.values().get("other") != 0:
-        return None
-    one = above(event, "other")
-    for wanted in ("sum", "exp", Trait.MASKS):
-        while one is not None and one.call is not None and moves(one.call):
-            one = first_input(one)
-        if one is None or one.call is None or not _is(one.call.op, wanted):
-            return None
-        found, one = one.call, first_input(one)
-    return found
-
-
-def _is(op: str, wanted: str | Trait) -> bool:
-    return has(op, wanted) if isinstance(wanted, Trait) else op == wanted
-
-
-def ancestors(event: Event) -> Iterator[Ancestor]:
-    """The calls above an op, nearest first."""
-    level = [one for one in event.ancestry if one is not None]
-    while level:
-        yield from level
-        level = [one for above in level for one in above.inputs if one is not None]
+def has_masked_weights(event: Event) -> bool:
+    """Whether it is the exp(masked) / exp(masked).sum() of a row whose sum is 0."""
+    ops = [call.op for call in islice(made_from(event, "other"), 3)]
+    is_zero = event.values().get("other") == 0
+    return is_zero and ops[:2] == ["sum", "exp"] and any(has(op, Trait.MASKS) for op in ops[2:])
 
 
 def sample(event: Event) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import pairwise
 
 from gradscope.facts import Call, Event, Kind, Measured, Related, Root, Trace, percent, plural
@@ -73,30 +74,27 @@ def operands_told(event: Event) -> str:
 
 def numbers_of(root: Root, event: Event, trace: Trace) -> tuple[str, ...]:
     """The measured numbers as phrases: operands, count, sample, incoming gradient, loss, term."""
-    found = []
+    return tuple(filter(None, _numbers(root, event, trace)))
+
+
+def _numbers(root: Root, event: Event, trace: Trace) -> Iterator[str | None]:
     if event.kind is Kind.UNINITIALIZED and event.output is not None:
-        found.append(f"{plural(event.numel, 'element')} of {event.output.dtype}")
-    if shown := operands_told(event):
-        found.append(shown)
-    if (zeros := _zeros(event)) is not None:
-        found.append(zeros)
+        yield f"{plural(event.numel, 'element')} of {event.output.dtype}"
+    yield operands_told(event)
+    yield _zeros(event)
     if event.bad:
-        share = percent(event.bad, event.numel)
-        found.append(f"{phrases.of_total(event.bad, event.numel)} bad ({share})")
+        yield f"{phrases.bad_of(event)} bad ({percent(event.bad, event.numel)})"
     if (row := evidence.sample(event)) is not None:
-        found.append(f"all {event.bad:,} lie in sample {row}" if event.bad > 1 else f"sample {row}")
-    backward = evidence.leak(root)
+        yield f"all {event.bad:,} lie in sample {row}" if event.bad > 1 else f"sample {row}"
+    backward, loss = evidence.leak(root), loss_of(root, trace)
     came = backward.grad_output if backward is not None else None
     if came is not None and not math.isnan(came):
-        found.append(f"incoming gradient {phrases.number(came)}")
-    loss = loss_of(root, trace)
+        yield f"incoming gradient {phrases.number(came)}"
     if loss is not None and math.isfinite(loss):
-        found.append(f"loss {phrases.number(loss)}, finite")
+        yield f"loss {phrases.number(loss)}, finite"
     if (before := growth(root, trace)) is not None:
-        found.append(f"the loss grew before: {before}")
-    if (part := term(event)) is not None:
-        found.append(part)
-    return tuple(found)
+        yield f"the loss grew before: {before}"
+    yield term(event)
 
 
 def _zeros(event: Event) -> str | None:
@@ -151,28 +149,25 @@ def term(event: Event) -> str | None:
     return None
 
 
-def related_of(root: Root, event: Event, blame: Call) -> tuple[Related, ...]:
+def related_of(root: Root, event: Event, blame: Call) -> Iterator[Related]:
     """The other places that belong to the finding: what hid the value, the library's own line."""
-    found = []
     mask = evidence.discard(root) if evidence.situation(root) is Situation.HIDDEN else None
     if mask is not None and mask.location is not None:
         message = "hides those elements going forward, sends them gradient 0 going back"
-        found.append(Related("mask", mask.location, message))
+        yield Related("mask", mask.location, message)
     if blame.inner is not None:
-        words = f"`{phrases.spelled(blame.op)}` runs here"
-        found.append(Related("inner", blame.inner, words))
+        yield Related("inner", blame.inner, f"`{phrases.spelled(blame.op)}` runs here")
         if (made := _operand_at_edge(event)) is not None and made.location is not None:
             words = f"`{phrases.spelled(made.op)}` makes the operand"
-            found.append(Related("birth", made.location, words))
+            yield Related("birth", made.location, words)
     known = {event.blame.location, *root.also}
     met = evidence.cancelled(root)
-    found += [
-        Related("branch", other.location, "inf of the other sign comes from here")
-        for other in (met.branches if met is not None else ())
-        if other.location is not None and other.location not in known
-    ]
+    for other in met.branches if met is not None else ():
+        if other.location is not None and other.location not in known:
+            yield Related("branch", other.location, "inf of the other sign comes from here")
     first = root.event.blame.location
     if first is not None and blame.location is not None and first != blame.location:
         words = f"the {phrases.outcome(root.event.output)} comes from here"
-        found.append(Related("birth", first, words))
-    return tuple(found)
+        yield Related("birth", first, words)
+    for place in root.also:
+        yield Related("birth", place, "and here")
