@@ -24,12 +24,12 @@ from gradscope.rules.wording import phrases
 class AllMaskedSoftmax(Rule):
     """
     ## What it does
-    Finds `softmax`, `log_softmax`, `logsumexp` or attention over a row that holds nothing but
-    -inf: a query that may look at no key.
+    Finds `softmax`, `log_softmax`, `logsumexp` or attention over a row that holds nothing but -inf:
+    a query that may look at no key.
 
     ## Why is this bad?
-    Every weight of the row is 0, and their sum too, so the row is 0 / 0 = NaN. Dropping the row
-    from the loss later does not help: backward multiplies it by gradient 0, and NaN times 0 is NaN.
+    Every weight of the row is 0, and their sum too: 0 / 0 is NaN. Dropping the row from the loss
+    does not help, since backward multiplies it by gradient 0, and 0 times NaN is NaN.
 
     ## Example
     ```python

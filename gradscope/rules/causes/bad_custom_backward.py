@@ -26,14 +26,13 @@ from gradscope.rules.wording import phrases
 class BadCustomBackward(Rule):
     """
     ## What it does
-    Finds a custom `autograd.Function` whose backward is not the derivative of its forward. It says
-    how the backward is wrong: its sign, a factor, a mean in the place of
-    elements, a grad_output that is ignored, a transposed or swapped gradient, a missing one.
+    Finds a custom `autograd.Function` whose backward is not the derivative of its forward, and says
+    how it differs: its sign, a factor, a mean in place of elements, an ignored grad_output, a
+    transposed, swapped or missing gradient.
 
     ## Why is this bad?
-    Autograd believes what backward returns. A wrong gradient is finite and has the right shape,
-    training goes the wrong way, and what shows, many steps later, is a loss that diverges or a
-    model that does not learn.
+    Autograd uses what backward returns. A wrong gradient is finite and has the right shape, so what
+    shows is a loss that diverges many steps later, or a model that does not learn.
 
     ## Example
     ```python

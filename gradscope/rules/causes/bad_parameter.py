@@ -14,8 +14,8 @@ class BadParameter(Rule):
     Finds NaN or inf that was in a parameter or a buffer before the step began.
 
     ## Why is this bad?
-    A checkpoint of a run that had already broken loads without complaint, and so does a bad
-    initialisation. Every output that the parameter touches is NaN from the first step on.
+    A checkpoint of a run that had already broken loads without complaint. Every output that the
+    parameter touches is NaN from the first step on.
 
     ## Example
     ```python

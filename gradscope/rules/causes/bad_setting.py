@@ -13,9 +13,8 @@ class BadSetting(Rule):
     the learning rate, the weight decay, the momentum, a beta.
 
     ## Why is this bad?
-    Each parameter moves by a multiple of the learning rate. With inf it becomes inf, with NaN, or
-    where the gradient is 0, it becomes NaN, and the next loss is lost. Loss and gradients
-    were in order, and looking for the fault there finds nothing.
+    With a learning rate of inf or NaN the step makes every parameter inf or NaN. The loss and the
+    gradients before it are in order, so looking for the fault there finds nothing.
 
     ## Example
     ```python

@@ -45,12 +45,11 @@ class DeadGradient(Rule):
     """
     ## What it does
     Finds trained parameters that never get a gradient, or only exact zeros, and the place where the
-    way back to them ends. Also those that get one which no optimizer uses, because their module
-    keeps them where `parameters()` does not look: in a list, in a dict.
+    way back to them ends. Also parameters whose gradient no optimizer uses.
 
     ## Why is this bad?
-    They keep their initial values while the rest of the model trains around them. Nothing
-    raises: `optimizer.step()` skips a gradient that is None, and adds one that is zero.
+    They keep their initial values while the rest of the model trains around them. Nothing raises:
+    `optimizer.step()` skips a gradient that is None, and adds one that is zero.
 
     ## Example
     ```python

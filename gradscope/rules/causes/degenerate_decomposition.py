@@ -14,13 +14,13 @@ class DegenerateDecomposition(Rule):
     """
     ## What it does
     Finds a matrix function at a matrix where its derivative does not exist: `svd` or `eigh` with
-    repeated (or zero) singular values or eigenvalues, an inverse, `cholesky`, `qr`, `slogdet` of
-    a singular matrix.
+    equal (or zero) singular values or eigenvalues, an inverse, `cholesky`, `qr` or `slogdet` of a
+    singular matrix.
 
     ## Why is this bad?
     The derivative of singular vectors divides by the differences of the singular values. An
-    identity, a rank-deficient or a symmetric input has equal ones, and 1 / 0 goes into the
-    gradient, although the decomposition itself is fine.
+    identity or a rank-deficient matrix has equal ones, so the gradient is not finite, although the
+    decomposition itself is.
 
     ## Example
     ```python

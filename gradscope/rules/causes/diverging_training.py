@@ -86,10 +86,9 @@ class DivergingTraining(Rule):
     Finds a loss that grows from step to step because each update overshoots.
 
     ## Why is this bad?
-    Gradient descent with a step longer than the curvature allows lands farther from the minimum
-    than it was, every time. The loss grows by a constant factor a step until it overflows, and
-    the op where it does is not at fault. Gradients that are never cleared, and a sum in place of
-    a mean, lengthen the step in the same way.
+    A step longer than the curvature allows lands farther from the minimum than it started. The loss
+    grows by a constant factor a step until it overflows, in an op that is not at fault. Gradients
+    that are never cleared, and a sum in place of a mean, lengthen the step in the same way.
 
     ## Example
     ```python

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gradscope.facts import Event, Finding, Fix, KeepOff, Kind, Phase, Root, StableForm, Strength, Trace
+from gradscope.facts import (
+    Event,
+    Finding,
+    Fix,
+    KeepOff,
+    Kind,
+    Phase,
+    Root,
+    StableForm,
+    Strength,
+    Trace,
+)
 from gradscope.ops import Edge
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
@@ -19,9 +30,9 @@ class DomainError(Rule):
     fractional power of one, `acos`, `asin`, `atanh`, `erfinv` beyond [-1, 1].
 
     ## Why is this bad?
-    The value is undefined, PyTorch returns NaN (at the end of the domain of `atanh` and `erfinv`
-    inf) without raising, and the loss and every gradient behind it are NaN. Rounding is enough: a
-    cosine of 1.0000001, a variance of -1e-9.
+    PyTorch returns NaN (at the ends of the domain of `atanh` and `erfinv` inf) without raising, and
+    the loss and every gradient behind it are NaN. Rounding is enough: a cosine of 1.0000001, a
+    variance of -1e-9.
 
     ## Example
     ```python

@@ -16,9 +16,9 @@ class EmptyReduction(Rule):
     `cross_entropy` with every target ignored, `std` of a batch of one.
 
     ## Why is this bad?
-    The sum of nothing is 0 and its count is 0, so the mean is 0 / 0 = NaN. The unbiased `std`
-    divides by n - 1, which is 0 for one item. It happens on the odd batch: the last one of an
-    epoch, a crop without foreground, a sequence of padding.
+    The sum of nothing is 0 and its count is 0, so the mean is 0 / 0 = NaN; the unbiased `std` of
+    one item divides by n - 1 = 0. It happens on the odd batch: the last one of an epoch, a crop
+    without foreground, a sequence of padding.
 
     ## Example
     ```python

@@ -47,8 +47,8 @@ class ExplodingGradient(Rule):
 
     ## Why is this bad?
     Backward multiplies by the slope of every layer in turn. Where that product grows, the first
-    layers (or the recurrent weights) take steps many orders of magnitude longer than the rest,
-    and a few steps later the loss is NaN. The loss itself tells nothing: it can be small.
+    layers (or the recurrent weights) take steps many orders of magnitude longer than the rest, and
+    a few steps later the loss is NaN. The loss itself can be small until then.
 
     ## Example
     ```python

@@ -19,8 +19,7 @@ class HalfHeadroom(Rule):
 
     ## Why is this bad?
     float16 ends at 65504. Activations move by more than a factor of 4 between batches, and what
-    leaves the range is inf (GS204). Below 6e-5 float16 drops digits one by one until nothing but
-    0 is left (GS205).
+    leaves the range is inf (GS204). Below 6e-5 float16 loses digits until only 0 is left (GS205).
 
     ## Example
     ```python

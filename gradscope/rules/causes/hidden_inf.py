@@ -17,9 +17,8 @@ class HiddenInf(Rule):
 
     ## Why is this bad?
     Backward visits the hidden elements too, with gradient 0. This time the slope there is finite
-    and 0 stays 0. Where the op, its operand or the mask changes, 0 times inf is NaN (GS101), and
-    nothing in the forward pass will have changed. No op should produce inf even where a mask
-    hides it.
+    and 0 stays 0. With another operand or mask it is 0 times inf, NaN (GS101), though nothing in
+    the forward pass has changed.
 
     ## Example
     ```python

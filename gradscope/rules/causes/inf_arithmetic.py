@@ -18,8 +18,8 @@ class InfArithmetic(Rule):
     program made on purpose.
 
     ## Why is this bad?
-    An inf is harmless as long as it is only compared, exponentiated or masked away. The first
-    product with 0 or difference with another inf is NaN, and NaN spreads to everything.
+    An inf does no harm while it is only compared, exponentiated or masked away. The first product
+    with 0 or difference with another inf is NaN, and NaN spreads to everything.
 
     ## Example
     ```python

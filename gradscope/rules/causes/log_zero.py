@@ -17,9 +17,8 @@ class LogZero(Rule):
     `xlogy`, and the hand-written entropies and likelihoods made of them.
 
     ## Why is this bad?
-    `log(0)` is -inf, so is the loss, and the slope there is inf. A probability reaches 0 sooner
-    than one thinks: `1 - sigmoid(x)` is exactly 0 in float32 from x = 17 on, because the sigmoid
-    has been rounded to 1.
+    `log(0)` is -inf, and its slope inf. A probability is 0 sooner than expected: `1 - sigmoid(x)`
+    is exactly 0 in float32 from x = 17 on, because the sigmoid has been rounded to 1.
 
     ## Example
     ```python

@@ -21,10 +21,9 @@ class MaskedBranch(Rule):
     indexing, `masked_fill`, `clamp`, `maximum`, a masked write.
 
     ## Why is this bad?
-    Selecting a branch going forward does not switch off the other one going back. The discarded
-    elements receive gradient 0, the op multiplies it by its slope, and where that slope is
-    infinite the product `0 * inf` is NaN. The gradients of both branches are then added. The loss
-    is finite throughout, so nothing warns.
+    Discarding a branch going forward does not switch it off going back. The discarded elements
+    receive gradient 0, the op multiplies it by its slope, and where that is infinite `0 * inf` is
+    NaN. The gradients of both branches are added. The loss is finite throughout, so nothing warns.
 
     ## Example
     ```python

@@ -53,10 +53,9 @@ class MisplacedClipping(Rule):
     optimizer has used them, or while they still carry the loss scale of a `GradScaler`.
 
     ## Why is this bad?
-    Before backward, and after the step, nothing is bounded, and the spike that the clipping was
-    written for goes through. Before `unscale_` the bound is compared with gradients that are
-    thousands of times too large: all of them are cut down, and once they are unscaled almost
-    nothing is left to train with.
+    Before backward, and after the step, nothing is bounded. Before `unscale_` the bound is compared
+    with gradients that are thousands of times too large: they are all cut down, and once they are
+    unscaled almost nothing is left to train with.
 
     ## Example
     ```python

@@ -37,15 +37,14 @@ class NanMetric(Rule):
     """
     ## What it does
     Finds a NaN that the program computes without a gradient and then reads: a validation loss, an
-    accuracy, a norm that is logged. A place that reads finite numbers as well is left alone, and
-    so is a NaN that the program has put there itself, or that says of a score that it is not
-    defined: a precision of 0 / 0, the spread of one item. The mean of nothing is told: where it is
-    all that is ever read, nothing was evaluated.
+    accuracy, a norm that is logged. Not reported are places that read finite numbers as well, a NaN
+    that the program wrote itself, and scores that are not defined (a precision of 0 / 0, the spread
+    of one item). The mean of nothing is reported where it is all that is ever read: nothing was
+    evaluated.
 
     ## Why is this bad?
-    No gradient depends on it, so training looks healthy. What is printed and logged is NaN, and
-    what is decided by it goes one way for good: a comparison with NaN is always False, so that
-    the best checkpoint is never saved again and early stopping never stops.
+    Training looks healthy. What is logged is NaN, and a comparison with NaN is always False: the
+    best checkpoint is never saved again and early stopping never stops.
 
     ## Example
     ```python

@@ -46,15 +46,14 @@ _WORDS = {
 class NearSingularity(Rule):
     """
     ## What it does
-    Finds an operand, on the way to a healthy loss, that comes near a singular point of its op. The
-    value or the slope is infinite there, and nothing guards it: no clamp, no epsilon that is added,
-    no `where`. Of decompositions and inverses it measures the whole matrix: how far it is from a
-    singular one, or its eigenvalues from each other.
+    Finds an operand, on the way to a healthy loss, that comes near a point where the value or the
+    slope of its op is infinite, and that nothing guards: no clamp, no epsilon that is added, no
+    `where`. Of decompositions and inverses it measures how far the matrix is from a singular one,
+    or its eigenvalues from each other.
 
     ## Why is this bad?
-    The slope is already huge there, and the operand is free to move on: the next batch, the next
-    step or a narrower dtype puts it on the point itself, and the gradient is inf or NaN (GS102,
-    GS201, GS202).
+    The slope is already huge there. The next batch, the next step or a narrower dtype puts the
+    operand on the point itself, and the gradient is inf or NaN (GS102, GS201, GS202).
 
     ## Example
     ```python

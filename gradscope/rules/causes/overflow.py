@@ -42,7 +42,7 @@ class Overflow(Rule):
     float32, a sum above 65,504 in float16, a square of 1e20.
 
     ## Why is this bad?
-    The result is inf. The next `inf - inf`, `inf / inf` or `0 * inf`, going forward or back, is
+    The result is inf, and the next `inf - inf`, `inf / inf` or `0 * inf`, going forward or back, is
     NaN. `log(exp(x) + exp(-x))` is about |x| and still overflows halfway.
 
     ## Example

@@ -27,10 +27,9 @@ class OverwrittenValue(Rule):
     Finds a write through `.data` into a tensor that an op has saved for its backward.
 
     ## Why is this bad?
-    Autograd counts the in-place writes of each tensor, and refuses to use a saved one that has
-    been written since. `.data` gives the same memory with a count of its own: nothing is refused,
-    and backward computes with values that the forward pass never had. The gradient is finite, and
-    wrong.
+    Autograd refuses to use a saved tensor that was written to in place. Through `.data` it does not
+    notice, and backward computes with values that the forward pass never had. The gradient is
+    finite, and wrong.
 
     ## Example
     ```python

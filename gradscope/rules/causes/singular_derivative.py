@@ -30,9 +30,9 @@ class SingularDerivative(Rule):
     `sqrt` or a fractional power at 0, `acos` at 1, a norm at the zero vector.
 
     ## Why is this bad?
-    The infinite slope goes into the chain rule. Multiplied by anything but 0 it stays infinite,
-    multiplied by 0, as for the distance of a point to itself, it is NaN; the sum over a batch
-    carries it to every parameter. The loss itself is finite.
+    The infinite slope goes into the chain rule. Times anything but 0 it stays infinite; times 0, as
+    for the distance of a point to itself, it is NaN, and the sum over a batch carries it to every
+    parameter. The loss itself is finite.
 
     ## Example
     ```python

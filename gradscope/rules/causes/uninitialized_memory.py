@@ -12,13 +12,13 @@ from gradscope.rules.wording.proposals import proposed
 class UninitializedMemory(Rule):
     """
     ## What it does
-    Finds a value that was read from memory that nothing had written: elements of `torch.empty`,
-    `empty_like` or `new_empty` that the program never filled.
+    Finds elements of `torch.empty`, `empty_like` or `new_empty` that were read before the program
+    had written them.
 
     ## Why is this bad?
-    Such memory holds whatever was there before: often 0, sometimes NaN, sometimes 1e38. The
-    program works on one machine and breaks on the next. gradscope fills it with NaN while it
-    watches, so that every read of it shows.
+    Such memory holds whatever was there before: often 0, sometimes NaN or 1e38. The program works
+    on one machine and breaks on the next. gradscope fills it with NaN while it watches, so that
+    every such read shows.
 
     ## Example
     ```python

@@ -12,8 +12,8 @@ class UnusedIgnore(Rule):
     Finds an ignore comment that no finding of a check needs any more, or that names no rule.
 
     ## Why is this bad?
-    The comment accepts whatever goes wrong at its line in the future, though what it was written
-    for is gone.
+    What the comment was written for is gone, and it would accept whatever goes wrong at its line in
+    the future.
 
     ## Fix safety
     Safe: removing the comment changes no value. Where only some runs reach the line, keep it and

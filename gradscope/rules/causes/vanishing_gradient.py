@@ -37,9 +37,9 @@ class VanishingGradient(Rule):
     farthest from the loss get almost none.
 
     ## Why is this bad?
-    Backward multiplies by the slope of every layer in turn; a sigmoid's is at most 0.25. After
-    some layers the first weights are told nothing and stay as they were initialised. The loss
-    falls a little all the same, since the last layers still learn.
+    Backward multiplies by the slope of every layer in turn; a sigmoid's is at most 0.25. After some
+    layers the first weights stay as they were initialised. The loss falls a little all the same,
+    since the last layers still learn.
 
     ## Example
     ```python

@@ -16,9 +16,8 @@ class ZeroDivision(Rule):
     Finds a division by exactly 0: `a / b`, `reciprocal`, `rsqrt`, a negative power, a remainder.
 
     ## Why is this bad?
-    `1 / 0` is inf and `0 / 0` is NaN, and neither raises in PyTorch. The loss is then not finite,
-    and the gradient of both operands with it. The zero usually means that there was nothing to
-    count: an empty mask, a class without pixels, a norm of the zero vector.
+    `1 / 0` is inf and `0 / 0` is NaN, and neither raises in PyTorch. The zero usually means that
+    there was nothing to count: an empty mask, a class without pixels, the norm of the zero vector.
 
     ## Example
     ```python
