@@ -1,4 +1,4 @@
-"""The norms as JSON (schema `gradscope-norms/1`), and its tables as CSV."""
+"""The norms as JSON, described by schema.json in this folder, and its tables as CSV."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from gradscope.facts import Leaf
@@ -15,7 +14,6 @@ from gradscope.norms.facts import NormReport
 from gradscope.report.json_document import plain
 
 SCHEMA = "gradscope-norms/1"
-SCHEMA_FILE = Path(__file__).with_name("schema.json")
 
 Records = Iterator[dict[str, Any]]
 

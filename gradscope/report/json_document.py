@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-from functools import cache
-from importlib import resources
 from typing import Any
 
 from gradscope.facts import (
@@ -110,14 +108,6 @@ def _document(report: Report) -> dict[str, Any]:
 def _of(value: object, names: str) -> dict[str, Any]:
     """Those attributes, which the document calls by the same names."""
     return {name: getattr(value, name) for name in names.split()}
-
-
-@cache
-def schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) that every document fulfils."""
-    text = resources.files(__package__).joinpath("schema.json").read_text("utf-8")
-    loaded: dict[str, Any] = json.loads(text)
-    return loaded
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
