@@ -73,7 +73,7 @@ def accepted_by(report: Report, config: Config, texts: Texts = NO_TEXTS) -> Repo
     try:
         (report,) = without_known((report,), config.folder / config.baseline, read)
     except GradscopeError as error:
-        return replace(report, said=(*report.said, f"no baseline was applied: {error}"))
+        return replace(report, remarks=(*report.remarks, f"no baseline was applied: {error}"))
     return report
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from gradscope.errors import GradscopeError
-from gradscope.writing import Content, told_of, write_together
+from gradscope.writing import Content, errors_about, write_together
 
 
 def check_writable(path: Path, *, asked_by: str) -> None:
@@ -41,7 +41,7 @@ def write_whole(path: Path, text: str, *, asked_by: str = "") -> None:
     named = f"{asked_by} {path}".lstrip()
     if path.exists() and not (path.is_file() and os.access(path.parent, os.W_OK)):
         # A device, a pipe, or a file in a folder that takes no new one.
-        with told_of(named):
+        with errors_about(named):
             path.write_text(text, encoding="utf-8")
         return
     write_together([Content(path, text.encode(), shown=named)])

@@ -68,7 +68,7 @@ def untried(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
     return repaired(seen, findings, None), ()
 
 
-def judge_again(saved: Saved, config: Config, said: tuple[str, ...] = ()) -> Report:
+def judge_again(saved: Saved, config: Config, remarks: tuple[str, ...] = ()) -> Report:
     """What `trace` says of a run, from its trace alone. Patches are written where the source is as
     it was, and cannot be tried."""
     changed = saved.changed()
@@ -86,10 +86,12 @@ def judge_again(saved: Saved, config: Config, said: tuple[str, ...] = ()) -> Rep
 
     for file in changed:
         gone = f"{file} is not as it was when it ran: its lines are not shown, and not repaired"
-        said = (*said, gone)
+        remarks = (*remarks, gone)
     texts = unread(saved)
     name = saved.trace.target
-    return conclude(name, saved.trace, config, told=has_hurt, mend=mend, said=said, texts=texts)
+    return conclude(
+        name, saved.trace, config, told=has_hurt, mend=mend, remarks=remarks, texts=texts
+    )
 
 
 def unread(saved: Saved) -> Texts:
@@ -105,7 +107,7 @@ def conclude(
     told: Told = anything,
     mend: Mend = untried,
     accept: bool = True,
-    said: tuple[str, ...] = (),
+    remarks: tuple[str, ...] = (),
     texts: Texts = NO_TEXTS,
 ) -> Report:
     """What follows from a run, for every command alike: diagnosed, selected, repaired, pointed at,
@@ -118,7 +120,7 @@ def conclude(
     found = tuple(filter(told, diagnose(seen, config.thresholds.limits)))
     findings, left_out = mend(seen, tuple(filter(wanted, found)))
     unwanted = tuple(one for one in found if not wanted(one))
-    report = Report(name, seen, pointed(findings, texts), said, not_searched=left_out)
+    report = Report(name, seen, pointed(findings, texts), remarks, not_searched=left_out)
     report = report.without(unwanted, "left out by select or ignore")
     return accepted_by(report, config, texts) if accept else report
 
@@ -127,7 +129,7 @@ def trace(
     target: Target,
     config: Config,
     *,
-    said: tuple[str, ...] = (),
+    remarks: tuple[str, ...] = (),
     stdout_to_stderr: bool = False,
     silent: bool = False,
     precision: str | None = None,
@@ -164,7 +166,7 @@ def trace(
         try:
             save(seen, keep)
         except GradscopeError as error:
-            said = (*said, f"the trace was not saved: {error}")
+            remarks = (*remarks, f"the trace was not saved: {error}")
     is_diagnosed = False
 
     def mend(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
@@ -178,11 +180,13 @@ def trace(
     stages.begin(Doing.DIAGNOSING)
     told = anything if hazards else has_hurt
     try:
-        report = conclude(target.name, seen, config, told=told, mend=mend, accept=accept, said=said)
+        report = conclude(
+            target.name, seen, config, told=told, mend=mend, accept=accept, remarks=remarks
+        )
     except KeyboardInterrupt:
         if was_interrupted or is_diagnosed:
             raise
-        report = Report(target.name, seen, (), said, undiagnosed=True)
+        report = Report(target.name, seen, (), remarks, undiagnosed=True)
     return replace(report, runs=1 + budget.runs, seconds=time.monotonic() - began)
 
 

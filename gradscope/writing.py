@@ -69,13 +69,13 @@ class _Prepared:
         _refuse_changed(one, file)
         if file.exists() and not os.access(file, os.W_OK):
             raise GradscopeError(f"{one.name} is read-only, and was left alone")
-        with told_of(one.name):
+        with errors_about(one.name):
             self._ready.append((one, file, self._beside(file, one.data)))
 
     def put(self) -> None:
         try:
             for one, file, temporary in self._ready:
-                with told_of(one.name):
+                with errors_about(one.name):
                     self._put(one, file, temporary)
         except BaseException:
             self._take_back()
@@ -129,7 +129,7 @@ def _refuse_changed(one: Content, file: Path) -> None:
 
 
 @contextmanager
-def told_of(name: str) -> Iterator[None]:
+def errors_about(name: str) -> Iterator[None]:
     """What the system refuses is a GradscopeError that names the file."""
     try:
         yield

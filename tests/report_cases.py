@@ -282,7 +282,7 @@ def full() -> Report:
             notes=("ops inside of `torch.compile` were seen, their places were not",),
         ),
         findings=findings,
-        said=("no target given: train.py is the one in gradscope.yaml",),
+        remarks=("no target given: train.py is the one in gradscope.yaml",),
     )
 
 
@@ -358,7 +358,7 @@ def hostile() -> Report:
                 ),
             ),
         ),
-        said=(bad,),
+        remarks=(bad,),
     )
 
 

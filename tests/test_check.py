@@ -211,7 +211,7 @@ def test_comments_accept_and_say_when_they_no_longer_do(folder):
     summary, code = checked(configured(folder, "good", "bad"))
 
     assert [report.verdict for report in summary.reports] == ["healthy", "healthy"]
-    assert summary.reports[1].said == ("1 finding accepted by a comment",)
+    assert summary.reports[1].remarks == ("1 finding accepted by a comment",)
     assert summary.reports[1].accepted == 1
     assert "every loss" not in verdicts.summary(summary.reports[1])
     assert "healthy but for 1 accepted finding" in verdicts.summary(summary.reports[1])
@@ -235,7 +235,7 @@ def test_a_baseline_accepts_what_it_holds_wherever_it_moves(folder):
     summary, code = checked(config)
 
     assert summary.reports[0].findings == ()
-    assert summary.reports[0].said == ("1 finding in the baseline",)
+    assert summary.reports[0].remarks == ("1 finding in the baseline",)
     assert code is ExitCode.OK
 
 
@@ -261,7 +261,7 @@ def test_a_baseline_that_a_trace_cannot_read_costs_no_report(folder):
     report = accepted_by(trace(target, config, silent=True), config)
 
     assert [one.rule for one in report.findings] == ["GS102"]
-    assert report.said[-1] == "no baseline was applied: there is no baseline accepted.json"
+    assert report.remarks[-1] == "no baseline was applied: there is no baseline accepted.json"
 
 
 @pytest.mark.parametrize(

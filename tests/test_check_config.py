@@ -268,7 +268,7 @@ def test_trace_takes_the_first_of_the_list_and_each_by_its_name(tmp_path):
     other = choose(config, "other")
 
     assert (first.target.name, other.target.name) == (f"{tmp_path}/a.py:loss", "b.py")
-    assert first.said[0].startswith("target from ")
+    assert first.remarks[0].startswith("target from ")
 
 
 def test_what_an_entry_says_holds_for_its_target_and_the_command_line_goes_first(tmp_path):

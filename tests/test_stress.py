@@ -286,7 +286,7 @@ def test_the_batch_of_a_model_is_tried_too(folder, loss, batch, words):
 
     (report,) = check(config, cases_of(config)).reports
 
-    assert all("0 edge inputs" not in one for one in report.said)
+    assert all("0 edge inputs" not in one for one in report.remarks)
     found = [one for one in report.findings if "stress" in one.evidence]
     assert bool(found) == (words is not None)
     for one in found:

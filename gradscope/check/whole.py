@@ -10,7 +10,7 @@ from gradscope import accepted
 from gradscope.check.cases import Case
 from gradscope.check.judge import judge
 from gradscope.check.workers import Standing, run_all
-from gradscope.config import Config, told_at
+from gradscope.config import Config, errors_at
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import Report, Summary, Trace, plural
 from gradscope.outputs import check_writable
@@ -43,7 +43,7 @@ def check(
     if baseline is not None and write_baseline:
         check_writable(baseline, asked_by="--baseline")
     elif baseline is not None:
-        with told_at(config.origins.get("baseline")):
+        with errors_at(config.origins.get("baseline")):
             accepted.read_baseline(baseline)  # before programs run for hours
     reports = run_all(cases, judge, jobs=config.jobs, on_progress=on_progress)
     reports, warnings = accepted.without_ignored(
@@ -52,13 +52,13 @@ def check(
         everything={one.name for one in config.targets} <= {case.name for case in cases},
     )
     wanted = rule_filter(config)
-    said: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     if write_baseline and baseline is not None:
         count = accepted.write_baseline(baseline, reports)
-        said = (f"wrote {plural(count, 'accepted finding')} to {baseline}",)
+        remarks = (f"wrote {plural(count, 'accepted finding')} to {baseline}",)
     if baseline is not None:
         reports = accepted.without_known(reports, baseline)
-    return Summary(reports, tuple(one for one in warnings if wanted(one)), said)
+    return Summary(reports, tuple(one for one in warnings if wanted(one)), remarks)
 
 
 def sources_of(cases: Iterable[Case]) -> tuple[str, ...]:

@@ -92,7 +92,9 @@ def check(
     for one in places:
         check_report_place(*one)
     asked = preflight.Asked(
-        targets=tuple(targets or ()), inputs=options.inputs(context), given=options.said(context)
+        targets=tuple(targets or ()),
+        inputs=options.inputs(context),
+        given=options.settings(context),
     )
     configured = load_config(config)
     if show_config:

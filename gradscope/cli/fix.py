@@ -50,7 +50,7 @@ def fix(
     from gradscope.report.status import stage_line
 
     choice = options.chosen(context)
-    for line in choice.said:
+    for line in choice.remarks:
         say(line)
     with stage_line(context.meta[STARTED]) as stages:
 

@@ -80,7 +80,7 @@ def norms(
             choice.target,
             asked,
             choice.config,
-            said=choice.said,
+            remarks=choice.remarks,
             stdout_to_stderr=format != "terminal" and output is None,
             stages=stages,
         )

@@ -1,7 +1,7 @@
 """The options that several commands have, each with its one text, and what was said with them.
 
 None: not said. A parameter called as a field of `Config` sets that field: commands do not name it
-again, but ask for `said`, `configured` or `chosen`.
+again, but ask for `settings`, `configured` or `chosen`.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ NoCustomBackward = Annotated[
 _FIELDS = {"dtype": "dtypes", "no_verify": "verify", "no_custom_backward": "custom_backward"}
 
 
-def said(context: typer.Context) -> dict[str, Any]:
+def settings(context: typer.Context) -> dict[str, Any]:
     """The fields of a Config that the command line sets, read as the configuration's keys are.
 
     Raises GradscopeError with the option where a value is wrong.
@@ -163,7 +163,7 @@ def configured(context: typer.Context) -> Config:
     """The configuration, with what the command line says on top. Raises GradscopeError."""
     from gradscope.config import load_config
 
-    return load_config(context.params["config"]).overridden(**said(context))
+    return load_config(context.params["config"]).overridden(**settings(context))
 
 
 def chosen(context: typer.Context, **more: str) -> Choice:

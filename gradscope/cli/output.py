@@ -75,7 +75,7 @@ def write(text: str, file: Path | None, asked_by: str = "--output") -> None:
 
 
 @contextmanager
-def told_at_least(report: Report) -> Iterator[None]:
+def closing_line_at_least(report: Report) -> Iterator[None]:
     """Where Ctrl-C ends the writing of a report, its last line is told all the same."""
     try:
         yield

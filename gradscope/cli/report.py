@@ -11,8 +11,8 @@ from gradscope.cli import options
 from gradscope.cli.app import subcommand
 from gradscope.cli.output import (
     check_report_place,
+    closing_line_at_least,
     rendered,
-    told_at_least,
     write,
 )
 
@@ -44,7 +44,7 @@ def report(
     configured = options.configured(context)
     saved = load(file)
     judged = pipeline.judge_again(saved, configured)
-    with told_at_least(judged):
+    with closing_line_at_least(judged):
         text = rendered(judged, format, output, quiet=quiet, texts=pipeline.unread(saved))
         write(text, output)
     return options.code_or_zero(context, pipeline.exit_code(judged, configured.fail_on))

@@ -11,8 +11,8 @@ from gradscope.cli import options
 from gradscope.cli.app import STARTED, subcommand
 from gradscope.cli.output import (
     check_report_place,
+    closing_line_at_least,
     rendered,
-    told_at_least,
     write,
 )
 
@@ -81,14 +81,14 @@ def trace(
         report = pipeline.trace(
             choice.target,
             choice.config,
-            said=choice.said,
+            remarks=choice.remarks,
             stdout_to_stderr=format != "terminal" and output is None,
             keep=save,
             stages=stages,
             started=context.meta[STARTED],
         )
         stages.begin(Doing.WRITING)
-        with told_at_least(report):
+        with closing_line_at_least(report):
             text = rendered(report, format, output, quiet=quiet)
             stages.clear()
             write(text, output)

@@ -21,7 +21,7 @@ from gradscope.config.values import NO_LIMITS, READERS, TARGET_READERS, Threshol
 from gradscope.errors import GradscopeError
 from gradscope.facts import Severity
 
-__all__ = ["Config", "Input", "Thresholds", "find_config", "load_config", "told_at"]
+__all__ = ["Config", "Input", "Thresholds", "errors_at", "find_config", "load_config"]
 
 FILE_NAMES = ("gradscope.yaml", "gradscope.yml")
 
@@ -73,11 +73,11 @@ class Config:
     def overridden(self, **given: Any) -> Config:
         """With fields of a command line, which no file has set then; None: it does not say. They
         hold for each of `targets` as well."""
-        said = {name: value for name, value in given.items() if value is not None}
-        keys = {name.replace("_", "-") for name in said}
+        given = {name: value for name, value in given.items() if value is not None}
+        keys = {name.replace("_", "-") for name in given}
         origins = {key: place for key, place in self.origins.items() if key not in keys}
-        targets = tuple(one.overridden(**said) for one in self.targets)
-        return replace(self, **said, origins=origins, targets=targets)
+        targets = tuple(one.overridden(**given) for one in self.targets)
+        return replace(self, **given, origins=origins, targets=targets)
 
 
 def load_config(path: Path | None = None) -> Config:
@@ -98,7 +98,7 @@ def load_config(path: Path | None = None) -> Config:
 
 
 @contextmanager
-def told_at(origin: str | None) -> Iterator[None]:
+def errors_at(origin: str | None) -> Iterator[None]:
     """A mistake is told with the place of the configuration that makes it."""
     try:
         yield

@@ -17,7 +17,7 @@ class Report:
     target: str
     trace: Trace
     findings: tuple[Finding, ...] = ()
-    said: tuple[str, ...] = ()  # one-line remarks above the report: "no target given, ..."
+    remarks: tuple[str, ...] = ()  # a line each, above the report: "no target given, ..."
     accepted: int = 0  # findings left out, which a comment or a baseline accepts
     not_searched: tuple[NotChecked, ...] = ()  # what was left out after the run
     undiagnosed: bool = False  # Ctrl-C came before the rules had looked at the run
@@ -34,7 +34,7 @@ class Report:
         return replace(
             self,
             trace=replace(self.trace, symptoms=symptoms),
-            said=(*self.said, f"{plural(len(gone), 'finding')} {why}"),
+            remarks=(*self.remarks, f"{plural(len(gone), 'finding')} {why}"),
             accepted=self.accepted + len(gone),
         )
 
@@ -68,7 +68,7 @@ class Summary:
 
     reports: tuple[Report, ...]
     findings: tuple[Finding, ...] = ()
-    said: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def all_findings(self) -> tuple[Finding, ...]:

@@ -35,7 +35,7 @@ class Order:
 
     target: Target
     config: Config
-    said: tuple[str, ...]
+    remarks: tuple[str, ...]
     silent: bool
     keep: Path | None
 
@@ -83,7 +83,7 @@ def serve(folder: str) -> None:
     order: Order = pickle.loads((Path(folder) / _ORDER).read_bytes())
     try:
         answer: object = pipeline.trace(
-            order.target, order.config, said=order.said, silent=order.silent, keep=order.keep
+            order.target, order.config, remarks=order.remarks, silent=order.silent, keep=order.keep
         )
     except GradscopeError as error:
         answer = error

@@ -76,4 +76,4 @@ def trace(
         parts=(model, loss, batch),
     )
     keep = None if save is None else Path(save)
-    return carried_out(Order(choice.target, choice.config, choice.said, silent, keep))
+    return carried_out(Order(choice.target, choice.config, choice.remarks, silent, keep))

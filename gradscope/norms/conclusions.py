@@ -28,7 +28,7 @@ def norms(
     config: Config,
     *,
     stdout_to_stderr: bool = False,
-    said: tuple[str, ...] = (),
+    remarks: tuple[str, ...] = (),
     stages: Stages | None = None,
 ) -> NormReport:
     """Run a target, measure its gradients at every step, and say what clipping would do.
@@ -57,7 +57,7 @@ def norms(
             help="requires_grad must be True for what should learn",
         )
     stages.begin(Doing.DIAGNOSING)
-    report = conclude(target.name, seen, config, told=_of_sizes, mend=untouched, said=said)
+    report = conclude(target.name, seen, config, told=_of_sizes, mend=untouched, remarks=remarks)
     return described(report, measured, options)
 
 

@@ -58,7 +58,7 @@ def document(report: NormReport) -> dict[str, Any]:
         "growth": list(_growth(report)),
         "norms_by_step": {leaf.name: leaf.norms for leaf in _leaves(report)},
         "findings": list(_findings(report)),
-        "notes": [*report.judged.said, *report.notes],
+        "notes": [*report.judged.remarks, *report.notes],
     }
 
 

@@ -76,7 +76,7 @@ def sections(
 
 
 def _head(report: NormReport) -> Iterator[str]:
-    yield from report.judged.said
+    yield from report.judged.remarks
     yield from (f"note: {note}" for note in report.notes)
     p = report.options.norm_type
     name = "max norm" if math.isinf(p) else f"L{p:g} norm"

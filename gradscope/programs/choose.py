@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gradscope.config import Config, Input, told_at
+from gradscope.config import Config, Input, errors_at
 from gradscope.programs.parse import FIRST_EXAMPLE, parse_parts, parse_target
 from gradscope.programs.targets import Target
 
@@ -18,7 +18,7 @@ class Choice:
 
     target: Target
     config: Config
-    said: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def choose(
@@ -55,16 +55,17 @@ def _configured(
     inputs = (*config.inputs, *inputs)
     parts = (config.model, config.loss, config.batch)
     if any(parts):
-        with told_at(next((config.origins[key] for key in PARTS if key in config.origins), None)):
+        with errors_at(next((config.origins[key] for key in PARTS if key in config.origins), None)):
             target: Target = parse_parts(
                 *parts, where=config.target, inputs=inputs, folder=config.folder
             )
     elif config.target is not None:
-        with told_at(config.origins.get("target")):
+        with errors_at(config.origins.get("target")):
             target = parse_target(
                 config.target, tuple(arguments) or config.args, inputs, config.folder
             )
     else:
-        said = f"no target given: this is the built-in example {example}"
-        return Choice(parse_target(example), config, (f"{said} (gradscope examples lists them)",))
+        remark = f"no target given: this is the built-in example {example}"
+        listed = "(gradscope examples lists them)"
+        return Choice(parse_target(example), config, (f"{remark} {listed}",))
     return Choice(target, config, (f"target from {config.path}: {target.name}",))

@@ -27,7 +27,7 @@ def _page(report: Report, options: Options) -> Iterator[str]:
     target = escape(sentence(report.target))
     yield opening(f"gradscope: {target}")
     yield f"<header>\n<h1>gradscope: {target}</h1>"
-    yield from (f'<p class="dim">{prose(remark)}</p>' for remark in report.said)
+    yield from (f'<p class="dim">{prose(remark)}</p>' for remark in report.remarks)
     judged = report.trace.steps and not verdicts.unexplained(report)
     role = verdicts.ROLES[report.verdict] if judged else "error"
     yield f'<p class="tag {role}">{prose(verdicts.state(report))}</p>'
@@ -50,7 +50,7 @@ def render_all(summary: Summary, options: Options) -> str:
 def _pages(summary: Summary, options: Options) -> Iterator[str]:
     yield opening("gradscope check")
     yield "<header>\n<h1>gradscope check</h1>"
-    yield from (f'<p class="dim">{prose(remark)}</p>' for remark in summary.said)
+    yield from (f'<p class="dim">{prose(remark)}</p>' for remark in summary.remarks)
     role = verdicts.ROLES[summary.verdict]
     yield f'<p class="tag {role}">{prose(verdicts.closing(summary))}</p>\n</header>'
     numbers = count(1)
@@ -60,7 +60,7 @@ def _pages(summary: Summary, options: Options) -> Iterator[str]:
         name = escape(clean(report.target))
         if verdicts.needs_words(report):
             parts.append(f'<h2 id="target-{place}">{name}</h2>')
-            parts += [f'<p class="dim">{prose(remark)}</p>' for remark in report.said]
+            parts += [f'<p class="dim">{prose(remark)}</p>' for remark in report.remarks]
             for finding in report.findings:
                 parts += section(next(numbers), finding, options)
             parts += _afterwards(report)

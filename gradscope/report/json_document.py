@@ -74,7 +74,7 @@ def _outcome(report: Report) -> dict[str, Any]:
         "ending": _of(report.trace.ending, "kind detail"),
         "findings": len(report.findings),
         "accepted": report.accepted,
-        "remarks": [*report.said, *report.trace.notes],
+        "remarks": [*report.remarks, *report.trace.notes],
     }
 
 

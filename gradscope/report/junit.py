@@ -61,8 +61,8 @@ def _run(report: Report, target: str) -> xml.Element:
         xml.SubElement(case, "error", error).text = _lines(end.traceback)
     elif words := verdicts.no_cause(report):
         xml.SubElement(case, "failure", {"type": "unexplained", "message": words})
-    said = (*report.said, *verdicts.notes(report), verdicts.summary(report))
-    xml.SubElement(case, "system-out").text = _lines("\n".join(sentence(one) for one in said))
+    told = (*report.remarks, *verdicts.notes(report), verdicts.summary(report))
+    xml.SubElement(case, "system-out").text = _lines("\n".join(sentence(one) for one in told))
     return case
 
 

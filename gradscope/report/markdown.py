@@ -26,7 +26,7 @@ def render(report: Report, options: Options) -> str:
 def _report(report: Report, options: Options) -> Iterator[str]:
     yield f"# gradscope: {_prose(report.target)}"
     yield ""
-    for remark in report.said:
+    for remark in report.remarks:
         yield _prose(remark)
         yield ""
     yield f"**{_prose(verdicts.state(report))}**"
@@ -49,7 +49,7 @@ def _summary(summary: Summary, options: Options) -> Iterator[str]:
     yield ""
     yield f"**{_prose(verdicts.closing(summary))}**"
     yield ""
-    for remark in summary.said:
+    for remark in summary.remarks:
         yield _prose(remark)
         yield ""
     yield "| target | verdict | |"

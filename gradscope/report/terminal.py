@@ -59,7 +59,7 @@ def render_all(summary: Summary, options: Options) -> str:
 
 
 def _summary(summary: Summary, options: Options) -> Iterator[Line]:
-    for remark in dict.fromkeys(summary.said):
+    for remark in dict.fromkeys(summary.remarks):
         yield from _prose((), remark, options, 2)
     for report in summary.reports:
         yield from _report(report, options)
@@ -85,9 +85,9 @@ def text_of_finding(finding: Finding, options: Options) -> str:
 
 
 def _report(report: Report, options: Options) -> Iterator[Line]:
-    for remark in report.said:
+    for remark in report.remarks:
         yield from _prose((), remark, options, 2)
-    if report.said:
+    if report.remarks:
         yield ()
     for finding in report.findings:
         yield from _finding(finding, options)

@@ -7,7 +7,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 
-from gradscope.config import Config, told_at
+from gradscope.config import Config, errors_at
 from gradscope.errors import GradscopeError
 from gradscope.facts import Finding
 from gradscope.rules import causes
@@ -45,7 +45,7 @@ def _codes(word: str, origin: str | None) -> str:
     family = word.upper()
     if any(code.startswith(family) for code in RULES):
         return family
-    with told_at(origin):
+    with errors_at(origin):
         return by_name(word).code
 
 

@@ -46,7 +46,7 @@ def stress(case: Case, target: Function | Parts, report: Report) -> Report:
                 known.add(key)
                 findings.append(_told(finding, one, target))
     breaking = f"{len(found) or 'none'} of them {'breaks' if len(found) == 1 else 'break'} it"
-    said = f"stress: {plural(tried, 'edge input')} tried, {breaking}"
+    remarks = f"stress: {plural(tried, 'edge input')} tried, {breaking}"
     everything = sorted((*findings, *report.findings), key=lambda one: one.severity.rank)
     left_out = []
     if not is_whole:
@@ -57,7 +57,7 @@ def stress(case: Case, target: Function | Parts, report: Report) -> Report:
     return replace(
         report,
         findings=tuple(everything),
-        said=(*report.said, said),
+        remarks=(*report.remarks, remarks),
         not_searched=(*report.not_searched, *left_out),
     )
 
