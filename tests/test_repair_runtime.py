@@ -31,8 +31,8 @@ loss.backward()
 
 MODULE = """
 import torch
-x = torch.tensor([[1.0, 2.0]], requires_grad=True)
-spread = torch.tensor([[0.0, 1.0]], requires_grad=True)
+x = torch.tensor([[1e-7, 2.0]], requires_grad=True)
+spread = torch.tensor([[0.0, 1.0]])
 loss = torch.nn.GaussianNLLLoss(eps=0.0)(x, torch.zeros(1, 2), spread)
 loss.backward()
 """

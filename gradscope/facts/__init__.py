@@ -88,6 +88,7 @@ from gradscope.facts.traces import NotChecked as NotChecked
 from gradscope.facts.traces import Setting as Setting
 from gradscope.facts.traces import Step as Step
 from gradscope.facts.traces import Trace as Trace
+from gradscope.facts.verdicts import Holds as Holds
 from gradscope.facts.verdicts import NotTried as NotTried
 from gradscope.facts.verdicts import Reason as Reason
 from gradscope.facts.verdicts import Refuted as Refuted

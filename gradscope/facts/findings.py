@@ -85,7 +85,7 @@ class Fix:
 
     @property
     def verified(self) -> bool | None:
-        """True, False (tried, and refuted) or None (not tried)."""
+        """True, False (tried, and refuted or not good) or None (not tried)."""
         return None if isinstance(self.verdict, NotTried) else isinstance(self.verdict, Verified)
 
 

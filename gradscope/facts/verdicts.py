@@ -1,4 +1,5 @@
-"""What became of trying a fix: it was verified, it was refuted, or it was not tried.
+"""What became of trying a fix: it was verified, it holds with a but, it was refuted, or it was
+not tried.
 
 The parts are what was measured. The sentences about them are made in `report.trials`.
 """
@@ -62,22 +63,72 @@ class Unchanged:
 
 
 @dataclass(frozen=True, slots=True)
+class Truth:
+    """What the program gives in float64 without any fix: the loss of the failing step and the norm
+    of all gradients there. `is_met`: the fix gives the same, but for rounding."""
+
+    loss: float
+    gradient_norm: float
+    is_met: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Effects:
     """What the run with a fix showed beside the run without it."""
 
     change: Change | None = None
     loss: tuple[float, float] | None = None  # of the failing step: before, after
-    huge_loss: bool = False  # far beyond the losses of the steps before
     gradient_norm: float | None = None  # of all gradients together, where every one is finite
     unchanged: Unchanged | None = None
     moves: tuple[Move, ...] = ()
-    all_gradients_zero: bool = False  # and were not before
     remains: Cause | None = None  # another error, which is not this fix's to repair
+    truth: Truth | None = None  # where it can be had
 
-    @property
-    def falls_short(self) -> bool:
-        """Whether the fix holds, and leaves something to be desired."""
-        return self.all_gradients_zero or self.huge_loss
+
+@dataclass(frozen=True, slots=True)
+class HugeLoss:
+    """The loss is far beyond `usual`, the largest of the losses beside it: None without any."""
+
+    usual: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class HugeGradient:
+    """The norm of all gradients is far beyond `usual`, the largest of the steps before."""
+
+    usual: float
+
+
+@dataclass(frozen=True, slots=True)
+class HugeElements:
+    """Elements of the gradient of `name` that were not finite are so many `times` the others."""
+
+    name: str
+    times: float
+
+
+@dataclass(frozen=True, slots=True)
+class NothingToLearn:
+    """Every gradient is exactly 0, and was not before."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffTruth:
+    """The loss or the gradients are of another size than in float64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Follows:
+    """Training does not go on: at `step`, after the failing one, an error comes of too large
+    values, or a finite `loss` or gradient `norm` is far beyond those before."""
+
+    step: int
+    cause: Cause | None = None
+    loss: float | None = None
+    norm: float | None = None
+
+
+Shortfall = HugeLoss | HugeGradient | HugeElements | NothingToLearn | OffTruth | Follows
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +235,16 @@ class Verified:
 
 
 @dataclass(frozen=True, slots=True)
+class Holds:
+    """The symptom is gone and nothing else broke, but the values are not good to train with.
+    `at_run_time` is as in `Verified`."""
+
+    effects: Effects
+    but: Shortfall
+    at_run_time: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Refuted:
     """`at_run_time` is as in `Verified`."""
 
@@ -202,6 +263,6 @@ class NotTried:
     effect: Effect | None = None
 
 
-Verdict = Verified | Refuted | NotTried
+Verdict = Verified | Holds | Refuted | NotTried
 
 UNTRIED = NotTried()

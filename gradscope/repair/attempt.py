@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from symtable import symtable
 
 from gradscope.errors import GradscopeError
-from gradscope.facts import Finding, Fix, NotTried, Reason, Refuted, Trace, Verdict
+from gradscope.facts import Finding, Fix, NotTried, Reason, Refuted, Trace, Verdict, Verified
 from gradscope.facts.verdicts import CannotRun
 from gradscope.programs import ChildFault
 from gradscope.repair.again import Hindered, Setup
@@ -17,6 +18,7 @@ from gradscope.repair.budget import Budget, Purpose, RunsSpent
 from gradscope.repair.compare import Outcome, Seen, compare, last_step
 from gradscope.repair.differences import repeats
 from gradscope.repair.search import Search
+from gradscope.repair.worth import asks_for_truth, is_sound, weighed
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit, Unpatchable, locate
 from gradscope.repair.write.propose import candidates, fixes_of
@@ -59,6 +61,13 @@ class Patched:
         )
 
 
+def in_float64() -> None:
+    """The `setup` of a run in float64."""
+    from gradscope.repair.float64 import install  # imports torch
+
+    install()
+
+
 def patched(source: Source, candidate: Candidate) -> Patched | None:
     """The candidate applied; None where the result is no Python, or nothing changed."""
     text = spliced(source, candidate.edits)
@@ -91,6 +100,7 @@ class Bench:
     rerun_with: RerunWith | None = None  # None where nothing can be installed before a run
     _held: list[Patched] = field(default_factory=list)
     _runs: dict[tuple[str, str, int], Trace] = field(default_factory=dict)
+    _exact: dict[int, Trace | None] = field(default_factory=dict)  # in float64, by the last step
 
     def shared(self, finding: Finding) -> Fix | None:
         """An earlier finding's patch, where it repairs this one too."""
@@ -124,7 +134,8 @@ class Bench:
         if outcome.remains is not None and not one.is_guess:
             wider = self._extended(finding, one, outcome.remains, DEEPEST)
             for more in islice(wider, BRANCHES**2):
-                if (found := self._verdict(finding, more)).holds:
+                found = self._verdict(finding, more)
+                if not isinstance(found.verdict, Refuted):
                     return more, found
         return one, outcome
 
@@ -141,8 +152,13 @@ class Bench:
             trace = again()
             after = Seen(trace, self.diagnose(trace))
             outcome = compare(finding, self.before, after, same=same, kind=kind)
-            if outcome.doubtful and not self._is_repeatable(last_step(finding)):
+            step = last_step(finding)
+            if outcome.doubtful and not self._is_repeatable(step):
                 return Outcome(NotTried(Reason.NOT_REPEATABLE))
+            if isinstance(outcome.verdict, Verified):
+                exact = self._in_float64(step) if asks_for_truth(finding) and not same else None
+                seen = self.before.trace
+                return Outcome(weighed(outcome.verdict, seen, after, step, exact, kind))
         except KeyboardInterrupt:
             self.budget.interrupt()
             return Outcome(NotTried(Reason.INTERRUPTED))
@@ -168,6 +184,21 @@ class Bench:
                 Purpose.FIX, lambda limit: self.rerun(patches, step + 1, limit)
             )
         return self._runs[key]
+
+    def _in_float64(self, step: int) -> Trace | None:
+        """The program without any patch, where that shows what is right; None where it does not,
+        or where there is no time for it."""
+        if step not in self._exact:
+            self._exact[step] = None
+            rerun = self.rerun_with
+            if rerun is not None:
+                with suppress(GradscopeError, ChildFault, TimeoutError):
+                    trace = self.budget.run(
+                        Purpose.TRUTH, lambda limit: rerun(in_float64, step + 1, limit)
+                    )
+                    if is_sound(self.before.trace, trace, step):
+                        self._exact[step] = trace
+        return self._exact[step]
 
     def _is_repeatable(self, step: int) -> bool:
         """Whether the program without any patch does the same again; TimeoutError where the time

@@ -15,11 +15,17 @@ class Purpose(Enum):
 
     AFTERMATH = auto()  # what comes of a wrong gradient
     RATE = auto()  # at which learning rate training stops diverging
+    TRUTH = auto()  # what it would give without rounding
     FIX = auto()
 
 
 # Of the whole, for what comes before the fixes: they get what is left.
-SHARES = {Purpose.AFTERMATH: 1 / 6, Purpose.RATE: 1 / 6, Purpose.FIX: 1.0}
+SHARES = {
+    Purpose.AFTERMATH: 1 / 6,
+    Purpose.RATE: 1 / 6,
+    Purpose.TRUTH: 1 / 6,
+    Purpose.FIX: 1.0,
+}
 GUESSES = 1 / 6  # of the whole, for guesses at one finding
 
 

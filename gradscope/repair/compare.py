@@ -36,8 +36,6 @@ from gradscope.repair.differences import (
     breaks,
     has_finite_loss,
     is_rounding,
-    leaps,
-    learns,
     loss_of,
     moved,
     pairs,
@@ -96,14 +94,14 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
         return Outcome(NotTried(Reason.NO_UPDATE))
     if remaining is not None:
         elsewhere = remaining if _start(remaining) != _start(finding) else None
-        return _refuted(CauseRemains(_cause(remaining)), elsewhere)
+        return _refuted(CauseRemains(cause_of(remaining)), elsewhere)
     fresh = _new_findings(before, after)
     if fresh:
-        return _refuted(CauseAppears(_cause(fresh[0])), fresh[0])
+        return _refuted(CauseAppears(cause_of(fresh[0])), fresh[0])
     left = _left(finding, after.trace, step)
     if left is not None:
         other = next((other for other in after.findings if left in other.symptoms), None)
-        return _refuted(SymptomRemains(left, _cause(other) if other else None), other)
+        return _refuted(SymptomRemains(left, cause_of(other) if other else None), other)
     unexplained = _unexplained(before, after, step)
     if unexplained is not None:
         return _refuted(SymptomAppears(unexplained))
@@ -133,12 +131,10 @@ def _effects(
     return Effects(
         change=_change(finding, after.trace, kind),
         loss=(first, second) if first is not None and second is not None else None,
-        huge_loss=kind in HOLD_OFF | {"dtype"} and leaps(before, after.trace, step),
         gradient_norm=total_norm(after.trace.gradients) if finite else None,
         unchanged=unchanged(before, after.trace),
         moves=moves,
-        all_gradients_zero=kind in HOLD_OFF and learns(before) and not learns(after.trace),
-        remains=_cause(others[0]) if others else None,
+        remains=cause_of(others[0]) if others else None,
     )
 
 
@@ -210,7 +206,7 @@ def _place(finding: Finding) -> tuple[object, ...]:
     return (location.file, location.function, location.module) if location else (None,)
 
 
-def _cause(finding: Finding) -> Cause:
+def cause_of(finding: Finding) -> Cause:
     line = finding.location.line if finding.location else None
     return Cause(finding.rule, finding.name, line)
 

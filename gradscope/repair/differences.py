@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from gradscope.facts import Gradient, Trace
 from gradscope.facts.verdicts import GradientMove, LossMove, Move, Unchanged
 
-LEAP = 1e6  # times the losses before, or 1: what is left of a division by an eps
 ROUNDING = 2.0**-20  # of the largest element: a sum of a few float32 terms in another order
 BETWEEN = 5e-324  # gradients that differ, but not at the elements that were sampled
 
@@ -31,20 +30,11 @@ def has_finite_loss(trace: Trace, step: int) -> bool:
     return loss is not None and math.isfinite(loss)
 
 
-def leaps(before: Trace, after: Trace, step: int) -> bool:
-    """Whether a loss that was not finite comes back far beyond those of the steps before."""
-    loss = loss_of(after, step)
-    if loss is None or has_finite_loss(before, step):
-        return False
-    usual = [abs(one.loss) for one in before.steps if one.index < step and one.loss is not None]
-    return abs(loss) > LEAP * max(1.0, *usual, 0.0)
-
-
 def unchanged(before: Trace, after: Trace) -> Unchanged | None:
     """The elements of the gradients that were finite before, where all are bit-identical now."""
     both = list(pairs(before, after))
     finite = sum(first.numel - first.bad for first, _ in both)
-    if not finite or any(_distance(first, second) for first, second in both):
+    if not finite or any(distance(first, second) for first, second in both):
         return None
     return Unchanged(finite, not any(first.bad for first, _ in both))
 
@@ -64,7 +54,7 @@ def breaks(first: Gradient, second: Gradient) -> bool:
     return lost or second.bad > first.bad
 
 
-def _distance(first: Gradient, second: Gradient) -> float:
+def distance(first: Gradient, second: Gradient) -> float:
     """The largest change of an element that was finite before, relative to the largest of them."""
     if first.digest == second.digest:
         return 0.0
@@ -92,7 +82,7 @@ def _moved_loss(before: Trace, after: Trace, step: int) -> tuple[int, float] | N
 def is_rounding(before: Trace, after: Trace, step: int) -> bool:
     """Whether only gradients moved, and those no more than a sum does whose order has changed:
     where a gradient is differentiated again, a guard changes which terms are added first."""
-    moves = [_distance(a, b) for a, b in pairs(before, after)]
+    moves = [distance(a, b) for a, b in pairs(before, after)]
     known = BETWEEN not in moves
     return known and max(moves, default=0.0) <= ROUNDING and not _moved_loss(before, after, step)
 
@@ -103,7 +93,7 @@ def moved(before: Trace, after: Trace, step: int) -> tuple[Move, ...]:
     loss = _moved_loss(before, after, step)
     if loss is not None:
         found.append(LossMove(*loss))
-    distances = [(_distance(a, b), a.name) for a, b in pairs(before, after)]
+    distances = [(distance(a, b), a.name) for a, b in pairs(before, after)]
     worst, name = max(distances, default=(0.0, ""))
     if worst:
         found.append(GradientMove(name, None if worst == BETWEEN else worst))

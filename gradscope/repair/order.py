@@ -6,19 +6,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
-from gradscope.facts import Finding, Fix, Verified
+from gradscope.facts import Finding, Fix, Holds, NotTried, Refuted, Verified
 
 MOST_REFUTED = 3  # that are listed with a finding
 
-_RANK = {True: 0, None: 2, False: 4}
-
 
 def ordered(fixes: Iterable[Fix]) -> tuple[Fix, ...]:
-    """Verified, those that leave nothing to learn from last; then untried patches, then advice,
-    then the first few that were refuted."""
+    """By `_rank`, as they came otherwise; of those that were refuted the first few."""
     found = sorted(fixes, key=_rank)
-    refuted = [fix for fix in found if fix.verified is False]
-    kept = [fix for fix in found if fix.verified is not False]
+    refuted = [fix for fix in found if isinstance(fix.verdict, Refuted)]
+    kept = [fix for fix in found if not isinstance(fix.verdict, Refuted)]
     return (*_distinct(kept), *islice(_distinct(refuted), MOST_REFUTED))
 
 
@@ -35,15 +32,23 @@ def without_contradiction(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     )
 
 
-def falls_short(fix: Fix) -> bool:
-    """Whether a fix holds, and leaves something to be desired."""
-    return isinstance(fix.verdict, Verified) and fix.verdict.effects.falls_short
+def gives_the_truth(fix: Fix) -> bool:
+    """Whether a fix was seen to give the right values, or at least nothing speaks against that."""
+    truth = fix.verdict.effects.truth if isinstance(fix.verdict, Verified) else None
+    return fix.verified is True and (truth is None or truth.is_met)
 
 
 def _rank(fix: Fix) -> int:
-    if falls_short(fix):
-        return 1
-    return 3 if fix.verified is None and fix.patch is None else _RANK[fix.verified]
+    """Smaller for a fix that is shown earlier."""
+    match fix.verdict:
+        case Verified():
+            return 0 if gives_the_truth(fix) else 1
+        case NotTried():
+            return 2 if fix.patch else 3
+        case Holds():
+            return 4
+        case Refuted():
+            return 5
 
 
 def _distinct(fixes: Iterable[Fix]) -> Iterator[Fix]:

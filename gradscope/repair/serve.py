@@ -6,10 +6,11 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from gradscope.facts import Finding, Fix, NotTried, Reason
+from gradscope.facts import Finding, Fix, Holds, NotTried, Reason
 from gradscope.repair.attempt import Bench, Patched, ways
 from gradscope.repair.budget import GUESSES, Budget
-from gradscope.repair.order import falls_short, ordered
+from gradscope.repair.compare import BOUNDS
+from gradscope.repair.order import gives_the_truth, ordered
 from gradscope.repair.runtime import at_run_time
 from gradscope.repair.search import Search
 from gradscope.repair.write.culprit import Unpatchable, locate
@@ -86,7 +87,7 @@ class Service:
             is_advice = True
             for tried in self._until_one_holds(finding, fix, written, self.bench):
                 is_advice = False
-                holds |= bool(tried.verified) and not falls_short(tried)
+                holds |= gives_the_truth(tried)
                 verified |= bool(tried.verified)
                 yield tried
             if is_advice:
@@ -134,7 +135,9 @@ class Service:
                 yield tried
             elif isinstance(outcome.verdict, NotTried):
                 yield replace(fix, verdict=outcome.verdict)
-            if tried.verified is not False:
+            # Another spelling of a bound leaves values of the same size.
+            is_settled = isinstance(tried.verdict, Holds) and tried.kind in BOUNDS
+            if tried.verified is not False or is_settled:
                 return
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import assert_never
 
 from gradscope.facts import (
     Effect,
     EffectKind,
     Fix,
+    Holds,
     NotTried,
     Reason,
     Refuted,
@@ -25,19 +27,28 @@ from gradscope.facts.verdicts import (
     CauseRemains,
     Change,
     Effects,
+    Follows,
     GradientBreaks,
     GradientMove,
+    HugeElements,
+    HugeGradient,
+    HugeLoss,
     LossMove,
     Move,
+    NothingToLearn,
     Objection,
+    OffTruth,
     ProgramEnds,
+    Shortfall,
     SymptomAppears,
     SymptomRemains,
+    Truth,
     Unchanged,
     ValuesMove,
 )
 
 ALL_THE_SAME = "--rerun runs it again all the same"
+HOLDS = "holds, but"
 AT_RUN_TIME = "at run time, on that call: "
 _DOES = {
     EffectKind.CONNECTION: "connects to",
@@ -89,15 +100,14 @@ def _relative(what: str) -> str:
     return what.removeprefix(os.getcwd() + os.sep)
 
 
-def trial(fix: Fix) -> str:
-    return {True: "verified", False: "refuted", None: "not tried"}[fix.verified]
-
-
 def told(fix: Fix) -> tuple[str, str]:
     """ "verified" and "loss 2 -> 2"; "not tried" and why, where there is a reason."""
     match fix.verdict:
         case Verified(effects, at_run_time):
             return "verified", (AT_RUN_TIME if at_run_time else "") + ", ".join(_effects(effects))
+        case Holds(effects, but, at_run_time):
+            words = ", ".join((_but(but), *_effects(effects)))
+            return HOLDS, (AT_RUN_TIME if at_run_time else "") + words
         case Refuted(by, at_run_time):
             return "refuted", (AT_RUN_TIME if at_run_time else "") + _objection(by)
         case NotTried() as verdict:
@@ -106,12 +116,14 @@ def told(fix: Fix) -> tuple[str, str]:
 
 def verdict(fix: Fix) -> str:
     """ "verified: loss 2 -> 2", "not tried: verification is off"."""
-    return ": ".join(filter(None, told(fix)))
+    trial, words = told(fix)
+    return f"{trial} {words}" if trial == HOLDS else ": ".join(filter(None, (trial, words)))
 
 
 def sentence(fix: Fix) -> str:
     """The same without the first word, where `verified` beside it says that."""
-    return verdict(fix) if fix.verified is None else told(fix)[1]
+    trial, words = told(fix)
+    return words if trial in ("verified", "refuted") else verdict(fix)
 
 
 def _reason(verdict: NotTried) -> str:
@@ -132,17 +144,46 @@ def _effects(effects: Effects) -> Iterator[str]:
     if effects.loss is not None:
         before, after = effects.loss
         yield f"loss {number(before, 6)} -> {number(after, 6)}"
-    if effects.huge_loss:
-        yield "which is huge for this loss"
     if effects.gradient_norm is not None:
         yield f"gradient norm {text_of(effects.gradient_norm, 4)}"
     if effects.unchanged is not None:
         yield _unchanged(effects.unchanged)
     yield from map(_move, effects.moves)
-    if effects.all_gradients_zero:
-        yield "every gradient is exactly 0 then"
+    if effects.truth is not None:
+        yield _truth(effects.truth)
     if effects.remains is not None:
         yield f"what remains is {_cause(effects.remains)}"
+
+
+def _truth(truth: Truth) -> str:
+    if truth.is_met:
+        return "which is what float64 gives"
+    norm = text_of(truth.gradient_norm, 4)
+    return f"in float64 the loss is {number(truth.loss, 6)} and the gradient norm {norm}"
+
+
+def _but(but: Shortfall) -> str:
+    match but:
+        case HugeLoss(usual):
+            beside = "" if usual is None else f", which is {number(usual, 3)} at most otherwise"
+            return f"that is a huge loss{beside}"
+        case HugeGradient(usual):
+            return f"that is a huge gradient, whose norm was {text_of(usual, 3)} at most before"
+        case HugeElements(name, times):
+            more = f"{text_of(times, 3)} times the others"
+            return f"the gradient of `{name}` is {more} where it was not finite"
+        case NothingToLearn():
+            return "every gradient is exactly 0 then"
+        case OffTruth():
+            return "the true values are others"
+        case Follows(step, cause, loss, norm):
+            at = f"at step {step}"
+            if cause is not None:
+                return f"{_cause(cause)} follows {at}"
+            if loss is not None:
+                return f"the loss is {number(loss, 3)} {at}"
+            return f"the gradient norm is {text_of(norm or 0.0, 3)} {at}"
+    assert_never(but)
 
 
 def _change(change: Change) -> str:

@@ -1,0 +1,67 @@
+"""The whole program in float64: what its loss and gradients would be without rounding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+_NARROW = frozenset((torch.float32, torch.float16, torch.bfloat16))
+_SOURCES = frozenset(("aten::lift_fresh",))  # its result is a tensor of its own, though it says not
+
+
+def install() -> None:
+    """From now on all tensors are float64. Random numbers are those of float32, so that data and
+    weights keep their values."""
+    mode: Any = _Wide()  # type: ignore[no-untyped-call]
+    mode.__enter__()
+
+
+class _Wide(TorchDispatchMode):
+    """Each op on float64 in the place of narrower floats."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            return _drawn(func, args, kwargs)
+        roles = {one.name: one for one in func._schema.arguments}
+        new = [
+            value if one.alias_info is not None else tree_map(_wide, value)
+            for one, value in zip(func._schema.arguments, args, strict=False)
+        ]
+        named = {
+            name: value if roles[name].alias_info is not None else tree_map(_wide, value)
+            for name, value in kwargs.items()
+        }
+        return _result(func, func(*new, **named))
+
+
+def _result(func: Any, out: Any) -> Any:
+    """A view, or what was written in place, stays the tensor that it is."""
+    is_alias = any(one.alias_info is not None for one in func._schema.returns)
+    return out if is_alias and func._schema.name not in _SOURCES else tree_map(_wide, out)
+
+
+def _wide(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.double() if value.dtype in _NARROW else value
+    return torch.float64 if isinstance(value, torch.dtype) and value in _NARROW else value
+
+
+def _drawn(func: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    """Drawn in float32: a generator gives float64 other numbers."""
+    written = func._schema.arguments[0].alias_info
+    if written is not None and written.is_write:
+        drawn = _narrow(args[0])
+        func(drawn, *tree_map(_narrow, args[1:]), **tree_map(_narrow, kwargs))
+        return args[0].copy_(drawn)
+    return tree_map(_wide, func(*tree_map(_narrow, args), **tree_map(_narrow, kwargs)))
+
+
+def _narrow(value: Any) -> Any:
+    is_wide = isinstance(value, torch.Tensor) and value.dtype is torch.float64
+    return value.float() if is_wide else value

@@ -1,0 +1,162 @@
+"""Whether what a fix leaves is good to train with, and not just finite. Pure functions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from gradscope.facts import Finding, Phase, Severity, Trace, Trouble, Verified
+from gradscope.facts.magnitudes import DEFAULT_LIMITS
+from gradscope.facts.verdicts import (
+    Follows,
+    Holds,
+    HugeElements,
+    HugeGradient,
+    HugeLoss,
+    NothingToLearn,
+    OffTruth,
+    Shortfall,
+    Truth,
+)
+from gradscope.repair.compare import HOLD_OFF, Seen, cause_of
+from gradscope.repair.differences import (
+    distance,
+    has_finite_loss,
+    learns,
+    loss_of,
+    pairs,
+    total_norm,
+)
+from gradscope.rules.order import CONSEQUENCES
+
+LOSS = DEFAULT_LIMITS.loss_growth  # times the losses beside it, or 1: noise stays well below it
+LEAP = 1e6  # where no other loss was seen: what is left of a division by an eps
+NORM = 1e3  # times the norms beside it: those of batches differ by a hundred at most
+# Times the other elements of one gradient. A root kept at 1e-12, as torch keeps norms, passes 1e6
+# of what comes in, a division by 1e-8 passes 1e8.
+ELEMENTS = 1e7
+
+TOO_LARGE = CONSEQUENCES["exploding-gradient"]
+
+# Of values in float64. A difference that is 0 but for rounding is inverted to more than SINGULAR.
+SINGULAR = 1e12
+SAME_RUN = 0.1  # of what was finite before: half precision leaves two digits
+CLOSE = 1e-3  # of the loss and of each gradient: what float32 and a small eps leave of them
+OTHER_LOSS = 0.5  # of the larger of two losses
+OTHER_NORM = 10.0  # times
+
+
+def asks_for_truth(finding: Finding) -> bool:
+    """Whether rounding or a range too small can be all that a finding is about."""
+    lost = any(one.trouble in (Trouble.NAN, Trouble.INF) for one in finding.symptoms)
+    return lost and finding.phase in (Phase.FORWARD, Phase.BACKWARD)
+
+
+def is_sound(before: Trace, exact: Trace, step: int) -> bool:
+    """Whether a run in float64 is the run that failed, and shows what is right at its step."""
+    loss = loss_of(exact, step)
+    if loss is None or any(one.step <= step for one in exact.symptoms):
+        return False
+    if not exact.gradients or any(one.bad for one in exact.gradients):
+        return False
+    if _size(before, exact, step) is not None or total_norm(exact.gradients) > SINGULAR:
+        return False
+    earlier = [(one.loss, loss_of(exact, one.index)) for one in before.steps[: step + 1]]
+    known = [(a, b) for a, b in earlier if a is not None and b is not None and math.isfinite(a)]
+    return all(_is_near(a, b, SAME_RUN) for a, b in known) and all(
+        distance(a, b) <= SAME_RUN for a, b in pairs(before, exact)
+    )
+
+
+def weighed(
+    verdict: Verified, before: Trace, after: Seen, step: int, exact: Trace | None, kind: str
+) -> Verified | Holds:
+    """The verdict on a fix, of `kind`, that did away with its symptom. `exact` is the run in
+    float64, where that is sound: it alone is the judge then."""
+    if exact is None:
+        but = _shortfall(before, after, step, kind)
+        return verdict if but is None else Holds(verdict.effects, but)
+    right, norm = loss_of(exact, step), total_norm(exact.gradients)
+    truth = Truth(right or 0.0, norm, _is_met(after.trace, exact, step))
+    effects = replace(verdict.effects, truth=truth)
+    if _is_off(after.trace, step, truth):
+        return Holds(effects, OffTruth())
+    return replace(verdict, effects=effects)
+
+
+def _shortfall(before: Trace, after: Seen, step: int, kind: str) -> Shortfall | None:
+    # Elements that a mask has kept out of a loss have the gradient 0.
+    is_right = has_finite_loss(before, step) and loss_of(before, step) == loss_of(after.trace, step)
+    if kind in HOLD_OFF and not is_right and learns(before) and not learns(after.trace):
+        return NothingToLearn()
+    return _size(before, after.trace, step) or _beyond(before, after, step)
+
+
+def _is_met(after: Trace, exact: Trace, step: int) -> bool:
+    loss, right = loss_of(after, step), loss_of(exact, step)
+    return (
+        loss is not None
+        and right is not None
+        and _is_near(loss, right, CLOSE)
+        and all(distance(a, b) <= CLOSE for a, b in pairs(exact, after))
+    )
+
+
+def _is_off(after: Trace, step: int, truth: Truth) -> bool:
+    loss, norm = loss_of(after, step), total_norm(after.gradients)
+    lower, upper = sorted((norm, truth.gradient_norm))
+    return (loss is not None and not _is_near(loss, truth.loss, OTHER_LOSS)) or (
+        upper > OTHER_NORM * lower
+    )
+
+
+def _is_near(first: float, second: float, share: float) -> bool:
+    return abs(first - second) <= share * max(abs(first), abs(second))
+
+
+def _size(before: Trace, after: Trace, step: int) -> Shortfall | None:
+    """What is of another size at the failing step than at those before, or than its neighbours."""
+    loss, usual = loss_of(after, step), _losses(before, step + 1)
+    most = max(usual, default=None)
+    if loss is not None and abs(loss) > (LEAP if most is None else LOSS * max(1.0, most)):
+        return HugeLoss(most)
+    norm, norms = total_norm(after.gradients), _norms(before)[:step]
+    if any(norms) and norm > NORM * max(norms):
+        return HugeGradient(max(norms))
+    for first, second in pairs(before, after):
+        both = list(zip(first.sample, second.sample, strict=False))
+        others = max((abs(old) for old, _ in both if math.isfinite(old)), default=0.0)
+        healed = max((abs(new) for old, new in both if not math.isfinite(old)), default=0.0)
+        if others and healed > ELEMENTS * others:
+            return HugeElements(first.name, healed / others)
+    return None
+
+
+def _beyond(before: Trace, after: Seen, step: int) -> Shortfall | None:
+    """What comes of training on with the fix. An error at another place that is not one of too
+    large values would have come without it as well."""
+    for finding in after.findings:
+        if finding.step > step and finding.severity is Severity.ERROR and finding.name in TOO_LARGE:
+            return Follows(finding.step, cause_of(finding))
+    for one in after.trace.steps[step + 1 :]:
+        most = max([1.0, *_losses(before, step), *_losses(after.trace, one.index)])
+        if one.loss is not None and math.isfinite(one.loss) and abs(one.loss) > LOSS * most:
+            return Follows(one.index, loss=one.loss)
+    norms = _norms(after.trace)
+    for index in range(step + 1, len(norms)):
+        most = max([*_norms(before)[:step], *norms[:index]], default=0.0)
+        if most and norms[index] > NORM * most:
+            return Follows(index, norm=norms[index])
+    return None
+
+
+def _losses(trace: Trace, end: int) -> list[float]:
+    """The sizes of the finite losses before a step."""
+    known = (one.loss for one in trace.steps[:end] if one.loss is not None)
+    return [abs(loss) for loss in known if math.isfinite(loss)]
+
+
+def _norms(trace: Trace) -> tuple[float, ...]:
+    """The finite norms of all gradients together; 0 where nobody measured them."""
+    found = trace.magnitudes.totals() if trace.magnitudes else ()
+    return tuple(norm if math.isfinite(norm) else 0.0 for norm in found)
