@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from symtable import symtable
 
 from gradscope.errors import GradscopeError
-from gradscope.facts import Finding, Fix, NotTried, Reason, Refuted, Trace, Verdict, Verified
+from gradscope.facts import Finding, Fix, Holds, NotTried, Reason, Refuted, Trace, Verdict, Verified
 from gradscope.facts.verdicts import CannotRun
 from gradscope.programs import ChildFault
 from gradscope.repair.again import Hindered, Setup
@@ -18,7 +19,7 @@ from gradscope.repair.budget import Budget, Purpose, RunsSpent
 from gradscope.repair.compare import Outcome, Seen, compare, last_step
 from gradscope.repair.differences import repeats
 from gradscope.repair.search import Search
-from gradscope.repair.worth import asks_for_truth, is_sound, weighed
+from gradscope.repair.worth import asks_for_truth, gone_on, is_sound, weighed
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit, Unpatchable, locate
 from gradscope.repair.write.propose import candidates, fixes_of
@@ -28,6 +29,11 @@ from gradscope.source import Source
 Rerun = Callable[[Mapping[str, str], int, float], Trace]  # patches, steps, time limit in seconds
 RerunWith = Callable[[Setup, int, float], Trace]  # what to install first, steps, limit
 
+Again = Callable[[int, Purpose], Trace]  # steps
+
+# Steps after the failing one. A gradient that is too large shows in the next loss, and what it
+# leaves in an optimizer's averages in those after.
+AHEAD = 3
 DEEPEST = 2  # further culprits that one patch may have to repair as well
 BRANCHES = 3  # ways to repair each of them that are tried
 
@@ -121,10 +127,9 @@ class Bench:
         """The verdict on a change that is installed at run time, in place of a patch."""
         assert self.rerun_with is not None
         rerun = self.rerun_with
-        steps = last_step(finding) + 1
 
-        def again() -> Trace:
-            return self.budget.run(Purpose.FIX, lambda limit: rerun(setup, steps, limit))
+        def again(steps: int, purpose: Purpose) -> Trace:
+            return self.budget.run(purpose, lambda limit: rerun(setup, steps, limit))
 
         return self._judged(finding, again, same, kind)
 
@@ -140,25 +145,27 @@ class Bench:
         return one, outcome
 
     def _verdict(self, finding: Finding, one: Patched) -> Outcome:
-        path, step = os.path.abspath(one.source.file), last_step(finding)
-        return self._judged(finding, lambda: self._run(path, one.text, step), one.same, one.kind)
+        path = os.path.abspath(one.source.file)
+        again = partial(self._run, path, one.text)
+        return self._judged(finding, again, one.same, one.kind)
 
-    def _judged(
-        self, finding: Finding, again: Callable[[], Trace], same: bool, kind: str
-    ) -> Outcome:
+    def _judged(self, finding: Finding, again: Again, same: bool, kind: str) -> Outcome:
+        """`again` runs the program with the fix."""
+        step = last_step(finding)
         if self.budget.interrupted:
             return Outcome(NotTried(Reason.INTERRUPTED))
         try:
-            trace = again()
+            trace = again(step + 1, Purpose.FIX)
             after = Seen(trace, self.diagnose(trace))
             outcome = compare(finding, self.before, after, same=same, kind=kind)
-            step = last_step(finding)
             if outcome.doubtful and not self._is_repeatable(step):
                 return Outcome(NotTried(Reason.NOT_REPEATABLE))
             if isinstance(outcome.verdict, Verified):
                 exact = self._in_float64(step) if asks_for_truth(finding) and not same else None
-                seen = self.before.trace
-                return Outcome(weighed(outcome.verdict, seen, after, step, exact, kind))
+                found = weighed(outcome.verdict, self.before.trace, trace, step, exact, kind)
+                if not same and exact is None and isinstance(found, Verified):
+                    found = self._gone_on(found, again, after, step)
+                return Outcome(found)
         except KeyboardInterrupt:
             self.budget.interrupt()
             return Outcome(NotTried(Reason.INTERRUPTED))
@@ -176,14 +183,24 @@ class Bench:
             return Outcome(NotTried(Reason.FAULT, str(fault).strip().splitlines()[-1]))
         return outcome
 
-    def _run(self, path: str, text: str, step: int) -> Trace:
-        key = (path, text, step)
+    def _run(self, path: str, text: str, steps: int, purpose: Purpose) -> Trace:
+        key = (path, text, steps)
         if key not in self._runs:
             patches = {path: text} if path else {}
             self._runs[key] = self.budget.run(
-                Purpose.FIX, lambda limit: self.rerun(patches, step + 1, limit)
+                purpose, lambda limit: self.rerun(patches, steps, limit)
             )
         return self._runs[key]
+
+    def _gone_on(self, verdict: Verified, again: Again, after: Seen, step: int) -> Verified | Holds:
+        """The verdict after a few more steps, where any follow and as far as it is allowed."""
+        if not after.trace.updates or not after.trace.ending.at_limit:
+            return verdict
+        try:
+            trace = again(step + 1 + AHEAD, Purpose.AHEAD)
+        except (GradscopeError, ChildFault, Hindered, OSError):  # TimeoutError is one
+            return verdict
+        return gone_on(verdict, self.before.trace, Seen(trace, self.diagnose(trace)), step)
 
     def _in_float64(self, step: int) -> Trace | None:
         """The program without any patch, where that shows what is right; None where it does not,
@@ -203,7 +220,7 @@ class Bench:
     def _is_repeatable(self, step: int) -> bool:
         """Whether the program without any patch does the same again; TimeoutError where the time
         ends before that is known."""
-        return repeats(self.before.trace, self._run("", "", step), step)
+        return repeats(self.before.trace, self._run("", "", step + 1, Purpose.FIX), step)
 
     def _ways(self, finding: Finding, source: Source) -> Iterator[Patched]:
         try:

@@ -17,14 +17,16 @@ class Purpose(Enum):
     RATE = auto()  # at which learning rate training stops diverging
     TRUTH = auto()  # what it would give without rounding
     FIX = auto()
+    AHEAD = auto()  # how training goes on with one
 
 
-# Of the whole, for what comes before the fixes: they get what is left.
+# Of the whole, for what comes before the fixes and after: they get what is left.
 SHARES = {
     Purpose.AFTERMATH: 1 / 6,
     Purpose.RATE: 1 / 6,
     Purpose.TRUTH: 1 / 6,
     Purpose.FIX: 1.0,
+    Purpose.AHEAD: 1 / 6,
 }
 GUESSES = 1 / 6  # of the whole, for guesses at one finding
 

@@ -69,7 +69,7 @@ def is_sound(before: Trace, exact: Trace, step: int) -> bool:
 
 
 def weighed(
-    verdict: Verified, before: Trace, after: Seen, step: int, exact: Trace | None, kind: str
+    verdict: Verified, before: Trace, after: Trace, step: int, exact: Trace | None, kind: str
 ) -> Verified | Holds:
     """The verdict on a fix, of `kind`, that did away with its symptom. `exact` is the run in
     float64, where that is sound: it alone is the judge then."""
@@ -77,19 +77,25 @@ def weighed(
         but = _shortfall(before, after, step, kind)
         return verdict if but is None else Holds(verdict.effects, but)
     right, norm = loss_of(exact, step), total_norm(exact.gradients)
-    truth = Truth(right or 0.0, norm, _is_met(after.trace, exact, step))
+    truth = Truth(right or 0.0, norm, _is_met(after, exact, step))
     effects = replace(verdict.effects, truth=truth)
-    if _is_off(after.trace, step, truth):
+    if _is_off(after, step, truth):
         return Holds(effects, OffTruth())
     return replace(verdict, effects=effects)
 
 
-def _shortfall(before: Trace, after: Seen, step: int, kind: str) -> Shortfall | None:
+def _shortfall(before: Trace, after: Trace, step: int, kind: str) -> Shortfall | None:
     # Elements that a mask has kept out of a loss have the gradient 0.
-    is_right = has_finite_loss(before, step) and loss_of(before, step) == loss_of(after.trace, step)
-    if kind in HOLD_OFF and not is_right and learns(before) and not learns(after.trace):
+    is_right = has_finite_loss(before, step) and loss_of(before, step) == loss_of(after, step)
+    if kind in HOLD_OFF and not is_right and learns(before) and not learns(after):
         return NothingToLearn()
-    return _size(before, after.trace, step) or _beyond(before, after, step)
+    return _size(before, after, step)
+
+
+def gone_on(verdict: Verified, before: Trace, ahead: Seen, step: int) -> Verified | Holds:
+    """The verdict on a fix with which the program ran on for some steps."""
+    but = _beyond(before, ahead, step)
+    return verdict if but is None else Holds(verdict.effects, but)
 
 
 def _is_met(after: Trace, exact: Trace, step: int) -> bool:

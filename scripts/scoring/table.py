@@ -56,8 +56,8 @@ def show_patches(rows: Sequence[Compared], console: Console) -> None:
         table.add_column(column, no_wrap=True)
     for column in ("step", "loss", "the twin's"):
         table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("differs most", no_wrap=True)
-    table.add_column("leading fix", no_wrap=True, overflow="ellipsis")
+    table.add_column("differs most", no_wrap=True, max_width=40)
+    table.add_column("leading fix", no_wrap=True, max_width=50)
     for row in rows:
         losses = ("-" if loss is None else f"{loss:.6g}" for loss in (row.ours, row.twins))
         parts = (row.name, row.outcome, str(row.step), *losses, row.differs, row.title)

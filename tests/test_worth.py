@@ -1,0 +1,177 @@
+"""A fix is verified if its values are good to train with; what is merely finite holds, but."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from corpus import diagnosed_text
+
+from gradscope.facts import (
+    Finding,
+    Gradient,
+    Holds,
+    Leaf,
+    Magnitudes,
+    Phase,
+    Severity,
+    Step,
+    Trace,
+    Verified,
+)
+from gradscope.facts.verdicts import (
+    Cause,
+    Effects,
+    Follows,
+    HugeElements,
+    HugeGradient,
+    HugeLoss,
+    NothingToLearn,
+    OffTruth,
+)
+from gradscope.repair.compare import Seen
+from gradscope.repair.worth import gone_on, is_sound, weighed
+
+NAN = float("nan")
+VERIFIED = Verified(Effects())
+
+
+def seen(*losses: float, gradient: tuple[float, ...] = (1.0, 2.0), norms=()) -> Trace:
+    """A run with these losses; `gradient` is that of the last step, `norms` those of all steps."""
+    finite = [value for value in gradient if abs(value) < float("inf")]
+    bad = len(gradient) - len(finite)
+    one = Gradient("x", (len(gradient),), len(gradient), bad, sum(finite), str(gradient), gradient)
+    leaf = Leaf("x", (2,), "float32", "cpu", 2, "parameter", True, 1.0, tuple(norms))
+    return Trace(
+        "",
+        steps=tuple(Step(index, loss, 0.1, 9) for index, loss in enumerate(losses)),
+        gradients=(one,),
+        magnitudes=Magnitudes((leaf,)) if norms else None,
+    )
+
+
+def but(before: Trace, after: Trace, exact: Trace | None = None, kind: str = "epsilon"):
+    found = weighed(VERIFIED, before, after, len(before.steps) - 1, exact, kind)
+    return found.but if isinstance(found, Holds) else None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        # Beside what other steps had, or without any.
+        (seen(0.5, 0.7, NAN), seen(0.5, 0.7, 123.9), HugeLoss(0.7)),
+        (seen(0.5, 0.7, NAN), seen(0.5, 0.7, 9.9), None),
+        (seen(50.0, NAN), seen(50.0, 123.9), None),
+        (seen(0.7), seen(123.9), HugeLoss(0.7)),
+        (seen(NAN), seen(-1e9), HugeLoss(None)),
+        (seen(NAN), seen(123.9), None),
+        (seen(1.0, NAN, norms=(3.0, 0.0)), seen(1.0, 1.0, gradient=(2e21,)), HugeGradient(3.0)),
+        (seen(1.0, NAN, norms=(3.0, 0.0)), seen(1.0, 1.0, gradient=(90.0,)), None),
+        # Beside the elements that were finite.
+        (
+            seen(1.0, gradient=(NAN, 0.5)),
+            seen(1.0, gradient=(1e8, 0.5)),
+            HugeElements("x", 2e8),
+        ),
+        (seen(1.0, gradient=(NAN, 0.5)), seen(1.0, gradient=(1e4, 0.5)), None),
+        # A mask that keeps every element out of the loss leaves nothing to learn, and rightly.
+        (seen(NAN, gradient=(NAN,)), seen(1.0, gradient=(0.0,)), NothingToLearn()),
+        (seen(1.0, gradient=(NAN,)), seen(1.0, gradient=(0.0,)), None),
+    ],
+)
+def test_values_of_another_size_are_not_good(before: Trace, after: Trace, expected: object):
+    assert but(before, after) == expected
+
+
+@pytest.mark.parametrize(
+    ("after", "met", "off"),
+    [
+        (seen(100.16, gradient=(-0.5, 0.1)), True, False),
+        (seen(100.10, gradient=(-0.5, 0.1)), True, False),
+        (seen(98.0, gradient=(-0.45, 0.1)), False, False),
+        (seen(13.97, gradient=(-0.5, 0.1)), False, True),
+        (seen(100.16, gradient=(0.0, 0.0)), False, True),
+    ],
+)
+def test_what_float64_gives_is_the_judge(after: Trace, met: bool, off: bool):
+    exact = seen(100.16, gradient=(-0.5, 0.1))
+    found = weighed(VERIFIED, seen(float("inf")), after, 0, exact, "epsilon")
+
+    assert found.effects.truth is not None and found.effects.truth.is_met is met
+    assert (found.but if isinstance(found, Holds) else None) == (OffTruth() if off else None)
+
+
+@pytest.mark.parametrize(
+    ("exact", "sound"),
+    [
+        (seen(0.5, 0.6, gradient=(3.0, 2.0)), True),
+        (seen(0.5, 0.6, gradient=(NAN, 2.0)), False),
+        (seen(0.9, 0.6, gradient=(3.0, 2.0)), False),  # another run
+        (seen(0.5, 0.6, gradient=(3.0, 9.0)), False),
+        (seen(0.5, 1e9, gradient=(3.0, 2.0)), False),  # 0 but for rounding, inverted
+        (seen(0.5, 0.6, gradient=(1e15, 2.0)), False),
+        (seen(0.5), False),
+    ],
+)
+def test_float64_is_a_judge_where_it_shows_the_same_run_in_good_health(exact: Trace, sound: bool):
+    assert is_sound(seen(0.5, NAN, gradient=(NAN, 2.0)), exact, 1) is sound
+
+
+def finding(step: int, name: str) -> Finding:
+    return Finding("GS2", name, Severity.ERROR, Phase.FORWARD, step, "mul", "", "")
+
+
+@pytest.mark.parametrize(
+    ("ahead", "findings", "expected"),
+    [
+        (seen(0.5, 0.6, 0.5, 0.4), (), None),
+        (seen(0.5, 0.6, 0.5, 300.0), (), Follows(3, loss=300.0)),
+        (seen(0.5, 0.6, 0.5, norms=(1.0, 1.0, 9e6)), (), Follows(2, norm=9e6)),
+        (
+            seen(0.5, 0.6, NAN),
+            (finding(2, "overflow"),),
+            Follows(2, Cause("GS2", "overflow")),
+        ),
+        (seen(0.5, 0.6, NAN), (finding(2, "zero-division"),), None),  # it came anyway
+    ],
+)
+def test_training_goes_on(ahead: Trace, findings: tuple[Finding, ...], expected: object):
+    found = gone_on(VERIFIED, seen(0.5, NAN), Seen(ahead, findings), 1)
+
+    assert (found.but if isinstance(found, Holds) else None) == expected
+
+
+SATURATED = """
+import torch
+z = torch.tensor([-100.0, 2.0], requires_grad=True)
+loss = -torch.sigmoid(z).clamp(max=1.0).log().mean()
+loss.backward()
+"""
+
+
+def test_a_bound_that_loses_the_true_value_is_not_verified(tmp_path: Path):
+    fixes = diagnosed_text(SATURATED, tmp_path, verify=True).findings[0].fixes
+    tried = [fix.verdict for fix in fixes if isinstance(fix.verdict, Verified | Holds)]
+
+    assert {round(one.effects.truth.loss, 3) for one in tried} == {50.063}
+    assert tried and all(one.effects.truth.is_met == isinstance(one, Verified) for one in tried)
+
+
+AT_A_RATE = """
+import torch
+w = torch.tensor([1.0, 1.0], requires_grad=True)
+optimizer = torch.optim.SGD([w], lr=0.1)
+for count in (2.0, 0.0, 1.0, 3.0, 2.0):
+    share = (w * torch.tensor([1.0, 1e-6])).sum() / count
+    loss = share.square()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_fix_after_which_training_explodes_is_not_verified(tmp_path: Path):
+    fixes = diagnosed_text(AT_A_RATE, tmp_path, verify=True).findings[0].fixes
+
+    assert any(isinstance(fix.verdict, Holds) for fix in fixes)
+    assert all(fix.kind != "epsilon" for fix in fixes if fix.verified)
