@@ -387,7 +387,7 @@ def fixed(file, monkeypatch, **allowed):
     def run(patches, steps, limit):
         return HEALED if any("1.0)" in text for text in patches.values()) else BROKEN
 
-    def diagnosis(trace):
+    def diagnosis(trace, *limits):
         return (finding(trace),) if trace.symptoms else ()
 
     monkeypatch.setattr("gradscope.pipeline.diagnose", diagnosis)
