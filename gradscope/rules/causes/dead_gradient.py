@@ -13,7 +13,6 @@ from gradscope.facts import (
     Fix,
     Leaf,
     Limits,
-    Location,
     LowerRate,
     Magnitudes,
     Phase,
@@ -32,6 +31,7 @@ from gradscope.facts import (
 )
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading.absences import NOT_HELD, is_dead, is_mild, overflow_behind
+from gradscope.rules.reading.divergence import by_place
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.dead_gradient_words import WORDS
@@ -202,11 +202,7 @@ def _groups(
 def _cleared(magnitudes: Magnitudes) -> Iterator[list[Update]]:
     """The updates in one place of the source that never got a gradient, though backward had made
     them, for each such place."""
-    places: dict[Location | None, list[Update]] = defaultdict(list)
-    for update in magnitudes.updates:
-        if update.cleared is not None:
-            places[update.location].append(update)
-    for updates in places.values():
+    for updates in by_place(one for one in magnitudes.updates if one.cleared is not None):
         if len(updates) >= FEWEST_CLEARED and all(update.cleared for update in updates):
             yield updates
 

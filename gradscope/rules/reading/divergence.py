@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import pairwise
@@ -62,13 +62,18 @@ def is_divergence(
     return rise.total >= (limit if rise.rises > 1 else LEAP * limit)
 
 
+def by_place(updates: Iterable[Update]) -> Iterable[list[Update]]:
+    """The updates of each place in the source, in their order."""
+    places: dict[Location | None, list[Update]] = defaultdict(list)
+    for update in updates:
+        places[update.location].append(update)
+    return places.values()
+
+
 def never_cleared(magnitudes: Magnitudes) -> Iterator[list[Update]]:
     """The updates in one place that, but for the first, each used the gradients of the one before
     as well, for each such place."""
-    places: dict[Location | None, list[Update]] = defaultdict(list)
-    for update in magnitudes.updates:
-        places[update.location].append(update)
-    for updates in places.values():
+    for updates in by_place(magnitudes.updates):
         stale = [update.stale for update in updates[1:] if update.stale is not None]
         if len(stale) >= FEWEST_STALE and all(stale):
             yield updates
