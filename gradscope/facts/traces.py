@@ -58,16 +58,16 @@ class Gradient:
 class ArrayWarning:
     """What numpy said of a line: "divide by zero encountered in log"."""
 
-    said: str
+    text: str
     location: Location
 
     @property
     def op(self) -> str:
-        return self.said.rpartition(" ")[2]
+        return self.text.rpartition(" ")[2]
 
     def explains(self, *, nan: bool) -> bool:
         """Whether that makes NaN, or else inf."""
-        return self.said.startswith("invalid value") is nan
+        return self.text.startswith("invalid value") is nan
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ class BadInput(Rule):
         )
         # What numpy had warned of, where it makes such values.
         nan = one is not None and one.nan > 0
-        made = next((said for said in trace.array_warnings if said.explains(nan=nan)), None)
+        made = next((one for one in trace.array_warnings if one.explains(nan=nan)), None)
         return found if made is None else _at_its_making(found, made, event, reader)
 
 
@@ -98,9 +98,9 @@ def _at_its_making(found: Finding, made: ArrayWarning, event: Event, reader: Cal
         message=f"numpy's `{made.op}` gives {_what(event)}, which reaches"
         f" `{phrases.spelled(reader.op)}` at {phrases.bad_of(event)}",
         location=made.location,
-        label=f"numpy: {made.said}",
+        label=f"numpy: {made.text}",
         related=met,
-        why=f"numpy computes `{made.op}` here, and warned once: {made.said}. {found.why}",
+        why=f"numpy computes `{made.op}` here, and warned once: {made.text}. {found.why}",
         fixes=(Fix("data", title, "unsafe", kept),),
     )
 
