@@ -231,7 +231,7 @@ def test_a_try_leaves_no_temporary_files(traced, tmp_path, monkeypatch):
     report = traced(f"import tempfile\ntempfile.mkdtemp()\ntempfile.mkstemp()\n{BREAKS}")
 
     assert first(report).verified
-    assert len(list(temporary.iterdir())) == 2  # of the first run
+    assert len(list(temporary.glob("tmp*"))) == 2  # of the first run, beside a folder of torch's
 
 
 def test_no_more_runs_are_made_than_may_be_and_that_is_said(traced):
