@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from gradscope.config import Config
-from gradscope.facts import Finding
+from gradscope.diagnose import diagnose
+from gradscope.facts import Ending, Finding
 from gradscope.pipeline import trace
 from gradscope.programs import parse_target
+from gradscope.record.observation import FullObservation
 
 SCRIPT = """import torch
 from torch import nn
@@ -55,3 +58,17 @@ def test_where_nothing_overflows_there_is_nothing_to_tell(
     tmp_path: Path, size: float, dtype: str
 ) -> None:
     assert told(tmp_path, RSQRT, size, dtype) == ()
+
+
+@pytest.mark.parametrize("shape", [(0,), (2, 0), (3,)])
+def test_a_zero_of_half_precision_that_nothing_flushed_is_no_underflow(
+    shape: tuple[int, ...],
+) -> None:
+    """The gradient of nothing, and a slope that is 0: what comes in is far from the smallest."""
+    x = torch.zeros(shape, dtype=torch.float16, requires_grad=True)
+    with FullObservation() as observed:
+        x.abs().sum(dtype=torch.float64).backward()
+
+    found = diagnose(observed.trace("t", Ending("finished")))
+
+    assert "GS205" not in [one.rule for one in found]

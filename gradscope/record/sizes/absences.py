@@ -133,7 +133,7 @@ class Absences:
         for leaf in leaves:
             key = keys.get(leaf.name, -1)
             absence = self._constant.get(key)
-            if not leaf.known or (absence is None and any(leaf.known)):
+            if not leaf.known or not leaf.numel or (absence is None and any(leaf.known)):
                 continue
             absence = absence or self._zero.get(key) or Absence("", False, "unknown", False, 0)
             if absence.reason == "left-out" and len(self._selections[key]) > 1:

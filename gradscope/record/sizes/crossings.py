@@ -44,7 +44,7 @@ class Crossing:
     takes_nearest: bool = False  # an interpolation, which has slope 0 in the places then
     out: float | None = None
     into: tuple[float | None, ...] = ()
-    half: tuple[bool, ...] = ()  # whether the gradient passed on is of a half type
+    half: tuple[bool, ...] = ()  # whether numbers of a half type were passed on
     full: bool = False  # no element of the gradient that came in is 0; asked of selections alone
     below: dict[int, int] = field(default_factory=dict)
     leaves: dict[int, int] = field(default_factory=dict)
@@ -111,7 +111,8 @@ def _measure(crossing: Crossing, selects: bool) -> Callable[[Any, Any], None]:
         crossing.full = full
         # bfloat16 reaches as far down as float32.
         crossing.half = tuple(
-            grad is not None and grad.dtype is torch.float16 for grad in grad_inputs
+            grad is not None and grad.dtype is torch.float16 and grad.numel() > 0
+            for grad in grad_inputs
         )
 
     return hook

@@ -207,6 +207,6 @@ def _zero_reason(crossing: Crossing, edge: int) -> str:
     if crossing.takes_nearest:
         named = "nearest"
     is_half = edge < len(crossing.half) and crossing.half[edge]
-    if is_half and (named is None or (crossing.out or 0.0) < _FLUSHED):
+    if is_half and (crossing.out or 0.0) < _FLUSHED:
         return "underflow"
     return named or "unknown"
