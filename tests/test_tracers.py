@@ -52,9 +52,8 @@ def test_a_traced_program_is_the_same(
     assert status == 0, bare.err
     assert sizes_out == bare.out
     assert sizes.notes == ()
-    if "inductor" not in text:  # its kernels round otherwise than those of the ops one by one
-        assert full_out == bare.out
+    assert full_out == bare.out
     (culprit,) = (finding for finding in full.findings if finding.rule != "GS902")
     assert culprit.location is not None
     assert (culprit.op, culprit.location.line) == ("sqrt", text.count("\n") + 3)
-    assert all("`torch.compile`" in note for note in full.trace.notes)
+    assert full.trace.notes == ()

@@ -81,6 +81,7 @@ from gradscope.facts.symptoms import Symptom as Symptom
 from gradscope.facts.symptoms import Trouble as Trouble
 from gradscope.facts.symptoms import Unexamined as Unexamined
 from gradscope.facts.traces import ArrayWarning as ArrayWarning
+from gradscope.facts.traces import Compiling as Compiling
 from gradscope.facts.traces import Ending as Ending
 from gradscope.facts.traces import Environment as Environment
 from gradscope.facts.traces import Gradient as Gradient

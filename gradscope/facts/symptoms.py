@@ -29,11 +29,13 @@ class Subject(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Unexamined:
     """A step that was only watched when something went wrong there: `subject` was not finite, or
-    (None) the program itself gave up. Since step `since` the values may have been bad."""
+    (None) the program itself gave up. Since step `since` the values may have been bad.
+    `only_compiled`: nothing was when it ran again without `torch.compile`."""
 
     step: int
     since: int
     subject: Subject | None
+    only_compiled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,15 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
+class Compiling:
+    """The program compiles code, by `torch.compile` at `location`. `left_out`: that ran uncompiled
+    where each op was looked at."""
+
+    location: Location | None
+    left_out: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Environment:
     torch: str = ""
     python: str = ""
@@ -150,6 +159,7 @@ class Trace:
     processes: tuple[str, ...] = ()  # names of those that the program started: not observed
     effects: tuple[Effect, ...] = ()  # what it did outside; of a repeated run, what it may not do
     unexamined: Unexamined | None = None  # where its trouble began, if only watched there
+    compiled: Compiling | None = None  # by torch.compile
 
     @property
     def inspected(self) -> int:

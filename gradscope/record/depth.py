@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from gradscope.record.compiled import Compiled
 from gradscope.record.mode import RecordingMode
 from gradscope.record.modes import lifted_above, mode_count, put, take
 
 
 class Depth:
     """Context manager: has `mode` see the ops of the first steps and of ever fewer after them (0,
-    1, 2, 4, 8, ...), and of all from step `full_from` on, where that is not None."""
+    1, 2, 4, 8, ...), and of all from step `full_from` on, where that is not None. Compiled code,
+    which shows no ops, runs in the others alone; a program that has any is only watched until
+    then."""
 
     def __init__(self, mode: RecordingMode, full_from: int | None) -> None:
+        self.compiled = Compiled()
         self.is_full = True  # now
         self.full_since = 0  # the step since which it is
         self.full_from = full_from
@@ -20,9 +24,11 @@ class Depth:
     def __enter__(self) -> Depth:
         self._below = mode_count()
         self._mode.__enter__()
+        self.compiled.leave_out()
         return self
 
     def __exit__(self, *failure: object) -> None:
+        self.compiled.let_run()
         if not self.is_full:
             put(self._mode, self._below)
         with lifted_above(self._below + 1):
@@ -37,16 +43,25 @@ class Depth:
         """Whether to look at the coming step, the one after so many updates by optimizers (None:
         without one), in full."""
         number = step if updates is None else updates
-        return number & (number - 1) == 0 or (self.full_from is not None and step >= self.full_from)
+        if self.full_from is not None and step >= self.full_from:
+            return True
+        return number & (number - 1) == 0 and self.compiled.first is None
+
+    def note_compiled(self, step: int) -> None:
+        """The program compiles something, in this step."""
+        if self.full_from is None or step < self.full_from:
+            self.watch()
 
     def look_in_full(self, step: int) -> None:
         if not self.is_full:
             self.is_full, self.full_since = True, step
+            self.compiled.leave_out()
             self._mode.begin()
             put(self._mode, self._below)
 
     def watch(self) -> None:
         if self.is_full:
             self.is_full = False
+            self.compiled.let_run()
             self._mode.leave(())
             take(self._mode)

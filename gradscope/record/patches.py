@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import torch
 
-from gradscope.record.compiled import run_uncompiled
 from gradscope.record.context import RunContext
+from gradscope.record.depth import Depth
 from gradscope.record.events.received import follow_objects
 from gradscope.record.graph import function_name
 from gradscope.record.journal import Note
@@ -35,6 +35,7 @@ class Recording(Protocol):
     context: RunContext
     halted: bool
     limit: Limit
+    depth: Depth
     elsewhere: dict[str, None]  # the names of other threads that ran backward
 
     @property
@@ -44,7 +45,7 @@ class Recording(Protocol):
     def run_backward(self, engine: Any, outputs: Any, args: Any, kwargs: Any) -> Any: ...
     def note_unpacked(self, tensor: Any) -> None: ...
     def note_read(self, tensor: Any, value: float | None, frame: Any) -> None: ...
-    def note_uncompiled(self) -> None: ...
+    def note_compiled(self) -> None: ...
     def optimizer_begins(self, work: Work) -> None: ...
     def optimizer_ends(self, work: Work) -> None: ...
     def capture_begins(self) -> None: ...
@@ -67,7 +68,7 @@ def install(recorder: Recording, stack: ExitStack) -> None:
     reading = ((tensors, "tolist"), (tensors, "numpy"), (tensors, "__reduce_ex__"), (texts, "_str"))
     for owner, name in reading:
         stand_in(stack, owner, name, _telling_reads(recorder, getattr(owner, name), thread))
-    run_uncompiled(stack, recorder.note_uncompiled)
+    recorder.depth.compiled.follow(stack, recorder.note_compiled)
     follow_objects(stack, recorder.context.received)
 
     def made(*_: object) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import Ending, Environment, Kind, Setting, Step, Trace
+from gradscope.facts import Compiling, Ending, Environment, Kind, Setting, Step, Trace
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.depth import Depth
@@ -36,7 +36,6 @@ from gradscope.record.tracing import computes_values, unobserved
 from gradscope.record.watching import Watching
 
 _FAULTS_TOLD = 3
-_UNCOMPILED = "what `torch.compile` is given ran uncompiled: compiled code shows none of its ops"
 _SETTINGS_KEPT = 64
 _CAPTURED = "the ops of CUDA graphs were not observed, neither captured nor replayed"
 
@@ -154,10 +153,9 @@ class Recorder:
     def note_unpacked(self, tensor: Any) -> None:
         self.mode.note_unpacked(tensor)
 
-    def note_uncompiled(self) -> None:
+    def note_compiled(self) -> None:
         """The program compiles something."""
-        if _UNCOMPILED not in self.notes:
-            self.notes.append(_UNCOMPILED)
+        self.depth.note_compiled(self.context.step)
 
     @property
     def probing(self) -> bool:
@@ -379,7 +377,14 @@ class Recorder:
             settings=tuple(self.settings),
             elsewhere=tuple(self.elsewhere),
             unexamined=self.watching.unexamined(ending),
+            compiled=self._compiled(),
         )
+
+    def _compiled(self) -> Compiling | None:
+        one = self.depth.compiled
+        if one.first is None:
+            return None
+        return Compiling(resolve(*one.first[0]) if one.first else None, one.was_left_out)
 
     def _device(self, events: Any) -> str:
         devices = {e.output.device for e in events if e.output is not None and e.output.device}

@@ -41,6 +41,8 @@ def look_closer(
     if found.ending.kind == "interrupted":
         return seen, again, _left(at, f"{found.ending.detail} ended the second run")
     if seen.symptoms and not found.symptoms:
+        if found.compiled is not None and found.compiled.left_out:
+            return replace(seen, unexamined=replace(at, only_compiled=True)), again, ()
         return seen, again, _left(at, "the program, run again, did not show it a second time")
     kept = replace(
         found, ending=seen.ending, effects=seen.effects, processes=seen.processes, unexamined=None

@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gradscope.facts import Finding, Related, Root, Severity, Trace, Unexamined
+from gradscope.facts import Compiling, Finding, Fix, Related, Root, Severity, Trace, Unexamined
 from gradscope.rules.reading import evidence
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
+
+_NARROW = Fix(
+    "graph",
+    "find out what of the compiler breaks it, one backend after the other",
+    "display-only",
+    'torch.compile(model, backend="eager")  # then "aot_eager", then "inductor"',
+)
 
 
 class Unobserved(Rule):
@@ -16,7 +23,8 @@ class Unobserved(Rule):
     ## What it does
     Finds what gradscope could not see of a run: saved tensors behind hooks, a tensor without
     values, memory too large to follow, a bad value that a collective brought from another rank, the
-    ops of a step that was only watched.
+    ops of compiled code, or of a step that was only watched. Where only compiled code breaks, and
+    the same program is finite when it runs eagerly, that is an error.
 
     ## Why is this bad?
     A report that is silent about something it did not look at reads like a clean one.
@@ -54,6 +62,19 @@ class Unobserved(Rule):
     def _only_watched(self, at: Unexamined, trace: Trace) -> Finding:
         bad = phrases.symptoms(one for one in trace.symptoms if one.step <= at.step)
         first = {(one.kind, one.tensor): one for one in reversed(trace.symptoms)}
+        if at.only_compiled:
+            return self.found(
+                f"at step {at.step} {bad} in compiled code, and finite when run eagerly",
+                "The program ran again, and what `torch.compile` is given ran uncompiled there: all"
+                " was finite. What breaks is made in compiling: ops that the backend fuses or"
+                " rewrites, or a backend of the program's own.",
+                severity=Severity.ERROR,
+                step=at.step,
+                location=trace.compiled.location if trace.compiled is not None else None,
+                label="compiled here",
+                symptoms=tuple(reversed(first.values())),
+                fixes=(_NARROW,),
+            )
         return self.found(
             f"at step {at.step} {bad}, and its ops were not looked at",
             "The step was only watched: whether its loss, gradients and parameters are finite."
@@ -64,9 +85,23 @@ class Unobserved(Rule):
             symptoms=tuple(reversed(first.values())),
         )
 
+    def _compiled(self, one: Compiling) -> Finding:
+        if one.left_out:
+            told = "what `torch.compile` is given ran uncompiled where each op was looked at"
+            why = "Compiled code shows none of its ops."
+        else:
+            told = "the program compiles code, so its steps were only watched"
+            why = (
+                "Compiled code shows none of its ops: whether loss, gradients and parameters are"
+                " finite is seen of it. --every-step runs it uncompiled, and looks at each op."
+            )
+        return self.found(told, why, location=one.location, label="compiled here")
+
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         yield from super().check(trace, roots)
         if trace.unexamined is not None and trace.symptoms:
             yield self._only_watched(trace.unexamined, trace)
+        elif trace.compiled is not None:
+            yield self._compiled(trace.compiled)
         for note in trace.notes:
             yield self.found(note.rstrip("."), "What happened there is not part of this report.")

@@ -1,0 +1,78 @@
+"""Programs that use `torch.compile`: they run compiled, and where one goes wrong it runs again
+without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from apart import traced
+
+from gradscope.facts import Report
+
+PROGRAM = """
+import torch
+
+torch.manual_seed(0)
+
+def breaks(graph, inputs):
+    def run(*args):
+        return [one * float("nan") for one in graph(*args)]
+    return run
+
+def wrong(x):
+    if (x * w).sum() > 0:  # which cannot be a part of one graph
+        return x * w
+    return -x * w
+
+w = torch.ones(3, requires_grad=True)
+optimizer = torch.optim.SGD([w], lr=0.1)
+f = torch.compile({compiled})
+for step in range(3):
+    optimizer.zero_grad()
+    f(torch.ones(3)).sum().backward()
+    optimizer.step()
+"""
+LINE = 1 + PROGRAM[: PROGRAM.index("f = torch")].count("\n")
+
+
+def report_of(compiled: str, folder: Path) -> Report:
+    path = folder / "program.py"
+    path.write_text(PROGRAM.format(compiled=compiled), encoding="utf-8")
+    return traced(path)
+
+
+def test_a_healthy_one_is_watched_alone_and_that_is_said(tmp_path: Path) -> None:
+    report = report_of('lambda x: x * w, backend="aot_eager"', tmp_path)
+    (note,) = report.findings
+
+    assert (report.verdict, report.runs, report.trace.inspected) == ("healthy", 1, 0)
+    assert (note.rule, note.severity) == ("GS902", "note")
+    assert note.location is not None
+    assert note.location.line == LINE
+
+
+def test_what_compiled_code_alone_breaks_is_told_as_that(tmp_path: Path) -> None:
+    report = report_of("lambda x: x * w, backend=breaks", tmp_path)
+    (finding,) = report.findings
+
+    assert (finding.rule, finding.severity) == ("GS902", "error")
+    assert "finite when run eagerly" in finding.message
+    assert report.runs == 2
+
+
+def test_what_breaks_uncompiled_too_is_named_at_its_op(tmp_path: Path) -> None:
+    report = report_of('lambda x: (x - w).sqrt(), backend="aot_eager"', tmp_path)
+    culprit, note = report.findings
+
+    assert (culprit.rule, culprit.op, note.rule) == ("GS102", "sqrt", "GS902")
+    assert culprit.location is not None
+    assert culprit.location.line == LINE
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_what_cannot_be_compiled_is_refused_as_ever(full: bool, tmp_path: Path) -> None:
+    report = report_of(f'wrong, backend="eager", fullgraph={full}', tmp_path)
+
+    assert (report.trace.ending.kind == "raised") is full
+    assert ("Unsupported" in report.trace.ending.detail) is full
