@@ -97,7 +97,9 @@ def _document(report: Report) -> dict[str, Any]:
         "not_checked": [_of(one, "what why") for one in report.not_checked],
         "updates": trace.updates,
         "inspected": trace.inspected,
-        "unexamined": _of(trace.unexamined, "step since subject") if trace.unexamined else None,
+        "unexamined": _of(trace.unexamined, "step since subject only_compiled")
+        if trace.unexamined
+        else None,
         "runs": report.runs,
     }
     if report.verdict in ("failed", "incomplete"):  # and nothing else says why
