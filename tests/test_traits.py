@@ -164,6 +164,8 @@ RUN: dict[str, Op] = {
     "linalg_vector_norm": lambda x: x.norm(),
     "prod": lambda x: x.prod(),
     "cumprod": lambda x: x.cumprod(0),
+    "linalg_lstsq": lambda x: torch.linalg.lstsq(x, x.flip(0) + 1)[0],
+    "linalg_pinv": torch.linalg.pinv,
     "std": lambda x: x.std(),
     "var": lambda x: x.var(),
     "std_mean": lambda x: torch.std_mean(x)[0],
@@ -553,6 +555,27 @@ def test_what_spreads_is_nan_of_a_single_item(op: str) -> None:
     out = RUN[op](single) if single is not None else F.nll_loss(operand()[:1], TARGETS[:1])
 
     assert bool(out.isnan().all()) is has(op, Trait.SPREADS)
+
+
+@pytest.mark.parametrize("op", of(Trait.HANGS_ON_MODES))
+def test_what_hangs_on_modes_is_rounded_otherwise_under_one(op: str) -> None:
+    def bits(x: Tensor) -> tuple[Tensor, Tensor]:
+        x = x.clone().requires_grad_()
+        out = RUN[op](x)
+        out.abs().sum().backward()
+        assert x.grad is not None
+        return out.detach(), x.grad
+
+    torch.manual_seed(0)
+    differ = []
+    for number in range(20):
+        x = torch.randn(6, 5, dtype=torch.complex64)
+        x[0, 0] *= number % 2
+        bare = bits(x)
+        with Names():
+            differ += [not torch.equal(*pair) for pair in zip(bare, bits(x), strict=True)]
+
+    assert any(differ)
 
 
 @pytest.mark.parametrize("node", ["MaskedFillBackward0", "MaskedFillBackward1", "masked_fill"])

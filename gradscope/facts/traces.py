@@ -160,6 +160,7 @@ class Trace:
     effects: tuple[Effect, ...] = ()  # what it did outside; of a repeated run, what it may not do
     unexamined: Unexamined | None = None  # where its trouble began, if only watched there
     compiled: Compiling | None = None  # by torch.compile
+    rounded_otherwise: tuple[str, ...] = ()  # ops of which torch takes another formula under a mode
 
     @property
     def inspected(self) -> int:

@@ -47,6 +47,7 @@ class Trait(Flag):
     LOG_SUMS = auto()  # -inf of nothing but -inf, with a slope of NaN
     AVERAGES = auto()  # NaN of finite values where nothing is left to average
     SPREADS = auto()  # NaN of a single item
+    HANGS_ON_MODES = auto()  # torch takes another formula for it under any dispatch mode
 
 
 # Each op once, with all that it has.
@@ -112,7 +113,8 @@ _ROWS: tuple[tuple[str, Trait], ...] = (
     ("addmm baddbmm", Trait.MULTIPLIES | Trait.ADDS_FIRST | Trait.GROWS_SLOWLY),
     ("matmul linear", Trait.MULTIPLIES),
     ("div reciprocal rsqrt", Trait.DIVIDES),
-    ("prod cumprod", Trait.PRODUCT),
+    ("prod cumprod", Trait.PRODUCT | Trait.HANGS_ON_MODES),
+    ("linalg_lstsq linalg_pinv", Trait.HANGS_ON_MODES),
     ("_scaled_dot_product_attention", Trait.GROWS_SLOWLY | Trait.SOFTMAX),
     (
         "mse_loss smooth_l1_loss huber_loss binary_cross_entropy_with_logits",

@@ -33,6 +33,7 @@ class RunContext:
         self.running = NodeOps()  # the ops of the autograd node that is running
         self.history: list[NodeOps] = []  # the nodes of this backward pass, while they are small
         self.seq: int = torch._C._autograd._get_sequence_nr()  # after the last op that was noted
+        self.rounded_otherwise: dict[str, None] = {}  # ops that hang on modes, in order
         self.in_optimizer = False
         self.bad_in_step = False  # something bad was made that nobody meant
 

@@ -215,6 +215,8 @@ class RecordingMode(TorchDispatchMode):
         constant = None
         if info.shifts and len(args) > 1 and type(args[1]) in (int, float):
             constant = float(args[1])
+        if info.hangs_on_modes:
+            context.rounded_otherwise[info.name] = None
         context.journal.calls[seq - 1] = Note(
             info, user, inner, context.module, made_in=made_in, constant=constant
         )

@@ -378,6 +378,7 @@ class Recorder:
             elsewhere=tuple(self.elsewhere),
             unexamined=self.watching.unexamined(ending),
             compiled=self._compiled(),
+            rounded_otherwise=tuple(self.context.rounded_otherwise),
         )
 
     def _compiled(self) -> Compiling | None:

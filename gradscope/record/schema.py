@@ -53,6 +53,7 @@ class OpInfo:
     shape_only: bool = False
     view: bool = False
     keeps_operand: bool = False
+    hangs_on_modes: bool = False
 
     def named_arguments(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -123,6 +124,7 @@ def read_schema(func: Any) -> OpInfo:
         hands_on=has(name, Trait.FINITE_AS_OPERAND),
         view=_only_views(schema),
         keeps_operand=_is_pointwise(func) and breaks_at_operands(name),
+        hangs_on_modes=has(name, Trait.HANGS_ON_MODES),
         receives=fills_first or namespace in _FUNCTIONAL_COLLECTIVES,
         fills_first=fills_first,
         # Aten's naming rule for its factories; no schema tells that values are not read.

@@ -23,7 +23,8 @@ class Unobserved(Rule):
     ## What it does
     Finds what gradscope could not see of a run: saved tensors behind hooks, a tensor without
     values, memory too large to follow, a bad value that a collective brought from another rank, the
-    ops of compiled code, or of a step that was only watched. Where only compiled code breaks, and
+    ops of compiled code, or of a step that was only watched; and the ops that torch itself computes
+    otherwise while somebody looks. Where only compiled code breaks, and
     the same program is finite when it runs eagerly, that is an error.
 
     ## Why is this bad?
@@ -103,5 +104,12 @@ class Unobserved(Rule):
             yield self._only_watched(trace.unexamined, trace)
         elif trace.compiled is not None:
             yield self._compiled(trace.compiled)
+        if trace.rounded_otherwise:
+            ops = phrases.listed([phrases.spelled(op) for op in trace.rounded_otherwise])
+            yield self.found(
+                f"gradients of {ops} may differ in the last digit where each op is looked at",
+                "That takes a dispatch mode, under which torch computes them by another formula."
+                " In steps that are only watched they are as ever.",
+            )
         for note in trace.notes:
             yield self.found(note.rstrip("."), "What happened there is not part of this report.")
