@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from gradscope.record.sites import Site, note_site
+from gradscope.facts import Compiling
+from gradscope.record.sites import Site, note_site, resolve
 from gradscope.record.stand_ins import stand_in
 
 
@@ -42,6 +43,11 @@ class Compiled:
             return result
 
         stand_in(stack, torch, "compile", compile)
+
+    def fact(self) -> Compiling | None:
+        if self.first is None:
+            return None
+        return Compiling(resolve(*self.first[0]) if self.first else None, self.was_left_out)
 
     def leave_out(self) -> None:
         """From now on it runs uncompiled."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import Compiling, Ending, Environment, Kind, Setting, Step, Trace
+from gradscope.facts import Ending, Environment, Kind, Setting, Step, Trace
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.depth import Depth
@@ -377,15 +377,9 @@ class Recorder:
             settings=tuple(self.settings),
             elsewhere=tuple(self.elsewhere),
             unexamined=self.watching.unexamined(ending),
-            compiled=self._compiled(),
+            compiled=self.depth.compiled.fact(),
             rounded_otherwise=tuple(self.context.rounded_otherwise),
         )
-
-    def _compiled(self) -> Compiling | None:
-        one = self.depth.compiled
-        if one.first is None:
-            return None
-        return Compiling(resolve(*one.first[0]) if one.first else None, one.was_left_out)
 
     def _device(self, events: Any) -> str:
         devices = {e.output.device for e in events if e.output is not None and e.output.device}
