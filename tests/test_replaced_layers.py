@@ -70,6 +70,24 @@ def test_what_an_optimizer_gets_is_silent(change: Callable[..., object]) -> None
     assert [one for one in trained(change) if one.severity == "error"] == []
 
 
+@pytest.mark.parametrize(("beside", "reasons"), [(True, ["remade"]), (False, [])])
+def test_a_layer_that_is_made_at_each_step_beside_what_is_trained_is_noted(
+    beside: bool, reasons: list[str]
+) -> None:
+    body = nn.Linear(4, 8).requires_grad_(beside)
+    optimizer = torch.optim.SGD(body.parameters(), lr=1e-2)
+    with FullObservation() as observed:
+        for _ in range(6):
+            head = nn.Linear(8, 1)
+            optimizer.zero_grad()
+            head(body(torch.ones(4, 4))).square().mean().backward()
+            optimizer.step()
+    found = diagnose(observed.trace("t", Ending("finished")))
+
+    assert [one.evidence["reason"] for one in found] == reasons
+    assert {one.severity for one in found} <= {"note"}
+
+
 def test_models_that_share_a_name_in_turn_are_silent() -> None:
     def step(net: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         optimizer.zero_grad()

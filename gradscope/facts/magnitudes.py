@@ -15,7 +15,8 @@ class Leaf:
 
     `held_as`: parameter or leaf. `trained`: an optimizer that stepped holds it. `weight` is the
     norm of the leaf's own values when it was last seen, `start` when it was first seen. `owner` is
-    the module that holds it, "" where none does.
+    the module that holds it, "" where none does. `remade`: passes at which it was another parameter
+    than at the one before.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Leaf:
     norms: tuple[float | None, ...]
     start: float = 0.0
     owner: str = ""
+    remade: int = 0
 
     @property
     def known(self) -> tuple[float, ...]:

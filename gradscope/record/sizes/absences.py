@@ -19,6 +19,7 @@ from gradscope.record.sizes.leaves import Succession
 from gradscope.record.sizes.reasons import blocking, why_missing, why_zero
 
 _MISSED = 3  # updates that an optimizer made with a parameter which the program has replaced
+_REMADE = 3  # passes at which a parameter was made anew; fewer may be a change of the model
 _UNREAD = ("unused", "stale")
 
 
@@ -94,6 +95,11 @@ class Absences:
             Absence(one.name, False, "replaced", True, 0)
             for one in successions
             if not one.taken and one.missed >= _MISSED and id(one.new) not in trained
+        ]
+        found += [
+            Absence(one.name, False, "remade", False, 0)
+            for one in leaves
+            if one.remade >= _REMADE and _is_made_anew_beside(one, leaves)
         ]
         for parameter, site in added.items():
             held = by_name.get(self._name(id(parameter), names))
@@ -192,3 +198,12 @@ class Absences:
 def _stands_still(leaf: Leaf) -> bool:
     """Whether it has had gradients, and nobody has moved it by them."""
     return sum(map(bool, leaf.known)) > _MISSED and leaf.weight == leaf.start
+
+
+def _is_made_anew_beside(one: Leaf, leaves: Sequence[Leaf]) -> bool:
+    """Whether it was another parameter at each pass, and in one of them an optimizer's took part: a
+    program that only tries one model after the other trains none."""
+    passes = [step for step, norm in enumerate(one.norms) if norm is not None]
+    return len(passes) == one.remade + 1 and any(
+        other.trained and any(other.norms[step] is not None for step in passes) for other in leaves
+    )

@@ -28,6 +28,7 @@ class Watched:
     ref: Callable[[], torch.Tensor | None]
     trained: bool = False
     weight: float = 0.0
+    remade: int = 0
     norms: list[float | None] = field(default_factory=list)
 
     @property
@@ -154,6 +155,7 @@ class Leaves:
                 one.fact,
                 trained=one.trained,
                 weight=one.weight,
+                remade=one.remade,
                 norms=(*one.norms, *[None] * (steps - len(one.norms))),
             )
             for one in self.watched.values()
@@ -193,6 +195,7 @@ class Leaves:
         watched = self.watched.get(name)
         if watched is not None:
             self._note_succession(watched, leaf)
+            watched.remade += watched.is_parameter
             watched.ref = _reference(leaf)
             return watched
         fact = Leaf(

@@ -92,7 +92,7 @@ class DeadGradient(Rule):
         first, last = group[0], magnitudes.updates[-1] if magnitudes.updates else None
         is_unheld = first.reason in NOT_HELD
         severity = Severity.ERROR if first.trained or is_unheld else Severity.WARNING
-        is_old = last is not None and first.reason in ("stale", "replaced")
+        is_old = last is not None and first.reason in ("stale", "replaced", "remade")
         optimizer = (last.made or last.location) if last is not None and is_old else None
         gets = "parameter gets" if len(group) == 1 else "parameters get"
         names = [one.leaf for one in group]

@@ -7,7 +7,8 @@ from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading import evidence
 from gradscope.rules.reading.growths import fades
 
-NOT_HELD = ("unregistered", "replaced", "added")  # they get a gradient, and no optimizer has them
+# They get a gradient, and no optimizer has them.
+NOT_HELD = ("unregistered", "replaced", "added", "remade")
 CUT_OFF = ("detach", "array", "integer", "number", "rewrapped")
 
 
@@ -26,8 +27,8 @@ def is_dead(absence: Absence, magnitudes: Magnitudes, limits: Limits) -> bool:
 
 def is_mild(absence: Absence) -> bool:
     """Whether there are good reasons for a parameter to have no gradient."""
-    if absence.reason == "differentiated":
-        return True  # a last bias, of which no derivative is left
+    if absence.reason in ("differentiated", "remade"):
+        return True  # a last bias, of which no derivative is left; what the batch is disturbed by
     if absence.packaged:  # the package offers it, and the user has another use for the rest
         return absence.reason in ("unused", "unreached")
     return absence.siblings and absence.reason == "unused"

@@ -113,6 +113,13 @@ WORDS = {
         "was given what the model had until then",
         "give the optimizer the new parameters with `add_param_group`, or make it afterwards",
     ),
+    "remade": Words(
+        "At each backward pass they were new parameters: made, differentiated by, and gone before"
+        " anything could move them. Where they are weights, what is trained beside them learns"
+        " for other weights at each step.",
+        "holds others, and these are new at each pass",
+        "make them once, before the loop, and give them to the optimizer",
+    ),
     "stale": Words(
         "The optimizer was given these tensors, and the program computes with others: they were"
         " replaced after the optimizer was made.",
