@@ -59,6 +59,7 @@ _EPS: dict[Margin, tuple[float, float, float, float]] = {
     Margin.RANGE: (1.79769e308, 3.40282e38, 3.38953e38, 65504.0),
 }
 
+HALF = ("float16", "bfloat16")
 _PARTS = {"complex64": "float32", "complex128": "float64", "complex32": "float16"}
 
 

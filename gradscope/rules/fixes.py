@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from enum import Enum, auto
+
 from gradscope.facts import (
     DivideByOne,
     Event,
@@ -11,15 +14,18 @@ from gradscope.facts import (
     Root,
     StableForm,
     Trace,
+    Trouble,
     WiderDtype,
 )
 from gradscope.ops import Edge
-from gradscope.ops.dtypes import eps_for
+from gradscope.ops.dtypes import HALF, eps_for
 from gradscope.ops.dtypes import wider as wider_than
 from gradscope.ops.edges import Nature
+from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, titles
 
+Fixes = tuple[Fix, ...]
 # A "stable form" that is the same op in another dtype.
 _CASTS = ("{x}.float()", "{x}.double()", "{x}.to(")
 
@@ -49,7 +55,72 @@ def says(edge: Edge, event: Event) -> str:
     return edge.says.format_map(_Named({**named, "x": named.get(edge.argument, "the operand")}))
 
 
-def masked(edge: Edge | None, event: Event, *, hidden: bool = False) -> Fix:
+class Remedy(Enum):
+    """What can be done where an op breaks."""
+
+    EXACT = auto()  # another form of the expression, which computes the same
+    NO_QUOTIENT = auto()  # 0 / 0 is 0: it has no limit, and 0 is as good as any
+    NO_TERM = auto()  # 0 * log(0) is 0: a harmless operand where the result is multiplied by 0
+    HIDDEN = auto()  # a harmless operand where a mask throws the result away
+    HARMLESS = auto()  # a harmless operand where the op breaks
+    WIDER_HALF = auto()  # float32 in the place of half precision
+    WIDER = auto()  # the next wider dtype
+    KEEP_OFF = auto()  # an epsilon or a bound
+
+
+# What is asked for first, by the cause: what is exact, then what leaves all other elements as they
+# are, then what moves them. A mask has told that the result does not count; a logarithm near 0 and
+# a quotient near 0 are large, so that a bound is nearer to them than any harmless number.
+PREFERENCE: Mapping[str, tuple[Remedy, ...]] = {
+    "masked-branch": (Remedy.HIDDEN, Remedy.EXACT, Remedy.KEEP_OFF),
+    "singular-derivative": (Remedy.EXACT, Remedy.KEEP_OFF),
+    "zero-division": (Remedy.EXACT, Remedy.NO_QUOTIENT, Remedy.KEEP_OFF, Remedy.HARMLESS),
+    "log-zero": (Remedy.EXACT, Remedy.NO_TERM, Remedy.KEEP_OFF, Remedy.HARMLESS),
+    "domain-error": (Remedy.KEEP_OFF,),
+    "degenerate-decomposition": (Remedy.KEEP_OFF, Remedy.EXACT),
+    "overflow": (Remedy.WIDER_HALF, Remedy.EXACT, Remedy.KEEP_OFF, Remedy.WIDER),
+    "underflow": (Remedy.KEEP_OFF, Remedy.EXACT, Remedy.WIDER),
+}
+
+
+def preferred(cause: str, root: Root, event: Event, edge: Edge | None, trace: Trace) -> Fixes:
+    """The fixes for an op that breaks on an edge, the one to prefer first, none twice."""
+    found = (
+        fix for remedy in PREFERENCE[cause] for fix in _remedied(remedy, root, event, edge, trace)
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _remedied(remedy: Remedy, root: Root, event: Event, edge: Edge | None, trace: Trace) -> Fixes:
+    match remedy:
+        case Remedy.EXACT:
+            return _stable(edge, event, root, trace)
+        case Remedy.NO_QUOTIENT:
+            return _divisor(edge, event)
+        case Remedy.NO_TERM:
+            return (_masked(edge, event),) if _is_multiplied_by_0(root) else ()
+        case Remedy.HIDDEN:
+            return (_masked(edge, event, hidden=True),)
+        case Remedy.HARMLESS:
+            return (_masked(edge, event),)
+        case Remedy.WIDER_HALF:
+            return (wider(event),) if evidence.dtype(event) in HALF else ()
+        case Remedy.WIDER:
+            return (wider(event),)
+        case Remedy.KEEP_OFF:
+            return _guards(edge, event)
+
+
+def _is_multiplied_by_0(root: Root) -> bool:
+    """An inf went into a product, and what came of it is NaN."""
+    follows = (one for one in root.chain[1:] if not has(one.op, Trait.SHIFTS))
+    first, made = next(follows, None), root.event.output
+    is_inf = made is not None and not made.nan
+    lost = any(one.trouble is Trouble.NAN for one in root.symptoms)
+    return is_inf and lost and first is not None and has(first.op, Trait.MULTIPLIES)
+
+
+def _masked(edge: Edge | None, event: Event, *, hidden: bool = False) -> Fix:
     """Give the op a harmless operand where its result is thrown away."""
     op = phrases.spelled(event.op)
     title = titles.harmless(op)
@@ -63,11 +134,11 @@ def masked(edge: Edge | None, event: Event, *, hidden: bool = False) -> Fix:
     return Fix("masked-branch", title, "safe", f"{code}  # then `{op}` of `safe`", request=request)
 
 
-def guards(edge: Edge | None, event: Event) -> tuple[Fix, ...]:
+def _guards(edge: Edge | None, event: Event) -> Fixes:
     """Keep the operand off the edge for good; nothing where the table knows no guard."""
     if edge is None or not edge.cure.guard:
         return ()
-    op, kind = phrases.spelled(event.op), guard_kind(edge, event)
+    op, kind = phrases.spelled(event.op), _guard_kind(edge, event)
     named = subject(edge, event)
     title = titles.guarded(kind, named, op)
     if edge.nature is Nature.OVERFLOW:
@@ -75,9 +146,9 @@ def guards(edge: Edge | None, event: Event) -> tuple[Fix, ...]:
     return (Fix(kind, title, "unsafe", _fill(edge.cure.guard, edge, event), request=KeepOff()),)
 
 
-def divisor(edge: Edge, event: Event) -> tuple[Fix, ...]:
+def _divisor(edge: Edge | None, event: Event) -> Fixes:
     """Divide by 1 where 0 is divided by 0; nothing for any other division."""
-    if edge.argument != "other" or event.values().get("self") != 0:
+    if edge is None or edge.argument != "other" or event.values().get("self") != 0:
         return ()
     x = text_at(edge, event)
     title = titles.nothing(subject(edge, event))
@@ -85,7 +156,7 @@ def divisor(edge: Edge, event: Event) -> tuple[Fix, ...]:
     return (Fix("guard-empty", title, "unsafe", code, request=DivideByOne()),)
 
 
-def guard_kind(edge: Edge, event: Event) -> str:
+def _guard_kind(edge: Edge, event: Event) -> str:
     """An epsilon keeps an operand from 0; anything else is a clamp to the domain."""
     if edge.cause == "degenerate-decomposition":
         return "epsilon"
@@ -94,7 +165,7 @@ def guard_kind(edge: Edge, event: Event) -> str:
     return "epsilon" if event.values().get(edge.argument) == 0 else "clamp-domain"
 
 
-def stable(edge: Edge | None, event: Event, root: Root, trace: Trace) -> tuple[Fix, ...]:
+def _stable(edge: Edge | None, event: Event, root: Root, trace: Trace) -> Fixes:
     """The stable form of the whole expression: of the pattern around the op, else of the op."""
     pattern = evidence.pattern(root, event, trace)
     if pattern is not None:

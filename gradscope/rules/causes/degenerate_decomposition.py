@@ -104,4 +104,6 @@ def _repairs(event: Event, edge: Edge | None, root: Root, trace: Trace) -> tuple
         "stable-op",
         "use a form that needs no derivative of the factors (`svdvals`, `eigvalsh`, Gram-Schmidt)",
     )
-    return (*fixes.guards(edge, event), eps, *(fixes.stable(edge, event, root, trace) or (stable,)))
+    known = fixes.preferred(DegenerateDecomposition.name, root, event, edge, trace)
+    guards = tuple(fix for fix in known if isinstance(fix.request, KeepOff))
+    return (*guards, eps, *(fix for fix in known if fix not in guards), stable)

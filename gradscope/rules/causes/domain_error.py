@@ -68,7 +68,8 @@ class DomainError(Rule):
             message=_headline(event, edge),
             label=fixes.says(edge, event) if edge else "NaN from finite operands",
             why=_mechanism(event, edge),
-            fixes=fixes.guards(edge, event) or (Fix("clamp-domain", inside, request=KeepOff()),),
+            fixes=fixes.preferred(self.name, root, event, edge, trace)
+            or (Fix("clamp-domain", inside, request=KeepOff()),),
             strength=Strength.LIKELY if known else Strength.FALLBACK,
         )
 

@@ -57,11 +57,7 @@ class LogZero(Rule):
             label=fixes.says(edge, event),
             why=f"`{op}` of {at} is {phrases.outcome(event.output)}, and its slope there is not"
             f" finite either{too}.{origin}{phrases.too_late(event, evidence.late_epsilon(event))}",
-            fixes=(
-                *fixes.stable(edge, event, root, trace),
-                *fixes.guards(edge, event),
-                fixes.masked(edge, event),
-            ),
+            fixes=fixes.preferred(self.name, root, event, edge, trace),
         )
 
 

@@ -59,11 +59,7 @@ class MaskedBranch(Rule):
             message=_headline(root, event),
             label=fixes.says(edge, event) if edge else "its backward gives NaN for gradient 0",
             why=_mechanism(root, event, edge, trace),
-            fixes=(
-                fixes.masked(edge, event, hidden=True),
-                *fixes.guards(edge, event),
-                *fixes.stable(edge, event, root, trace),
-            ),
+            fixes=fixes.preferred(self.name, root, event, edge, trace),
             facts={"also": edge.cause} if edge and edge.cause != self.name else {},
         )
 

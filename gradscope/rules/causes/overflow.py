@@ -26,7 +26,7 @@ from gradscope.facts import (
     plural,
 )
 from gradscope.ops import Edge
-from gradscope.ops.dtypes import finfo
+from gradscope.ops.dtypes import HALF, finfo
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence, measurements
 from gradscope.rules.reading.absences import overflow_behind
@@ -207,10 +207,6 @@ def _reach(operand: Operand) -> float:
 
 
 def _repairs(edge: Edge | None, event: Event, root: Root, trace: Trace) -> tuple[Fix, ...]:
-    guards = fixes.guards(edge, event)
-    stable = fixes.stable(edge, event, root, trace)
-    if evidence.dtype(event) in ("float16", "bfloat16"):
-        return (fixes.wider(event), *(one for one in stable if one.kind != "dtype"), *guards)
-    if event.phase is Phase.BACKWARD:
-        return (*guards, *stable, proposed(ClipNorm()))
-    return (*stable, *guards, fixes.wider(event))
+    known = fixes.preferred(Overflow.name, root, event, edge, trace)
+    going_back = event.phase is Phase.BACKWARD and evidence.dtype(event) not in HALF
+    return (*known, proposed(ClipNorm())) if going_back else known

@@ -181,10 +181,9 @@ def _repairs(
             Fix("epsilon", eps, "unsafe", "eps=1e-4", request=KeepOff()),
             Fix("dtype", wide, "unsafe", request=WiderDtype()),
         )
-    stable = fixes.stable(edge, event, root, trace)
-    guards = fixes.guards(edge, event)
+    known = fixes.preferred(Underflow.name, root, event, edge, trace)
     if flushed is not None and has(flushed.op, Trait.PRODUCT):  # of many factors below 1
         title = "add logarithms instead of multiplying"
         logs = Fix("stable-op", title, "safe", "x.log().sum(-1)", request=StableForm())
-        return (*stable, logs, fixes.wider(event), *guards)
-    return (*guards, *stable, fixes.wider(event))
+        return (logs, *known)
+    return known

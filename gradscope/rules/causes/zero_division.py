@@ -47,13 +47,14 @@ class ZeroDivision(Rule):
         name = phrases.name(divisor, "")
         by = f"{name}, which is 0" if name else "exactly 0"
         after = f": {phrases.number(late.constant)} is added after the division" if late else ""
+        known = fixes.preferred(self.name, root, event, edge, trace)
         return self.finding(
             root,
             trace,
             message=f"`{op}` divides by {by}, at {phrases.bad_of(event)}{after}",
             label=fixes.says(edge, event),
             why=_mechanism(event, edge) + phrases.too_late(event, late),
-            fixes=_repairs(edge, event, root, trace),
+            fixes=known if len(known) > 1 else (_epsilon(edge, event), *known),
         )
 
 
@@ -69,14 +70,6 @@ def _mechanism(event: Event, edge: Edge) -> str:
     if zeros is not None and zeros.numel > 1:
         text = f"{text} The denominator is 0 at {phrases.of_total(zeros.zeros, zeros.numel)}."
     return text
-
-
-def _repairs(edge: Edge, event: Event, root: Root, trace: Trace) -> tuple[Fix, ...]:
-    """The form that is exact; 0 / 0 has no limit, so that 0 is as good as any; other quotients are
-    large near 0, as behind an epsilon."""
-    exact, kept = fixes.stable(edge, event, root, trace), fixes.divisor(edge, event)
-    guards = fixes.guards(edge, event) or (_epsilon(edge, event),)
-    return (*exact, *kept, *guards) if kept else (*exact, *guards, fixes.masked(edge, event))
 
 
 def _epsilon(edge: Edge, event: Event) -> Fix:
