@@ -25,15 +25,7 @@ def _on_unit(
                 slope="nan",
                 cure=UNIT,
             ),
-            Edge(
-                "self",
-                end,
-                equals("self", -1, 1),
-                says,
-                cause,
-                slope=slope,
-                cure=UNIT,
-            ),
+            Edge("self", end, equals("self", -1, 1), says, cause, slope=slope, cure=UNIT),
         ),
         spelled,
     )

@@ -45,13 +45,7 @@ def _divisor(
             else floor(tiny=True),
         ),
         Edge(
-            name,
-            nature,
-            holds,
-            says,
-            cause,
-            slope=slope,
-            cure=away(tiny=nature is not Nature.POLE),
+            name, nature, holds, says, cause, slope=slope, cure=away(tiny=nature is not Nature.POLE)
         ),
     )
 

@@ -191,24 +191,9 @@ LOG_NDTR = OpFact(
 )
 
 FACTS = (
-    _growing(
-        "exp",
-        math.exp,
-        ("torch.exp", "Tensor.exp"),
-        inverse=_back(math.log),
-    ),
-    _growing(
-        "exp2",
-        lambda x: 2.0**x,
-        ("torch.exp2", "Tensor.exp2"),
-        inverse=_back(math.log2),
-    ),
-    _growing(
-        "expm1",
-        math.expm1,
-        ("torch.expm1", "Tensor.expm1"),
-        inverse=_back(math.log1p),
-    ),
+    _growing("exp", math.exp, ("torch.exp", "Tensor.exp"), inverse=_back(math.log)),
+    _growing("exp2", lambda x: 2.0**x, ("torch.exp2", "Tensor.exp2"), inverse=_back(math.log2)),
+    _growing("expm1", math.expm1, ("torch.expm1", "Tensor.expm1"), inverse=_back(math.log1p)),
     _growing("sinh", math.sinh, ("torch.sinh", "Tensor.sinh"), even=True),
     _growing("cosh", math.cosh, ("torch.cosh", "Tensor.cosh"), even=True),
     _growing("i0", _bessel(0), ("torch.i0", "torch.special.i0"), even=True),

@@ -127,10 +127,7 @@ def _complex(name: str) -> OpFact:
         return Edge(
             "self",
             Nature.SLOPE_OVERFLOW,
-            both(
-                slope_broke("self"),
-                lambda values: (magnitude(values, "self") < 1) is tiny,
-            ),
+            both(slope_broke("self"), lambda values: (magnitude(values, "self") < 1) is tiny),
             "PyTorch's formula squares the parts of {x}, which leaves the dtype; the true slope is"
             " finite",
             "singular-derivative" if tiny else "overflow",

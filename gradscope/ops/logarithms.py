@@ -45,22 +45,8 @@ def _logarithm(name: str, base: float) -> OpFact:
     return OpFact(
         name,
         (
-            _floored(
-                "self",
-                Nature.POLE,
-                equals("self", 0),
-                _OF_ZERO,
-                "log-zero",
-                "inf",
-            ),
-            _floored(
-                "self",
-                Nature.DOMAIN,
-                below("self", 0),
-                _OF_NEGATIVE,
-                "domain-error",
-                "nan",
-            ),
+            _floored("self", Nature.POLE, equals("self", 0), _OF_ZERO, "log-zero", "inf"),
+            _floored("self", Nature.DOMAIN, below("self", 0), _OF_NEGATIVE, "domain-error", "nan"),
             _floored(
                 "self",
                 Nature.SLOPE_OVERFLOW,
@@ -130,14 +116,7 @@ XLOGY = OpFact(
             "log-zero",
             "inf",
         ),
-        _floored(
-            "other",
-            Nature.DOMAIN,
-            below("other", 0),
-            _OF_NEGATIVE,
-            "domain-error",
-            "nan",
-        ),
+        _floored("other", Nature.DOMAIN, below("other", 0), _OF_NEGATIVE, "domain-error", "nan"),
         Edge(
             "self",
             Nature.OVERFLOW,

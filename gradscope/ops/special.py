@@ -17,15 +17,7 @@ def _edge(
 ) -> Edge:
     """All of them are at rest on positive numbers that are not tiny."""
     tiny = nature in (Nature.OVERFLOW, Nature.SLOPE_OVERFLOW)
-    return Edge(
-        argument,
-        nature,
-        holds,
-        says,
-        cause,
-        slope=slope,
-        cure=floor(tiny=tiny),
-    )
+    return Edge(argument, nature, holds, says, cause, slope=slope, cure=floor(tiny=tiny))
 
 
 def _half_steps_below(values: Values) -> bool:
@@ -75,13 +67,7 @@ LGAMMA = OpFact(
 DIGAMMA = OpFact(
     "digamma",
     (
-        _edge(
-            Nature.POLE,
-            equals("self", 0),
-            "digamma has a pole at 0",
-            "domain-error",
-            "inf",
-        ),
+        _edge(Nature.POLE, equals("self", 0), "digamma has a pole at 0", "domain-error", "inf"),
         _edge(
             Nature.DOMAIN,
             is_negative_integer("self"),
@@ -110,13 +96,7 @@ DIGAMMA = OpFact(
 POLYGAMMA = OpFact(
     "polygamma",
     (
-        _edge(
-            Nature.POLE,
-            equals("self", 0),
-            "polygamma has a pole at 0",
-            "domain-error",
-            "inf",
-        ),
+        _edge(Nature.POLE, equals("self", 0), "polygamma has a pole at 0", "domain-error", "inf"),
         _edge(
             Nature.DOMAIN,
             both(_is_order(0), is_negative_integer("self")),
