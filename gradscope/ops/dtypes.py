@@ -78,10 +78,10 @@ def guard_for(dtype: str, margin: Margin, largest: float | None = None) -> float
     """The `{eps}` of a guard whose operand's largest |element| is known.
 
     A divisor: what the dtype resolves beside that element, as sums over the others leave it. Under
-    a root: `eps_for` relative to it. A logarithm's own is made for probabilities, and smaller only
-    where all of the operand is.
+    a root: `eps_for` relative to it. A logarithm's own is made for probabilities, and stays a
+    millionth of the largest or less.
     """
-    scale = 10.0 ** math.floor(math.log10(largest)) if largest else 1.0
+    scale = 10.0 ** round(math.log10(largest)) if largest else 1.0
     limits, eps = finfo(dtype), eps_for(dtype, margin)
     match margin:
         case Margin.DENOMINATOR:
@@ -89,7 +89,7 @@ def guard_for(dtype: str, margin: Margin, largest: float | None = None) -> float
         case Margin.ROOT:
             eps *= scale
         case Margin.LOG:
-            eps *= min(1.0, scale)
+            eps = min(eps, 1e-6 * scale)
         case _:
             return eps
     return max(eps, limits.tiny)

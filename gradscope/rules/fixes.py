@@ -14,14 +14,12 @@ from gradscope.facts import (
     Root,
     StableForm,
     Trace,
-    Trouble,
     WiderDtype,
 )
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import HALF, eps_for
 from gradscope.ops.dtypes import wider as wider_than
 from gradscope.ops.edges import Nature
-from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, titles
 
@@ -60,7 +58,6 @@ class Remedy(Enum):
 
     EXACT = auto()  # another form of the expression, which computes the same
     NO_QUOTIENT = auto()  # 0 / 0 is 0: it has no limit, and 0 is as good as any
-    NO_TERM = auto()  # 0 * log(0) is 0: a harmless operand where the result is multiplied by 0
     HIDDEN = auto()  # a harmless operand where a mask throws the result away
     HARMLESS = auto()  # a harmless operand where the op breaks
     WIDER_HALF = auto()  # float32 in the place of half precision
@@ -75,7 +72,7 @@ PREFERENCE: Mapping[str, tuple[Remedy, ...]] = {
     "masked-branch": (Remedy.HIDDEN, Remedy.EXACT, Remedy.KEEP_OFF),
     "singular-derivative": (Remedy.EXACT, Remedy.KEEP_OFF),
     "zero-division": (Remedy.EXACT, Remedy.NO_QUOTIENT, Remedy.KEEP_OFF, Remedy.HARMLESS),
-    "log-zero": (Remedy.EXACT, Remedy.NO_TERM, Remedy.KEEP_OFF, Remedy.HARMLESS),
+    "log-zero": (Remedy.EXACT, Remedy.KEEP_OFF, Remedy.HARMLESS),
     "domain-error": (Remedy.KEEP_OFF,),
     "degenerate-decomposition": (Remedy.KEEP_OFF, Remedy.EXACT),
     "overflow": (Remedy.WIDER_HALF, Remedy.EXACT, Remedy.KEEP_OFF, Remedy.WIDER),
@@ -97,8 +94,6 @@ def _remedied(remedy: Remedy, root: Root, event: Event, edge: Edge | None, trace
             return _stable(edge, event, root, trace)
         case Remedy.NO_QUOTIENT:
             return _divisor(edge, event)
-        case Remedy.NO_TERM:
-            return (_masked(edge, event),) if _is_multiplied_by_0(root) else ()
         case Remedy.HIDDEN:
             return (_masked(edge, event, hidden=True),)
         case Remedy.HARMLESS:
@@ -109,15 +104,6 @@ def _remedied(remedy: Remedy, root: Root, event: Event, edge: Edge | None, trace
             return (wider(event),)
         case Remedy.KEEP_OFF:
             return _guards(edge, event)
-
-
-def _is_multiplied_by_0(root: Root) -> bool:
-    """An inf went into a product, and what came of it is NaN."""
-    follows = (one for one in root.chain[1:] if not has(one.op, Trait.SHIFTS))
-    first, made = next(follows, None), root.event.output
-    is_inf = made is not None and not made.nan
-    lost = any(one.trouble is Trouble.NAN for one in root.symptoms)
-    return is_inf and lost and first is not None and has(first.op, Trait.MULTIPLIES)
 
 
 def _masked(edge: Edge | None, event: Event, *, hidden: bool = False) -> Fix:

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 from gradscope.repair.write import logs
 from gradscope.repair.write.reading import Reading, atom
-from gradscope.source.operands import Spelled, canonical
+from gradscope.repair.write.spelling import LONGEST_TWICE
+from gradscope.source.operands import Spelled, canonical, spelled
+
+_TERMS = 3  # sums, and their attribute or sign, between a logarithm and its factor
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,22 @@ def _log_of_absolute_determinant(read: Reading, node: ast.expr) -> str | None:
     return f"torch.linalg.slogdet({read.text(found.positional[0])}).logabsdet"
 
 
+def _x_log_x(read: Reading, node: ast.expr) -> str | None:
+    """x * log(x) and x * (log(x) - y) are 0 where x is 0, and so is their slope's share of it."""
+    operand = read.argument(node, "log")
+    around: ast.AST = node
+    for _ in range(_TERMS):
+        inner, around = around, read.culprit.source.parents[around]
+        product = spelled(read.culprit.source, around)
+        if product is not None and product.name == "mul" and operand is not None:
+            x = read.text(operand)
+            is_its_own = any(read.same(operand, one) for one in product.positional)
+            safe = f"torch.where({x} > 0, {x}, 1.0)"
+            short = is_its_own and len(x) <= LONGEST_TWICE
+            return read.call("log", safe) if short and inner in product.positional else None
+    return None
+
+
 def _norm(read: Reading, node: ast.expr) -> str | None:
     """sqrt((z ** 2).sum(dim)), whose slope at 0 is infinite; that of PyTorch's norm is 0."""
     inner = read.argument(node, "sqrt")
@@ -173,6 +192,7 @@ def _form(write: Callable[[Reading, ast.expr], str | None], ends: str, made_of: 
 # The first that an expression fits is written.
 FORMS: tuple[Form, ...] = (
     Form(logs.logarithm, frozenset({"log", "log1p"}), logs.OPS),
+    _form(_x_log_x, "log"),
     _form(_softmax, "div", "exp sum"),
     _form(_sigmoid, "div", "add exp neg"),
     _form(_normalize, "div", "norm"),

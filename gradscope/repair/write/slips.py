@@ -15,6 +15,7 @@ from itertools import chain, islice
 from gradscope.facts import Compared, SavedInstead
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.reading import factor
 from gradscope.source.operands import called
 
 MOST = 40  # edits of one formula that are worth a run each
@@ -48,25 +49,20 @@ def slips(culprit: Culprit, formula: ast.expr, wrong_where: Compared | None) -> 
     names = list(_names(culprit, formula))
     edits = chain(
         _bounded(culprit, formula, wrong_where),
-        _exchanged(culprit, formula),
-        _conjugated(culprit, formula),
-        _signs(culprit, formula),
-        _dimensions(culprit, formula),
-        _transposed(culprit, formula),
-        _doubled(culprit, formula),
-        _other_names(culprit, formula, names),
+        *(kind(culprit, node) for kind in _OF_A_NODE for node in ast.walk(formula)),
+        *(_other_names(node, names) for node in _tensors(culprit, formula)),
         _with_factor(culprit, formula, names),
     )
     start, end = culprit.source.extent(formula)
     text = culprit.source.text
-    for (first, last), new in islice(edits, MOST):
+    for node, new in islice(edits, MOST):
+        first, last = culprit.source.extent(node)
         whole = text[start:first] + new + text[last:end]
         edit = culprit.source.edit(start, end, whole)
         yield Candidate("backward-rewrite", f"compute `{_short(whole)}`", (edit,), is_guess=True)
 
 
-# A place in the text, and what to put there.
-_Change = tuple[tuple[int, int], str]
+_Change = tuple[ast.expr, str]  # what is replaced, and by what
 
 
 def _bounded(
@@ -75,50 +71,59 @@ def _bounded(
     """`g * (x <= 6)` where the gradient is wrong for x > 6."""
     if wrong_where is not None and wrong_where.sign in _OPPOSITE and wrong_where.is_name:
         inside = f"({wrong_where.name} {_OPPOSITE[wrong_where.sign]} {wrong_where.bound:.4g})"
-        yield culprit.source.extent(formula), f"{_as_factor(culprit, formula)} * {inside}"
+        yield formula, f"{_as_factor(culprit, formula)} * {inside}"
 
 
-def _exchanged(culprit: Culprit, formula: ast.expr) -> Iterator[_Change]:
+def _exchanged(culprit: Culprit, node: ast.AST) -> Iterator[_Change]:
     """`where(mask, b, a)` for `where(mask, a, b)`."""
-    for call in _calls(formula, ("where",)):
-        if len(call.args) == 3:
-            one, other = (culprit.source.of(branch) for branch in call.args[1:])
-            (start, _), (_, end) = map(culprit.source.extent, call.args[1:])
-            yield (start, end), f"{other}, {one}"
+    if isinstance(node, ast.Call) and called(node) == "where" and len(node.args) == 3:
+        mask, one, other = map(culprit.source.of, node.args)
+        yield node, f"{culprit.source.of(node.func)}({mask}, {other}, {one})"
 
 
-def _dimensions(culprit: Culprit, formula: ast.expr) -> Iterator[_Change]:
-    for call in _calls(formula, _REDUCTIONS):
-        given = [key.value for key in call.keywords if key.arg == "dim"] + call.args[-1:]
-        for node in given[:1]:
-            if (held := _integer(node)) is not None:
-                others = (dim for dim in (1, 0, -1, 2) if dim != held)
-                yield from ((culprit.source.extent(node), str(dim)) for dim in others)
+def _conjugated(culprit: Culprit, node: ast.AST) -> Iterator[_Change]:
+    is_complex = any(word in culprit.source.text for word in _OF_COMPLEX)
+    if is_complex and isinstance(node, ast.Name) and _is_tensor(culprit, node):
+        yield node, f"{node.id}.conj()"
 
 
-def _transposed(culprit: Culprit, formula: ast.expr) -> Iterator[_Change]:
+def _signs(culprit: Culprit, node: ast.AST) -> Iterator[_Change]:
+    """`-` for `+` between two terms, and the other way round."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        sign = "-" if isinstance(node.op, ast.Add) else "+"
+        yield node, f"{culprit.source.of(node.left)} {sign} {culprit.text(node.right)}"
+
+
+def _dimensions(culprit: Culprit, node: ast.AST) -> Iterator[_Change]:
+    if isinstance(node, ast.Call) and called(node) in _REDUCTIONS:
+        given = [key.value for key in node.keywords if key.arg == "dim"] + node.args[-1:]
+        held = _integer(given[0]) if given else None
+        others = (dim for dim in (1, 0, -1, 2) if held is not None and dim != held)
+        yield from ((given[0], str(dim)) for dim in others)
+
+
+def _transposed(culprit: Culprit, node: ast.AST) -> Iterator[_Change]:
     """A factor of a matrix product with its transpose, or without."""
-    for node in ast.walk(formula):
-        factors: list[ast.expr] = []
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-            factors = [node.right, node.left]
-        elif isinstance(node, ast.Call) and called(node) in _PRODUCTS:
-            own = node.func.value if isinstance(node.func, ast.Attribute) else None
-            is_method = own is not None and culprit.names.dotted(own) is None
-            factors = [*node.args, *([own] if is_method and own is not None else [])]
-        for factor in factors:
-            bare = _untransposed(factor)
-            text = culprit.source.of(bare) if bare is not None else f"{culprit.text(factor)}.mT"
-            yield culprit.source.extent(factor), text
+    factors: list[ast.expr] = []
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        factors = [node.right, node.left]
+    elif isinstance(node, ast.Call) and called(node) in _PRODUCTS:
+        own = node.func.value if isinstance(node.func, ast.Attribute) else None
+        is_method = own is not None and culprit.names.dotted(own) is None
+        factors = [*node.args, *([own] if is_method and own is not None else [])]
+    for one in factors:
+        bare = _untransposed(one)
+        yield one, culprit.source.of(bare) if bare else f"{culprit.text(one)}.mT"
 
 
-def _doubled(culprit: Culprit, formula: ast.expr) -> Iterator[_Change]:
+def _doubled(culprit: Culprit, node: ast.AST) -> Iterator[_Change]:
     """One term of a sum times 2, which is what becomes of a square."""
-    for node in ast.walk(formula):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
-            for term in (node.left, node.right):
-                if not isinstance(term, ast.Constant):
-                    yield culprit.source.extent(term), f"2 * {_as_factor(culprit, term)}"
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        terms = (term for term in (node.left, node.right) if not isinstance(term, ast.Constant))
+        yield from ((term, f"2 * {_as_factor(culprit, term)}") for term in terms)
+
+
+_OF_A_NODE = (_exchanged, _conjugated, _signs, _dimensions, _transposed, _doubled)
 
 
 def _untransposed(node: ast.expr) -> ast.expr | None:
@@ -128,65 +133,42 @@ def _untransposed(node: ast.expr) -> ast.expr | None:
     return link.value if is_transpose and isinstance(link, ast.Attribute) else None
 
 
-def _other_names(culprit: Culprit, formula: ast.expr, names: list[str]) -> Iterator[_Change]:
-    for node in _tensors(culprit, formula):
-        if isinstance(node, ast.Name) and node.id in names:
-            for name in names:
-                if name != node.id:
-                    yield culprit.source.extent(node), name
+def _other_names(node: ast.expr, names: list[str]) -> Iterator[_Change]:
+    if isinstance(node, ast.Name) and node.id in names:
+        yield from ((node, name) for name in names if name != node.id)
 
 
 def _with_factor(culprit: Culprit, formula: ast.expr, names: list[str]) -> Iterator[_Change]:
     """A factor more, of a term or of what a call gets: first those that the formula does not
     mention."""
     used = {node.id for node in ast.walk(formula) if isinstance(node, ast.Name)}
-    parents = culprit.source.parents
-    places = [
-        node
-        for node in _tensors(culprit, formula)
-        if not (isinstance(p := parents.get(node), ast.BinOp) and isinstance(p.op, ast.Mult))
-    ]
     for name in sorted(names, key=lambda name: name in used):
-        for node in places:
+        for node in _tensors(culprit, formula):
+            above = culprit.source.parents.get(node)
+            operator = above.op if isinstance(above, ast.BinOp) else None
             product = f"{_as_factor(culprit, node)} * {name}"
-            parent = parents.get(node)
-            holds = isinstance(parent, ast.Attribute) or (
-                isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div | ast.Pow)
-            )
-            yield culprit.source.extent(node), f"({product})" if holds else product
-
-
-def _conjugated(culprit: Culprit, formula: ast.expr) -> Iterator[_Change]:
-    if not any(word in culprit.source.text for word in _OF_COMPLEX):
-        return
-    for node in _tensors(culprit, formula):
-        if isinstance(node, ast.Name):
-            yield culprit.source.extent(node), f"{node.id}.conj()"
-
-
-def _signs(culprit: Culprit, formula: ast.expr) -> Iterator[_Change]:
-    """`-` for `+` between two terms, and the other way round."""
-    for node in ast.walk(formula):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
-            sign = "-" if isinstance(node.op, ast.Add) else "+"
-            left, right = culprit.source.of(node.left), culprit.text(node.right)
-            yield culprit.source.extent(node), f"{left} {sign} {right}"
+            if isinstance(above, ast.Attribute) or isinstance(operator, ast.Div | ast.Pow):
+                product = f"({product})"
+            if not isinstance(operator, ast.Mult):
+                yield node, product
 
 
 def _as_factor(culprit: Culprit, node: ast.expr) -> str:
-    is_product = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div)
-    return culprit.source.of(node) if is_product else culprit.text(node)
+    return factor(culprit.source.of(node))
 
 
-def _tensors(culprit: Culprit, formula: ast.expr) -> Iterator[ast.expr]:
+def _tensors(culprit: Culprit, formula: ast.expr) -> list[ast.expr]:
     """The parts of a formula that may stand for a tensor, the whole of it first."""
-    for node in ast.walk(formula):
-        parent = culprit.source.parents.get(node)
-        is_called = isinstance(parent, ast.Call) and parent.func is node
-        is_module = isinstance(node, ast.Name) and node.id in culprit.names.imported
-        is_tensor = isinstance(node, ast.Name | ast.Call | ast.BinOp | ast.Subscript)
-        if is_tensor and not (is_called or is_module) and isinstance(node, ast.expr):
-            yield node
+    parts = (node for node in ast.walk(formula) if isinstance(node, ast.expr))
+    return [node for node in parts if _is_tensor(culprit, node)]
+
+
+def _is_tensor(culprit: Culprit, node: ast.expr) -> bool:
+    above = culprit.source.parents.get(node)
+    is_called = isinstance(above, ast.Call) and above.func is node
+    is_module = isinstance(node, ast.Name) and node.id in culprit.names.imported
+    is_tensor = isinstance(node, ast.Name | ast.Call | ast.BinOp | ast.Subscript)
+    return is_tensor and not (is_called or is_module)
 
 
 def _names(culprit: Culprit, formula: ast.expr) -> Iterator[str]:
@@ -214,12 +196,6 @@ def _forward(culprit: Culprit) -> ast.FunctionDef | None:
                 functions = [n for n in node.body if isinstance(n, ast.FunctionDef)]
                 return next((n for n in functions if n.name == "forward"), None)
     return None
-
-
-def _calls(formula: ast.expr, named: tuple[str, ...]) -> Iterator[ast.Call]:
-    for node in ast.walk(formula):
-        if isinstance(node, ast.Call) and called(node) in named:
-            yield node
 
 
 def _integer(node: ast.expr) -> int | None:

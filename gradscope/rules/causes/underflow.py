@@ -185,5 +185,6 @@ def _repairs(
     if flushed is not None and has(flushed.op, Trait.PRODUCT):  # of many factors below 1
         title = "add logarithms instead of multiplying"
         logs = Fix("stable-op", title, "safe", "x.log().sum(-1)", request=StableForm())
-        return (logs, *known)
+        last = [fix for fix in known if isinstance(fix.request, KeepOff)]
+        return (logs, *(fix for fix in known if fix not in last), *last)
     return known
