@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gradscope.ops import OPS, Edge
-from gradscope.ops.dtypes import Margin
+from gradscope.ops import Edge
+from gradscope.ops.dtypes import Margin, eps_for
 from gradscope.ops.edges import Nature
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
@@ -59,7 +59,6 @@ def divided_by_one(culprit: Culprit) -> Iterator[Candidate]:
 def _under_root(culprit: Culprit) -> Iterator[Candidate]:
     """A square root that is divided by, or whose logarithm is taken, is guarded under the root, at
     the culprit or where it is made: beside it, the root's own slope would stay infinite."""
-    floor = OPS["sqrt"].edges[0]
     for edge in culprit.edges():
         if edge.cure.margin not in (Margin.DENOMINATOR, Margin.LOG):
             continue
@@ -67,10 +66,9 @@ def _under_root(culprit: Culprit) -> Iterator[Candidate]:
             root = spelled(culprit.source, node) if node is not None else None
             if root is not None and root.name == "sqrt" and root.positional:
                 under = root.positional[0]
-                text = filled(culprit, floor, floor.cure.guard, under)
-                if text is not None:
-                    title = f"keep {_short(culprit, under)} above 0 under the root"
-                    yield Candidate("epsilon", title, (culprit.replace(under, text),))
+                text = f"{culprit.text(under)}.clamp_min({eps_for(culprit.dtype, Margin.ROOT):g})"
+                title = f"keep {_short(culprit, under)} above 0 under the root"
+                yield Candidate("epsilon", title, (culprit.replace(under, text),))
                 return
 
 
