@@ -1,0 +1,13 @@
+import torch
+
+torch.manual_seed(0)
+
+
+def gmean(x):
+    return torch.prod(x, dim=1) ** (1 / x.shape[1])
+
+
+x = torch.rand(3, 300)
+x.requires_grad_()
+loss = gmean(x).sum()
+loss.backward()

@@ -1,0 +1,13 @@
+import torch
+
+torch.manual_seed(0)
+
+
+def gmean(x):
+    return torch.log(x).mean(dim=1).exp()
+
+
+x = torch.rand(3, 300)
+x.requires_grad_()
+loss = gmean(x).sum()
+loss.backward()

@@ -1,0 +1,8 @@
+import torch
+import torch.nn.functional as F
+
+torch.manual_seed(0)
+logits = torch.randn(3, 4, requires_grad=True)
+target = torch.tensor([-100, -100, -100])
+loss = F.cross_entropy(logits, target)
+loss.backward()
