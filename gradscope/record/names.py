@@ -14,6 +14,7 @@ from gradscope.record.definitions import definition
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import unwrapped
 from gradscope.record.held import held_as, modules_in, parts_of
+from gradscope.record.modules import ModuleFrame, module_path
 from gradscope.record.sites import LIBRARY, kind_of, user_frames
 
 Path = tuple[tuple[str, torch.nn.Module], ...]
@@ -111,6 +112,11 @@ class Names:
                 if id(leaf) not in self.owners and definition(owner.path)[0] is not None:
                     self._kept.append(leaf)
                     self.owners[id(leaf)] = self.unregistered[id(leaf)] = owner
+
+    def module(self, frame: ModuleFrame | None) -> str | None:
+        """A running module under the name by which its parameters go."""
+        known = self.modules.get(id(frame.module)) if frame is not None else None
+        return known or module_path(frame)
 
     def owner_of(self, leaf: torch.Tensor) -> str:
         """The module that holds a parameter; nothing for a leaf of no module."""

@@ -16,7 +16,6 @@ from itertools import pairwise, takewhile
 from gradscope.facts import Activation, Depth, Growth, LayerSize
 from gradscope.ops.names import node_stem
 from gradscope.record.journal import Note
-from gradscope.record.modules import module_path
 from gradscope.record.names import Names
 from gradscope.record.sites import resolve
 from gradscope.record.sizes.crossings import Crossing
@@ -272,11 +271,8 @@ def depth_of(
 
 
 def _layer(noted: Note, names: Names) -> str | None:
-    """The module that ran the op under the name by which its parameters go; the line, for an op
-    outside of all modules."""
-    if noted.module is not None:
-        return names.modules.get(id(noted.module.module)) or module_path(noted.module)
-    if not noted.user:
-        return None
+    """The module that ran the op; the line, for an op outside of all modules."""
+    if noted.module is not None or not noted.user:
+        return names.module(noted.module)
     place = resolve(*noted.user[0])
     return f"{place.file}:{place.line}"

@@ -10,7 +10,7 @@ import torch
 
 from gradscope.record.graph import SeenNodes
 from gradscope.record.modes import depth_of, lifted_above, mode_count
-from gradscope.record.modules import ModuleFrame, module_path
+from gradscope.record.modules import ModuleFrame
 from gradscope.record.names import Names
 from gradscope.record.running import follow_functions, follow_modules
 from gradscope.record.sizes.crossings import Crossings
@@ -98,15 +98,9 @@ class Inspection:
             noted = flow.calls.get(seq) if flow is not None else None
             if noted is None or not noted.user:
                 return None, None
-            return noted.user[0], self._name(noted.module)
+            return noted.user[0], self.names.module(noted.module)
 
         selecting = flow.selections if flow is not None else ()
         crossings = Crossings([root.grad_fn for root in roots], place_of, selecting)
         self._seen.hold(roots, crossings.nodes)
         return crossings
-
-    def _name(self, frame: ModuleFrame | None) -> str | None:
-        """The outermost modules by the user's names: ten in a list are not one that repeats."""
-        if frame is not None and frame.outer is None:
-            return self.names.modules.get(id(frame.module)) or module_path(frame)
-        return module_path(frame)
