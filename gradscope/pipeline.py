@@ -24,7 +24,7 @@ from gradscope.facts import (
     Trace,
     plural,
 )
-from gradscope.programs import RunOptions, Target, run
+from gradscope.programs import Kept, RunOptions, Target, run
 from gradscope.repair import Again, Budget, repair, repaired
 from gradscope.repair.aftermath import with_aftermath
 from gradscope.repair.again import FAILURES
@@ -155,39 +155,43 @@ def trace(
     stages.begin(Doing.LOADING)
     import_module("gradscope.programs.child")  # and with it torch
     stages.begin(Doing.RUNNING)
-    seen = run(target, looking, silent=silent, on_progress=stages.progress(options.steps))
-    require_backward(target, seen)
-    was_interrupted = seen.ending.kind == "interrupted" and seen.ending.code is not None
-    budget = Budget(config.verify_time, config.verify_runs)
-    budget.interrupted = was_interrupted or seen.ending.in_a_hurry
-    again = Again(target, options, seen, budget, stages)
-    seen, again, unseen = look_closer(seen, again)
-    if keep is not None:
-        try:
-            save(seen, keep)
-        except GradscopeError as error:
-            remarks = (*remarks, f"the trace was not saved: {error}")
-    is_diagnosed = False
-
-    def mend(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
-        nonlocal is_diagnosed
-        is_diagnosed = True
-        after_update = not any(finding.phase is Phase.OPTIMIZER for finding in findings)
-        repeated = replace(again, after_update=after_update)
-        findings, left_out = _with_fixes(seen, findings, repeated, config.verify)
-        return findings, (*unseen, *left_out)
-
-    stages.begin(Doing.DIAGNOSING)
-    told = anything if hazards else has_hurt
-    try:
-        report = conclude(
-            target.name, seen, config, told=told, mend=mend, accept=accept, remarks=remarks
+    with Kept() as kept:
+        seen = run(
+            target, looking, silent=silent, on_progress=stages.progress(options.steps), kept=kept
         )
-    except KeyboardInterrupt:
-        if was_interrupted or is_diagnosed:
-            raise
-        report = Report(target.name, seen, (), remarks, undiagnosed=True)
-    return replace(report, runs=1 + budget.runs, seconds=time.monotonic() - began)
+        require_backward(target, seen)
+        was_interrupted = seen.ending.kind == "interrupted" and seen.ending.code is not None
+        budget = Budget(config.verify_time, config.verify_runs)
+        budget.interrupted = was_interrupted or seen.ending.in_a_hurry
+        again = Again(target, options, seen, budget, stages, kept=kept)
+        seen, again, unseen = look_closer(seen, again)
+        if keep is not None:
+            try:
+                save(seen, keep)
+            except GradscopeError as error:
+                remarks = (*remarks, f"the trace was not saved: {error}")
+        is_diagnosed = False
+
+        def mend(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
+            nonlocal is_diagnosed
+            is_diagnosed = True
+            after_update = not any(finding.phase is Phase.OPTIMIZER for finding in findings)
+            repeated = replace(again, after_update=after_update)
+            findings, left_out = _with_fixes(seen, findings, repeated, config.verify)
+            return findings, (*unseen, *left_out)
+
+        stages.begin(Doing.DIAGNOSING)
+        told = anything if hazards else has_hurt
+        try:
+            report = conclude(
+                target.name, seen, config, told=told, mend=mend, accept=accept, remarks=remarks
+            )
+        except KeyboardInterrupt:
+            if was_interrupted or is_diagnosed:
+                raise
+            report = Report(target.name, seen, (), remarks, undiagnosed=True)
+    seconds = time.monotonic() - began
+    return replace(report, runs=1 + budget.runs, replay=again.latest, seconds=seconds)
 
 
 def _with_fixes(

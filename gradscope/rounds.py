@@ -26,7 +26,7 @@ from gradscope.writing import Changed, Content, write_together
 
 MOST_ROUNDS = 8
 
-Run = Callable[[Mapping[str, str], int | None, float | None], Trace]  # patches, steps, seconds
+Run = Callable[[Mapping[str, str], range | None, float | None], Trace]  # patches, steps, seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def fix_all(
     config, stages = config or Config(), stages or Stages()
 
     def mend(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
-        def patched(patches: Mapping[str, str], steps: int, limit: float) -> Trace:
+        def patched(patches: Mapping[str, str], steps: range, limit: float) -> Trace:
             return rerun({**state.texts, **patches}, steps, limit)
 
         tried = repaired(
@@ -154,7 +154,7 @@ def fix_target(
     options = RunOptions.configured(config)
     again: Again | None = None
 
-    def rerun(patches: Mapping[str, str], steps: int | None, limit: float | None) -> Trace:
+    def rerun(patches: Mapping[str, str], steps: range | None, limit: float | None) -> Trace:
         nonlocal again
         if again is None:
             progress = told.progress(options.steps)

@@ -103,7 +103,7 @@ def judged(after, *, kind: str = "masked-branch", control: Trace = BROKEN, **mor
     """The first fix of a kind, where a run with a patch gives `after`, one without `control`."""
 
     def rerun(patches, steps, limit):
-        assert steps == 2
+        assert steps.stop == 2
         if callable(after) and patches:
             return after(patches)
         return after if patches else control

@@ -81,7 +81,7 @@ def test_keys_come_in_the_order_of_the_contract() -> None:
 
     assert list(whole) == [
         "schema", "target", "verdict", "steps", "environment", "symptoms", "findings",
-        "not_checked", "updates", "inspected", "unexamined", "runs",
+        "not_checked", "updates", "inspected", "unexamined", "runs", "replay",
     ]  # fmt: skip
     assert list(first) == [
         "rule", "name", "severity", "phase", "step", "op", "node", "location", "related",

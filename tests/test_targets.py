@@ -308,7 +308,7 @@ class TestEndings:
         trace = Trace("t", ending=Ending("finished"))
 
         class GoneAtOnce:
-            connection, leads = ours, False
+            connection, control, leads = ours, None, False
 
             def poll(self) -> int:
                 if not theirs.closed:

@@ -128,7 +128,8 @@ def _work(case: Case, judge: Judge, threads: int, connection: Connection) -> Non
     """The worker's side."""
     import torch
 
-    from gradscope.programs.process import die_with, wanted
+    from gradscope.programs.process import wanted
+    from gradscope.record.forking import die_with
 
     if (parent := multiprocessing.parent_process()) is not None and parent.pid is not None:
         die_with(parent.pid)

@@ -86,6 +86,8 @@ from gradscope.facts.traces import Ending as Ending
 from gradscope.facts.traces import Environment as Environment
 from gradscope.facts.traces import Gradient as Gradient
 from gradscope.facts.traces import NotChecked as NotChecked
+from gradscope.facts.traces import Origin as Origin
+from gradscope.facts.traces import Replay as Replay
 from gradscope.facts.traces import Setting as Setting
 from gradscope.facts.traces import Step as Step
 from gradscope.facts.traces import Trace as Trace

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from gradscope.facts.findings import Finding, Severity
 from gradscope.facts.numbers import plural
-from gradscope.facts.traces import NotChecked, Trace
+from gradscope.facts.traces import NotChecked, Replay, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,7 @@ class Report:
     not_searched: tuple[NotChecked, ...] = ()  # what was left out after the run
     undiagnosed: bool = False  # Ctrl-C came before the rules had looked at the run
     runs: int = 1  # how often the program was run for it
+    replay: Replay | None = None  # how it was repeated: from as late as possible
     seconds: float | None = None  # from the command's start; None where nobody looked at the clock
 
     def without(self, gone: Sequence[Finding], why: str) -> Report:

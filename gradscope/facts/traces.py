@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from gradscope.facts.effects import Effect
 from gradscope.facts.events import Approach, Event, Headroom, NanRead, Overwrite
@@ -114,6 +115,25 @@ class Ending:
         return self.gave_up or self.kind in ("unusable", "hung", "fault")
 
 
+class Origin(StrEnum):
+    """Where a repeated run begins."""
+
+    SNAPSHOT = "snapshot"  # between two steps of the first run
+    START = "start"
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """How a run was repeated: from the backward pass `step` on, `steps` of them. `identical`:
+    whether the losses before the failing step came out as in the first run, bit by bit; None where
+    there is none to compare."""
+
+    origin: Origin
+    step: int
+    steps: int
+    identical: bool | None
+
+
 @dataclass(frozen=True, slots=True)
 class Compiling:
     """The program compiles code, by `torch.compile` at `location`. `left_out`: that ran uncompiled
@@ -158,6 +178,7 @@ class Trace:
     elsewhere: tuple[str, ...] = ()  # names of other threads that ran backward: not observed
     processes: tuple[str, ...] = ()  # names of those that the program started: not observed
     effects: tuple[Effect, ...] = ()  # what it did outside; of a repeated run, what it may not do
+    replay: Replay | None = None  # of a repeated run
     unexamined: Unexamined | None = None  # where its trouble began, if only watched there
     compiled: Compiling | None = None  # by torch.compile
     rounded_otherwise: tuple[str, ...] = ()  # ops of which torch takes another formula under a mode

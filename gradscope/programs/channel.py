@@ -9,15 +9,26 @@ from gradscope.programs.messages import Message
 from gradscope.programs.modules import OwnModules
 from gradscope.signals import held_back
 
+_leave = os._exit  # which the program's calls of are told of
+
 
 class Channel:
-    """Only the process that made it speaks: workers stay silent."""
+    """Only the process that made it speaks: workers stay silent. A run that is `repeated` ends with
+    its last word: what the program does while it is unwound, it has done once."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, *, repeated: bool = False) -> None:
+        self.modules = OwnModules()
+        self._begin(connection, repeated)
+
+    def _begin(self, connection: Connection, repeated: bool) -> None:
         self._connection = connection
+        self._repeated = repeated
         self._pid = os.getpid()
         self._closed = False
-        self.modules = OwnModules()
+
+    def repeat(self, connection: Connection) -> None:
+        """In a copy of the process, which repeats what comes from here on."""
+        self._begin(connection, repeated=True)
 
     @property
     def is_open(self) -> bool:
@@ -30,9 +41,12 @@ class Channel:
             try:
                 self._connection.send(message)
             except OSError:
-                os._exit(1)  # the parent is gone, and nobody waits for this run
+                _leave(1)  # the parent is gone, and nobody waits for this run
 
     def close(self, last: Message) -> None:
         """Send the last word. What happens later in the program is its own affair."""
-        self.send(last)
-        self._closed = True
+        if self.is_open:
+            self.send(last)
+            self._closed = True
+            if self._repeated:
+                _leave(0)

@@ -6,11 +6,12 @@ import atexit
 import faulthandler
 import gc
 import os
+import socket
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
@@ -21,14 +22,17 @@ from gradscope.facts import Effect, Ending, Trace
 from gradscope.programs import native, redirect
 from gradscope.programs.channel import Channel
 from gradscope.programs.conditions import Conditions
-from gradscope.programs.effects import Effects
+from gradscope.programs.effects import Effects, aside
 from gradscope.programs.endings import ending_of, has_users_frames, is_ours, trimmed
 from gradscope.programs.load import files_of, run_script
 from gradscope.programs.loss import Run, prepare_function, prepare_parts
-from gradscope.programs.messages import Fault, Final, Progress, Snapshot, Unusable
+from gradscope.programs.messages import Fault, Final, Interim, Progress, Unanswered, Unusable
 from gradscope.programs.options import Repeat, RunOptions
 from gradscope.programs.overlay import Overlay
 from gradscope.programs.patches import install
+from gradscope.programs.snapshots.files import Identity, separate
+from gradscope.programs.snapshots.sleepers import Snapshots, Woken
+from gradscope.programs.snapshots.swap import Swapped, Unswappable
 from gradscope.programs.targets import Function, Parts, Script, Target
 from gradscope.record import StopTrace
 from gradscope.record.observation import FullObservation, Observation, SizesAlone
@@ -36,7 +40,7 @@ from gradscope.record.sites import calls_program, claim, shown_path
 from gradscope.signals import as_python_starts, undisturbed
 
 PROGRESS_EVERY = 0.1  # seconds
-SNAPSHOT_SHARE = 0.05  # of the run's time may go into snapshots
+INTERIM_SHARE = 0.05  # of the run's time may go into telling the facts so far
 _UNINTERRUPTED = 3_600.0  # seconds: until another thread has its turn
 _leave = os._exit  # which the program's calls of are told of
 SLOW_MODULES = ("torch._dynamo", "torch._inductor", "torch.distributed.tensor")
@@ -58,15 +62,18 @@ class Job:
 
 
 class Messenger:
-    """Sees the program run, and tells of it: progress, snapshots of the facts, the last word."""
+    """Sees the program run, and tells of it: progress, the facts so far, the last word. In a copy
+    of the program it answers what a snapshot was asked."""
 
-    def __init__(self, job: Job, channel: Channel) -> None:
+    def __init__(self, job: Job, channel: Channel, snapshots: Snapshots | None) -> None:
         self.observation = self._observation(job)
         self._target = job.target.name
         self._channel = channel
         self._told = 0.0
-        self._next_snapshot = 0.0
+        self._next_interim = 0.0
         self._repeat = job.repeat
+        self._snapshots = snapshots
+        self._swapped: Swapped | None = None
         self.effects = Effects(
             lambda: self.observation.steps, self._may_not if job.repeat is not None else None
         )
@@ -79,7 +86,7 @@ class Messenger:
                 steps=options.steps,
                 passes=options.passes,
                 on_step=self._tell,
-                on_stop=self._stop,
+                on_stop=self.end,
                 check_functions=options.custom_backward,
             )
         return FullObservation(
@@ -88,10 +95,11 @@ class Messenger:
             keep_going=options.keep_going,
             full_from=options.full_from,
             on_step=self._tell,
-            on_stop=self._stop,
+            on_stop=self.end,
             check_functions=options.custom_backward,
             hazards=options.hazards,
             ends_with_update=job.repeat is not None and job.repeat.after_update,
+            between_steps=self._between_steps,
         )
 
     def _tell(self, steps: int, ops: int) -> None:
@@ -100,15 +108,58 @@ class Messenger:
         if now - self._told >= PROGRESS_EVERY:
             self._told = now
             self._channel.send(Progress(steps, ops))
-        if now >= self._next_snapshot:
-            self._channel.send(Snapshot(self._trace(Ending("stopped"))))
+        if now >= self._next_interim:
+            self._channel.send(Interim(self._trace(Ending("stopped"))))
             spent = time.monotonic() - now
-            self._next_snapshot = now + spent / SNAPSHOT_SHARE
+            self._next_interim = now + spent / INTERIM_SHARE
 
-    def _stop(self, ending: Ending) -> None:
-        self.end(ending)
-        if self._repeat is not None:
-            _leave(0)  # what the program does while it is unwound, it has done once
+    def _between_steps(self, observation: FullObservation) -> None:
+        if self._snapshots is None or not self._snapshots.is_due():
+            return
+        if self.effects.has_database or not observation.is_clean():
+            self._snapshots.put_off()
+            return
+        woken = self._snapshots.taken(observation.steps)
+        if woken is not None:
+            self._answer(woken, self._snapshots.given, observation)
+
+    def _answer(
+        self, woken: Woken, given: Collection[Identity], observation: FullObservation
+    ) -> None:
+        """In a copy: go on as a repeated run, as it was asked."""
+        self._channel.repeat(Connection(woken.carried.messages, readable=False))
+        try:
+            faulthandler.enable(woken.carried.deaths, all_threads=False)
+            with aside(), self._channel.modules.found():
+                asked = woken.question()
+                self._repeat = asked.repeat
+                overlay = Overlay(asked.scratch, asked.repeat.made)
+                separate(woken.files, given, overlay)
+                if asked.patches:
+                    self._swapped = Swapped(asked.patches)
+                redirect.install(overlay)
+                options = asked.options
+                observation.repeat(
+                    steps=options.steps,
+                    passes=options.passes,
+                    keep_going=options.keep_going,
+                    full_from=options.full_from,
+                    ends_with_update=asked.repeat.after_update,
+                )
+                if asked.setup:
+                    asked.setup()
+            self.effects.begin_again(self._may_not)
+        except (Unswappable, OSError):
+            self._channel.close(Unanswered())
+        except BaseException:
+            self._channel.close(Fault(traceback.format_exc()))
+
+    def before_fork(self) -> None:
+        """The program makes a process, and may wait for whichever ends: it has none but its own."""
+        seen = self.observation
+        probing = isinstance(seen, FullObservation) and seen.recorder.probing
+        if self._snapshots is not None and not probing:
+            self._snapshots.end()
 
     def _may_not(self, effect: Effect) -> None:
         """A repeated run is about to do something outside, which it may, if at all, before the end
@@ -121,14 +172,26 @@ class Messenger:
         if self._channel.is_open:
             # Nobody sees whether a bad gradient that the program holds will be taken: it counts.
             trace = replace(self._trace(Ending("finished")), ending=Ending("stopped"))
-            self._channel.close(Final(trace, _slow_imports()))
+            self._close(trace)
         _leave(0)
 
     def end(self, ending: Ending) -> None:
         """The last word, unless it was said before."""
         if self._channel.is_open:
             _flush()
-            self._channel.close(Final(self._trace(ending), _slow_imports()))
+            self._close(self._trace(ending))
+
+    def _close(self, trace: Trace) -> None:
+        if self._swapped is not None and not self._swapped.holds:
+            self._channel.close(Unanswered())
+        steps = self._snapshots.steps if self._snapshots is not None else ()
+        self._channel.close(Final(trace, _slow_imports(), steps))
+        if self._snapshots is not None:
+            self._snapshots.serve()
+
+    def writes(self, path: Any) -> Any:
+        """A native writer of the program is about to write a file."""
+        return self.effects.writes(path) if self._repeat is None else path
 
     def _trace(self, ending: Ending) -> Trace:
         with self._channel.modules.found():
@@ -137,16 +200,19 @@ class Messenger:
         return replace(trace, processes=tuple(effects.processes), effects=effects.found())
 
 
-def run_child(job: Job, connection: Connection) -> NoReturn:
-    """Run the job and leave the process the way that python would, exit handlers included."""
-    channel = Channel(connection)
+def run_child(job: Job, connection: Connection, control: socket.socket | None = None) -> NoReturn:
+    """Run the job and leave the process the way that python would, exit handlers included. With
+    `control` there are snapshots, which are asked over it once the facts were told."""
+    channel = Channel(connection, repeated=job.repeat is not None)
+    snapshots = None
+    if control is not None:
+        snapshots = Snapshots(control, (connection.fileno(), job.deaths))
     code = 3
     try:
         _redirect(job)
-        code = _run(job, channel)
+        code = _run(job, channel, snapshots)
         _flush()
-        if job.repeat is None:
-            _finish_as_python_does()
+        _finish_as_python_does()
     except KeyboardInterrupt:
         code = CTRL_C  # before the program began, or after it had ended
     except BaseException:
@@ -154,7 +220,7 @@ def run_child(job: Job, connection: Connection) -> NoReturn:
     _leave(code)
 
 
-def _run(job: Job, channel: Channel) -> int:
+def _run(job: Job, channel: Channel, snapshots: Snapshots | None) -> int:
     """Run the program, report how it ended, and return its exit code."""
     if job.patches:
         install(job.patches)
@@ -163,13 +229,13 @@ def _run(job: Job, channel: Channel) -> int:
     calls_program(_run.__code__)
     if job.repeat is not None:
         redirect.install(Overlay(job.scratch, job.repeat.made))
-    messenger = Messenger(job, channel)
+    messenger = Messenger(job, channel, snapshots)
     if job.repeat is None:
-        native.install(messenger.effects.writes)
+        native.install(messenger.writes)
     observation = messenger.observation
     if hasattr(os, "register_at_fork"):
         # A process that the program forks has nobody to report to, and is not stopped.
-        os.register_at_fork(after_in_child=observation.never_stop)
+        os.register_at_fork(before=messenger.before_fork, after_in_child=observation.never_stop)
     _tell_of_sudden_exits(messenger)
     conditions = job.options.conditions
     try:

@@ -78,6 +78,7 @@ class Effects:
         self, step: Callable[[], int], stop: Callable[[Effect], None] | None = None
     ) -> None:
         self.processes: list[str] = []  # names of those that multiprocessing started
+        self.has_database = False  # a file that native code may open again, by its name
         self._step = step
         self._stop = stop
         self._found: dict[tuple[EffectKind, str], Effect] = {}
@@ -113,6 +114,11 @@ class Effects:
                 hear(event, handler, args)
 
         sys.addaudithook(heard)
+
+    def begin_again(self, stop: Callable[[Effect], None]) -> None:
+        """In a copy of the process, which repeats what comes from here on."""
+        self._found.clear()
+        self._stop = stop
 
     def found(self) -> tuple[Effect, ...]:
         """In the order in which they came; those of forked processes last."""
@@ -178,8 +184,10 @@ class Effects:
 
     def _opens_database(self, database: Any) -> None:
         name = _text(database)
-        if name and name != ":memory:" and not name.startswith("file:"):
-            self.writes(name)
+        if name and name != ":memory:":
+            self.has_database = True
+            if not name.startswith("file:"):
+                self.writes(name)
 
     def _connects(self, sock: socket.socket, address: Any) -> None:
         if not self._addresses.is_ours(sock, address):

@@ -14,7 +14,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class Interim:
     """The facts so far, in case that nothing comes after them."""
 
     trace: Trace
@@ -22,10 +22,17 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """The facts of the whole run. `imported` are the slow parts of torch that it needed."""
+    """The facts of the whole run. `imported` are the slow parts of torch that it needed.
+    `snapshots` are the steps from which it can be repeated, newest first."""
 
     trace: Trace
     imported: tuple[str, ...] = ()
+    snapshots: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """What was asked of a snapshot cannot be told from there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,4 +51,4 @@ class Fault:
     traceback: str
 
 
-Message = Progress | Snapshot | Final | Unusable | Fault
+Message = Progress | Interim | Final | Unanswered | Unusable | Fault

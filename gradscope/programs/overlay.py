@@ -12,7 +12,7 @@ import shutil
 import stat
 from collections.abc import Iterable
 
-_LARGEST = 2 * 2**30  # bytes of a file that is copied because the program writes into it
+LARGEST = 2 * 2**30  # bytes of a file that is copied because the program writes into it
 
 
 class Overlay:
@@ -180,6 +180,6 @@ def _copy(source: str, target: str) -> None:
     if os.path.islink(source):
         os.symlink(os.readlink(source), target)
         return
-    if os.path.getsize(source) > _LARGEST:
+    if os.path.getsize(source) > LARGEST:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), source)
     shutil.copy2(source, target)

@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import random
 import signal
+import socket
 import sys
 import time
 import warnings
@@ -18,10 +19,9 @@ from typing import Any, NoReturn, Protocol
 import torch
 
 from gradscope.programs.child import Job, run_child
-from gradscope.record.forking import pause_openmp
+from gradscope.record.forking import die_with, pause_openmp
 
 _NAP = 0.005  # seconds between two looks at a child that is about to end
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 # Each run starts from this state; forking reseeds Python's generator, so it is set again.
 _RANDOM = random.getstate()
@@ -30,6 +30,7 @@ _wanted: set[str] = set()
 
 class Child(Protocol):
     connection: Connection
+    control: socket.socket | None  # over which its snapshots are asked
     leads: bool  # a process group of its own: Ctrl-C at a terminal does not reach it
 
     def poll(self) -> int | None:
@@ -45,8 +46,9 @@ class Child(Protocol):
         """At once, with everything that it started."""
 
 
-def start(job: Job, *, fork: bool | None = None) -> Child:
-    return _Forked(job) if (can_fork() if fork is None else fork) else _Spawned(job)
+def start(job: Job, *, fork: bool | None = None, snapshots: bool = False) -> Child:
+    forks = can_fork() if fork is None else fork
+    return _Forked(job, snapshots and sys.platform == "linux") if forks else _Spawned(job)
 
 
 def can_fork() -> bool:
@@ -74,13 +76,16 @@ def wait(child: Child, seconds: float) -> int | None:
 
 
 class _Forked:
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, snapshots: bool) -> None:
         import_wanted()
         # At a terminal the child stays in our group: another one could not read from it. Elsewhere
         # it leads its own, so that its workers die with it.
         self.leads = job.silent or not os.isatty(0)
         self._ends_alone = job.repeat is None  # what it started may go on without it
         self.connection, theirs = Pipe(duplex=False)
+        self.control = asked = None
+        if snapshots:
+            self.control, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         parent = os.getpid()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -91,21 +96,27 @@ class _Forked:
             pause_openmp()
             self.pid = os.fork()
         if self.pid == 0:
-            self._be_the_child(job, theirs, parent)
+            self._be_the_child(job, theirs, asked, parent)
         if self.leads:
             with contextlib.suppress(OSError):  # it has done so itself, or is gone
                 os.setpgid(self.pid, self.pid)
         theirs.close()
+        if asked is not None:
+            asked.close()
         self._status: int | None = None
 
-    def _be_the_child(self, job: Job, connection: Connection, parent: int) -> NoReturn:
+    def _be_the_child(
+        self, job: Job, connection: Connection, asked: socket.socket | None, parent: int
+    ) -> NoReturn:
         if self.leads:
             os.setpgid(0, 0)
         self.connection.close()
+        if self.control is not None:
+            self.control.close()
         die_with(parent)
         random.setstate(_RANDOM)
         _make_engine_anew()
-        run_child(job, connection)
+        run_child(job, connection, asked)
 
     def poll(self) -> int | None:
         if self._status is None:
@@ -148,6 +159,7 @@ class _Forked:
 
 class _Spawned:
     leads = False
+    control: socket.socket | None = None
 
     def __init__(self, job: Job) -> None:
         context = multiprocessing.get_context("spawn")
@@ -185,15 +197,3 @@ def _make_engine_anew() -> None:
     of the program that use it first, all at once, would crash (PythonEngine::get_python_engine)."""
     engine: Any = torch.autograd.Variable._execution_engine
     engine.is_checkpoint_valid()
-
-
-def die_with(parent: int) -> None:
-    """Linux: a child whose parent was killed must not stay behind, holding its pipes open."""
-    if sys.platform != "linux":
-        return
-    import ctypes
-
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)

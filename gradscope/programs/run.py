@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -13,7 +14,15 @@ from typing import IO, TYPE_CHECKING
 
 from gradscope.errors import CTRL_C, GradscopeError
 from gradscope.facts import Ending, Trace
-from gradscope.programs.messages import Fault, Final, Message, Progress, Snapshot, Unusable
+from gradscope.programs.messages import (
+    Fault,
+    Final,
+    Interim,
+    Message,
+    Progress,
+    Unanswered,
+    Unusable,
+)
 from gradscope.programs.options import DEFAULTS, Repeat, RunOptions
 from gradscope.programs.scratch import scratch_folder
 from gradscope.programs.targets import Target
@@ -46,6 +55,7 @@ def run(
     fork: bool | None = None,
     measure: Callable[[], object] | None = None,
     repeat: Repeat | None = None,
+    kept: Kept | None = None,
 ) -> Trace:
     """Run a target once and return what was seen of it, however it ended.
 
@@ -56,7 +66,8 @@ def run(
 
     `measure` makes, in the child, what is told of each backward (see `MagnitudeWatch`): the ops
     are not recorded then. `on_progress` is told the steps and the ops so far, many times a second.
-    With `repeat` the run repeats an earlier one, and is silent.
+    With `repeat` the run repeats an earlier one, and is silent. With `kept` snapshots are taken
+    where that is possible, and the process then waits before its end for what is asked of them.
 
     Raises GradscopeError where the target cannot be run, and KeyboardInterrupt where a repeated
     run is interrupted, or another one a second time.
@@ -86,7 +97,7 @@ def run(
         interrupts: list[float] = []
         passed_on: dict[str, float] = {}  # when each last came
         with heard([signal.SIGINT], lambda _: interrupts.append(time.monotonic())):
-            child = start(job, fork=fork)
+            child = start(job, fork=fork, snapshots=kept is not None)
 
             def pass_on(number: int) -> None:
                 # Sent to a process and to its group at once, as `timeout` does, it comes twice
@@ -100,6 +111,8 @@ def run(
                 is_trial = repeat is not None
                 wait = _Wait(child, limit, interrupts, on_progress, is_trial=is_trial)
                 wait.until_gone()
+        if kept is not None and wait.snapshots:
+            kept.hold(child, wait)
         if len(interrupts) > 1 or (interrupts and repeat is not None):
             raise KeyboardInterrupt  # nobody wants to see how half a trial ended
         trace = wait.trace(target.name, deaths)
@@ -115,6 +128,64 @@ def _notebook() -> IO[str]:
     if sys.platform == "linux":
         return open(os.memfd_create("deaths"), "w+", encoding="utf-8", errors="replace")
     return tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
+
+
+class Kept:
+    """The process of a run that has told everything, kept alive for its snapshots until the context
+    ends: only then does the program see its own end."""
+
+    def __init__(self) -> None:
+        self._control: socket.socket | None = None
+        self._wait: _Wait | None = None
+        self.snapshots: tuple[int, ...] = ()  # the backward passes before each, newest first
+
+    def hold(self, child: Child, wait: _Wait) -> None:
+        self._control, self._wait = child.control, wait
+        self.snapshots = wait.snapshots
+
+    def __enter__(self) -> Kept:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        if self._wait is not None:
+            self.snapshots = ()
+            self._wait.release()
+
+    def ask(
+        self,
+        step: int,
+        options: RunOptions,
+        repeat: Repeat,
+        *,
+        patches: Mapping[str, str] | None = None,
+        setup: Callable[[], None] | None = None,
+        timeout: float | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> Trace:
+        """What comes of going on from the snapshot of that step, as a repeated run does: the facts
+        of the steps before it are those of the first run. The parameters are those of `run`; a
+        limit on steps counts from the start.
+
+        Raises NoAnswer, OSError where there is no room for what it writes, and KeyboardInterrupt.
+        """
+        from gradscope.programs.snapshots.questions import Question, ask
+
+        assert self._control is not None
+        interrupts: list[float] = []
+        with _notebook() as deaths, scratch_folder(repeat) as scratch:
+            question = Question(options, repeat, scratch, dict(patches or {}), setup)
+            with heard([signal.SIGINT], lambda _: interrupts.append(time.monotonic())):
+                child = ask(self._control, step, question, deaths.fileno())
+                wait = _Wait(child, timeout, interrupts, on_progress, is_trial=True)
+                wait.until_gone()
+            if interrupts:
+                raise KeyboardInterrupt
+            return wait.answer()
+
+
+class NoAnswer(Exception):
+    """From a snapshot it cannot be told: the copy has died, or took too long, or the patch changes
+    what was over by then."""
 
 
 class _Wait:
@@ -149,15 +220,41 @@ class _Wait:
         from gradscope.programs.process import wait
 
         try:
-            while self._status is None:
+            while self._status is None and not self.snapshots:
                 if not self._listen():
                     self._status = wait(self._child, TICK)
                 if self._status is None:
                     self._keep_limits()
             self._gone = time.monotonic()
         finally:
-            self._child.kill()
-            self._child.connection.close()
+            if not self.snapshots:
+                self._child.kill()
+                self._child.connection.close()
+                self._hang_up()
+
+    @property
+    def snapshots(self) -> tuple[int, ...]:
+        """Of a child that has told everything, and waits to be asked about these steps."""
+        return self._final.snapshots if self._final is not None else ()
+
+    def _hang_up(self) -> None:
+        """Nothing more is asked of snapshots."""
+        if self._child.control is not None:
+            self._child.control.close()
+        if self._final is not None:
+            self._final = replace(self._final, snapshots=())
+
+    def release(self) -> None:
+        """The program ends as it would have without snapshots."""
+        self._hang_up()
+        self._ends_by = time.monotonic() + self._grace()
+        self.until_gone()
+
+    def answer(self) -> Trace:
+        """The facts that a copy of the program has told."""
+        if self._final is None:
+            raise NoAnswer
+        return self._final.trace
 
     def _listen(self) -> bool:
         """Take one message if there is one; False once the child's end is closed."""
@@ -177,17 +274,24 @@ class _Wait:
         match message:
             case Progress():
                 self._progress = message
-            case Snapshot(trace):
+            case Interim(trace):
                 self._latest, self._latest_came = trace, time.monotonic()
-            case Final(trace):
+            case Final():
                 self._final = message
-                grace = STOP_GRACE if trace.ending.kind == "stopped" else END_GRACE
-                if not self._asked_to_end:
-                    self._ends_by = time.monotonic() + grace
+                if self._asked_to_end:
+                    self._hang_up()
+                else:
+                    self._ends_by = time.monotonic() + self._grace()
+            case Unanswered():
+                raise NoAnswer
             case Unusable(text, help, detail):
                 raise GradscopeError(text, help=help, detail=detail)
             case Fault(text):
                 raise ChildFault(text)
+
+    def _grace(self) -> float:
+        stopped = self._final is not None and self._final.trace.ending.kind == "stopped"
+        return STOP_GRACE if stopped else END_GRACE
 
     def _keep_limits(self) -> None:
         now = time.monotonic()

@@ -3,10 +3,41 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import signal
+import sys
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 _HARD = 2  # omp_pause_hard: the threads end, and are made again when they are next needed
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_leave = os._exit  # which a program's calls of are told of
+
+
+def fork_unnoticed() -> int:
+    """As `os.fork`, by which neither the program nor Python learns of it: the copy goes on as the
+    process that it was, with the same random states, and no handler of the program's runs on
+    either side. Linux, and a process with no other thread of Python's: 0 in the copy.
+
+    `os.fork` would seed Python's generator anew, close the program's loaders down, and since Python
+    3.12 warn of threads that libraries have.
+    """
+    pause_openmp()
+    pid: int = _python().fork()
+    if pid < 0:
+        raise OSError("fork")
+    return pid
+
+
+def die_with(parent: int) -> None:
+    """Linux: a child whose parent was killed must not stay behind, holding its pipes open."""
+    if sys.platform != "linux":
+        return
+    with suppress(OSError, AttributeError):
+        _python().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        _leave(1)
 
 
 def pause_openmp() -> None:
@@ -18,6 +49,12 @@ def pause_openmp() -> None:
     """
     for library in _runtimes():
         library.omp_pause_resource_all(_HARD)
+
+
+@cache
+def _python() -> ctypes.PyDLL:
+    """The C library, called without giving up the interpreter's lock."""
+    return ctypes.PyDLL(None)
 
 
 @cache

@@ -64,5 +64,5 @@ class Limit:
             return self._updates >= self._steps
         return True
 
-    def lift(self) -> None:
-        self._steps = self._passes = None
+    def move(self, steps: int | None, passes: int | None) -> None:
+        self._steps, self._passes = steps, passes

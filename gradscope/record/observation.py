@@ -9,12 +9,14 @@ from typing import Any, Protocol
 
 from gradscope.facts import Ending, Trace
 from gradscope.record.array_warnings import ArrayWarnings
+from gradscope.record.last_update import LastUpdate
 from gradscope.record.limit import Limit
 from gradscope.record.optimizers import watch_optimizers
 from gradscope.record.probes.functions import FunctionChecks, checked
 from gradscope.record.recorder import Recorder, environment
 from gradscope.record.sizes.magnitudes import MagnitudeWatch
 from gradscope.record.sizes.passes import Measure
+from gradscope.record.tracing import unobserved
 
 
 class Observation(Protocol):
@@ -43,7 +45,8 @@ class Observation(Protocol):
 
 
 class FullObservation:
-    """Every op, and the sizes of the gradients. The parameters are those of `Recorder`."""
+    """Every op, and the sizes of the gradients. `between_steps` is called after each step but the
+    last; the other parameters are those of `Recorder`."""
 
     def __init__(
         self,
@@ -57,6 +60,7 @@ class FullObservation:
         hazards: bool = False,
         ends_with_update: bool = False,
         full_from: int | None = 0,
+        between_steps: Callable[[FullObservation], None] = lambda observation: None,
     ) -> None:
         self.recorder = Recorder(
             steps=steps,
@@ -71,10 +75,11 @@ class FullObservation:
         )
         self.sizes = MagnitudeWatch(
             lambda: self.recorder.context.module,
-            on_step=lambda step: self.recorder.step_is_measured(self.sizes.updates_by_hand),
+            on_step=lambda step: self._step_is_over(),
             names=self.recorder.context.names,
             below=lambda: self.recorder.depth.below,
         )
+        self._between_steps = between_steps
         self.recorder.watching.leaves = self.sizes.leaves.alive
         self.arrays = ArrayWarnings()
         self.recorder.on_write = self.sizes.note_write
@@ -93,6 +98,36 @@ class FullObservation:
     def __exit__(self, *failure: object) -> None:
         self._stack.close()
 
+    def _step_is_over(self) -> None:
+        self.recorder.step_is_measured(self.sizes.updates_by_hand)
+        self._between_steps(self)
+
+    def is_clean(self) -> bool:
+        """Between two steps: whether the next one can be repeated from here, and would begin with
+        finite parameters."""
+        with unobserved():
+            return not self.recorder.at_limit and self.recorder.watching.is_clean()
+
+    def repeat(
+        self,
+        *,
+        steps: int | None,
+        passes: int | None,
+        keep_going: bool,
+        full_from: int | None,
+        ends_with_update: bool,
+    ) -> None:
+        """Between two steps: from here on as an observation that was made with these."""
+        recorder = self.recorder
+        recorder.limit.move(steps, passes)
+        recorder.keep_going = keep_going
+        recorder.last = LastUpdate(ends_with_update)
+        recorder.margins = None
+        if recorder.functions is not None:
+            recorder.functions.forget()
+        with unobserved():
+            recorder.watching.look_in_full_from(full_from)
+
     @property
     def steps(self) -> int:
         return len(self.recorder.done)
@@ -105,7 +140,7 @@ class FullObservation:
         self.sizes.names.given = inputs
 
     def never_stop(self) -> None:
-        self.recorder.limit.lift()
+        self.recorder.limit.move(None, None)
         self.recorder.keep_going = True
 
     def trace(self, target: str, ending: Ending) -> Trace:
@@ -165,7 +200,7 @@ class SizesAlone:
         self.sizes.names.given = inputs
 
     def never_stop(self) -> None:
-        self.sizes.limit.lift()
+        self.sizes.limit.move(None, None)
 
     def trace(self, target: str, ending: Ending) -> Trace:
         return Trace(

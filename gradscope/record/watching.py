@@ -41,6 +41,20 @@ class Watching:
 
     # Between two steps
 
+    def is_clean(self) -> bool:
+        """Whether nothing bad is left of the steps so far, the gradients included."""
+        leaves = list(self.leaves())
+        if not all_finite(leaf.grad for leaf in leaves):
+            return False
+        self._next = 0
+        self._check_parameters(leaves)
+        return not (self.symptoms.confirmed or self.symptoms.are_waiting)
+
+    def look_in_full_from(self, step: int | None) -> None:
+        self.depth.full_from = step
+        if step is not None and step <= self.context.step:
+            self.depth.look_in_full(self.context.step)
+
     def begin_backward(self, updates: int | None) -> None:
         """After so many updates by optimizers (None: without one). An update by hand may follow a
         backward: where no optimizer tells when it is over, the step lasts until the next one."""

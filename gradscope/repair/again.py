@@ -1,22 +1,36 @@
-"""The one way to run a target again: silently, from the start, within a time limit, and without
-doing anything outside a second time."""
+"""The one way to run a target again: silently, within a time limit, and without doing anything
+outside a second time. From a snapshot of the first run where one will do, else from the start."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
 
 from gradscope.errors import GradscopeError
-from gradscope.facts import Effect, EffectKind, Trace, Unexamined, hindrance
-from gradscope.programs import ChildFault, Repeat, RunOptions, Target, run
+from gradscope.facts import Effect, EffectKind, Origin, Replay, Trace, Unexamined, hindrance
+from gradscope.programs import ChildFault, Kept, NoAnswer, Repeat, RunOptions, Target, run
 from gradscope.repair.budget import Budget, Purpose
+from gradscope.repair.differences import repeats
 from gradscope.repair.search import Search
 from gradscope.report import trials
 from gradscope.report.status import Stages
 
 Setup = Callable[[], None]
 _MADE = (EffectKind.WRITE, EffectKind.FOLDER)
+# A copy that waits for what it does not have never answers: more than a step in full costs.
+_PATIENCE = 10.0  # seconds
+_SLOWER = 20.0  # times the seconds that the steps took at first
+
+
+@runtime_checkable
+class Change(Protocol):
+    """A setup that knows whether it has changed anything."""
+
+    def is_reached(self) -> bool:
+        """Whether the run came by what was changed."""
 
 
 class Hindered(Exception):
@@ -43,9 +57,22 @@ def told(failure: BaseException) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class _Plan:
+    """A further run. `steps` are those in which `patches` and `setup` have to be at work, or that
+    are to be looked at; it ends with the last of them."""
+
+    options: RunOptions
+    steps: range
+    after_update: bool
+    patches: Mapping[str, str] = field(default_factory=dict)
+    setup: Setup | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Again:
-    """Runs `target` again. `options` are those of the run that is to be repeated, and `first` is
-    what it showed. `after_update`: nothing is asked of what follows the last step's update.
+    """Runs `target` again. `options` are those of the run that is to be repeated, `first` is what
+    it showed, and `kept` its process. `after_update`: nothing is asked of what follows the last
+    step's update. `replays` gathers how it was repeated.
 
     Each of its ways raises Hindered where a run would do again, before its last step is over, what
     it may not; and OSError where there is no room for what it writes.
@@ -58,40 +85,35 @@ class Again:
     stages: Stages = field(default_factory=Stages)
     search: Search = field(default_factory=Search)
     after_update: bool = True
+    kept: Kept = field(default_factory=Kept)
+    replays: list[Replay] = field(default_factory=list)
+
+    @property
+    def latest(self) -> Replay | None:
+        """Of the ways in which it was repeated that from as late as possible."""
+        return max(self.replays, key=lambda one: (one.step, one.identical is True), default=None)
 
     def run(self, purpose: Purpose, steps: int, setup: Setup | None = None) -> Trace:
         """Without a look at custom Functions, as long as the budget allows; raises as it does."""
+        plan = replace(self._plan(range(steps)), setup=setup)
+        plan = replace(plan, options=replace(plan.options, custom_backward=False))
+        return self.budget.run(purpose, lambda limit: self._from_start(plan, limit))
 
-        def again(limit: float) -> Trace:
-            return self._run(steps, limit, setup=setup, custom_backward=False)
+    def patched(self, patches: Mapping[str, str], steps: range, limit: float) -> Trace:
+        """With texts in the place of files, at work in these steps, for at most `limit` seconds."""
+        return self._run(replace(self._plan(steps), patches=patches), limit)
 
-        return self.budget.run(purpose, again)
-
-    def patched(self, patches: Mapping[str, str], steps: int, limit: float) -> Trace:
-        """With texts in the place of files, for at most `limit` seconds."""
-        return self._run(steps, limit, patches=patches)
-
-    def changed(self, setup: Setup, steps: int, limit: float) -> Trace:
-        """With what `setup` does before the program starts."""
-        return self._run(steps, limit, setup=setup)
-
-    def _run(
-        self,
-        steps: int,
-        limit: float,
-        *,
-        patches: Mapping[str, str] | None = None,
-        setup: Setup | None = None,
-        custom_backward: bool | None = None,
-    ) -> Trace:
-        options = replace(self.options, steps=steps, passes=steps, keep_going=False)
-        if custom_backward is not None:
-            options = replace(options, custom_backward=custom_backward)
-        return self._repeated(options, limit, self.after_update, patches, setup)
+    def changed(self, setup: Setup, steps: range, limit: float) -> Trace:
+        """With what `setup` does before the program starts, or goes on."""
+        plan = replace(self._plan(steps), setup=setup)
+        return self._run(
+            plan, limit, lambda trace: not isinstance(setup, Change) or setup.is_reached()
+        )
 
     def whole(self, patches: Mapping[str, str]) -> Trace:
         """With texts in the place of files, as far as the first run was to go."""
-        return self._repeated(self.options, None, False, patches, None)
+        steps = range(self.options.passes or sys.maxsize)
+        return self._from_start(_Plan(self.options, steps, False, patches), None)
 
     def in_full(
         self, at: Unexamined, limit: float | None, patches: Mapping[str, str] | None = None
@@ -100,32 +122,81 @@ class Again:
         options = replace(self.options, full_from=at.since)
         if not options.keep_going:
             options = replace(options, passes=at.step + 1)
-        return self._repeated(options, limit, True, patches, None)
+        steps = range(at.since, options.passes or sys.maxsize)
+        plan = _Plan(options, steps, True, patches or {})
+        return self._run(plan, limit, lambda trace: bool(trace.symptoms or not at.subject))
 
-    def _repeated(
+    def _plan(self, steps: range) -> _Plan:
+        options = replace(self.options, steps=steps.stop, passes=steps.stop, keep_going=False)
+        return _Plan(options, steps, self.after_update)
+
+    def _run(
         self,
-        options: RunOptions,
+        plan: _Plan,
         limit: float | None,
-        after_update: bool,
-        patches: Mapping[str, str] | None,
-        setup: Setup | None,
+        will_do: Callable[[Trace], bool] = lambda trace: True,
     ) -> Trace:
-        allowed = options.rerun
-        passes = sys.maxsize if options.passes is None else options.passes
-        known = hindrance(self.first.effects, passes - 1)
-        if known is not None and not allowed:
-            raise Hindered(known)
-        made = (one.what for one in self.first.effects if one.own and one.kind in _MADE)
+        """From the newest snapshot before the plan's steps, if what it shows will do, or from an
+        older one, else from the start."""
+        until = time.monotonic() + (float("inf") if limit is None else limit)
+        for step in self.kept.snapshots:
+            if step <= plan.steps.start:
+                try:
+                    trace = self._from_snapshot(step, plan, until)
+                except NoAnswer:
+                    continue
+                if will_do(trace):
+                    return self._told(trace, plan, Origin.SNAPSHOT, step)
+        return self._from_start(plan, None if limit is None else until - time.monotonic())
+
+    def _from_snapshot(self, step: int, plan: _Plan, until: float) -> Trace:
+        took = sum(one.seconds for one in self.first.steps[step:])
+        trace = self.kept.ask(
+            step,
+            plan.options,
+            self._repeat(plan, step),
+            patches=plan.patches,
+            setup=plan.setup,
+            timeout=min(until - time.monotonic(), _PATIENCE + _SLOWER * took),
+            on_progress=self.stages.progress(plan.options.steps),
+        )
+        return self._unhindered(trace, plan)
+
+    def _from_start(self, plan: _Plan, limit: float | None) -> Trace:
+        repeat = self._repeat(plan, 0)
         self.budget.runs += 1
         trace = run(
             self.target,
-            options,
-            patches=patches,
+            plan.options,
+            patches=plan.patches,
             timeout=limit,
-            setup=setup,
-            on_progress=self.stages.progress(options.steps),
-            repeat=Repeat(frozenset(made), allowed, after_update),
+            setup=plan.setup,
+            on_progress=self.stages.progress(plan.options.steps),
+            repeat=repeat,
         )
-        if trace.effects and not allowed and len(trace.steps) < passes:
+        return self._told(self._unhindered(trace, plan), plan, Origin.START, 0)
+
+    def _repeat(self, plan: _Plan, start: int) -> Repeat:
+        """Raises Hindered where it is known to do what it may not, from step `start` on."""
+        allowed = self.options.rerun
+        effects = [one for one in self.first.effects if one.step >= start]
+        known = hindrance(effects, plan.steps.stop - 1)
+        if known is not None and not allowed:
+            raise Hindered(known)
+        made = (one.what for one in effects if one.own and one.kind in _MADE)
+        return Repeat(frozenset(made), allowed, plan.after_update)
+
+    def _unhindered(self, trace: Trace, plan: _Plan) -> Trace:
+        if trace.effects and not self.options.rerun and len(trace.steps) < plan.steps.stop:
             raise Hindered(trace.effects[0])
         return trace
+
+    def _told(self, trace: Trace, plan: _Plan, origin: Origin, step: int) -> Trace:
+        """With how it was repeated."""
+        changes = bool(plan.patches or plan.setup)  # from where it is at work losses may differ
+        compared = range(step, plan.steps.start if changes else plan.steps.stop)
+        same = repeats(self.first, trace, compared) if compared else None
+        identical = None if same is False and changes else same
+        replay = Replay(origin, step, len(trace.steps) - step, identical)
+        self.replays.append(replay)
+        return replace(trace, replay=replay)

@@ -16,7 +16,7 @@ from gradscope.facts.verdicts import CannotRun
 from gradscope.programs import ChildFault
 from gradscope.repair.again import Hindered, Setup
 from gradscope.repair.budget import Budget, Purpose, RunsSpent
-from gradscope.repair.compare import Outcome, Seen, compare, last_step
+from gradscope.repair.compare import Outcome, Seen, acting, compare, last_step
 from gradscope.repair.differences import repeats
 from gradscope.repair.search import Search
 from gradscope.repair.worth import asks_for_truth, gone_on, is_sound, weighed
@@ -26,8 +26,10 @@ from gradscope.repair.write.propose import candidates, fixes_of
 from gradscope.repair.write.splice import edits_between, spliced, unified
 from gradscope.source import Source
 
-Rerun = Callable[[Mapping[str, str], int, float], Trace]  # patches, steps, time limit in seconds
-RerunWith = Callable[[Setup, int, float], Trace]  # what to install first, steps, limit
+# With patches or a change at run time, which have to be at work in these steps; up to their end,
+# for at most so many seconds.
+Rerun = Callable[[Mapping[str, str], range, float], Trace]
+RerunWith = Callable[[Setup, range, float], Trace]
 
 Again = Callable[[int, Purpose], Trace]  # steps
 
@@ -105,7 +107,7 @@ class Bench:
     search: Search
     rerun_with: RerunWith | None = None  # None where nothing can be installed before a run
     _held: list[Patched] = field(default_factory=list)
-    _runs: dict[tuple[str, str, int], Trace] = field(default_factory=dict)
+    _runs: dict[tuple[str, str, range], Trace] = field(default_factory=dict)
     _exact: dict[int, Trace | None] = field(default_factory=dict)  # in float64, by the last step
 
     def shared(self, finding: Finding) -> Fix | None:
@@ -127,9 +129,10 @@ class Bench:
         """The verdict on a change that is installed at run time, in place of a patch."""
         assert self.rerun_with is not None
         rerun = self.rerun_with
+        first = acting(finding, kind).start
 
         def again(steps: int, purpose: Purpose) -> Trace:
-            return self.budget.run(purpose, lambda limit: rerun(setup, steps, limit))
+            return self.budget.run(purpose, lambda limit: rerun(setup, range(first, steps), limit))
 
         return self._judged(finding, again, same, kind)
 
@@ -146,7 +149,7 @@ class Bench:
 
     def _verdict(self, finding: Finding, one: Patched) -> Outcome:
         path = os.path.abspath(one.source.file)
-        again = partial(self._run, path, one.text)
+        again = partial(self._run, path, one.text, acting(finding, one.kind).start)
         return self._judged(finding, again, one.same, one.kind)
 
     def _judged(self, finding: Finding, again: Again, same: bool, kind: str) -> Outcome:
@@ -158,7 +161,7 @@ class Bench:
             trace = again(step + 1, Purpose.FIX)
             after = Seen(trace, self.diagnose(trace))
             outcome = compare(finding, self.before, after, same=same, kind=kind)
-            if outcome.doubtful and not self._is_repeatable(step):
+            if outcome.doubtful and not self._is_repeatable(trace, step):
                 return Outcome(NotTried(Reason.NOT_REPEATABLE))
             if isinstance(outcome.verdict, Verified):
                 exact = self._in_float64(step) if asks_for_truth(finding) and not same else None
@@ -183,12 +186,12 @@ class Bench:
             return Outcome(NotTried(Reason.FAULT, str(fault).strip().splitlines()[-1]))
         return outcome
 
-    def _run(self, path: str, text: str, steps: int, purpose: Purpose) -> Trace:
-        key = (path, text, steps)
+    def _run(self, path: str, text: str, first: int, steps: int, purpose: Purpose) -> Trace:
+        key = (path, text, range(first, steps))
         if key not in self._runs:
             patches = {path: text} if path else {}
             self._runs[key] = self.budget.run(
-                purpose, lambda limit: self.rerun(patches, steps, limit)
+                purpose, lambda limit: self.rerun(patches, range(first, steps), limit)
             )
         return self._runs[key]
 
@@ -209,18 +212,20 @@ class Bench:
             self._exact[step] = None
             rerun = self.rerun_with
             if rerun is not None:
-                with suppress(GradscopeError, ChildFault, TimeoutError):
+                with suppress(GradscopeError, ChildFault, Hindered, OSError):  # TimeoutError is one
                     trace = self.budget.run(
-                        Purpose.TRUTH, lambda limit: rerun(in_float64, step + 1, limit)
+                        Purpose.TRUTH, lambda limit: rerun(in_float64, range(step + 1), limit)
                     )
                     if is_sound(self.before.trace, trace, step):
                         self._exact[step] = trace
         return self._exact[step]
 
-    def _is_repeatable(self, step: int) -> bool:
-        """Whether the program without any patch does the same again; TimeoutError where the time
-        ends before that is known."""
-        return repeats(self.before.trace, self._run("", "", step + 1, Purpose.FIX), step)
+    def _is_repeatable(self, trace: Trace, step: int) -> bool:
+        """Whether the program, repeated as it was for `trace` and without a patch, does the same
+        again; TimeoutError where the time ends before that is known."""
+        first = trace.replay.step if trace.replay is not None else 0
+        control = self._run("", "", first, step + 1, Purpose.FIX)
+        return repeats(self.before.trace, control, range(step + 1))
 
     def _ways(self, finding: Finding, source: Source) -> Iterator[Patched]:
         try:

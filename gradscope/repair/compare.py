@@ -46,6 +46,8 @@ from gradscope.rules.order import is_wrong_gradient
 
 BOUNDS = frozenset(("epsilon", "clamp-domain"))
 HOLD_OFF = BOUNDS | {"masked-branch"}
+# Fixes of a single computation; what the others change works over many steps.
+LOCAL = HOLD_OFF | {"stable-op", "dtype", "guard-empty", "backward-rewrite"}
 # A program that these end was ended by somebody else: the machine, a batch system, a user.
 _FROM_OUTSIDE = {-getattr(signal, name, 0) for name in ("SIGKILL", "SIGTERM", "SIGHUP", "SIGXCPU")}
 
@@ -77,6 +79,17 @@ def last_step(finding: Finding) -> int:
     if is_wrong_gradient(finding):
         return finding.step  # it is measured again there; what came of it later need not be
     return max([finding.step, *(symptom.step for symptom in finding.symptoms)])
+
+
+def acting(finding: Finding, kind: str) -> range:
+    """The steps in which a fix of that kind has to be at work: up to the last one, and from the
+    first in which anything of the finding broke, where the fix changes no more than what breaks.
+    """
+    stop = last_step(finding) + 1
+    if kind not in LOCAL or not (finding.chain or is_wrong_gradient(finding)):
+        return range(stop)
+    broke = (*(event.step for event in finding.chain), *(one.step for one in finding.symptoms))
+    return range(min(finding.step, *broke), stop)
 
 
 def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: str = "") -> Outcome:

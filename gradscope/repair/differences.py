@@ -100,11 +100,14 @@ def moved(before: Trace, after: Trace, step: int) -> tuple[Move, ...]:
     return tuple(found)
 
 
-def repeats(first: Trace, second: Trace, step: int) -> bool:
-    """Whether an unpatched second run was the same run: the same losses, bad ones included."""
-    pairs = list(zip(first.steps[: step + 1], second.steps[: step + 1], strict=False))
-    same = all(_identical(one.loss, other.loss) for one, other in pairs)
-    return same and len(second.steps) >= min(len(first.steps), step + 1)
+def repeats(first: Trace, second: Trace, steps: range) -> bool:
+    """Whether a second run was the same run there: the same losses, bad ones included."""
+    later = {one.index: one for one in second.steps}
+    return all(
+        one.index in later and _identical(one.loss, later[one.index].loss)
+        for one in first.steps
+        if one.index in steps
+    )
 
 
 def _identical(first: float | None, second: float | None) -> bool:

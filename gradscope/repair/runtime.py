@@ -33,6 +33,10 @@ class Installed:
         for change in self.changes:
             install(change)
 
+    def is_reached(self) -> bool:
+        """Whether any of the calls came by."""
+        return any(Path(change.mark).exists() for change in self.changes)
+
 
 def at_run_time(finding: Finding, fix: Fix, bench: Bench, reason: NotTried) -> Iterator[Fix]:
     """The fix tried on the call itself, since `reason` keeps it from being written as a patch.
@@ -106,7 +110,7 @@ def _tried(
             mark = Path(folder) / "changed"
             setup = Installed(tuple(replace(change, mark=str(mark)) for change in changes))
             outcome = bench.attempt_with(finding, setup, same=same, kind=fix.kind)
-            reached = mark.exists()
+            reached = setup.is_reached()
     except OSError as error:  # a full disk must not cost the report
         return replace(fix, verdict=NotTried(Reason.MACHINE, error.strerror or "")), None
     if isinstance(outcome.verdict, NotTried):

@@ -16,6 +16,7 @@ from gradscope.facts import (
     Finding,
     Fix,
     Location,
+    Replay,
     Report,
     Summary,
     Trace,
@@ -101,6 +102,7 @@ def _document(report: Report) -> dict[str, Any]:
         if trace.unexamined
         else None,
         "runs": report.runs,
+        "replay": _replay(report.replay) if report.replay else None,
     }
     if report.verdict in ("failed", "incomplete"):  # and nothing else says why
         values["ending"] = _of(trace.ending, "kind detail")
@@ -110,6 +112,10 @@ def _document(report: Report) -> dict[str, Any]:
 def _of(value: object, names: str) -> dict[str, Any]:
     """Those attributes, which the document calls by the same names."""
     return {name: getattr(value, name) for name in names.split()}
+
+
+def _replay(replay: Replay) -> dict[str, Any]:
+    return {"from": replay.origin, **_of(replay, "step steps identical")}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

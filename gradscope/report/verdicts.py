@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradscope.facts import Ending, Report, Severity, Summary, Symptom, Trace, plural
+from gradscope.facts import (
+    Ending,
+    Origin,
+    Replay,
+    Report,
+    Severity,
+    Summary,
+    Symptom,
+    Trace,
+    plural,
+)
 from gradscope.report.phrases import symptoms
 from gradscope.report.printable import clean
 from gradscope.report.trials import times
@@ -74,7 +84,19 @@ def effort(report: Report) -> str:
     if 0 < trace.inspected < len(trace.steps):
         done += f" watched, {trace.inspected} of them in full"
     words = f"{done}, {plural(trace.ops, 'op')}, {spent} s"
-    return words if report.runs == 1 else f"{words}; ran your program {times(report.runs)}"
+    if report.runs > 1:
+        words += f"; ran your program {times(report.runs)}"
+    return words + _repeated(report.replay)
+
+
+def _repeated(replay: Replay | None) -> str:
+    """ "; replayed from step 41, losses identical"."""
+    if replay is None or (replay.origin is Origin.START and replay.identical is not False):
+        return ""
+    words = "" if replay.origin is Origin.START else f"; replayed from step {replay.step}"
+    if replay.identical is None:
+        return words
+    return f"{words}, losses {'identical' if replay.identical else 'differ'}"
 
 
 def state(report: Report) -> str:

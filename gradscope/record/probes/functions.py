@@ -48,6 +48,11 @@ class FunctionChecks:
         self._signatures: Counter[object] = Counter()
         self._spent = 0.0
 
+    def forget(self) -> None:
+        """Which calls were looked at: the Functions may have changed."""
+        self._seen.clear()
+        self._signatures.clear()
+
     def wrong_before(self, step: int) -> bool:
         return any(check.verdict == "wrong" and check.step < step for check in self.found)
 

@@ -1,0 +1,221 @@
+"""Taking snapshots: when, how many, and how each of them serves the questions that come."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import resource
+import signal
+import socket
+import sys
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gradscope.programs.effects import aside
+from gradscope.programs.snapshots.files import OpenFile, open_files, streams
+from gradscope.programs.snapshots.questions import (
+    Carried,
+    Question,
+    heard,
+    passed_on,
+    tell_status,
+)
+from gradscope.record.forking import die_with, fork_unnoticed
+from gradscope.signals import held_back
+
+SHARE = 0.01  # of the time may go into snapshots
+_FIRST_GUESS = 0.01  # seconds that one costs: a fork of a process that has torch in it
+_PAGE_COPIED = 1e-6  # seconds for a page that is written first after a fork: fault and copy
+_OLDER = 4  # times as far back as the newer one may the older one be before it is replaced
+_ROOM = 3  # times the memory of the process: two snapshots and a worker that write all of it
+_leave = os._exit  # which the program's calls of are told of
+
+
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """In a copy that is to go on: what it is asked, and where its messages go."""
+
+    carried: Carried
+    files: tuple[OpenFile, ...]
+
+    def question(self) -> Question:
+        with open(self.carried.question, "rb") as file:
+            file.seek(0)
+            asked: Question = pickle.load(file)
+        return asked
+
+
+@dataclass(frozen=True, slots=True)
+class _Sleeper:
+    step: int
+    pid: int
+    control: socket.socket
+    taken: float  # by time.monotonic
+
+    def end(self) -> None:
+        self.control.close()
+        with suppress(ProcessLookupError, ChildProcessError):
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+
+
+class Snapshots:
+    """Those of this process, which runs one program; `control` is where its parent asks, `ours` the
+    descriptors that are not the program's."""
+
+    def __init__(self, control: socket.socket, ours: Collection[int]) -> None:
+        self._control = control
+        self._ours = {control.fileno(), *ours}
+        self.given = streams(self._ours)
+        self._alive: list[_Sleeper] = []
+        self._due = time.monotonic() + _FIRST_GUESS / SHARE
+        self._pages: int | None = None  # that were written until the last one was taken
+        self._cost = 0.0
+        self._is_over = False
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The backward passes that were over at each, newest first."""
+        return tuple(one.step for one in reversed(self._alive))
+
+    def end(self) -> None:
+        """No snapshot any more, of those that there are and for the rest of the run."""
+        self._is_over = True
+        while self._alive:
+            self._alive.pop().end()
+
+    def is_due(self) -> bool:
+        """Whether to take one at the end of this step, as far as its cost is concerned."""
+        if self._pages is not None:
+            self._weigh()
+        return not self._is_over and time.monotonic() >= self._due
+
+    def put_off(self) -> None:
+        """None can be taken now, and it cost a little to find out."""
+        self._due = time.monotonic() + _FIRST_GUESS / SHARE
+
+    def taken(self, step: int) -> Woken | None:
+        """Take one after so many backward passes, if that is possible. In the copy, which comes
+        back from here once it is asked something, what it was asked."""
+        began = time.monotonic()
+        with aside():
+            ours = [*self._ours, *(one.control.fileno() for one in self._alive)]
+            files = open_files(ours, self.given)
+            if files is None or not (_is_alone() and _has_room()) or self._has_other_children():
+                self.put_off()
+                return None
+            return self._take(step, files, began)
+
+    def serve(self) -> None:
+        """Pass questions on to the snapshots, until nobody asks any more."""
+        with held_back():
+            while self._alive and (asked := heard(self._control)) is not None:
+                step, carried = asked
+                for one in self._alive:
+                    if one.step == step:
+                        passed_on(one.control, step, carried)
+                for descriptor in carried:
+                    os.close(descriptor)
+            if self._alive:  # a Ctrl-C that came meanwhile was not for the program
+                signal.sigtimedwait([signal.SIGINT], 0)
+            self.end()
+
+    def _take(self, step: int, files: tuple[OpenFile, ...], began: float) -> Woken | None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        parent = os.getpid()
+        with held_back():  # the program's handlers are for the program
+            pid = fork_unnoticed()
+            if pid == 0:
+                for one in (self._control, ours, *(other.control for other in self._alive)):
+                    one.close()
+                die_with(parent)
+                woken = _sleep(theirs, files)
+                self._alive, self._is_over = [], True
+                return woken
+        theirs.close()
+        if len(self._alive) > 1:
+            older, newer = self._alive
+            goes = newer if began - older.taken < _OLDER * (began - newer.taken) else older
+            self._alive.remove(goes)
+            goes.end()
+        self._alive.append(_Sleeper(step, pid, ours, began))
+        self._cost = time.monotonic() - began
+        self._due = float("inf")  # until it is known what has to be copied
+        self._pages = _pages_written()
+        return None
+
+    def _weigh(self) -> None:
+        """The step after a snapshot is over, which has copied what it wrote."""
+        copied = _pages_written() - (self._pages or 0)
+        self._due = time.monotonic() + (self._cost + copied * _PAGE_COPIED) / SHARE
+        self._pages = None
+
+    def _has_other_children(self) -> bool:
+        """A copy would share them: what they send, and their end."""
+        own = {str(one.pid) for one in self._alive}
+        try:
+            return not own.issuperset(Path("/proc/thread-self/children").read_text().split())
+        except OSError:
+            return True  # the kernel does not tell
+
+
+def _sleep(control: socket.socket, files: tuple[OpenFile, ...]) -> Woken:
+    """The life of a copy: each question is answered by a copy of its own, which returns."""
+    worker = 0
+    while True:
+        asked = heard(control)
+        if worker:
+            os.waitpid(worker, 0)  # only now may its number be another's
+        if asked is None:
+            _leave(0)
+        _, carried = asked
+        own = os.getpid()
+        worker = fork_unnoticed()
+        if worker == 0:
+            die_with(own)
+            os.setpgid(0, 0)
+            control.close()
+            os.close(carried.status)
+            return Woken(carried, files)
+        with suppress(OSError):  # it has done so itself, or is gone
+            os.setpgid(worker, worker)
+        tell_status(carried, worker)
+        for descriptor in (carried.question, carried.messages, carried.deaths):
+            os.close(descriptor)
+        tell_status(carried, _ended(worker))
+        os.close(carried.status)
+
+
+def _ended(worker: int) -> int:
+    """The exit code of a worker, or minus the signal; what it started ends with it."""
+    end: Any = os.waitid(os.P_PID, worker, os.WEXITED | os.WNOWAIT)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(worker, signal.SIGTERM)
+    status: int = end.si_status
+    return status if end.si_code == os.CLD_EXITED else -status
+
+
+def _is_alone() -> bool:
+    """Whether this thread is the only one of Python's, no GPU is in use, and the program would not
+    be told of the end of a copy."""
+    cuda: Any = torch.cuda
+    told = signal.getsignal(signal.SIGCHLD) not in (signal.SIG_DFL, signal.SIG_IGN)
+    return not told and len(sys._current_frames()) == 1 and not cuda.is_initialized()
+
+
+def _has_room() -> bool:
+    """Whether the machine has memory for copies that write all that they hold."""
+    shown = Path("/proc/meminfo").read_text()
+    available = int(shown.partition("MemAvailable:")[2].split()[0]) * 1024
+    _, resident, shared, *_ = map(int, Path("/proc/self/statm").read_text().split())
+    return (resident - shared) * resource.getpagesize() * _ROOM < available
+
+
+def _pages_written() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -1,0 +1,140 @@
+"""Patched functions in the place of those of a program that already runs.
+
+The code of a function is replaced, so that every reference to it runs the new one from its next
+call on. What runs already, or has run for the last time, cannot be replaced: whether the new code
+really took the place of the old is known only at the end.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from inspect import CO_OPTIMIZED
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+from gradscope.programs.patches import compiled, install
+
+_Key = tuple[str, int]  # the qualified name, and the how-manieth of that name
+
+
+class Unswappable(Exception):
+    """The patch changes what only a run from the start would run."""
+
+
+class Swapped:
+    """The changed functions of this process, which runs one program: it is profiled from now on to
+    its end, to see what runs. Raises Unswappable."""
+
+    def __init__(self, patches: Mapping[str, str]) -> None:
+        self._old: dict[int, CodeType] = {}  # code that has changed, by identity
+        self._new: dict[int, CodeType] = {}  # what is to take its place, and has not yet run
+        self._is_stale = False  # old code ran after its function was replaced
+        gc.unfreeze()  # what was made before a fork is not found otherwise
+        for path, text in patches.items():
+            self._swap(os.path.realpath(path), text)
+        install(patches)
+        if not self._new or sys.getprofile() is not None:
+            raise Unswappable
+        sys.setprofile(self._note)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the changed functions have run, and none of them as it was."""
+        frame: FrameType | None = sys._getframe()
+        while frame is not None and id(frame.f_code) not in self._old:
+            frame = frame.f_back
+        return frame is None and not self._is_stale and not self._new
+
+    def _note(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call":
+            self._new.pop(id(frame.f_code), None)
+            self._is_stale |= id(frame.f_code) in self._old
+
+    def _swap(self, path: str, text: str) -> None:
+        functions = list(_functions(path))
+        if not functions:
+            raise Unswappable
+        name = functions[0].__code__.co_filename
+        with open(path, "rb") as file:
+            before = file.read()
+        imports = _new_imports(before, text)
+        old, new = dict(_codes(compiled(before, name))), dict(_codes(compiled(text, name)))
+        if old.keys() != new.keys():
+            raise Unswappable
+        changed = {key for key, code in old.items() if _acts(code) != _acts(new[key])}
+        self._new |= {id(new[key]): new[key] for key in changed}
+        keys = {(code.co_qualname, code.co_firstlineno): key for key, code in old.items()}
+        for function in functions:
+            code = function.__code__
+            key = keys.get((code.co_qualname, code.co_firstlineno))
+            if key is None or _acts(code) != _acts(old[key]):
+                raise Unswappable  # the file is not what runs
+            if new[key].co_freevars != code.co_freevars:
+                raise Unswappable
+            for one in (code, *(inner for _, inner in _codes(code))):
+                if keys.get((one.co_qualname, one.co_firstlineno)) in changed:
+                    self._old[id(one)] = one
+            function.__code__ = new[key]
+        for scope in {id(one.__globals__): one.__globals__ for one in functions}.values():
+            exec(compile(imports, name, "exec"), scope)
+
+
+def _functions(path: str) -> Iterator[FunctionType]:
+    """Those that a file defines, of all that this process holds."""
+    for one in gc.get_objects():
+        if type(one) is FunctionType and one.__code__.co_flags & CO_OPTIMIZED:  # no module's own
+            if os.path.realpath(one.__code__.co_filename) == path:
+                yield one
+
+
+def _codes(code: CodeType) -> Iterator[tuple[_Key, CodeType]]:
+    """The code of every function inside a piece of code, in its classes and functions too."""
+    count: Counter[str] = Counter()
+    todo = [code]
+    while todo:
+        for inner in todo.pop().co_consts:
+            if not isinstance(inner, CodeType):
+                continue
+            if inner.co_flags & CO_OPTIMIZED:  # and not the body of a class
+                yield (inner.co_qualname, count[inner.co_qualname]), inner
+                count[inner.co_qualname] += 1
+            todo.append(inner)
+
+
+def _acts(code: CodeType) -> tuple[object, ...]:
+    """What a function does, wherever it stands, without the functions inside it."""
+    constants = [None if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
+    return code.co_code, constants, code.co_names, code.co_varnames, code.co_exceptiontable
+
+
+def _new_imports(before: bytes, text: str) -> ast.Module:
+    """The imports that a text has in addition; Unswappable where it differs in more than these and
+    the bodies of functions."""
+    old = [_outside(one) for one in ast.parse(before).body]
+    imports: list[ast.stmt] = []
+    kept = []
+    for statement in ast.parse(text).body:
+        outside = _outside(statement)
+        if isinstance(statement, ast.Import | ast.ImportFrom) and outside not in old:
+            imports.append(statement)
+        else:
+            kept.append(outside)
+    if kept != old:
+        raise Unswappable
+    return ast.Module(imports, [])
+
+
+def _outside(statement: ast.stmt) -> str:
+    """A statement without the bodies of the functions in it, and without its place. Consumes it."""
+    for node in ast.walk(statement):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                node.body = []
+            case ast.Lambda():
+                node.body = ast.Constant(None)
+    return ast.dump(statement)

@@ -1,0 +1,215 @@
+"""Fixes of a late failure are tried from a copy of the program, made shortly before."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gradscope.config import Config
+from gradscope.facts import Origin, Replay, Report
+from gradscope.pipeline import trace
+from gradscope.programs import Kept, Repeat, RunOptions, parse_target, run
+from gradscope.programs.snapshots import sleepers
+from gradscope.report.json_document import document
+from gradscope.report.verdicts import effort
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="snapshots need Linux")
+
+BEGIN = """
+import atexit, random, tempfile
+import numpy as np
+import torch
+from torch import nn
+
+atexit.register(lambda: open("ended", "a").write("one\\n"))
+torch.manual_seed(0)
+np.random.seed(0)
+random.seed(0)
+folder = tempfile.TemporaryDirectory()
+log = open("train.log", "a")
+model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.2), nn.Linear(8, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+data = torch.rand(32, 4)
+"""
+LOSS = """
+def distance(output, step):
+    return (output * (0.0 if step >= LAST else 1.0)).square().sum(1).sqrt().mean()
+"""
+STEP = """
+def train(step):
+    batch = data[np.random.permutation(32)[:8]] * random.random()
+    optimizer.zero_grad()
+    loss = distance(model(batch), step)
+    loss.backward()
+    optimizer.step()
+    log.write(f"{step} {loss.item()}\\n")
+"""
+LOOP = "for step in range(10_000):\n    train(step)\n"
+IN_ONE_FUNCTION = """
+def main():
+    for step in range(10_000):
+        optimizer.zero_grad()
+        output = model(data)
+        loss = (output * (0.0 if step >= LAST else 1.0)).square().sum(1).sqrt().mean()
+        loss.backward()
+        optimizer.step()
+
+main()
+"""
+
+
+@pytest.fixture
+def traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Report]:
+    """The report on a program in a folder of its own, of which snapshots are taken often."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sleepers, "SHARE", 1.0)
+
+    def report(text: str, last: int = 30) -> Report:
+        Path("program.py").write_text(text.replace("LAST", str(last)))
+        return trace(parse_target("program.py"), Config(steps=400), silent=True)
+
+    return report
+
+
+def replayed(report: Report) -> Replay:
+    """How the fix of the one finding was tried, which holds."""
+    (finding,) = report.findings
+    assert [fix.verified for fix in finding.fixes][:1] == [True], finding.fixes
+    assert report.replay is not None
+    return report.replay
+
+
+@pytest.mark.slow
+def test_a_fix_of_a_late_failure_is_tried_from_shortly_before(traced):
+    report = traced(BEGIN + LOSS + STEP + LOOP, last=150)
+
+    replay = replayed(report)
+    assert replay.origin is Origin.SNAPSHOT
+    assert 0 < replay.step <= 150
+    assert replay.step + replay.steps == 151 and replay.identical is not False
+    assert report.runs == 1
+    assert f"replayed from step {replay.step}" in effort(report)
+    assert document(report)["replay"] == {
+        "from": "snapshot",
+        "step": replay.step,
+        "steps": replay.steps,
+        "identical": replay.identical,
+    }
+    assert len(Path("train.log").read_text().splitlines()) == 150
+    assert Path("ended").read_text() == "one\n"
+
+
+def test_what_runs_already_is_tried_from_the_start(traced):
+    report = traced(BEGIN + IN_ONE_FUNCTION)
+
+    assert replayed(report).origin is Origin.SNAPSHOT  # to look at it
+    assert report.runs > 1
+    assert Path("ended").read_text() == "one\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()",
+        "import os\npipe = os.pipe()",
+        "data.share_memory_()",
+        "import sqlite3\nbase = sqlite3.connect('base')",
+        "import subprocess\nchild = subprocess.Popen(['sleep', '60'])\natexit.register(child.kill)",
+    ],
+)
+def test_a_program_that_cannot_be_copied_is_run_again(line: str, traced):
+    report = traced(BEGIN + line + LOSS + STEP + LOOP)
+
+    assert report.replay is None or report.replay.origin is Origin.START
+    (finding,) = report.findings
+    assert finding.name == ("unobserved" if "subprocess" in line else "singular-derivative")
+
+
+def test_what_was_done_before_the_snapshot_is_not_done_again(traced):
+    """A process that it started at first does not keep its fixes from being tried."""
+    line = "import subprocess\nsubprocess.run(['true'])\n"
+    replay = replayed(traced(BEGIN + line + LOSS + STEP + LOOP))
+
+    assert replay.origin is Origin.SNAPSHOT
+
+
+def test_a_file_is_read_on_from_where_it_was(traced):
+    """By the program and by the copy, each for itself; what it writes and reads is its own."""
+    Path("numbers").write_text("\n".join(str(number / 500) for number in range(1, 500)))
+    text = BEGIN + "numbers = open('numbers')\nbook = open('book', 'w+')\n" + LOSS
+    text += STEP.replace("random.random()", "float(numbers.readline())") + (
+        "    book.write('x')\n    book.flush()\n    book.seek(0)\n"
+        "    assert len(book.read()) == step + 1\n" + LOOP
+    )
+    replay = replayed(traced(text))
+
+    assert replay.origin is Origin.SNAPSHOT and replay.identical is not False
+    assert Path("book").read_text() == "x" * 30
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_copy_goes_on_with_the_same_losses(threads: int, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sleepers, "SHARE", 1.0)
+    text = BEGIN + f"torch.set_num_threads({threads})\nwide = torch.rand(300, 300)\n" + LOSS
+    text += STEP.replace("data[", "(wide @ wide)[:8, :4] / 90 * data[") + LOOP
+    Path("program.py").write_text(text.replace("LAST", "30"))
+    with Kept() as kept:
+        every_step = RunOptions(full_from=0)
+        first = run(parse_target("program.py"), every_step, silent=True, kept=kept)
+        assert len(kept.snapshots) == 2
+        for step in kept.snapshots * 2:
+            options = RunOptions(passes=31, full_from=0)
+            again = kept.ask(step, options, Repeat(), timeout=60)
+            assert 0 < step <= 30
+            assert [one.loss for one in again.steps] == [one.loss for one in first.steps]
+            assert again.symptoms == first.symptoms
+            assert [g.digest for g in again.gradients] == [g.digest for g in first.gradients]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_no_copy_outlives_the_command(number: signal.Signals, tmp_path: Path):
+    text = BEGIN + LOSS + STEP + "import time\n" + LOOP + "    time.sleep(0.05)\n"
+    (tmp_path / "program.py").write_text(text.replace("LAST", "10_000"))
+    code = (
+        "import sys\n"
+        "from gradscope.programs.snapshots import sleepers\n"
+        "sleepers.SHARE = 1.0\n"
+        "from gradscope.cli import main\n"
+        "main()"
+    )
+    words = [sys.executable, "-c", code, "trace", "program.py", "--steps", "9999"]
+    command = subprocess.Popen(
+        words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        while len(running_in(tmp_path)) < 4:  # the command, the program and two copies
+            assert command.poll() is None
+            time.sleep(0.1)
+        command.send_signal(number)
+        command.wait(60)
+        until = time.monotonic() + 20
+        while running_in(tmp_path) and time.monotonic() < until:
+            time.sleep(0.1)
+        assert running_in(tmp_path) == []
+    finally:
+        command.kill()
+
+
+def running_in(folder: Path) -> list[int]:
+    """The processes whose current folder that is."""
+    found = []
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            if os.readlink(f"/proc/{name}/cwd") == str(folder):
+                found.append(int(name))
+        except OSError:
+            continue
+    return found
