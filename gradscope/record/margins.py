@@ -138,6 +138,7 @@ class Margins:
         note = self._context.call_of_node(node)
         name = note.info.name if note is not None else ""
         # What whoever wrote it has chosen to replace what must not come through.
+        # (Aten's name of the overload: `clamp.Tensor`.)
         by_tensor = note is not None and "Tensor" in note.info.overload
         if has(name, Trait.FILLS) or (has(name, Trait.BOUNDS) and (by_tensor or _holds(node))):
             return True

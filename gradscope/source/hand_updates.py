@@ -26,7 +26,9 @@ def rate_by_hand(text: Source, place: Location) -> ast.Constant | None:
 
 def ascent(text: Source, place: Location, optimizer: str) -> ast.AugAssign | ast.keyword | None:
     """Where an update adds the gradient, by hand at `place` or in the program's own optimizer of
-    that name: the `w += lr * w.grad`, or the `alpha` of an `add_`. None unless there is one."""
+    that name: the `w += lr * w.grad`, or the `alpha` of an `add_`. None unless there is one. What a
+    gradient is, its name alone can tell there: a patch that is wrong of it is tried, and refuted.
+    """
     within = [node for node in ast.walk(text.tree) if _updates(node, place, optimizer)]
     found = [
         one for around in within for node in ast.walk(around) for one in _additions(text, node)

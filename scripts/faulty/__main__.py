@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 from faulty.command import Command, Ran, folder_with
 
@@ -49,11 +50,11 @@ def main() -> int:
     given = parser.parse_args()
     random.seed(given.seed)
     rows: list[Row] = []
-    for row in (
-        *moments("kill -9", given.kills, signal.SIGKILL, 4.0, lambda ran: "" if ran.code else "?"),
-        *moments("Ctrl-C", given.interrupts, signal.SIGINT, 4.0, interrupted),
-        *terminated(given.terminations),
-        *full_disks(),
+    for row in chain(
+        moments("kill -9", given.kills, signal.SIGKILL, 4.0, lambda ran: "" if ran.code else "?"),
+        moments("Ctrl-C", given.interrupts, signal.SIGINT, 4.0, interrupted),
+        terminated(given.terminations),
+        full_disks(),
     ):
         rows.append(row)
         print(f"{row[0]:44} {row[1]:40} {row[2] or 'right'}", flush=True)

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from gradscope.facts import Activation
-from gradscope.ops.names import node_stem
 from gradscope.record import pieces
 from gradscope.record.finite import plain
 from gradscope.record.graph import node_name
@@ -93,8 +92,7 @@ class Crossings:
 
 
 def _takes_nearest(node: Any) -> bool:
-    is_sampler = node_stem(node_name(node)).startswith("GridSampler")
-    return is_sampler and node._saved_interpolation_mode == _NEAREST
+    return bool(getattr(node, "_saved_interpolation_mode", None) == _NEAREST)  # grid_sampler alone
 
 
 def _measure(crossing: Crossing, selects: bool) -> Callable[[Any, Any], None]:

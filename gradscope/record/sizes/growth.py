@@ -214,7 +214,8 @@ class Growths:
         )
 
     def _note_fused(self, step: int, crossings: Sequence[Crossing], flow: Flow | None) -> None:
-        """A recurrent layer that runs all its time steps as one op."""
+        """A recurrent layer that runs all its time steps as one op: in the names of their nodes
+        (`MkldnnRnnLayer`, `CudnnRnn`) is all that torch tells of it."""
         layers = [one for one in crossings if one.out and "Rnn" in node_stem(one.name)]
         if layers:
             layer = max(layers, key=_fused_gain)

@@ -13,6 +13,7 @@ from gradscope.record.pieces import sum_as
 from gradscope.record.tracing import unobserved
 
 _LISTED = 64  # numbers in a tensor that are looked up one by one
+_LARGEST = 2**24  # elements of what is read out at once, for which another sum is worth its time
 
 
 class Readouts:
@@ -49,7 +50,8 @@ class Readouts:
 def _key(out: Any) -> tuple[int, float] | None:
     """Count and sum of the elements. On a device, reading them takes an op that tells; a sum of
     0, or one that is not finite, is shared by too many."""
-    values = plain(out) if isinstance(out, torch.Tensor) and out.is_cpu else None
+    is_read = isinstance(out, torch.Tensor) and out.is_cpu and out.numel() <= _LARGEST
+    values = plain(out) if is_read else None
     if values is None or values.dtype is torch.float16 or values.dtype is torch.bfloat16:
         return None
     with unobserved():
