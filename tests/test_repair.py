@@ -206,6 +206,10 @@ STABLE = [
      "torch.logsumexp(F.logsigmoid(z) - 0.6931471805599453, 0)"),
     ("torch.log(z.softmax(1)[:, 0] ** 2)", "torch.log(z.softmax(1)[:, 0] ** 2)", "log",
      "2 * torch.log_softmax(z, 1)[:, 0]"),
+    ("torch.log(1 - (1 - (1 - z.sigmoid()).prod(1)))",
+     "torch.log(1 - (1 - (1 - z.sigmoid()).prod(1)))", "log", "F.logsigmoid(-z).sum(1)"),
+    ("torch.special.xlogy(z.abs(), z.softmax(1))", "torch.special.xlogy(z.abs(), z.softmax(1))",
+     "xlogy", "z.abs() * torch.log_softmax(z, 1)"),
     ("z.sigmoid().prod(1) ** 0.5", "z.sigmoid().prod(1) ** 0.5", "pow",
      "torch.exp(0.5 * F.logsigmoid(z).sum(1))"),
     ("z / z.norm(dim=1, keepdim=True)", "z / z.norm(dim=1, keepdim=True)", "div",
@@ -567,3 +571,13 @@ def test_ends_that_somebody_else_may_use_stay_as_they_are(more, tmp_path):
     fixes = diagnosed_file(program).findings[0].fixes
 
     assert not any(fix.patch and "log_softmax" in fix.patch for fix in fixes)
+
+
+def test_zero_times_the_logarithm_of_zero():
+    text = f"{HEAD}loss = (x * (x.log() - 1)).sum()\nloss.backward()\n"
+
+    first = ways(finding(text, "x.log()", "log", "epsilon", {"self": 0.0}), text)[0]
+    loss, gradient = run(first.text)
+
+    assert "x * (torch.where(x > 0, x, 1.0).log() - 1)" in first.text
+    assert loss.isfinite() and gradient.isfinite().all()

@@ -3,6 +3,7 @@
 # op: xlogy
 # cause: underflow
 # fix: epsilon
+# or fix: stable-op (where fixes are tried: the logarithm of the softmax is exact)
 import torch
 
 torch.manual_seed(0)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gradscope.repair.write import logs
-from gradscope.repair.write.reading import Reading, atom
+from gradscope.repair.write.reading import Reading, atom, factor
 from gradscope.repair.write.spelling import LONGEST_TWICE
 from gradscope.source.operands import Spelled, canonical, spelled
 
@@ -98,6 +98,13 @@ def _log_of_absolute_determinant(read: Reading, node: ast.expr) -> str | None:
     if not found or canonical(read.culprit.finding.op) != "logdet":
         return None
     return f"torch.linalg.slogdet({read.text(found.positional[0])}).logabsdet"
+
+
+def _xlogy(read: Reading, node: ast.expr) -> str | None:
+    found = read.op(node, "xlogy")
+    if not found or (logarithm := logs.log_of(read, found.positional[1])) is None:
+        return None
+    return f"{factor(read.text(found.positional[0]))} * {atom(logarithm)}"
 
 
 def _x_log_x(read: Reading, node: ast.expr) -> str | None:
@@ -192,6 +199,7 @@ def _form(write: Callable[[Reading, ast.expr], str | None], ends: str, made_of: 
 # The first that an expression fits is written.
 FORMS: tuple[Form, ...] = (
     Form(logs.logarithm, frozenset({"log", "log1p"}), logs.OPS),
+    Form(_xlogy, frozenset({"xlogy"}), logs.OPS | {"xlogy"}),
     _form(_x_log_x, "log"),
     _form(_softmax, "div", "exp sum"),
     _form(_sigmoid, "div", "add exp neg"),

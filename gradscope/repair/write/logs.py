@@ -179,6 +179,9 @@ def _complement(read: Reading, node: ast.expr) -> str | None:
     """log(1 - node)."""
     if (z := read.argument(node, "sigmoid")) is not None:
         return f"torch.nn.functional.logsigmoid(-{atom(read.text(z))})"
+    found = read.op(node, "sub")
+    if found is not None and read.number(found.positional[0]) == 1:
+        return log_of(read, found.positional[1])
     return None
 
 
