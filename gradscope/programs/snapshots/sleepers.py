@@ -103,7 +103,7 @@ class Snapshots:
     def taken(self, step: int) -> Woken | None:
         """Take one after so many backward passes, if that is possible. In the copy, which comes
         back from here once it is asked something, what it was asked."""
-        began = time.monotonic()
+        began = time.thread_time()
         with aside():
             ours = [*self._ours, *(one.control.fileno() for one in self._alive)]
             files = open_files(ours, self.given)
@@ -127,6 +127,7 @@ class Snapshots:
             self.end()
 
     def _take(self, step: int, files: tuple[OpenFile, ...], began: float) -> Woken | None:
+        now = time.monotonic()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         parent = os.getpid()
         with held_back():  # the program's handlers are for the program
@@ -141,11 +142,11 @@ class Snapshots:
         theirs.close()
         if len(self._alive) > 1:
             older, newer = self._alive
-            goes = newer if began - older.taken < _OLDER * (began - newer.taken) else older
+            goes = newer if now - older.taken < _OLDER * (now - newer.taken) else older
             self._alive.remove(goes)
             goes.end()
-        self._alive.append(_Sleeper(step, pid, ours, began))
-        self._cost = time.monotonic() - began
+        self._alive.append(_Sleeper(step, pid, ours, now))
+        self._cost = time.thread_time() - began
         self._due = float("inf")  # until it is known what has to be copied
         self._pages = _pages_written()
         return None
