@@ -326,6 +326,7 @@ def test_two_culprits_are_repaired_by_one_patch(file):
     found = repaired(BROKEN, (first, second), after_first, diagnosis=diagnosis_after)
 
     assert [True, True] == [one.fixes[0].verified for one in found]
+    assert ", and " in found[0].fixes[0].title
     assert "clamp_min" in found[0].fixes[0].patch
 
 

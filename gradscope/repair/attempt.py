@@ -244,7 +244,8 @@ class Bench:
         source = replace(one.source, text=one.text)
         for more in islice(self._ways(remains, source), BRANCHES):
             # What the values may do is what the looser of the two claims.
-            wider = replace(one, text=more.text, same=one.same and more.same)
+            title = f"{one.title}, and {more.title}"
+            wider = replace(one, text=more.text, same=one.same and more.same, title=title)
             yield wider
             outcome = self._verdict(finding, wider)
             if outcome.remains is not None:
