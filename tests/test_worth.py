@@ -74,8 +74,9 @@ def but(before: Trace, after: Trace, exact: Trace | None = None, kind: str = "ep
             HugeElements("x", 2e8),
         ),
         (seen(1.0, gradient=(NAN, 0.5)), seen(1.0, gradient=(1e4, 0.5)), None),
-        # A mask that keeps every element out of the loss leaves nothing to learn, and rightly.
+        # Nothing is left to learn of what a mask keeps out of the loss, and at its minimum.
         (seen(NAN, gradient=(NAN,)), seen(1.0, gradient=(0.0,)), NothingToLearn()),
+        (seen(NAN, gradient=(NAN,)), seen(0.0, gradient=(0.0,)), None),
         (seen(1.0, gradient=(NAN,)), seen(1.0, gradient=(0.0,)), None),
     ],
 )

@@ -18,7 +18,7 @@ from gradscope.facts.verdicts import (
     Shortfall,
     Truth,
 )
-from gradscope.repair.compare import HOLD_OFF, Seen, cause_of
+from gradscope.repair.compare import BOUNDS, HOLD_OFF, Seen, cause_of
 from gradscope.repair.differences import (
     distance,
     has_finite_loss,
@@ -35,6 +35,7 @@ NORM = 1e3  # times the norms beside it: those of batches differ by a hundred at
 # Times the other elements of one gradient. A root kept at 1e-12, as torch keeps norms, passes 1e6
 # of what comes in, a division by 1e-8 passes 1e8.
 ELEMENTS = 1e7
+MINIMUM = 1e-2  # of a loss that has no slope left: acos kept at 1 - 1e-6 is 1e-3
 
 TOO_LARGE = CONSEQUENCES["exploding-gradient"]
 
@@ -85,8 +86,9 @@ def weighed(
 
 
 def _shortfall(before: Trace, after: Trace, step: int, kind: str) -> Shortfall | None:
-    # Elements that a mask has kept out of a loss have the gradient 0.
-    is_right = has_finite_loss(before, step) and loss_of(before, step) == loss_of(after, step)
+    # Where the loss was finite, the slope of what a mask keeps out of it, or of a norm at 0, is 0.
+    at_minimum = kind in BOUNDS and abs(loss_of(after, step) or 0.0) <= MINIMUM
+    is_right = has_finite_loss(before, step) or at_minimum
     if kind in HOLD_OFF and not is_right and learns(before) and not learns(after):
         return NothingToLearn()
     return _size(before, after, step)
