@@ -3,6 +3,7 @@
 # op: logsumexp
 # cause: all-masked-softmax
 # fix: guard-empty
+# or fix: masked-branch (where fixes are tried: equal weights over the fill give a loss of 1e37)
 """Supervised contrastive loss; sample 5 is the only one of its class."""
 
 import torch
