@@ -123,8 +123,8 @@ def test_what_is_not_to_be_done_twice_leaves_the_step_unexamined(traced):
     (finding,) = report.findings
 
     assert (finding.rule, finding.severity) == ("GS902", "error")
-    assert report.trace.unexamined == Unexamined(150, 145, Subject.GRADIENT)
-    assert report.not_checked[0].what == "the ops that led to the bad gradient at step 150"
+    assert report.trace.unexamined == Unexamined(151, 145, Subject.LOSS)
+    assert report.not_checked[0].what == "the ops that led to the bad loss at step 151"
     assert "--rerun" in report.not_checked[0].why
     assert report.runs == 1
 
@@ -289,9 +289,10 @@ def test_a_block_goes_on_in_full_after_what_was_only_watched():
 
     report = seen.report()
     (finding,) = report.findings
-    assert (finding.rule, finding.step, finding.severity) == ("GS902", 37, "error")
+    assert (finding.rule, finding.step, finding.severity) == ("GS902", 38, "error")
     assert report.verdict == "unhealthy"
-    assert 38 in in_full(report.trace)
+    assert "from step 33 on" in finding.message
+    assert 39 in in_full(report.trace)
 
 
 def test_a_block_can_be_looked_at_in_every_step():

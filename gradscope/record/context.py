@@ -29,7 +29,8 @@ class RunContext:
         self.received = Received(self.provenance)
         self.names = Names()
         self.step = 0
-        self.module: ModuleFrame | None = None  # the innermost one that is running
+        self.module: ModuleFrame | None = None  # the innermost one that is running, if
+        self.askers: set[object] = set()  # anybody asks
         self.running = NodeOps()  # the ops of the autograd node that is running
         self.history: list[NodeOps] = []  # the nodes of this backward pass, while they are small
         self.seq: int = torch._C._autograd._get_sequence_nr()  # after the last op that was noted

@@ -23,6 +23,7 @@ class Depth:
 
     def __enter__(self) -> Depth:
         self._below = mode_count()
+        self._mode.context.askers.add(self)
         self._mode.__enter__()
         self.compiled.leave_out()
         return self
@@ -56,6 +57,7 @@ class Depth:
         if not self.is_full:
             self.is_full, self.full_since = True, step
             self.compiled.leave_out()
+            self._mode.context.askers.add(self)
             self._mode.begin()
             put(self._mode, self._below)
 
@@ -63,5 +65,6 @@ class Depth:
         if self.is_full:
             self.is_full = False
             self.compiled.let_run()
+            self._mode.context.askers.discard(self)
             self._mode.leave(())
             take(self._mode)

@@ -36,6 +36,10 @@ def take(mode: Any) -> None:
         _pop(None)
 
 
+def is_on(mode: Any) -> bool:
+    return mode in _get_current_dispatch_mode_stack()
+
+
 def depth_of(mode: Any) -> int:
     """How many modes lie below it."""
     stack: list[Any] = _get_current_dispatch_mode_stack()

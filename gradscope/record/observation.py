@@ -9,11 +9,12 @@ from typing import Any, Protocol
 
 from gradscope.facts import Ending, Trace
 from gradscope.record.array_warnings import ArrayWarnings
+from gradscope.record.environment import environment
+from gradscope.record.instrument import tell
 from gradscope.record.last_update import LastUpdate
 from gradscope.record.limit import Limit
-from gradscope.record.optimizers import watch_optimizers
 from gradscope.record.probes.functions import FunctionChecks, checked
-from gradscope.record.recorder import Recorder, environment
+from gradscope.record.recorder import Recorder
 from gradscope.record.sizes.magnitudes import MagnitudeWatch
 from gradscope.record.sizes.passes import Measure
 from gradscope.record.tracing import unobserved
@@ -74,8 +75,9 @@ class FullObservation:
             full_from=full_from,
         )
         self.sizes = MagnitudeWatch(
-            lambda: self.recorder.context.module,
+            self.recorder.context,
             on_step=lambda step: self._step_is_over(),
+            on_update=self.recorder.update_is_measured,
             names=self.recorder.context.names,
             below=lambda: self.recorder.depth.below,
         )
@@ -89,10 +91,11 @@ class FullObservation:
         self._stack = ExitStack()
 
     def __enter__(self) -> FullObservation:
-        for one in (self.arrays, self.recorder, self.sizes):
-            self._stack.enter_context(one)
-        # After the others, which are told of each update first.
-        watch_optimizers(self._stack, lambda work: None, self.recorder.update_is_measured)
+        self._stack.enter_context(self.arrays)
+        for reading in (self.recorder, self.sizes):
+            self._stack.push(reading)
+            reading.begin()
+        tell(self._stack, self.recorder, self.sizes, elsewhere=self.recorder.elsewhere)
         return self
 
     def __exit__(self, *failure: object) -> None:

@@ -19,6 +19,7 @@ from torch.optim.optimizer import (
 )
 
 from gradscope.facts import Setting
+from gradscope.record.sites import Site, note_site
 from gradscope.record.stand_ins import hide_from_dynamo, stand_in
 from gradscope.record.tracing import computes_values
 
@@ -29,12 +30,13 @@ _SETTINGS = ("lr", "betas", "momentum", "dampening", "weight_decay", "eps", "alp
 @dataclass(frozen=True, slots=True)
 class Work:
     """What an optimizer does by itself: all of `step()`, or a part of it up to a call of its
-    closure, or from there on. `frame` runs `step()`. `updates`: the optimizer has the gradients
-    that it steps along; where it is given a closure, that one is yet to make them at first.
-    `over`: `step()` is done."""
+    closure, or from there on. `frame` runs `step()`, which `site` calls. `updates`: the optimizer
+    has the gradients that it steps along; where it is given a closure, that one is yet to make them
+    at first. `over`: `step()` is done."""
 
     optimizer: Any
     frame: FrameType
+    site: Site
     updates: bool
     over: bool = False
 
@@ -42,6 +44,10 @@ class Work:
 def parameters_of(optimizer: Any) -> Iterator[torch.Tensor]:
     for group in optimizer.param_groups:
         yield from group["params"]
+
+
+def held_by(optimizer: Any) -> set[int]:
+    return set(map(id, parameters_of(optimizer)))
 
 
 def bad_settings(optimizer: Any, step: int) -> Iterator[Setting]:
@@ -89,7 +95,8 @@ def watch_optimizers(
             return None
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
         has_closure = callable(closure)
-        work = Work(optimizer, sys._getframe(1), updates=not has_closure)
+        frame = sys._getframe(1)
+        work = Work(optimizer, frame, note_site(frame)[0], updates=not has_closure)
         running.append(work)
         before(work)
         if not has_closure:

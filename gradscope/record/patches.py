@@ -19,9 +19,7 @@ from gradscope.record.depth import Depth
 from gradscope.record.events.received import follow_objects
 from gradscope.record.graph import function_name
 from gradscope.record.journal import Note
-from gradscope.record.limit import Limit
 from gradscope.record.mode import _sequence_nr
-from gradscope.record.optimizers import Work, watch_optimizers
 from gradscope.record.running import follow_modules
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import OURS, Site, current_frame, kind_of, note_site
@@ -34,20 +32,15 @@ class Recording(Protocol):
 
     context: RunContext
     halted: bool
-    limit: Limit
     depth: Depth
-    elsewhere: dict[str, None]  # the names of other threads that ran backward
 
     @property
     def probing(self) -> bool: ...
     def computes_values(self) -> bool: ...
     def calls_function(self, cls: Any, args: Any, kwargs: Any, apply: Any, site: Site) -> None: ...
-    def run_backward(self, engine: Any, outputs: Any, args: Any, kwargs: Any) -> Any: ...
     def note_unpacked(self, tensor: Any) -> None: ...
     def note_read(self, tensor: Any, value: float | None, frame: Any) -> None: ...
     def note_compiled(self) -> None: ...
-    def optimizer_begins(self, work: Work) -> None: ...
-    def optimizer_ends(self, work: Work) -> None: ...
     def capture_begins(self) -> None: ...
     def capture_ends(self) -> None: ...
 
@@ -57,9 +50,6 @@ def install(recorder: Recording, stack: ExitStack) -> None:
     thread = threading.get_ident()
     follow_modules(recorder.context, stack, thread, recorder.context.names.saw_root)
     stand_in(stack, torch.autograd.Function, "apply", _function_apply(recorder, thread))
-    engine = _engine(recorder, thread)
-    for owner in (torch.autograd, torch.autograd.graph):
-        stand_in(stack, owner, "_engine_run_backward", engine, inner=True)
     stand_in(
         stack, torch.autograd.graph.saved_tensors_hooks, "__init__", _hooks_init(recorder, thread)
     )
@@ -71,10 +61,6 @@ def install(recorder: Recording, stack: ExitStack) -> None:
     recorder.depth.compiled.follow(stack, recorder.note_compiled)
     follow_objects(stack, recorder.context.received)
 
-    def made(*_: object) -> None:
-        recorder.limit.note_optimizer()
-
-    watch_optimizers(stack, recorder.optimizer_begins, recorder.optimizer_ends, made)
     watch_captures(stack, recorder.capture_begins, recorder.capture_ends)
 
 
@@ -113,20 +99,6 @@ def _function_apply(recorder: Recording, thread: int) -> Callable[..., Any]:
         return result
 
     return apply
-
-
-def _engine(recorder: Recording, thread: int) -> Callable[..., Any]:
-    original = torch.autograd.graph._engine_run_backward
-
-    def engine(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-        if threading.get_ident() != thread:
-            recorder.elsewhere[threading.current_thread().name] = None
-            return original(t_outputs, *args, **kwargs)
-        if recorder.halted or recorder.probing or not recorder.computes_values():
-            return original(t_outputs, *args, **kwargs)
-        return recorder.run_backward(original, t_outputs, args, kwargs)
-
-    return engine
 
 
 def _hooks_init(recorder: Recording, thread: int) -> Callable[..., Any]:

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import platform
 import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import lru_cache
 from typing import Any
 
 import torch
 
-from gradscope.facts import Ending, Environment, Kind, Setting, Step, Trace
+from gradscope.facts import Ending, Kind, Setting, Step, Trace
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.depth import Depth
+from gradscope.record.environment import environment
 from gradscope.record.events.examine import Examiner
 from gradscope.record.events.hidden import Hidden
 from gradscope.record.events.reads import NanReads
 from gradscope.record.events.symptoms import Symptoms
 from gradscope.record.finite import sum_of
+from gradscope.record.instrument import tell
 from gradscope.record.last_update import LastUpdate
 from gradscope.record.limit import FIRST_ERROR, Limit, StopTrace
 from gradscope.record.margins import Margins
 from gradscope.record.mode import RecordingMode
+from gradscope.record.modes import is_on
 from gradscope.record.modules import forget_names
 from gradscope.record.oprun import NodeOps, OpRun
 from gradscope.record.optimizers import Work, bad_settings
@@ -39,6 +42,7 @@ _FAULTS_TOLD = 3
 _SETTINGS_KEPT = 64
 _CAPTURED = "the ops of CUDA graphs were not observed, neither captured nor replayed"
 
+_resolved = lru_cache(64)(resolve)
 _SCALES = Trait.MULTIPLIES | Trait.DIVIDES
 
 
@@ -102,11 +106,18 @@ class Recorder:
         self._stack = ExitStack()
 
     def __enter__(self) -> Recorder:
-        install(self, self._stack)
-        self._stack.enter_context(self.depth)
+        self.begin()
+        tell(self._stack, self, elsewhere=self.elsewhere)
         return self
 
+    def begin(self) -> None:
+        """Of several that observe a run."""
+        install(self, self._stack)
+        self._stack.enter_context(self.depth)
+
     def __exit__(self, *failure: object) -> None:
+        with unobserved():
+            self.watching.finish()
         self._stack.close()
         self.mode.leave(())
         self.context.module = None
@@ -171,6 +182,8 @@ class Recorder:
 
     def run_backward(self, engine: Any, outputs: Any, args: Any, kwargs: Any) -> Any:
         """Run autograd's engine; a pass that accumulates into leaves is a step."""
+        if self.halted or self.probing or self.mode.capturing:
+            return engine(outputs, *args, **kwargs)
         functional = torch._C._are_functorch_transforms_active()  # torch.func.grad and its kin
         create_graph = bool(args[2]) and not functional if len(args) > 2 else False
         into_leaves = bool(kwargs.get("accumulate_grad", False))
@@ -180,14 +193,14 @@ class Recorder:
         ]
         is_step = self.nested == 0 and (into_leaves or (bool(asked) and not create_graph))
         self.mode.window.close()
+        roots = [root for root in outputs if isinstance(root, torch.Tensor)]
+        graph = [root.grad_fn for root in roots if root.grad_fn is not None]
+        loss = place = None
         if is_step:
             with unobserved():
                 self._begin_step()
-        roots = [root for root in outputs if isinstance(root, torch.Tensor)]
-        graph = [root.grad_fn for root in roots if root.grad_fn is not None]
-        with unobserved():
-            loss = sum_of(roots) if is_step else None
-        place = self._place() if is_step else None
+                loss = sum_of(roots)
+            place = self._place()
         self.nested += 1
         try:
             result = engine(outputs, *args, **kwargs)
@@ -245,7 +258,8 @@ class Recorder:
         self._clock, self._step_ops = now, self.mode.ops
         handed_out = result if asked else None
         self.watching.look_at_gradients(roots, graph, handed_out, self.limit.updates)
-        self.symptoms.after_backward(roots, graph, asked, result, last=self.at_limit)
+        suspects = roots if loss is None or loss - loss != 0.0 else []
+        self.symptoms.after_backward(suspects, graph, asked, result, last=self.at_limit)
         self.hidden.after_backward(graph)
         if self.margins is not None:
             self._shielded("backward", self.margins.after_backward, graph)
@@ -280,16 +294,16 @@ class Recorder:
             alive = [stain.event for stain in self.context.provenance]
             self.context.journal.keep_only([*alive, *self.symptoms.held(), *self.reads.held()])
 
+    def optimizer_made(self, optimizer: Any, frame: Any) -> None:
+        self.limit.note_optimizer()
+
     def optimizer_begins(self, work: Work) -> None:
-        if self.halted or self.probing:
-            return
-        if self.depth.is_full and self.mode not in _active_modes():
+        if self.halted or self.probing or (self.depth.is_full and not is_on(self.mode)):
             return
         self.mode.window.close()
         self.context.in_optimizer = True
-        if work.updates:
+        if work.updates and self.depth.is_full:
             with unobserved():
-                self.watching.begin_update(work)
                 self.symptoms.before_optimizer(work.optimizer)
                 if len(self.settings) < _SETTINGS_KEPT:
                     self.settings += bad_settings(work.optimizer, self.context.step)
@@ -303,7 +317,7 @@ class Recorder:
         self.context.in_optimizer = False
         with unobserved():
             self.symptoms.after_optimizer(work.optimizer)
-            self.watching.end_update(work, self.limit.updates)
+        self.watching.end_update(work, self.limit.updates)
 
     def capture_begins(self) -> None:
         self.mode.window.close()
@@ -316,7 +330,7 @@ class Recorder:
 
     def _place(self) -> Any:
         frames = user_frames(sys._getframe(2))
-        return resolve(frames[0].f_code, frames[0].f_lasti) if frames else None
+        return _resolved(frames[0].f_code, frames[0].f_lasti) if frames else None
 
     # The end
 
@@ -384,14 +398,3 @@ class Recorder:
     def _device(self, events: Any) -> str:
         devices = {e.output.device for e in events if e.output is not None and e.output.device}
         return sorted(devices)[-1] if devices else "cpu"
-
-
-def environment(device: str = "cpu") -> Environment:
-    """What the program runs on."""
-    return Environment(torch.__version__.split("+")[0], platform.python_version(), device)
-
-
-def _active_modes() -> list[Any]:
-    from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
-
-    return _get_current_dispatch_mode_stack()

@@ -16,9 +16,11 @@ from gradscope.record.stand_ins import stand_in
 
 
 class Follower(Protocol):
-    """Who wants to know: `module` is set to the innermost running module's frame, or None."""
+    """Who wants to know, for its `askers`: `module` is set to the innermost running module's frame,
+    or None."""
 
     module: ModuleFrame | None
+    askers: set[object]  # while there are none, nobody wants to
 
 
 def follow_modules(
@@ -31,9 +33,10 @@ def follow_modules(
     forward hooks cost. `saw_root` is told of each module that no other one calls."""
     original = torch.nn.Module.__call__
     ident = threading.get_ident
+    askers = follower.askers
 
     def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if ident() != thread:
+        if not askers or ident() != thread:
             return original(self, *args, **kwargs)
         outer = follower.module
         if outer is None:

@@ -3,8 +3,8 @@ run without being seen."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -31,18 +31,24 @@ def is_capturing() -> bool:
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
-@contextmanager
-def unobserved() -> Iterator[None]:
-    """Our own arithmetic is not the program's: no mode and no profiler sees it, and it makes no
-    graph."""
-    profiling = is_profiling()
-    if profiling:
-        record_for_profiler(False)
-    try:
-        with torch._C._DisableTorchDispatch(), torch.no_grad():
-            yield
-    finally:
-        if profiling:
+class unobserved:
+    """Context manager: our own arithmetic is not the program's. No mode and no profiler sees it,
+    and it makes no graph. A class, since it is entered several times in each step."""
+
+    __slots__ = ("_had_grad", "_profiling", "_unseen")
+
+    def __enter__(self) -> None:
+        self._profiling = is_profiling()
+        if self._profiling:
+            record_for_profiler(False)
+        self._had_grad = torch.is_grad_enabled()
+        self._unseen = torch._C._DisableTorchDispatch()
+        torch._C._set_grad_enabled(False)
+
+    def __exit__(self, *failure: object) -> None:
+        torch._C._set_grad_enabled(self._had_grad)
+        del self._unseen
+        if self._profiling:
             record_for_profiler(True)
 
 

@@ -12,29 +12,29 @@ from gradscope.record import graph
 from gradscope.record.context import RunContext
 from gradscope.record.depth import Depth
 from gradscope.record.events.symptoms import Symptoms, any_alive
-from gradscope.record.finite import holds_bad
+from gradscope.record.finite import holds_bad, quick_sum
 from gradscope.record.optimizers import Work, parameters_of
+from gradscope.record.tracing import unobserved
 
-_EVERY = 16  # steps from one look at the parameters to the next: it costs as much as at gradients
+_EVERY = 16  # steps from one look at the parameters to the next
 _LONGEST = 32  # steps in full without an update: gradients are added up, a scaler skips them
-_FAST = (torch.Tensor, torch.nn.Parameter)
+_SMALL = 2**14  # elements: copying them costs less than an op for each of them
 
 
 class Watching:
     """Asks it, chooses the `depth` of the coming step, and keeps what it then did not see.
 
-    Called between ops, with no mode active and without grad where it computes.
+    Called between ops.
     """
 
     def __init__(self, context: RunContext, symptoms: Symptoms, depth: Depth) -> None:
         self.context = context
         self.symptoms = symptoms
         self.depth = depth
-        self.leaves: Callable[[], Iterable[torch.Tensor]] = (
-            tuple  # that the program is known to have
-        )
-        self._clean = 0  # what the steps below it have left was finite
-        self._next = 0  # the step after which to look at the parameters again
+        # That the program is known to have.
+        self.leaves: Callable[[], Iterable[torch.Tensor]] = tuple
+        # By optimizer: what the steps below it have left in the parameters was finite.
+        self._clean: dict[object, int] = {}
         self._unexamined: Unexamined | None = None
         self._had_optimizer: bool | None = None
         self._seen = graph.SeenNodes()
@@ -43,12 +43,9 @@ class Watching:
 
     def is_clean(self) -> bool:
         """Whether nothing bad is left of the steps so far, the gradients included."""
-        leaves = list(self.leaves())
-        if not all_finite(leaf.grad for leaf in leaves):
+        if self.symptoms.confirmed or self.symptoms.are_waiting:
             return False
-        self._next = 0
-        self._check_parameters(leaves)
-        return not (self.symptoms.confirmed or self.symptoms.are_waiting)
+        return all_finite(one for leaf in self.leaves() for one in (leaf, leaf.grad))
 
     def look_in_full_from(self, step: int | None) -> None:
         self.depth.full_from = step
@@ -73,12 +70,13 @@ class Watching:
 
     def end_backward(self, updates: int | None) -> None:
         if updates is None:
-            self._check_parameters(list(self.leaves()))
+            self._check_parameters(None, self.leaves)
             self._choose(updates, may_watch=False)
 
     def end_update(self, work: Work, updates: int | None) -> None:
         if work.over:
-            self._check_parameters(list(parameters_of(work.optimizer)))
+            optimizer = work.optimizer
+            self._check_parameters(id(optimizer), lambda: parameters_of(optimizer))
             self._choose(updates)
 
     def _choose(self, updates: int | None, *, may_watch: bool = True) -> None:
@@ -104,26 +102,29 @@ class Watching:
             grads = [leaf.grad for leaf in graph.leaves(below)]
         self.context.bad_in_step |= not all_finite(grads)
 
-    def begin_update(self, work: Work) -> None:
-        if not self.depth.is_full:
-            grads = [parameter.grad for parameter in parameters_of(work.optimizer)]
-            if not all_finite(grads):
-                self.symptoms.note_bad_gradients(work.optimizer)
-
-    def _check_parameters(self, held: list[torch.Tensor]) -> None:
-        """Now and then, since what is NaN stays so. With them the buffers, which no optimizer
-        holds and a bad value may come from."""
+    def _check_parameters(self, key: object, held: Callable[[], Iterable[torch.Tensor]]) -> None:
+        """Now and then those of one optimizer, since what is NaN stays so; with them the buffers,
+        which no optimizer holds and a bad value may come from."""
         step = max(self.context.step - 1, 0)
-        if step < self._next:
+        if step < self._clean.get(key, 0) + _EVERY - 1 and not self.depth.is_full:
             return
-        self._next = step + _EVERY
-        if not all_finite(held):
-            if not self.depth.is_full:
-                self.symptoms.note_bad_parameters(held)
-            return
-        modules = self.context.names.running.values()
-        if all_finite(buffer for module in modules for buffer in module.buffers()):
-            self._clean = step + 1
+        with unobserved():
+            found = list(held())
+            if all_finite(found):
+                modules = self.context.names.running.values()
+                if all_finite(buffer for module in modules for buffer in module.buffers()):
+                    self._clean[key] = step + 1
+            elif not self.depth.is_full:
+                self.symptoms.note_bad_parameters(found)
+                self.symptoms.on_confirmed()
+
+    def finish(self) -> None:
+        """The program is over: its last steps may have left something bad."""
+        if self._unexamined is None and not self.depth.is_full:
+            found = list(self.leaves())
+            if not all_finite(found):
+                self.symptoms.note_bad_parameters(found)
+                self.note_confirmed()
 
     # What was not seen
 
@@ -131,8 +132,12 @@ class Watching:
         """There are symptoms. From now on, if the program goes on, every step is worth a look."""
         if self._unexamined is None and not self._are_examined():
             first = min(self.symptoms.confirmed, key=lambda symptom: symptom.step)
-            self._unexamined = Unexamined(first.step, self._clean, first.subject)
+            self._unexamined = Unexamined(first.step, self._since, first.subject)
             self.depth.full_from = self.context.step
+
+    @property
+    def _since(self) -> int:
+        return min(self._clean.values(), default=0)
 
     def _are_examined(self) -> bool:
         """Whether what led to the symptoms was seen: of what came in from outside of the step, that
@@ -148,22 +153,35 @@ class Watching:
     def unexamined(self, ending: Ending) -> Unexamined | None:
         """Of a program that ended like this."""
         if self._unexamined is None and ending.gave_up and not self.depth.is_full:
-            return Unexamined(self.context.step, self._clean, None)
+            return Unexamined(self.context.step, self._since, None)
         return self._unexamined
 
 
 def all_finite(tensors: Iterable[Any]) -> bool:
     """Whether none of them holds NaN or inf: by one fused pass over all, and exactly where that
-    says no, since squares may leave the range of the dtype. What is no tensor is passed over."""
-    present = [one for one in tensors if isinstance(one, torch.Tensor) and one.numel()]
-    if not present:
-        return True
-    if all(type(one) in _FAST and one.layout is torch.strided for one in present):
-        try:
-            norms = torch._foreach_norm(present, 2.0)
-            total = (torch.stack(norms).sum() if len(norms) > 1 else norms[0]).item()
-            if total - total == 0.0:
-                return True
-        except (RuntimeError, NotImplementedError, TypeError):
-            pass  # integers, float8, several devices
-    return not any(map(holds_bad, present))
+    says no, since sums may leave the range of the dtype. What is no tensor is passed over."""
+    small: list[torch.Tensor] = []
+    large: list[torch.Tensor] = []
+    others: list[torch.Tensor] = []
+    for one in tensors:
+        if type(one) is torch.nn.Parameter or type(one) is torch.Tensor:
+            (small if one.numel() <= _SMALL else large).append(one)
+        elif isinstance(one, torch.Tensor):
+            others.append(one)
+    try:
+        total = _total(small, large)
+        is_finite = total - total == 0.0
+    except (RuntimeError, NotImplementedError, TypeError):
+        is_finite = False  # sparse, integers, float8, several devices
+    return (is_finite or not any(map(holds_bad, (*small, *large)))) and not any(
+        map(holds_bad, others)
+    )
+
+
+def _total(small: list[torch.Tensor], large: list[torch.Tensor]) -> float:
+    """A number that is finite only where all are. Small ones are added up as one."""
+    sums = [norm.sum() for norm in torch._foreach_norm(large, 2.0)] if large else []
+    if small:
+        flat = torch._C._nn.flatten_dense_tensors(small) if len(small) > 1 else small[0]
+        sums.append(quick_sum(flat))
+    return float(sum(one.item() for one in sums))

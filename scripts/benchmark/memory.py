@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from benchmark.programs import PROGRAMS
-from benchmark.ways import recorder
+from benchmark.ways import in_full
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def measure(program: str, device: str, steps: int) -> Growth:
     step = PROGRAMS[program](device)
     tracemalloc.start()
     try:
-        with recorder():
+        with in_full():
             for _ in range(steps // 10):
                 step()
             early = held()

@@ -12,7 +12,7 @@ from statistics import median
 import torch
 
 from benchmark.programs import PROGRAMS, Step
-from benchmark.ways import WAYS, recorder
+from benchmark.ways import WAYS, in_full
 
 Clock = Callable[[], float]
 
@@ -76,7 +76,7 @@ def profile(program: str, device: str, steps: int = 200) -> None:
     """Prints where the time goes under the recorder, by the functions' own time."""
     step = PROGRAMS[program](device)
     profiler = cProfile.Profile()
-    with recorder():
+    with in_full():
         step()
         profiler.enable()
         for _ in range(steps):

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch.nn.modules.module import register_module_forward_hook
 
 from gradscope.norms import NormOptions
 from gradscope.norms.meter import Measure
+from gradscope.record.depth import Depth
 from gradscope.record.observation import FullObservation, SizesAlone
 
 AfterStep = Callable[[], object]
@@ -31,8 +33,16 @@ def bare() -> Iterator[AfterStep]:
 
 
 @contextmanager
-def recorder() -> Iterator[AfterStep]:
-    """As `gradscope trace` records and measures, without an end."""
+def watching() -> Iterator[AfterStep]:
+    """As `gradscope trace` watches the steps that it does not look at in full."""
+    with FullObservation(full_from=None), patch.object(Depth, "is_due", return_value=False):
+        pass_inspections()
+        yield nothing
+
+
+@contextmanager
+def in_full() -> Iterator[AfterStep]:
+    """As `gradscope trace` records and measures the steps that it looks at in full."""
     with FullObservation():
         pass_inspections()
         yield nothing
@@ -107,7 +117,7 @@ def sherlorch() -> Iterator[AfterStep]:
         yield tracker.reset
 
 
-OURS = ("trace", "norms")
+OURS = ("watching", "in full", "norms")
 OTHERS: dict[str, tuple[Way, str]] = {  # with the module that it needs
     "anomaly mode": (anomaly, "torch.autograd"),
     "forward hooks": (forward_hooks, "torch.nn"),
@@ -116,7 +126,8 @@ OTHERS: dict[str, tuple[Way, str]] = {  # with the module that it needs
 }
 WAYS: dict[str, Way] = {
     "bare": bare,
-    "trace": recorder,
+    "watching": watching,
+    "in full": in_full,
     "norms": norms,
     **{name: way for name, (way, module) in OTHERS.items() if find_spec(module) is not None},
 }

@@ -107,19 +107,10 @@ class Symptoms:
     def are_waiting(self) -> bool:
         return bool(self._waiting)
 
-    def note_bad_gradients(self, optimizer: Any) -> None:
-        """What an optimizer is about to take is bad, of a backward whose ops nobody saw."""
-        for parameter in parameters_of(optimizer):
-            if _bad_grad(parameter):
-                name = self._leaf_name(parameter)
-                symptom = self._symptom(Subject.GRADIENT, parameter.grad, name, is_over=True)
-                self._waiting += [(parameter, symptom)] if symptom is not None else []
-
     def note_bad_parameters(self, held: Sequence[torch.Tensor]) -> None:
         """Some are, and nobody saw how."""
         found = (self._symptom(Subject.PARAMETER, one) for one in held)
         self._confirm([symptom for symptom in found if symptom is not None])
-        self.on_confirmed()
 
     def before_optimizer(self, optimizer: Any) -> None:
         if not self._waiting:
@@ -172,9 +163,8 @@ class Symptoms:
     # How a symptom is made
 
     def _symptom(
-        self, what: Subject, tensor: Any, name: str | None = None, *, is_over: bool = False
+        self, what: Subject, tensor: torch.Tensor, name: str | None = None
     ) -> Symptom | None:
-        """`is_over`: its step is, in which parameters are always found."""
         values = numbers(tensor)
         if values is None or not holds_bad(tensor):
             return None
@@ -185,7 +175,7 @@ class Symptoms:
         return Symptom(
             trouble=Trouble.NAN if counts.nan else Trouble.INF,
             subject=what,
-            step=max(self.context.step - (is_over or what is Subject.PARAMETER), 0),
+            step=max(self.context.step - (what is Subject.PARAMETER), 0),
             tensor=name or str(what),
             bad=counts.bad,
             numel=counts.numel,

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 
 from gradscope.facts import Absence, Leaf
 from gradscope.record.definitions import definition
 from gradscope.record.names import Names, in_some_module
+from gradscope.record.optimizers import held_by
 from gradscope.record.sites import Site, resolve
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.cuts import Selection
@@ -67,13 +69,16 @@ class Absences:
                 self._zero[id(leaf)], selection = why_zero(step, position, crossings, flow)
                 self._selections[id(leaf)].add(selection)
 
-    def settle(self, step: int, held: set[int]) -> None:
-        """An optimizer that holds these follows the pass of a step. What that pass says of them
-        counts, and not what the loss of another optimizer leaves out on purpose."""
-        for key in held & self._missing.keys():
-            absence = self._missing[key]
-            if absence.step == step and absence.reason not in _UNREAD:
-                self._settled.add(key)
+    def settle(self, step: int, optimizer: Any) -> None:
+        """An optimizer follows the pass of a step. What that pass says of its parameters counts,
+        and not what the loss of another optimizer leaves out on purpose."""
+        said = {
+            key
+            for key, absence in self._missing.items()
+            if absence.step == step and absence.reason not in _UNREAD
+        }
+        if said:
+            self._settled |= said & held_by(optimizer)
 
     def facts(
         self,

@@ -40,7 +40,7 @@ class Clipping:
         self._step = step
         # Gradients by id: they live from one backward to the next, which is as long as we look.
         self._clipped: dict[int, _Clip] = {}
-        self._used: set[int] = set()
+        self._updated: list[Any] = []  # the optimizers that have used them
         self._waiting: list[tuple[set[int], _Clip, Site]] = []  # with the step that came too early
         self._last_update: Site = ()
         # Parameters without gradients that were clipped, by place: backward may come afterwards.
@@ -90,14 +90,16 @@ class Clipping:
 
     def begin_backward(self) -> None:
         self._settle()
-        self._clipped, self._used = {}, set()
+        self._clipped, self._updated = {}, []
 
     def end_update(self, work: Work) -> None:
         """Gradients that were clipped after one update and used by the next are in time: who
         writes them without a backward does so."""
-        updated = set(map(id, _grads(parameters_of(work.optimizer))))
-        self._used |= updated
-        self._last_update = note_site(work.frame)[0]
+        self._updated.append(work.optimizer)
+        self._last_update = work.site
+        if not (self._early or self._waiting):
+            return
+        updated = _graded(work.optimizer)
         if self._early and updated:
             self._settle_early(work.optimizer, updated)
         self._waiting = [one for one in self._waiting if not one[0] & updated]
@@ -113,7 +115,7 @@ class Clipping:
 
     def _clips(self, grads: Iterable[torch.Tensor], clip: _Clip) -> None:
         clipped = set(map(id, grads))
-        if clipped and clipped <= self._used:
+        if clipped and clipped <= set().union(*map(_graded, self._updated)):
             self._waiting.append((clipped, clip, self._last_update))
         self._clipped |= dict.fromkeys(clipped, clip)
 
@@ -157,6 +159,11 @@ class Clipping:
 
 def _place(site: Site) -> Location | None:
     return resolve(*site[0]) if site else None
+
+
+def _graded(optimizer: Any) -> set[int]:
+    """The gradients of what it holds, by id."""
+    return set(map(id, _grads(parameters_of(optimizer))))
 
 
 def _grads(parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:

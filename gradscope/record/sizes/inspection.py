@@ -12,7 +12,7 @@ from gradscope.record.graph import SeenNodes
 from gradscope.record.modes import depth_of, lifted_above, mode_count
 from gradscope.record.modules import ModuleFrame
 from gradscope.record.names import Names
-from gradscope.record.running import follow_functions, follow_modules
+from gradscope.record.running import Follower, follow_functions, follow_modules
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.flow import Flow
 
@@ -23,21 +23,22 @@ _sequence_nr = torch._C._autograd._get_sequence_nr
 
 class Inspection:
     """Watches the forward and hooks the backward of the first steps, then of ever fewer, and the
-    backward of those whose graph has grown. `modules` tells the running module, None makes us
+    backward of those whose graph has grown. `follower` knows the running module, None makes us
     keep track of it. `below` tells how many dispatch modes are to lie below ours, None: those that
     are there at the beginning."""
 
     def __init__(
         self,
-        modules: Callable[[], ModuleFrame | None] | None,
+        follower: Follower | None,
         names: Names,
         below: Callable[[], int] | None,
     ) -> None:
-        self.modules = modules
+        self.module: ModuleFrame | None = None
+        self.askers: set[object] = set()
+        self.follower: Follower = follower or self
         self.names = names
         self.steps: list[int] = []
         self.flow: Flow | None = None
-        self.module: ModuleFrame | None = None
         self.function: str | None = None
         self._largest = 0  # nodes made for the largest graph that was inspected
         self._made_until = 0
@@ -45,8 +46,7 @@ class Inspection:
         self._below = below
 
     def install(self, stack: ExitStack, thread: int) -> None:
-        if self.modules is None:
-            self.modules = lambda: self.module
+        if self.follower is self:
             follow_modules(self, stack, thread, self.names.saw_root)
         follow_functions(self, stack, thread)
 
@@ -69,14 +69,17 @@ class Inspection:
         """Watch the coming forward, after so many passes, if it is to be inspected."""
         if self.flow is not None or (passes > 2 and passes & (passes - 1)):
             return
-        assert self.modules is not None and self._below is not None
-        self.flow = Flow(self.modules, lambda: self.function)
+        assert self._below is not None
+        follower = self.follower
+        follower.askers.add(self)
+        self.flow = Flow(lambda: follower.module, lambda: self.function)
         with lifted_above(self._below()):
             self.flow.__enter__()  # type: ignore[no-untyped-call]
 
     def leave_forward(self) -> Flow | None:
         flow, self.flow = self.flow, None
         if flow is not None:
+            self.follower.askers.discard(self)
             with lifted_above(depth_of(flow) + 1):
                 flow.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         return flow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -101,12 +101,15 @@ class Leaves:
             return None
         return self._results.get(tensor.untyped_storage()._cdata)
 
-    def replacement(self, leaf: torch.Tensor) -> Replacement | None:
-        """What took the place of a leaf's values, or of the leaf, since it was last met."""
-        found = self._result(leaf)
-        if found is None or self._places.get(leaf.data_ptr()) == found.name:
-            return None
-        return found
+    def replacements(
+        self, more: Iterable[torch.Tensor]
+    ) -> Iterator[tuple[torch.Tensor, Replacement]]:
+        """What took the place of a leaf's values, or of the leaf, since it was last met: of those
+        that are known, and of `more`."""
+        for leaf in (*self.alive(), *more) if self._results else ():
+            found = self._result(leaf)
+            if found is not None and self._places.get(leaf.data_ptr()) != found.name:
+                yield leaf, found
 
     def settle(self, leaf: torch.Tensor, replacement: Replacement) -> Watched | None:
         """A leaf continues the record of the one that it replaces."""

@@ -19,10 +19,11 @@ import torch
 
 from gradscope.facts import Activation, Depth, Ending, Magnitudes, NotChecked, Step, Summed
 from gradscope.record.finite import plain
+from gradscope.record.instrument import tell
 from gradscope.record.limit import Limit, StopTrace
-from gradscope.record.modules import ModuleFrame
 from gradscope.record.names import Names
-from gradscope.record.optimizers import Work, watch_optimizers
+from gradscope.record.optimizers import Work
+from gradscope.record.running import Follower
 from gradscope.record.sites import note_site
 from gradscope.record.sizes.absences import Absences
 from gradscope.record.sizes.additions import Additions
@@ -35,9 +36,8 @@ from gradscope.record.sizes.inspection import Inspection
 from gradscope.record.sizes.leaves import Leaves, norms_of
 from gradscope.record.sizes.passes import BackwardPass, Graded, Measure
 from gradscope.record.sizes.reduction import summed
-from gradscope.record.sizes.updates import Updates, held_by
-from gradscope.record.stand_ins import stand_in
-from gradscope.record.tracing import computes_values, unobserved
+from gradscope.record.sizes.updates import Updates
+from gradscope.record.tracing import unobserved
 
 _MEASURED_FIRST = 12  # steps
 _PART_OF_A_GRAPH = NotChecked(
@@ -50,28 +50,29 @@ _LEAP = 2.0  # times the loss of the step before
 class MagnitudeWatch:
     """Context manager; enter it inside a `Recorder` if there is one.
 
-    `modules` tells the running module, None makes the watch keep track of it itself; `names` knows
-    the modules; `below` is as in `Inspection`. Gradients are read and never written: those that
-    `backward` leaves with the leaves, or, in a program that never calls it, those that
-    `torch.autograd.grad` hands out. `measure` is told of each of these passes and of each update.
-    `limit` ends the program as a recorder does. A fault of ours costs a measurement and not the
-    program; it is in `notes`.
+    `follower` and `below` are as in `Inspection`; `names` knows the modules. Gradients are read and
+    never written: those that `backward` leaves with the leaves, or, in a program that never calls
+    it, those that `torch.autograd.grad` hands out. `measure` is told of each of these passes and of
+    each update. `limit` ends the program as a recorder does. A fault of ours costs a measurement
+    and not the program; it is in `notes`.
     """
 
     def __init__(
         self,
-        modules: Callable[[], ModuleFrame | None] | None = None,
+        follower: Follower | None = None,
         measure: Measure | None = None,
         names: Names | None = None,
         below: Callable[[], int] | None = None,
         *,
         limit: Limit | None = None,
         on_step: Callable[[int], None] = lambda step: None,
+        on_update: Callable[[Work], None] = lambda work: None,
         on_stop: Callable[[Ending], None] = lambda ending: None,
     ) -> None:
         self.measure = measure
         self.limit = limit or Limit()
         self.on_step = on_step
+        self.on_update = on_update
         self.on_stop = on_stop
         self.step = 0
         self.names = names or Names()
@@ -79,7 +80,7 @@ class MagnitudeWatch:
         self._additions = Additions()
         self.leaves = Leaves(self.names)
         self.losses: list[float | None] = []
-        self._inspection = Inspection(modules, self.names, below)
+        self._inspection = Inspection(follower, self.names, below)
         self._growths = Growths()
         self._depth: Depth | None = None
         self._updates = Updates(self.leaves)
@@ -98,29 +99,21 @@ class MagnitudeWatch:
         self.not_checked: tuple[NotChecked, ...] = ()
 
     def __enter__(self) -> MagnitudeWatch:
-        self._install(threading.get_ident())
-        self._inspection.begin()
+        self.begin()
+        tell(self._stack, self, elsewhere={})
         return self
+
+    def begin(self) -> None:
+        """Of several that observe a run, after a recorder."""
+        thread = threading.get_ident()
+        self._clipping.install(self._stack, thread)
+        self.leaves.allow_swaps(self._stack)
+        self._inspection.install(self._stack, thread)
+        self._inspection.begin()
 
     def __exit__(self, *failure: object) -> None:
         self._inspection.end()
         self._stack.close()
-
-    def _install(self, thread: int) -> None:
-        """What is put around torch, and taken off in reverse order."""
-        engine = torch.autograd.graph._engine_run_backward
-
-        def run_backward(outputs: Any, *args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() != thread or not computes_values():
-                return engine(outputs, *args, **kwargs)
-            return self._run_backward(engine, outputs, args, kwargs)
-
-        for owner in (torch.autograd, torch.autograd.graph):
-            stand_in(self._stack, owner, "_engine_run_backward", run_backward, inner=True)
-        watch_optimizers(self._stack, self._begin_update, self._end_update, self._optimizer_made)
-        self._clipping.install(self._stack, thread)
-        self.leaves.allow_swaps(self._stack)
-        self._inspection.install(self._stack, thread)
 
     @contextmanager
     def _ours(self) -> Iterator[None]:
@@ -148,7 +141,7 @@ class MagnitudeWatch:
         """Whether the program has written its parameters without an optimizer."""
         return self._updates.are_by_hand
 
-    def _optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
+    def optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
         self.limit.note_optimizer()
         self._updates.note_made(optimizer, frame)
         if not self._nested:
@@ -157,7 +150,7 @@ class MagnitudeWatch:
 
     # A backward pass
 
-    def _run_backward(self, engine: Any, outputs: Any, args: Any, kwargs: Any) -> Any:
+    def run_backward(self, engine: Any, outputs: Any, args: Any, kwargs: Any) -> Any:
         if not self._nested:
             self._clipping.begin_backward()
         asked = BackwardPass.of(outputs, args, kwargs) if not self._nested else None
@@ -200,7 +193,7 @@ class MagnitudeWatch:
         measured = False
         with self._ours():
             loss = asked.loss()
-            self._note_replaced([*self.leaves.alive(), *asked.asked])
+            self._note_replaced(asked.asked)
             if flow is not None and self._summed is None:
                 self._summed = summed(asked.roots, flow)
             crossings = self._inspection.hook_backward(self.step, asked.roots, flow, frame)
@@ -299,14 +292,14 @@ class MagnitudeWatch:
 
     # An optimizer step
 
-    def _begin_update(self, work: Work) -> None:
+    def optimizer_begins(self, work: Work) -> None:
         self._inspection.pause(True)
         self._at_work = True
         if work.updates and not self._nested and self.step:
             with self._ours():
                 self._before_update(work)
 
-    def _end_update(self, work: Work) -> None:
+    def optimizer_ends(self, work: Work) -> None:
         if work.over:
             self.limit.note_update(self.step)
         self._inspection.pause(False)
@@ -315,18 +308,20 @@ class MagnitudeWatch:
             return
         self._clipping.end_update(work)
         self._freshness.note_update()
-        if self.step <= _MEASURED_FIRST and not self._nested:
-            self._freshness.note_left(work.optimizer)
-        if self.measure is not None and not self._nested:
-            with self._ours():
-                self.measure.after_update(self.leaves.alive(), self.leaves.name_of)
+        if not self._nested:
+            if self.step <= _MEASURED_FIRST:
+                self._freshness.note_left(work.optimizer)
+            if self.measure is not None:
+                with self._ours():
+                    self.measure.after_update(self.leaves.alive(), self.leaves.name_of)
+        self.on_update(work)
 
     def _before_update(self, work: Work) -> None:
         clipped = None
         if self._total_after_backward:
             clipped = self._total() / self._total_after_backward
             self._total_after_backward = None
-        self.absences.settle(self.step - 1, held_by(work.optimizer))
+        self.absences.settle(self.step - 1, work.optimizer)
         self._updates.note(self.step - 1, work, self._freshness, clipped)
 
     def note_write(self, tensor: Any, frame: Any) -> None:
@@ -354,11 +349,10 @@ class MagnitudeWatch:
             self.leaves.note_result(operand, result, lambda: note_site(frame)[0])
 
     def _note_replaced(self, leaves: Sequence[torch.Tensor]) -> None:
-        for leaf in leaves:
-            found = self.leaves.replacement(leaf)
-            if found is not None:
-                self._freshness.note_update()
-                self._updates.note_replaced(self.step - 1, leaf, found)
+        """Of the known leaves and of these."""
+        for leaf, found in self.leaves.replacements(leaves):
+            self._freshness.note_update()
+            self._updates.note_replaced(self.step - 1, leaf, found)
 
     def _total(self) -> float:
         grads = [leaf.grad for leaf in self.leaves.alive() if leaf.grad is not None]

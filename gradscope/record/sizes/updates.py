@@ -11,7 +11,7 @@ import torch
 
 from gradscope.facts import Location, Update
 from gradscope.record.finite import is_zero
-from gradscope.record.optimizers import Work, parameters_of
+from gradscope.record.optimizers import Work, held_by, parameters_of
 from gradscope.record.sites import USER, Site, kind_of, note_site, resolve
 from gradscope.record.sizes.clearing import after_step
 from gradscope.record.sizes.freshness import Freshness
@@ -59,7 +59,7 @@ class Updates:
             step=step,
             optimizer=type(optimizer).__name__,
             lr=float(settings.get("lr", 0.0)),
-            location=self._place(note_site(work.frame)[0]),
+            location=self._place(work.site),
             made=self._made.get(id(optimizer)),
             stale=None if fresh.stale is None else bool(stale),
             cleared=None if fresh.graded is None else _is_cleared(optimizer, fresh.graded),
@@ -167,10 +167,6 @@ def _read(update: Update, own: CodeType | None) -> Update:
         lr=float(rate.value) if rate is not None else None,  # type: ignore[arg-type]
         ascends=rising.lineno if rising is not None else None,
     )
-
-
-def held_by(optimizer: Any) -> set[int]:
-    return set(map(id, parameters_of(optimizer)))
 
 
 def _is_cleared(optimizer: Any, graded: set[int]) -> bool:

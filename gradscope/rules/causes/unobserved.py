@@ -77,9 +77,10 @@ class Unobserved(Rule):
                 fixes=(_NARROW,),
             )
         return self.found(
-            f"at step {at.step} {bad}, and its ops were not looked at",
-            "The step was only watched: whether its loss, gradients and parameters are finite."
-            " `gradscope trace` runs a program again to look at such a step; --every-step, or"
+            f"at step {at.step} {bad}, and the ops from step {at.since} on that may have led there"
+            " were not looked at",
+            "These steps were only watched: whether what they train with is finite."
+            " `gradscope trace` runs a program again to look at such steps; --every-step, or"
             " every_step=True, looks at the ops of all.",
             severity=Severity.ERROR,
             step=at.step,

@@ -1,0 +1,70 @@
+"""What stands in for autograd's engine and hooks optimizers, once for all that observes a run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import FrameType
+from typing import Any, Protocol
+
+import torch
+
+from gradscope.record.optimizers import Work, watch_optimizers
+from gradscope.record.stand_ins import stand_in
+from gradscope.record.tracing import computes_values
+
+Engine = Callable[..., Any]
+
+
+class Reading(Protocol):
+    """What observes a run."""
+
+    def run_backward(self, engine: Engine, outputs: Any, args: Any, kwargs: Any) -> Any:
+        """Run the engine, and look before and after. Not called where ops compute no values."""
+
+    def optimizer_made(self, optimizer: Any, frame: FrameType) -> None: ...
+    def optimizer_begins(self, work: Work) -> None: ...
+    def optimizer_ends(self, work: Work) -> None: ...
+
+
+def tell(stack: ExitStack, *readings: Reading, elsewhere: dict[str, None]) -> None:
+    """Until `stack` ends tell them, the first one first, of what this thread does; of a backward
+    the last is told first, and the others by the engine that it is given. The names of other
+    threads that run backward go to `elsewhere`."""
+    thread = threading.get_ident()
+    original: Engine = torch.autograd.graph._engine_run_backward
+    observed = original
+    for reading in readings:
+        observed = _around(observed, reading)
+
+    def engine(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() != thread:
+            elsewhere[threading.current_thread().name] = None
+            return original(t_outputs, *args, **kwargs)
+        run = observed if computes_values() else original
+        return run(t_outputs, *args, **kwargs)
+
+    for owner in (torch.autograd, torch.autograd.graph):
+        stand_in(stack, owner, "_engine_run_backward", engine, inner=True)
+
+    def made(optimizer: Any, frame: FrameType) -> None:
+        for reading in readings:
+            reading.optimizer_made(optimizer, frame)
+
+    def before(work: Work) -> None:
+        for reading in readings:
+            reading.optimizer_begins(work)
+
+    def after(work: Work) -> None:
+        for reading in readings:
+            reading.optimizer_ends(work)
+
+    watch_optimizers(stack, before, after, made)
+
+
+def _around(inner: Engine, reading: Reading) -> Engine:
+    def run(outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        return reading.run_backward(inner, outputs, args, kwargs)
+
+    return run

@@ -1,0 +1,126 @@
+"""Traces each program twice, with most of its steps only watched and with all of them looked at in
+full, and prints the findings that the two do not share. Fixes are not tried."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from scoring.cases import without_markers
+
+from gradscope.config import Config
+from gradscope.errors import GradscopeError
+from gradscope.facts import Finding, Report
+from gradscope.pipeline import trace
+from gradscope.programs import parse_target
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = (
+    "gradscope/examples",
+    "tests/cases",
+    "tests/healthy",
+    "tests/programs/odd",
+    "tests/programs/real",
+)
+SECONDS = 120.0  # for one run of a program
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """`alone` are the findings of one of the two. `inspected` of `steps` were looked at in full
+    where the program was watched, in `runs` runs. `failed` says why it could not be run."""
+
+    program: Path
+    alone: tuple[str, ...] = ()
+    failed: str = ""
+    steps: int = 0
+    inspected: int = 0
+    runs: int = 1
+
+
+def compared(program: Path, steps: int) -> Compared:
+    folder = Path(tempfile.mkdtemp())  # no object that would remove it at the end of a child
+    copy = folder / program.name
+    copy.write_text(without_markers(program.read_text("utf-8")), "utf-8")
+    os.chdir(folder)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the program's own
+            watched, full = (_report(copy, steps, every_step=every) for every in (False, True))
+    except GradscopeError as error:
+        return Compared(program, failed=str(error))
+    finally:
+        os.chdir(ROOT)
+        shutil.rmtree(folder)
+    first, second = Counter(_told(watched)), Counter(_told(full))
+    alone = [f"watched alone: {one}" for one in (first - second).elements()]
+    alone += [f"in full alone: {one}" for one in (second - first).elements()]
+    seen = watched.trace
+    return Compared(program, tuple(alone), "", len(seen.steps), seen.inspected, watched.runs)
+
+
+def _report(copy: Path, steps: int, *, every_step: bool) -> Report:
+    config = Config(steps=steps, verify=False, every_step=every_step, time_limit=SECONDS)
+    return trace(parse_target(str(copy)), config, silent=True)
+
+
+def _told(report: Report) -> list[str]:
+    return [f"verdict {report.verdict}", *map(_spot, report.findings)]
+
+
+def _spot(finding: Finding) -> str:
+    at = finding.location
+    place = f"{at.line}:{at.col}" if at is not None else "no place"
+    return f"{finding.rule} {finding.name} at {place}, step {finding.step}: {finding.message}"
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/same", description=__doc__)
+    parser.add_argument(
+        "places",
+        nargs="*",
+        type=Path,
+        metavar="PLACE",
+        help="files or folders (the tests' programs and the examples)",
+    )
+    parser.add_argument("--steps", type=int, default=100, help="of each run at most (100)")
+    parser.add_argument("--jobs", type=int, default=2)
+    return parser.parse_args()
+
+
+def main() -> int:
+    given = arguments()
+    places = [place.resolve() for place in given.places] or [ROOT / name for name in FOLDERS]
+    files = [file for place in places for file in (_files(place) if place.is_dir() else [place])]
+    ran = []
+    with ProcessPoolExecutor(given.jobs) as pool:
+        for one in pool.map(compared, files, [given.steps] * len(files)):
+            if one.alone:
+                print(f"{one.program.name}:", *(f"  {line}" for line in one.alone), sep="\n")
+            if one.failed:
+                print(f"{one.program.name}: not run: {one.failed}")
+            else:
+                ran.append(one)
+    differing = sum(bool(one.alone) for one in ran)
+    print(
+        f"{len(ran)} of {len(files)} programs ran: {differing} differ;"
+        f" {sum(one.inspected for one in ran):,} of {sum(one.steps for one in ran):,} steps were"
+        f" looked at in full, {sum(one.runs > 1 for one in ran)} programs run again"
+    )
+    return bool(differing)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.py"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
