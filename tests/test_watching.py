@@ -246,6 +246,31 @@ def test_added_up_gradients_are_one_step():
     assert in_full(facts(observation)) == [4 * step + part for step in steps for part in range(4)]
 
 
+def test_training_is_the_same_to_the_last_bit():
+    def run() -> tuple[list[float], list[torch.Tensor], torch.Tensor]:
+        torch.manual_seed(0)
+        layers = [torch.nn.Linear(4, 8), torch.nn.Dropout(0.3), torch.nn.Linear(8, 1)]
+        model = torch.nn.Sequential(*layers)
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+        losses = []
+        for _ in range(40):
+            optimizer.zero_grad()
+            loss = model(torch.randn(8, 4)).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses, [one.detach() for one in model.parameters()], torch.get_rng_state()
+
+    losses, parameters, state = run()
+    with watched() as observation:
+        same = run()
+
+    assert in_full(facts(observation)) == [0, 1, 2, 4, 8, 16, 32]
+    assert same[0] == losses
+    assert all(map(torch.equal, same[1], parameters))
+    assert torch.equal(same[2], state)
+
+
 class Counts(TorchDispatchMode):
     """A mode of the program's own."""
 

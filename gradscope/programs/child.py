@@ -40,7 +40,7 @@ from gradscope.record.sites import calls_program, claim, shown_path
 from gradscope.signals import as_python_starts, undisturbed
 
 PROGRESS_EVERY = 0.1  # seconds
-INTERIM_SHARE = 0.05  # of the run's time may go into telling the facts so far
+INTERIM_SHARE = 0.01  # of the run's time may go into telling the facts so far
 _UNINTERRUPTED = 3_600.0  # seconds: until another thread has its turn
 _leave = os._exit  # which the program's calls of are told of
 SLOW_MODULES = ("torch._dynamo", "torch._inductor", "torch.distributed.tensor")

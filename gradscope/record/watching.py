@@ -76,6 +76,7 @@ class Watching:
     def end_update(self, work: Work, updates: int | None) -> None:
         if work.over:
             optimizer = work.optimizer
+            self._clean.pop(None, None)  # of the passes before the first update
             self._check_parameters(id(optimizer), lambda: parameters_of(optimizer))
             self._choose(updates)
 

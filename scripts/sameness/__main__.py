@@ -119,7 +119,7 @@ def main() -> int:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.py"))
+    return sorted(file for file in folder.glob("*.py") if file.name != "__init__.py")
 
 
 if __name__ == "__main__":
