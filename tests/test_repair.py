@@ -581,3 +581,11 @@ def test_zero_times_the_logarithm_of_zero():
 
     assert "x * (torch.where(x > 0, x, 1.0).log() - 1)" in first.text
     assert loss.isfinite() and gradient.isfinite().all()
+
+
+def test_a_mask_in_a_softmax_by_hand_gets_no_logarithm():
+    text = f"{HEAD}e = torch.exp(x) * m\nloss = (e / e.sum()).sum()\n"
+
+    found = ways(finding(text, "e / e.sum()", "div", "stable-op", {"other": 0.0}), text)
+
+    assert not any("log" in way.text for way in found)

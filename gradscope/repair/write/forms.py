@@ -72,7 +72,9 @@ def _quotient(read: Reading, node: ast.expr) -> str | None:
     found = read.op(node, "div")
     if not found or any(logs.log_of(read, side) is None for side in found.positional[:2]):
         return None
-    return f"torch.exp({logs.log_of(read, node)})"
+    # A factor may be 0 where its exponential is not, as a mask is.
+    difference = logs.log_of(read, node)
+    return None if read.has_plain_log else f"torch.exp({difference})"
 
 
 def _power_of_product(read: Reading, node: ast.expr) -> str | None:

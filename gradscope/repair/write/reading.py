@@ -22,6 +22,7 @@ class Reading:
     culprit: Culprit
     place: ast.expr
     seen: set[ast.AST] = field(default_factory=set)
+    has_plain_log: bool = False  # what was written takes a logarithm that undoes nothing
 
     def meaning(self, node: ast.expr) -> ast.expr:
         """What a name stands for here; the node itself where that is not known."""
@@ -77,6 +78,7 @@ class Reading:
     def call(self, name: str, operand: str, rest: str = "") -> str:
         """A function of torch as the expression that it takes the place of is written: as a call,
         or as a method."""
+        self.has_plain_log |= name == "log"
         found = spelled(self.culprit.source, self.place)
         if found is not None and found.method:
             return f"{atom(operand)}.{name}({rest})"
