@@ -93,8 +93,8 @@ def test_a_fix_of_a_late_failure_is_tried_from_shortly_before(traced):
     replay = replayed(report)
     assert replay.origin is Origin.SNAPSHOT
     assert 0 < replay.step <= 150
-    assert replay.step + replay.steps == 151 and replay.identical is not False
-    assert report.runs == 1
+    assert replay.step + replay.steps == 151 and replay.identical is True
+    assert report.runs <= 2  # one in float64 may judge its values
     assert f"replayed from step {replay.step}" in effort(report)
     assert document(report)["replay"] == {
         "from": "snapshot",
@@ -102,7 +102,7 @@ def test_a_fix_of_a_late_failure_is_tried_from_shortly_before(traced):
         "steps": replay.steps,
         "identical": replay.identical,
     }
-    assert len(Path("train.log").read_text().splitlines()) == 150
+    assert len(Path("train.log").read_text().splitlines()) == 151  # until the next loss
     assert Path("ended").read_text() == "one\n"
 
 

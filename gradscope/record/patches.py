@@ -71,7 +71,8 @@ def _telling_reads(recorder: Recording, original: Any, thread: int) -> Callable[
     def read(self: Any, *args: Any, **kwargs: Any) -> Any:
         frame = sys._getframe(1)
         is_foreign = threading.get_ident() != thread or kind_of(frame.f_code) == OURS
-        if not (is_foreign or recorder.halted or recorder.probing):
+        is_blind = recorder.halted or recorder.probing or not recorder.depth.is_full
+        if not (is_foreign or is_blind):  # between steps in full no read counts, of any kind
             recorder.note_read(self, None, frame)
         return original(self, *args, **kwargs)
 

@@ -198,8 +198,8 @@ class Recorder:
         loss = place = None
         if is_step:
             with unobserved():
-                self._begin_step()
                 loss = sum_of(roots)
+                self._begin_step(loss)
             place = self._place()
         self.nested += 1
         try:
@@ -218,11 +218,11 @@ class Recorder:
             self.mode.forget_history()
         return result
 
-    def _begin_step(self) -> None:
+    def _begin_step(self, loss: float | None) -> None:
         self.last.begin_backward()
         if self.at_limit:
             self.halt(self._reason)
-        self.watching.begin_backward(self.limit.updates)
+        self.watching.begin_backward(self.limit.updates, loss)
 
     def step_is_measured(self, updates_by_hand: bool) -> None:
         """A backward is over, and all that is asked of it is known."""

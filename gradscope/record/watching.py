@@ -52,15 +52,18 @@ class Watching:
         if step is not None and step <= self.context.step:
             self.depth.look_in_full(self.context.step)
 
-    def begin_backward(self, updates: int | None) -> None:
-        """After so many updates by optimizers (None: without one). An update by hand may follow a
-        backward: where no optimizer tells when it is over, the step lasts until the next one."""
-        if not self.depth.is_full or self.context.bad_in_step:
+    def begin_backward(self, updates: int | None, loss: float | None) -> None:
+        """After so many updates by optimizers (None: without one). What a program does between an
+        update and the next backward, as evaluating itself, is seen with the step before; where the
+        loss it then has is bad, so is the rest of that step. Without an optimizer an update by hand
+        may follow a backward."""
+        is_bad = loss is not None and loss - loss != 0.0
+        if not self.depth.is_full or self.context.bad_in_step or is_bad:
             return
         long_ago = self.context.step - self.depth.full_since > _LONGEST
-        is_over = updates is None and not self._has_optimizer()
+        is_over = updates is not None or not self._has_optimizer()
         if is_over or (long_ago and self.depth.full_from is None):
-            self._choose(updates)
+            self._choose(updates, may_watch=True)
 
     def _has_optimizer(self) -> bool:
         """One that was made before anybody looked, and has not stepped yet."""
@@ -71,7 +74,7 @@ class Watching:
     def end_backward(self, updates: int | None) -> None:
         if updates is None:
             self._check_parameters(None, self.leaves)
-            self._choose(updates, may_watch=False)
+            self._choose(updates)
 
     def end_update(self, work: Work, updates: int | None) -> None:
         if work.over:
@@ -80,7 +83,7 @@ class Watching:
             self._check_parameters(id(optimizer), lambda: parameters_of(optimizer))
             self._choose(updates)
 
-    def _choose(self, updates: int | None, *, may_watch: bool = True) -> None:
+    def _choose(self, updates: int | None, *, may_watch: bool = False) -> None:
         step = self.context.step
         if self.depth.is_due(step, updates) or self.symptoms.are_waiting:
             self.depth.look_in_full(step)

@@ -194,7 +194,9 @@ class Again:
     def _told(self, trace: Trace, plan: _Plan, origin: Origin, step: int) -> Trace:
         """With how it was repeated."""
         changes = bool(plan.patches or plan.setup)  # from where it is at work losses may differ
-        compared = range(step, plan.steps.start if changes else plan.steps.stop)
+        # In full, what went wrong may be seen in an earlier step than where it was noticed.
+        stop = plan.steps.start if changes else min(plan.steps.stop, len(trace.steps))
+        compared = range(step, stop)
         same = repeats(self.first, trace, compared) if compared else None
         identical = None if same is False and changes else same
         replay = Replay(origin, step, len(trace.steps) - step, identical)
