@@ -93,8 +93,9 @@ def test_a_fix_of_a_late_failure_is_tried_from_shortly_before(traced):
     replay = replayed(report)
     assert replay.origin is Origin.SNAPSHOT
     assert 0 < replay.step <= 150
-    assert replay.step + replay.steps == 151 and replay.identical is True
-    assert report.runs <= 2  # one in float64 may judge its values
+    assert replay.step + replay.steps == 151
+    assert replay.identical is (True if replay.step < 150 else None)
+    assert report.runs <= 3  # one in float64 judges its values, one may come where a copy is slow
     assert f"replayed from step {replay.step}" in effort(report)
     assert document(report)["replay"] == {
         "from": "snapshot",
