@@ -79,11 +79,11 @@ from gradscope.__main__ import main
 
 diagnose, rounds = pipeline.diagnose, []
 
-def diagnosed(trace):
+def diagnosed(trace, limits):
     rounds.append(trace)
     if len(rounds) == 2:
         os.kill(os.getpid(), signal.SIGINT)
-    return diagnose(trace)
+    return diagnose(trace, limits)
 
 pipeline.diagnose = diagnosed
 sys.argv[1:] = ["fix", "train.py", "--write"]

@@ -45,18 +45,23 @@ def signalled(
 ) -> tuple[int, str]:
     """What `gradscope trace` prints, and its exit code, where it is sent a signal."""
     (folder / "train.py").write_text(program)
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "gradscope", "trace", "train.py", *more],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": paths(), "NO_COLOR": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-    )
-    while not (folder / "running").exists() and process.poll() is None:
-        time.sleep(0.01)
-    process.send_signal(number)
-    out, _ = process.communicate(timeout=120)
+        # Under nohup a signal is ignored, and that is inherited.
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
+    ) as process:
+        try:
+            while not (folder / "running").exists() and process.poll() is None:
+                time.sleep(0.01)
+            process.send_signal(number)
+            out, _ = process.communicate(timeout=120)
+        finally:
+            process.kill()  # nothing where it has ended; the program does not outlive it
     return process.returncode, out
 
 

@@ -139,4 +139,4 @@ def test_what_a_penalty_computes_from_the_weights_is_not_kept():
             (w - start).square().sum().backward()
             optimizer.step()
 
-    assert len(seen._observation.sizes.leaves._replaced._known) <= 1
+    assert len(seen._observation.sizes.leaves._results) <= 1
