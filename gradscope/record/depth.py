@@ -6,6 +6,10 @@ from gradscope.record.compiled import Compiled
 from gradscope.record.mode import RecordingMode
 from gradscope.record.modes import lifted_above, mode_count, put, take
 
+# Steps in a row of a program that updates by hand, which no other step shows: that gradients are
+# never cleared takes the first update and five more.
+_BY_HAND = 6
+
 
 class Depth:
     """Context manager: has `mode` see the ops of the first steps and of ever fewer after them (0,
@@ -40,13 +44,14 @@ class Depth:
         """How many modes are to lie below others of ours."""
         return self._below + self.is_full
 
-    def is_due(self, step: int, updates: int | None) -> bool:
+    def is_due(self, step: int, updates: int | None, *, by_hand: bool) -> bool:
         """Whether to look at the coming step, the one after so many updates by optimizers (None:
-        without one), in full."""
+        without one), in full; `by_hand`: the program updates its parameters itself."""
         number = step if updates is None else updates
         if self.full_from is not None and step >= self.full_from:
             return True
-        return number & (number - 1) == 0 and self.compiled.first is None
+        is_early = by_hand and step < _BY_HAND
+        return (is_early or number & (number - 1) == 0) and self.compiled.first is None
 
     def note_compiled(self, step: int) -> None:
         """The program compiles something, in this step."""

@@ -83,6 +83,7 @@ class FullObservation:
         )
         self._between_steps = between_steps
         self.recorder.watching.leaves = self.sizes.leaves.alive
+        self.recorder.watching.updates_by_hand = lambda: self.sizes.updates_by_hand
         self.arrays = ArrayWarnings()
         self.recorder.on_write = self.sizes.note_write
         self.recorder.on_result = self.sizes.note_result

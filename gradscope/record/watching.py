@@ -33,6 +33,7 @@ class Watching:
         self.depth = depth
         # That the program is known to have.
         self.leaves: Callable[[], Iterable[torch.Tensor]] = tuple
+        self.updates_by_hand: Callable[[], bool] = bool  # whether it does
         # By optimizer: what the steps below it have left in the parameters was finite.
         self._clean: dict[object, int] = {}
         self._unexamined: Unexamined | None = None
@@ -85,7 +86,10 @@ class Watching:
 
     def _choose(self, updates: int | None, *, may_watch: bool = False) -> None:
         step = self.context.step
-        if self.depth.is_due(step, updates) or self.symptoms.are_waiting:
+        if (
+            self.depth.is_due(step, updates, by_hand=self.updates_by_hand())
+            or self.symptoms.are_waiting
+        ):
             self.depth.look_in_full(step)
         elif may_watch:
             self.depth.watch()

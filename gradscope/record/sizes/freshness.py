@@ -40,9 +40,16 @@ class Freshness:
         """Its update is over."""
         self._left |= _versions(parameters_of(optimizer))
 
-    def begin(self, leaves: Iterable[torch.Tensor], trained: Mapping[int, torch.Tensor]) -> None:
+    def begin(
+        self,
+        leaves: Iterable[torch.Tensor],
+        trained: Mapping[int, torch.Tensor],
+        *,
+        by_hand: bool,
+    ) -> None:
         """A pass that is measured: note each gradient that is there already. Old are those of
-        `trained` leaves that an update has used, and that nobody has cleared since."""
+        `trained` leaves that an update has used, and that nobody has cleared since. An update
+        `by_hand` is seen only in a step in full: whether one came before is not known elsewhere."""
         self._before = _versions(leaves)
         self.graded, self.stale, self.clearing = None, set(), None
         if self._stepped:
@@ -55,6 +62,8 @@ class Freshness:
                 and (grad := trained[key].grad) is not None
                 and is_zero(grad) is False
             }
+        elif by_hand:
+            self.stale = None
         self._left = {}
 
     def begin_unmeasured(self) -> None:

@@ -200,7 +200,8 @@ class MagnitudeWatch:
             if crossings is not None and not crossings.is_whole:
                 self.not_checked = (_PART_OF_A_GRAPH,)
             if crossings is not None or self._is_measured(loss):
-                self._freshness.begin(self.leaves.alive(), self._updates.trained)
+                trained, by_hand = self._updates.trained, self.updates_by_hand
+                self._freshness.begin(self.leaves.alive(), trained, by_hand=by_hand)
                 measured = True
         if not measured:
             self._freshness.begin_unmeasured()
