@@ -118,6 +118,13 @@ def test_float64_is_a_judge_where_it_shows_the_same_run_in_good_health(exact: Tr
     assert is_sound(seen(0.5, NAN, gradient=(NAN, 2.0)), exact, 1) is sound
 
 
+@pytest.mark.parametrize(("left", "sound"), [(0.0, True), (1e-60, False), (1e-30, True)])
+def test_float64_is_no_judge_where_its_gradient_is_below_what_float32_holds(left, sound):
+    exact = seen(0.5, 0.6, gradient=(left, 0.0))
+
+    assert is_sound(seen(0.5, NAN, gradient=(NAN, NAN)), exact, 1) is sound
+
+
 def finding(step: int, name: str) -> Finding:
     return Finding("GS2", name, Severity.ERROR, Phase.FORWARD, step, "mul", "", "")
 

@@ -41,6 +41,9 @@ TOO_LARGE = CONSEQUENCES["exploding-gradient"]
 
 # Of values in float64. A difference that is 0 but for rounding is inverted to more than SINGULAR.
 SINGULAR = 1e12
+# The smallest normal float32. A gradient below it is left where a bound too small for the program's
+# own dtype holds the operand: float64 alone stands on the bound, and learns nothing there.
+FLUSHED = 1.18e-38
 SAME_RUN = 0.1  # of what was finite before: half precision leaves two digits
 CLOSE = 1e-3  # of the loss and of each gradient: what float32 and a small eps leave of them
 OTHER_LOSS = 0.5  # of the larger of two losses
@@ -60,7 +63,8 @@ def is_sound(before: Trace, exact: Trace, step: int) -> bool:
         return False
     if not exact.gradients or any(one.bad for one in exact.gradients):
         return False
-    if _size(before, exact, step) is not None or total_norm(exact.gradients) > SINGULAR:
+    norm = total_norm(exact.gradients)
+    if _size(before, exact, step) is not None or norm > SINGULAR or 0 < norm < FLUSHED:
         return False
     earlier = [(one.loss, loss_of(exact, one.index)) for one in before.steps[: step + 1]]
     known = [(a, b) for a, b in earlier if a is not None and b is not None and math.isfinite(a)]
