@@ -59,8 +59,8 @@ h = a * 1.0
 torch.where(a > 0, h, 0.0).sum().backward()
 """
 PATCHED = [
-    ("h.log_()", "h.copy_(torch.where(h > 0, h, 1.0)).log_()"),
-    ("h[:].sqrt_()", "h[:].copy_(torch.where(h[:] > 0, h[:], 1.0)).sqrt_()"),
+    ("h.log_()", "h.copy_(torch.where(a > 0, h, 1.0)).log_()"),
+    ("h[:].sqrt_()", "h[:].copy_(torch.where(a > 0, h[:], 1.0)).sqrt_()"),
 ]
 
 
