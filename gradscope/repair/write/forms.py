@@ -119,7 +119,10 @@ def _x_log_x(read: Reading, node: ast.expr) -> str | None:
     operand = read.argument(node, "log")
     around: ast.AST = node
     for _ in range(_TERMS):
-        inner, around = around, read.culprit.source.parents[around]
+        inner, above = around, read.culprit.source.parents.get(around)
+        if above is None:  # the statement stands in no function
+            return None
+        around = above
         product = spelled(read.culprit.source, around)
         if product is not None and product.name == "mul" and operand is not None:
             x = read.text(operand)
