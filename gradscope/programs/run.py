@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gradscope.programs.process import Child
 
 TICK = 0.05  # seconds between looks at the clock, at Ctrl-C and at the child
-STOP_GRACE = 10.0  # seconds that a program has to unwind after we stopped it
+STOP_GRACE = 5.0  # seconds that a program has to unwind after we stopped it
 END_GRACE = 60.0  # and for its exit handlers, where it ended by itself
 INTERRUPT_GRACE = 0.6  # and after Ctrl-C, when somebody waits for the report
 TWICE = 0.05  # within which a signal that comes again is the same one
