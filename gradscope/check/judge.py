@@ -40,8 +40,7 @@ def judge(case: Case) -> Report:
         detail = f"{error}; {error.help}" if error.help else str(error)
         return _failed(case, Ending("unusable", detail, traceback=error.detail))
     except ChildFault as fault:
-        last = str(fault).strip().splitlines()[-1]
-        return _failed(case, Ending("fault", last, traceback=str(fault)))
+        return _failed(case, Ending("fault", fault.last_line, traceback=str(fault)))
     trace = _true_ending(report.trace, case)
     wanted = rule_filter(config)
     crossed = [found for found in thresholds.crossed(trace, config.thresholds) if wanted(found)]

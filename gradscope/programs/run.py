@@ -42,6 +42,11 @@ FORWARD_AFTER = 0.3  # a terminal's Ctrl-C reaches the child without our help
 class ChildFault(Exception):
     """gradscope's own code failed in the child; the text is its traceback."""
 
+    @property
+    def last_line(self) -> str:
+        """The exception itself."""
+        return str(self).strip().splitlines()[-1]
+
 
 def run(
     target: Target,

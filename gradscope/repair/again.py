@@ -52,7 +52,7 @@ def told(failure: BaseException) -> str:
         case OSError():
             return failure.strerror or str(failure)
         case ChildFault():
-            return f"gradscope itself failed: {str(failure).strip().splitlines()[-1]}"
+            return f"gradscope itself failed: {failure.last_line}"
     return str(failure)
 
 

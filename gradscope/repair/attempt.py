@@ -14,7 +14,7 @@ from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Fix, Holds, NotTried, Reason, Refuted, Trace, Verdict, Verified
 from gradscope.facts.verdicts import CannotRun
 from gradscope.programs import ChildFault
-from gradscope.repair.again import Hindered, Setup
+from gradscope.repair.again import FAILURES, Hindered, Setup
 from gradscope.repair.budget import Budget, Purpose, RunsSpent
 from gradscope.repair.compare import Outcome, Seen, acting, compare, last_step
 from gradscope.repair.differences import repeats
@@ -183,7 +183,7 @@ class Bench:
         except GradscopeError as error:
             return Outcome(Refuted(CannotRun(str(error))))
         except ChildFault as fault:
-            return Outcome(NotTried(Reason.FAULT, str(fault).strip().splitlines()[-1]))
+            return Outcome(NotTried(Reason.FAULT, fault.last_line))
         return outcome
 
     def _run(self, path: str, text: str, first: int, steps: int, purpose: Purpose) -> Trace:
@@ -201,7 +201,7 @@ class Bench:
             return verdict
         try:
             trace = again(step + 1 + AHEAD, Purpose.AHEAD)
-        except (GradscopeError, ChildFault, Hindered, OSError):  # TimeoutError is one
+        except FAILURES:  # TimeoutError is an OSError
             return verdict
         return gone_on(verdict, self.before.trace, Seen(trace, self.diagnose(trace)), step)
 
@@ -220,7 +220,7 @@ class Bench:
                         raise TimeoutError
                     return rerun(in_float64, range(step + 1), limit)
 
-                with suppress(GradscopeError, ChildFault, Hindered, OSError):  # TimeoutError is one
+                with suppress(*FAILURES):  # TimeoutError is an OSError
                     trace = self.budget.run(Purpose.TRUTH, wider)
                     if is_sound(self.before.trace, trace, step):
                         self._exact[step] = trace
