@@ -13,7 +13,7 @@ from gradscope.pipeline import trace
 from gradscope.programs import parse_target
 from gradscope.repair import Budget
 from gradscope.repair.budget import SHARES, Purpose
-from gradscope.report import trials, verdicts
+from gradscope.report import closing, trials
 
 WRONG = """
 import torch
@@ -106,4 +106,4 @@ def test_what_the_time_did_not_allow_is_said(
     }
     assert "--verify-time" in trials.verdict(patched[0])
     told = f"not checked: {left_out[0]} (out of time; --verify-time is 0.0001 s)"
-    assert told in verdicts.notes(report)
+    assert told in closing.notes(report)

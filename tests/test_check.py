@@ -25,7 +25,7 @@ from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import Finding, Summary
 from gradscope.pipeline import trace
 from gradscope.programs.choose import choose
-from gradscope.report import FORMATS, Options, verdicts
+from gradscope.report import FORMATS, Options, closing
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -213,8 +213,8 @@ def test_comments_accept_and_say_when_they_no_longer_do(folder):
     assert [report.verdict for report in summary.reports] == ["healthy", "healthy"]
     assert summary.reports[1].remarks == ("1 finding accepted by a comment",)
     assert summary.reports[1].accepted == 1
-    assert "every loss" not in verdicts.summary(summary.reports[1])
-    assert "healthy but for 1 accepted finding" in verdicts.summary(summary.reports[1])
+    assert "every loss" not in closing.summary(summary.reports[1])
+    assert "healthy but for 1 accepted finding" in closing.summary(summary.reports[1])
     assert [(one.rule, one.severity.value, one.message) for one in summary.findings] == [
         ("GS903", "warning", "nothing is left to ignore here (GS201)"),
         ("GS903", "warning", "the comment names no rule: log-zeor; did you mean log-zero?"),

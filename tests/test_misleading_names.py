@@ -11,7 +11,7 @@ from corpus import diagnosed_file, diagnosed_text
 
 from gradscope.facts import Phase
 from gradscope.source import Source
-from gradscope.source.operands import DRAWS, canonical, draws
+from gradscope.source.arguments import DRAWS, canonical, draws
 
 TRAINED = """\
 import torch

@@ -8,7 +8,7 @@ import pytest
 from corpus import diagnosed_text
 
 from gradscope.facts import Severity
-from gradscope.report import verdicts
+from gradscope.report import closing
 
 PROGRAM = """\
 import io
@@ -85,7 +85,7 @@ def test_a_nan_that_is_read_is_a_warning_with_its_place(read: str, op: str, tmp_
 
     assert (finding.name, finding.severity, finding.op) == ("nan-metric", Severity.WARNING, op)
     assert finding.location is not None and finding.related[0].location.line == 25
-    assert "every loss and gradient was finite" not in verdicts.summary(report)
+    assert "every loss and gradient was finite" not in closing.summary(report)
 
 
 @pytest.mark.parametrize("read", SILENT)
@@ -93,7 +93,7 @@ def test_what_is_no_result_is_silent(read: str, tmp_path: Path) -> None:
     report = diagnosed_text(PROGRAM.format(read=read), tmp_path)
 
     assert report.findings == ()
-    assert "every loss and gradient was finite" in verdicts.summary(report)
+    assert "every loss and gradient was finite" in closing.summary(report)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_nan_for_want_of_data_is_no_finding_and_no_finite_run(read: str, tmp_pat
     report = diagnosed_text(PROGRAM.format(read=read), tmp_path)
 
     assert report.findings == ()
-    assert "every loss and gradient was finite" not in verdicts.summary(report)
+    assert "every loss and gradient was finite" not in closing.summary(report)
 
 
 def test_a_loss_that_a_guard_skips_is_no_metric(tmp_path: Path) -> None:

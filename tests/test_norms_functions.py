@@ -45,7 +45,7 @@ def test_a_wrong_backward_is_a_finding(gradscope: Callable, tmp_path: Path) -> N
 
 
 def test_functions_are_left_as_they_were() -> None:
-    from gradscope.record.probes.functions import FunctionChecks, checked
+    from gradscope.record.probes.function_checks import FunctionChecks, checked
     from gradscope.record.sizes.magnitudes import MagnitudeWatch
 
     before = vars(torch.autograd.Function)["apply"]

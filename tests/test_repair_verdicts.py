@@ -44,7 +44,7 @@ from gradscope.facts.verdicts import (
 )
 from gradscope.repair import Budget, repaired
 from gradscope.repair.budget import Purpose
-from gradscope.repair.order import without_contradiction
+from gradscope.repair.fix_order import without_contradiction
 from gradscope.repair.write.candidate import Candidate
 from gradscope.rounds import fix_all, policy, summary, write
 

@@ -17,7 +17,7 @@ from gradscope.config import Config
 from gradscope.facts import EffectKind, Fix, NotTried, Reason, Report
 from gradscope.pipeline import trace
 from gradscope.programs import Repeat, RunOptions, parse_target, run
-from gradscope.report import trials, verdicts
+from gradscope.report import closing, trials
 
 BREAKS = """
 import os, torch
@@ -108,7 +108,7 @@ def test_a_fix_is_verified_though_the_program_writes_and_makes_folders(traced):
     report = traced(f"{WRITES['folder']}\n{WRITES['checkpoint']}\n{BREAKS}")
     assert first(report).verified
     assert report.runs == 2
-    assert "ran your program twice" in verdicts.summary(report)
+    assert "ran your program twice" in closing.summary(report)
 
 
 def test_nothing_of_the_programs_runs_after_the_failing_step_of_a_try(traced):

@@ -17,8 +17,8 @@ from gradscope.facts import Origin, Replay, Report
 from gradscope.pipeline import trace
 from gradscope.programs import Kept, Repeat, RunOptions, parse_target, run
 from gradscope.programs.snapshots import sleepers
+from gradscope.report.closing import effort
 from gradscope.report.json_document import document
-from gradscope.report.verdicts import effort
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="snapshots need Linux")
 

@@ -8,7 +8,7 @@ import pytest
 
 from gradscope.facts import Edit, Finding, Location, LowerRate, Phase, Severity, Update
 from gradscope.repair.write.culprit import locate
-from gradscope.repair.write.updates import slower
+from gradscope.repair.write.stepping import slower
 from gradscope.rules.wording.proposals import proposed
 from gradscope.source import parsed
 from gradscope.source.hand_updates import rate_by_hand

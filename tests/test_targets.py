@@ -27,8 +27,8 @@ from gradscope.programs import (
     run,
 )
 from gradscope.programs.messages import Final
-from gradscope.programs.options import Repeat
 from gradscope.programs.run import _Wait
+from gradscope.programs.run_options import Repeat
 
 STEP = "import torch\nw = torch.ones(3, requires_grad=True)\n(w * 2).sum().backward()\n"
 INTERRUPT = """

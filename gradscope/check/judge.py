@@ -15,7 +15,7 @@ from gradscope.errors import GradscopeError
 from gradscope.facts import Ending, NotChecked, Report, Trace, hindrance, plural
 from gradscope.programs import ChildFault, Function, Parts
 from gradscope.programs.choose import choose
-from gradscope.programs.options import SAMPLE
+from gradscope.programs.run_options import SAMPLE
 from gradscope.report import trials
 from gradscope.rules import rule_filter
 

@@ -80,7 +80,7 @@ def closing_line_at_least(report: Report) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        from gradscope.report.verdicts import summary
+        from gradscope.report.closing import summary
 
         say(summary(report))
         raise

@@ -14,9 +14,9 @@ from gradscope.norms import distribution
 from gradscope.norms.facts import Measured, NormOptions, NormReport
 from gradscope.pipeline import conclude, untouched
 from gradscope.programs import RunOptions, Target, run
-from gradscope.programs.options import SAMPLE
+from gradscope.programs.run_options import SAMPLE
+from gradscope.report.closing import ended_by
 from gradscope.report.status import Doing, Stages
-from gradscope.report.verdicts import ended_by
 from gradscope.rules import RULES
 
 _UNSCALED = 0.99

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import Report
-from gradscope.norms import document, terminal
+from gradscope.norms import document, text
 from gradscope.norms.facts import NormReport
 from gradscope.norms.rows import SORTS
 from gradscope.outputs import check_writable
 from gradscope.report import Options
+from gradscope.report.closing import state
 from gradscope.report.printable import inert, sentence
-from gradscope.report.verdicts import state
 
 EXAMPLE = "clip_norm"
 FORMATS = ("terminal", "json", "csv")
@@ -59,7 +59,7 @@ def rendered(report: NormReport, view: View, options: Options) -> str:
             return document.as_csv(report, view.table or next(iter(document.TABLES)))
     if view.quiet:
         return _verdict(report.judged)
-    return inert(terminal.render(report, options, depth=view.depth, sort=view.sort))
+    return inert(text.render(report, options, depth=view.depth, sort=view.sort))
 
 
 def _verdict(judged: Report) -> str:

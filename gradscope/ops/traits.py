@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import Flag, auto
 from functools import cache
 
-from gradscope.ops.names import node_stem
+from gradscope.ops.display import node_stem
 
 
 class Trait(Flag):

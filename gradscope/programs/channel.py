@@ -6,7 +6,7 @@ import os
 from multiprocessing.connection import Connection
 
 from gradscope.programs.messages import Message
-from gradscope.programs.modules import OwnModules
+from gradscope.programs.sys_modules import OwnModules
 from gradscope.signals import held_back
 
 _leave = os._exit  # which the program's calls of are told of

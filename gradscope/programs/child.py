@@ -20,16 +20,16 @@ from typing import Any, NoReturn, TextIO
 from gradscope.errors import CTRL_C, GradscopeError
 from gradscope.facts import Effect, Ending, Trace
 from gradscope.programs import native, redirect
+from gradscope.programs.audit import Effects, aside
 from gradscope.programs.channel import Channel
 from gradscope.programs.conditions import Conditions
-from gradscope.programs.effects import Effects, aside
 from gradscope.programs.endings import ending_of, has_users_frames, is_ours, trimmed
 from gradscope.programs.load import files_of, run_script
 from gradscope.programs.loss import Run, prepare_function, prepare_parts
 from gradscope.programs.messages import Fault, Final, Interim, Progress, Unanswered, Unusable
-from gradscope.programs.options import Repeat, RunOptions
 from gradscope.programs.overlay import Overlay
-from gradscope.programs.patches import install
+from gradscope.programs.patched_source import install
+from gradscope.programs.run_options import Repeat, RunOptions
 from gradscope.programs.snapshots.files import Identity, separate
 from gradscope.programs.snapshots.sleepers import Snapshots, Woken
 from gradscope.programs.snapshots.swap import Swapped, Unswappable

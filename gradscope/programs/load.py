@@ -15,7 +15,7 @@ from typing import Any
 
 from gradscope.errors import GradscopeError
 from gradscope.programs.parse import find_spec, nearest
-from gradscope.programs.patches import compiled, patched
+from gradscope.programs.patched_source import compiled, patched
 from gradscope.programs.targets import Reference, Script, Target
 
 

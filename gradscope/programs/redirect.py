@@ -19,7 +19,7 @@ from multiprocessing import process
 from typing import Any
 
 from gradscope.programs import native
-from gradscope.programs.effects import OPENS_TO_WRITE, aside, is_aside, is_special, not_aside
+from gradscope.programs.audit import OPENS_TO_WRITE, aside, is_aside, is_special, not_aside
 from gradscope.programs.overlay import Overlay
 from gradscope.programs.scanned import Entries
 

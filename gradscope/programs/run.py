@@ -23,7 +23,7 @@ from gradscope.programs.messages import (
     Unanswered,
     Unusable,
 )
-from gradscope.programs.options import DEFAULTS, Repeat, RunOptions
+from gradscope.programs.run_options import DEFAULTS, Repeat, RunOptions
 from gradscope.programs.scratch import scratch_folder
 from gradscope.programs.targets import Target
 from gradscope.signals import HURRIED, PASSED_ON, heard, raise_from_now_on

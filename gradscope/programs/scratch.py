@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from gradscope.programs.options import Repeat
 from gradscope.programs.overlay import Overlay
+from gradscope.programs.run_options import Repeat
 
 _PLACES = ("/tmp", "/var/tmp", "/dev/shm", os.curdir)
 _NAME = "gradscope-run-"

@@ -16,9 +16,9 @@ import torch
 
 from gradscope.facts import Approach, DistanceOf, Headroom, NotChecked, plural
 from gradscope.ops import lookup
+from gradscope.ops.display import spelled
 from gradscope.ops.dtypes import finfo
 from gradscope.ops.edges import Decomposition
-from gradscope.ops.names import spelled
 from gradscope.ops.reach import reach, reach_of_matrix, singularity
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext

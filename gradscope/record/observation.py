@@ -13,7 +13,7 @@ from gradscope.record.environment import environment
 from gradscope.record.instrument import tell
 from gradscope.record.last_update import LastUpdate
 from gradscope.record.limit import Limit
-from gradscope.record.probes.functions import FunctionChecks, checked
+from gradscope.record.probes.function_checks import FunctionChecks, checked
 from gradscope.record.recorder import Recorder
 from gradscope.record.sizes.magnitudes import MagnitudeWatch
 from gradscope.record.sizes.passes import Measure

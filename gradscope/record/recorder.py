@@ -32,7 +32,7 @@ from gradscope.record.oprun import NodeOps, OpRun
 from gradscope.record.optimizers import Work, bad_settings
 from gradscope.record.overwrites import Overwrites
 from gradscope.record.patches import install
-from gradscope.record.probes.functions import FunctionChecks
+from gradscope.record.probes.function_checks import FunctionChecks
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import Site, resolve, user_frames
 from gradscope.record.tracing import computes_values, unobserved

@@ -16,7 +16,7 @@ from gradscope.repair.again import Again
 from gradscope.repair.attempt import Bench, Rerun, RerunWith
 from gradscope.repair.budget import Budget
 from gradscope.repair.compare import Seen
-from gradscope.repair.order import without_contradiction
+from gradscope.repair.fix_order import without_contradiction
 from gradscope.repair.search import Search
 from gradscope.repair.serve import Service
 from gradscope.report.status import Stages

@@ -18,10 +18,10 @@ from typing import Any
 
 import torch
 
-from gradscope.programs.effects import aside
+from gradscope.programs.audit import aside
 from gradscope.record.sites import OURS, USER, is_module_call, kind_of
 from gradscope.repair.what_if import WhatIf
-from gradscope.source.operands import ARGUMENTS, KEYWORDS, METHODS, canonical
+from gradscope.source.arguments import ARGUMENTS, KEYWORDS, METHODS, canonical
 
 _SPACES = (torch, torch.Tensor, torch.nn.functional, torch.special, torch.linalg, torch._C._nn)
 # The reversed ones (`1 / x`) are Python that calls another op. `x **= 2` writes its operand.

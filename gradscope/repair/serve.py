@@ -10,7 +10,7 @@ from gradscope.facts import Finding, Fix, Holds, NotTried, Reason
 from gradscope.repair.attempt import Bench, Patched, ways
 from gradscope.repair.budget import GUESSES, Budget
 from gradscope.repair.compare import BOUNDS
-from gradscope.repair.order import gives_the_truth, ordered
+from gradscope.repair.fix_order import gives_the_truth, ordered
 from gradscope.repair.runtime import at_run_time
 from gradscope.repair.search import Search
 from gradscope.repair.write.culprit import Unpatchable, locate

@@ -9,9 +9,9 @@ from itertools import accumulate, pairwise
 from rich.cells import cell_len
 
 from gradscope.facts import Finding, Location
-from gradscope.report.phrases import place, scope
 from gradscope.report.printable import Line, Segment, clean, expanded, paragraph, sentence, wrap
 from gradscope.report.rendering import Options
+from gradscope.report.sentences import place, scope
 
 NEAR = 2  # so many unmarked lines are shown rather than left out
 WHOLE = 4  # a span of more lines is shown by its first and last

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradscope.facts import Finding, Location, Report, Summary
-from gradscope.report import phrases, trials, verdicts
+from gradscope.report import closing, sentences, trials
 from gradscope.report.printable import clean, sentence
 from gradscope.report.rendering import Options
 
@@ -15,27 +15,27 @@ def render(report: Report, options: Options) -> str:
     lines = [_finding(finding) for finding in report.findings]
     if report.verdict == "failed":
         end = report.trace.ending
-        lines.append(_command("error", end.location, "gradscope", verdicts.ending(report)))
-    elif words := verdicts.no_cause(report):
+        lines.append(_command("error", end.location, "gradscope", closing.ending(report)))
+    elif words := closing.no_cause(report):
         lines.append(_command("error", None, "gradscope", words))
-    elif words := verdicts.shortfall(report):
+    elif words := closing.shortfall(report):
         lines.append(_command("notice", None, "gradscope", words))
-    lines += [_command("notice", None, "gradscope", note) for note in verdicts.notes(report)]
+    lines += [_command("notice", None, "gradscope", note) for note in closing.notes(report)]
     # The runner reads a command wherever a line begins with one: ours never begins with a name.
-    lines.append(f"gradscope: {sentence(verdicts.summary(report))}")
+    lines.append(f"gradscope: {sentence(closing.summary(report))}")
     return "".join(f"{line}\n" for line in lines)
 
 
 def render_all(summary: Summary, options: Options) -> str:
     texts = [render(report, options) for report in summary.reports]
     own = [_finding(finding) for finding in summary.findings]
-    last = f"gradscope: {sentence(verdicts.closing(summary))}"
+    last = f"gradscope: {sentence(closing.of_all(summary))}"
     return "".join([*texts, *(f"{line}\n" for line in (*own, last))])
 
 
 def _finding(finding: Finding) -> str:
     parts = [finding.message, finding.why]
-    if fix := phrases.leading(finding):
+    if fix := sentences.leading(finding):
         parts.append(f"help: {fix.title} ({fix.safety}; {trials.verdict(fix)})")
     title = f"{finding.rule} {finding.name}"
     level = {"error": "error", "warning": "warning", "note": "notice"}[finding.severity.value]

@@ -10,7 +10,7 @@ from html import escape
 from itertools import count
 
 from gradscope.facts import Report, Summary
-from gradscope.report import phrases, verdicts
+from gradscope.report import closing, sentences
 from gradscope.report.html_parts import listed, opening, prose, section, table, verbatim
 from gradscope.report.printable import clean, sentence
 from gradscope.report.rendering import Options
@@ -28,10 +28,10 @@ def _page(report: Report, options: Options) -> Iterator[str]:
     yield opening(f"gradscope: {target}")
     yield f"<header>\n<h1>gradscope: {target}</h1>"
     yield from (f'<p class="dim">{prose(remark)}</p>' for remark in report.remarks)
-    judged = report.trace.steps and not verdicts.unexplained(report)
-    role = verdicts.ROLES[report.verdict] if judged else "error"
-    yield f'<p class="tag {role}">{prose(verdicts.state(report))}</p>'
-    yield f"<p>{prose(verdicts.counts(report))}</p>"
+    judged = report.trace.steps and not closing.unexplained(report)
+    role = closing.ROLES[report.verdict] if judged else "error"
+    yield f'<p class="tag {role}">{prose(closing.state(report))}</p>'
+    yield f"<p>{prose(closing.counts(report))}</p>"
     yield "</header>"
     yield from _contents(report)
     for number, finding in enumerate(report.findings, 1):
@@ -51,24 +51,24 @@ def _pages(summary: Summary, options: Options) -> Iterator[str]:
     yield opening("gradscope check")
     yield "<header>\n<h1>gradscope check</h1>"
     yield from (f'<p class="dim">{prose(remark)}</p>' for remark in summary.remarks)
-    role = verdicts.ROLES[summary.verdict]
-    yield f'<p class="tag {role}">{prose(verdicts.closing(summary))}</p>\n</header>'
+    role = closing.ROLES[summary.verdict]
+    yield f'<p class="tag {role}">{prose(closing.of_all(summary))}</p>\n</header>'
     numbers = count(1)
     parts: list[str] = []
     rows = []
     for place, report in enumerate(summary.reports, 1):
         name = escape(clean(report.target))
-        if verdicts.needs_words(report):
+        if closing.needs_words(report):
             parts.append(f'<h2 id="target-{place}">{name}</h2>')
             parts += [f'<p class="dim">{prose(remark)}</p>' for remark in report.remarks]
             for finding in report.findings:
                 parts += section(next(numbers), finding, options)
             parts += _afterwards(report)
             name = f'<a href="#target-{place}">{name}</a>'
-        role = verdicts.ROLES[report.verdict]
+        role = closing.ROLES[report.verdict]
         rows.append(
             f'<tr><td class="what">{name}</td><td><span class="tag {role}">{report.verdict}</span>'
-            f'</td><td class="what">{prose(verdicts.outcome(report))}</td></tr>'
+            f'</td><td class="what">{prose(closing.outcome(report))}</td></tr>'
         )
     yield from table(("target", "verdict", ""), rows)
     yield from parts
@@ -83,7 +83,7 @@ def _contents(report: Report) -> Iterator[str]:
         return
     rows = []
     for number, one in enumerate(report.findings, 1):
-        where = f"<code>{escape(phrases.place(one.location))}</code>" if one.location else ""
+        where = f"<code>{escape(sentences.place(one.location))}</code>" if one.location else ""
         rows.append(
             f'<tr><td><span class="tag {one.severity}">{one.severity}</span></td>'
             f'<td><a href="#finding-{number}">{escape(one.rule)} {escape(one.name)}</a></td>'
@@ -94,12 +94,12 @@ def _contents(report: Report) -> Iterator[str]:
 
 def _afterwards(report: Report) -> Iterator[str]:
     end = report.trace.ending
-    if words := verdicts.ending(report):
+    if words := closing.ending(report):
         yield f"<h3>How it ended</h3>\n<p>{prose(words)}</p>"
         if end.traceback:
             yield f"<pre>{verbatim(end.traceback.rstrip())}</pre>"
-    if report.verdict == "unhealthy" and (words := verdicts.no_cause(report)):
+    if report.verdict == "unhealthy" and (words := closing.no_cause(report)):
         yield f"<p>{prose(words)}</p>"
-    if verdicts.notes(report):
+    if closing.notes(report):
         yield "<h3>What could not be observed</h3>"
-        yield from listed("ul", map(prose, verdicts.notes(report)))
+        yield from listed("ul", map(prose, closing.notes(report)))

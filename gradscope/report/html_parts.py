@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from gradscope.facts import Finding, Fix, Operand
-from gradscope.report import phrases, tensors, trials
+from gradscope.report import sentences, tensors, trials
 from gradscope.report.diffs import numbered
 from gradscope.report.frames import frame, gutter_of, marks
 from gradscope.report.printable import Line, clean, expanded, sentence
@@ -80,20 +80,20 @@ def section(number: int, finding: Finding, options: Options) -> Iterator[str]:
     if found := marks(finding):
         yield pre(frame(found, gutter_of(found), options))
     yield f"<p>{prose(finding.why)}</p>"
-    for fix in phrases.offered(finding.fixes):
+    for fix in sentences.offered(finding.fixes):
         yield from _fix(fix, options)
-    yield from (f'<p class="dim">inside {prose(words)}</p>' for words in phrases.inside(finding))
-    if measured := phrases.measured(finding):
+    yield from (f'<p class="dim">inside {prose(words)}</p>' for words in sentences.inside(finding))
+    if measured := sentences.measured(finding):
         yield "<h3>Numbers</h3>"
         yield from listed("ul", (_number(phrase) for phrase in measured))
     if finding.tensors:
         yield "<h3>Tensors</h3>"
         yield from table(tensors.HEADINGS, dict.fromkeys(map(_tensor, finding.tensors)))
     if finding.symptoms:
-        yield f"<h3>Symptoms</h3>\n<p>{prose(phrases.symptoms(finding.symptoms, 10))}</p>"
-    if len(phrases.links(finding.chain)) > 1:
+        yield f"<h3>Symptoms</h3>\n<p>{prose(sentences.symptoms(finding.symptoms, 10))}</p>"
+    if len(sentences.links(finding.chain)) > 1:
         yield "<h3>From birth to symptom</h3>"
-        yield from listed("ol", map(prose, phrases.chain(finding)))
+        yield from listed("ol", map(prose, sentences.chain(finding)))
     yield f'<p class="dim">More: <code>gradscope explain {escape(finding.rule)}</code></p>'
     yield "</section>"
 
@@ -127,7 +127,7 @@ def _fix(fix: Fix, options: Options) -> Iterator[str]:
     elif fix.code:
         yield f"<pre>{verbatim(fix.code)}</pre>"
     role = "good" if fix.verified else "warning"
-    safety = phrases.SAFETY.get(fix.safety, "")
+    safety = sentences.SAFETY.get(fix.safety, "")
     yield f'<p><span class="tag {role}">{verdict}</span></p>'
     yield f'<p class="dim">fix is {escape(fix.safety)}: {safety}</p>'
 

@@ -22,7 +22,7 @@ from gradscope.facts import (
     Trace,
     text_of,
 )
-from gradscope.report import phrases, trials
+from gradscope.report import sentences, trials
 from gradscope.report.rendering import Options
 
 NAME = "json"
@@ -128,7 +128,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         ],
         **_of(finding, "message why evidence"),
         "chain": list(map(_link, finding.chain)),
-        "fixes": list(map(_fix, phrases.offered(finding.fixes))),
+        "fixes": list(map(_fix, sentences.offered(finding.fixes))),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree as xml
 
 from gradscope.facts import Finding, Report, Severity, Summary
-from gradscope.report import phrases, verdicts
+from gradscope.report import closing, sentences
 from gradscope.report.printable import clean, sentence
 from gradscope.report.rendering import Options
 from gradscope.report.terminal import text_of_finding
@@ -57,11 +57,11 @@ def _run(report: Report, target: str) -> xml.Element:
     )
     if report.verdict == "failed":
         end = report.trace.ending
-        error = {"type": end.kind, "message": sentence(verdicts.ending(report))}
+        error = {"type": end.kind, "message": sentence(closing.ending(report))}
         xml.SubElement(case, "error", error).text = _lines(end.traceback)
-    elif words := verdicts.no_cause(report):
+    elif words := closing.no_cause(report):
         xml.SubElement(case, "failure", {"type": "unexplained", "message": words})
-    told = (*report.remarks, *verdicts.notes(report), verdicts.summary(report))
+    told = (*report.remarks, *closing.notes(report), closing.summary(report))
     xml.SubElement(case, "system-out").text = _lines("\n".join(sentence(one) for one in told))
     return case
 
@@ -70,7 +70,7 @@ def _case(finding: Finding, target: str, options: Options) -> xml.Element:
     """Errors fail; a warning or a note is a case that passes and says what it saw."""
     name = f"{finding.rule} {finding.name}"
     if finding.location is not None:
-        name += f" at {phrases.place(finding.location)}"
+        name += f" at {sentences.place(finding.location)}"
     case = xml.Element("testcase", {"classname": target, "name": clean(name), "time": "0.000"})
     text = _lines(text_of_finding(finding, options))
     if finding.severity is Severity.ERROR:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gradscope.facts import Finding, Fix, Report, Summary
-from gradscope.report import phrases, tensors, trials, verdicts
+from gradscope.report import closing, sentences, tensors, trials
 from gradscope.report.frames import frame, gutter_of, marks
 from gradscope.report.printable import clean, plain, sentence
 from gradscope.report.rendering import Options
@@ -29,9 +29,9 @@ def _report(report: Report, options: Options) -> Iterator[str]:
     for remark in report.remarks:
         yield _prose(remark)
         yield ""
-    yield f"**{_prose(verdicts.state(report))}**"
+    yield f"**{_prose(closing.state(report))}**"
     yield ""
-    yield _prose(verdicts.counts(report))
+    yield _prose(closing.counts(report))
     yield ""
     if report.findings:
         yield from _table(report)
@@ -47,7 +47,7 @@ def render_all(summary: Summary, options: Options) -> str:
 def _summary(summary: Summary, options: Options) -> Iterator[str]:
     yield "# gradscope check"
     yield ""
-    yield f"**{_prose(verdicts.closing(summary))}**"
+    yield f"**{_prose(closing.of_all(summary))}**"
     yield ""
     for remark in summary.remarks:
         yield _prose(remark)
@@ -55,11 +55,11 @@ def _summary(summary: Summary, options: Options) -> Iterator[str]:
     yield "| target | verdict | |"
     yield "|---|---|---|"
     for report in summary.reports:
-        name, words = _code(report.target, table=True), _prose(verdicts.outcome(report), table=True)
+        name, words = _code(report.target, table=True), _prose(closing.outcome(report), table=True)
         yield f"| {name} | {report.verdict} | {words} |"
     yield ""
     for report in summary.reports:
-        if verdicts.needs_words(report):
+        if closing.needs_words(report):
             yield from _report(report, options)
     for finding in summary.findings:
         yield from _finding(finding, options)
@@ -69,7 +69,7 @@ def _table(report: Report) -> Iterator[str]:
     yield "| | rule | where | what |"
     yield "|---|---|---|---|"
     for one in report.findings:
-        where = _code(phrases.place(one.location), table=True) if one.location else ""
+        where = _code(sentences.place(one.location), table=True) if one.location else ""
         rule = f"{one.rule} {one.name}"
         yield f"| {one.severity} | {rule} | {where} | {_prose(one.message, table=True)} |"
     yield ""
@@ -85,20 +85,20 @@ def _finding(finding: Finding, options: Options) -> Iterator[str]:
         yield from _fenced("text", "\n".join(plain(line) for line in lines))
     yield _prose(finding.why)
     yield ""
-    for fix in phrases.offered(finding.fixes):
+    for fix in sentences.offered(finding.fixes):
         yield from _fix(fix)
-    for words in phrases.inside(finding):
+    for words in sentences.inside(finding):
         yield f"- inside {_prose(words)}"
-    for phrase in phrases.measured(finding):
+    for phrase in sentences.measured(finding):
         title, _, block = phrase.partition("\n")  # a small table of a rule's own, a test
         yield f"- {_prose(title)}"
         if block:
             yield ""
             yield from (f"  {line}".rstrip() for line in _fenced("text", block.rstrip()))
     if finding.symptoms:
-        yield f"- symptoms: {_prose(phrases.symptoms(finding.symptoms))}"
-    if len(phrases.links(finding.chain)) > 1:
-        yield f"- chain: {_prose(' -> '.join(phrases.chain(finding)))}"
+        yield f"- symptoms: {_prose(sentences.symptoms(finding.symptoms))}"
+    if len(sentences.links(finding.chain)) > 1:
+        yield f"- chain: {_prose(' -> '.join(sentences.chain(finding)))}"
     yield ""
     if finding.tensors:
         yield f"| {' | '.join(tensors.HEADINGS)} |"
@@ -122,22 +122,22 @@ def _fix(fix: Fix) -> Iterator[str]:
         yield from _fenced("diff", fix.patch)
     elif fix.code:
         yield from _fenced("python", fix.code)
-    safety = phrases.SAFETY.get(fix.safety, "")
+    safety = sentences.SAFETY.get(fix.safety, "")
     yield f"- fix is {fix.safety}: {safety}"
     yield f"- {_prose(trials.verdict(fix))}"
     yield ""
 
 
 def _afterwards(report: Report) -> Iterator[str]:
-    if words := verdicts.ending(report):
+    if words := closing.ending(report):
         yield _prose(words)
         yield ""
         if report.trace.ending.traceback:
             yield from _fenced("text", report.trace.ending.traceback)
-    if report.verdict == "unhealthy" and (words := verdicts.no_cause(report)):
+    if report.verdict == "unhealthy" and (words := closing.no_cause(report)):
         yield _prose(words)
         yield ""
-    for note in verdicts.notes(report):
+    for note in closing.notes(report):
         yield f"- note: {_prose(note)}"
 
 

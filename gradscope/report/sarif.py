@@ -15,8 +15,8 @@ from typing import Any
 from urllib.parse import quote
 
 from gradscope.facts import Edit, Event, Finding, Fix, Location, Related, Report, Summary, Trace
-from gradscope.ops.names import spelled
-from gradscope.report import phrases, trials, verdicts
+from gradscope.ops.display import spelled
+from gradscope.report import closing, sentences, trials
 from gradscope.report.printable import sentence
 from gradscope.report.rendering import Options, Sources
 from gradscope.version import __version__
@@ -125,7 +125,7 @@ def _result(finding: Finding, index: int, report: Report) -> Value:
         ]
     if flow := _flow(finding):
         result["codeFlows"] = [{"threadFlows": [{"locations": flow}]}]
-    fixes = [fix for fix in phrases.offered(finding.fixes) if fix.edits]
+    fixes = [fix for fix in sentences.offered(finding.fixes) if fix.edits]
     if fixes := [fix for fix in fixes if fix.verified is not False]:
         result["fixes"] = [_fix(fix) for fix in fixes]
     return result
@@ -134,7 +134,7 @@ def _result(finding: Finding, index: int, report: Report) -> Value:
 def _told(finding: Finding) -> str:
     """Headline, mechanism and the best fix: all that most viewers show of a result."""
     words = [f"{finding.message}. {finding.why}"]
-    if fix := phrases.leading(finding):
+    if fix := sentences.leading(finding):
         words.append(f"Fix ({trials.verdict(fix)}): {fix.title}.")
     return " ".join(words)
 
@@ -158,13 +158,13 @@ def _related(number: int, one: Related) -> Value:
 
 def _flow(finding: Finding) -> list[Value]:
     """From the birth to the symptom, which is shown where the last event stands."""
-    placed = [event for event in phrases.links(finding.chain) if event.blame.location]
+    placed = [event for event in sentences.links(finding.chain) if event.blame.location]
     if not placed:
         return []
     flow = [_step(order, event, _event_words(event)) for order, event in enumerate(placed)]
     flow[0]["importance"] = "essential"
     if finding.symptoms:
-        words = phrases.symptoms(finding.symptoms)
+        words = sentences.symptoms(finding.symptoms)
         flow.append(_step(len(flow), placed[-1], words) | {"importance": "essential"})
     return flow
 
@@ -233,10 +233,10 @@ def _region(span: Location | Edit) -> Value:
 
 
 def _invocation(report: Report) -> Value:
-    told = [("note", note) for note in verdicts.notes(report)]
-    if words := verdicts.ending(report) or verdicts.shortfall(report):
+    told = [("note", note) for note in closing.notes(report)]
+    if words := closing.ending(report) or closing.shortfall(report):
         told.append(("error" if report.verdict == "failed" else "note", words))
-    if words := verdicts.no_cause(report):
+    if words := closing.no_cause(report):
         told.append(("warning", words))
     return {
         "executionSuccessful": report.verdict != "failed",

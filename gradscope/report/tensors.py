@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len
 
 from gradscope.facts import Operand, number
-from gradscope.ops.names import role_name
-from gradscope.report.phrases import share
+from gradscope.ops.display import role_name
 from gradscope.report.printable import Segment, clean
+from gradscope.report.sentences import share
 
 HEADINGS = ("tensor", "shape", "dtype", "device", "bad", "min", "max")
 

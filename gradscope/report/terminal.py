@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gradscope.facts import Finding, Fix, Report, Summary
-from gradscope.report import phrases, tensors, trials, verdicts
+from gradscope.report import closing, sentences, tensors, trials
 from gradscope.report.diffs import changes, folded, numbered
 from gradscope.report.frames import frame, gutter_of, header, marks
 from gradscope.report.printable import Line, Segment, clean, expanded, paragraph, plain, sentence
@@ -44,7 +44,7 @@ def render(report: Report, options: Options) -> str:
     options = replace(options, width=max(options.width, NARROWEST))
     if not options.quiet:
         return _text(_report(report, options), options)
-    is_news = report.findings or report.verdict != "healthy" or verdicts.unexplained(report)
+    is_news = report.findings or report.verdict != "healthy" or closing.unexplained(report)
     return _text(_closing(report, options) if is_news else (), options)
 
 
@@ -63,20 +63,20 @@ def _summary(summary: Summary, options: Options) -> Iterator[Line]:
         yield from _prose((), remark, options, 2)
     for report in summary.reports:
         yield from _report(report, options)
-        if verdicts.needs_words(report):
+        if closing.needs_words(report):
             yield ()
     for finding in summary.findings:
         yield from _finding(finding, options)
         yield ()
     if len(summary.reports) != 1 or summary.findings:
-        if not summary.findings and not any(map(verdicts.needs_words, summary.reports[-1:])):
+        if not summary.findings and not any(map(closing.needs_words, summary.reports[-1:])):
             yield ()  # else the last one has left a line
         yield from _closing_of_all(summary, options)
 
 
 def _closing_of_all(summary: Summary, options: Options) -> Iterator[Line]:
-    role = verdicts.ROLES[summary.verdict]
-    yield from _prose((), verdicts.closing(summary), options, 2, role)
+    role = closing.ROLES[summary.verdict]
+    yield from _prose((), closing.of_all(summary), options, 2, role)
 
 
 def text_of_finding(finding: Finding, options: Options) -> str:
@@ -93,16 +93,16 @@ def _report(report: Report, options: Options) -> Iterator[Line]:
         yield from _finding(finding, options)
         yield ()
     yield from _ending(report, options)
-    for note in verdicts.notes(report):
+    for note in closing.notes(report):
         yield from _prose((Segment("note", "note"), Segment(": ")), note, options, 6)
-    if verdicts.notes(report):
+    if closing.notes(report):
         yield ()
     yield from _closing(report, options)
 
 
 def _finding(finding: Finding, options: Options) -> Iterator[Line]:
     found = marks(finding)
-    lead = phrases.leading(finding)
+    lead = sentences.leading(finding)
     numbers = [change.number for change in changes(lead.patch or "")] if lead else []
     gutter = max([gutter_of(found), *(len(str(number)) for number in numbers)])
     severity = finding.severity.value
@@ -115,25 +115,25 @@ def _finding(finding: Finding, options: Options) -> Iterator[Line]:
         yield from _item("why", [finding.why], gutter, options)
     if lead is not None:
         yield from _help(lead, finding, gutter, options)
-    for fix in phrases.offered(finding.fixes):
+    for fix in sentences.offered(finding.fixes):
         if fix is lead:
             continue
         named = "also" if fix.verified is not False else "tried"
         words = f"{fix.title} ({trials.verdict(fix)})"
         yield from _item(named, [words], gutter, options)
-    yield from _item("inside", phrases.inside(finding), gutter, options)
+    yield from _item("inside", sentences.inside(finding), gutter, options)
     yield from _measured(finding, gutter, options)
     if finding.symptoms:
-        yield from _item("symptoms", [phrases.symptoms(finding.symptoms)], gutter, options)
-    if len(phrases.links(finding.chain)) > 1:
-        yield from _item("chain", [" -> ".join(phrases.chain(finding))], gutter, options)
+        yield from _item("symptoms", [sentences.symptoms(finding.symptoms)], gutter, options)
+    if len(sentences.links(finding.chain)) > 1:
+        yield from _item("chain", [" -> ".join(sentences.chain(finding))], gutter, options)
     yield from _item("more", [f"gradscope explain {finding.rule}"], gutter, options)
 
 
 def _measured(finding: Finding, gutter: int, options: Options) -> Iterator[Line]:
     """The numbers that the rule worded, then the tensors at the culprit."""
-    phrase = [one for one in phrases.measured(finding) if "\n" not in one]
-    blocks = [one.split("\n") for one in phrases.measured(finding) if "\n" in one]
+    phrase = [one for one in sentences.measured(finding) if "\n" not in one]
+    blocks = [one.split("\n") for one in sentences.measured(finding) if "\n" in one]
     if phrase:
         yield from _item("numbers", ["; ".join(phrase)], gutter, options)
     for title, *lines in blocks:
@@ -165,7 +165,7 @@ def _help(fix: Fix, finding: Finding, gutter: int, options: Options) -> Iterator
         yield (Segment(" " * gutter + " |", "gutter"),)
         yield from _verbatim(fix.code.split("\n"), gutter + 3, options, " " * gutter + " | ")
         yield (Segment(" " * gutter + " |", "gutter"),)
-    safety = phrases.SAFETY.get(fix.safety, "")
+    safety = sentences.SAFETY.get(fix.safety, "")
     yield from _item(f"fix is {fix.safety}", [safety], gutter, options)
     trial, words = trials.told(fix)
     role = "good" if fix.verified else "warning"
@@ -205,7 +205,7 @@ def _verbatim(
 
 
 def _ending(report: Report, options: Options) -> Iterator[Line]:
-    words = verdicts.ending(report)
+    words = closing.ending(report)
     if not words:
         return
     end = report.trace.ending
@@ -219,13 +219,13 @@ def _ending(report: Report, options: Options) -> Iterator[Line]:
 
 
 def _closing(report: Report, options: Options) -> Iterator[Line]:
-    words = verdicts.no_cause(report)
+    words = closing.no_cause(report)
     if words and report.verdict == "unhealthy":
         yield from _prose((Segment("note", "note"), Segment(": ")), words, options, 6)
-    role = verdicts.ROLES[report.verdict]
+    role = closing.ROLES[report.verdict]
     if words or not report.trace.steps:
         role = "warning" if report.verdict == "healthy" else role
-    yield from _prose((), verdicts.summary(report), options, 2, role)
+    yield from _prose((), closing.summary(report), options, 2, role)
 
 
 def _text(lines: Iterable[Line], options: Options) -> str:

@@ -1,9 +1,9 @@
 """The user's source: text, the expression at a span, the operands and the masks written there."""
 
-from gradscope.source.masks import Mask, counts, mask
+from gradscope.source.arguments import find, operands
+from gradscope.source.conditions import Mask, counts, mask
+from gradscope.source.imports import Names
 from gradscope.source.meaning import definition, holds
-from gradscope.source.names import Names
-from gradscope.source.operands import find, operands
 from gradscope.source.pointing import pointed
 from gradscope.source.spans import expression, shown
 from gradscope.source.text import Source, SourceError, at, lines, parsed, read

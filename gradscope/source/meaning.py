@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from gradscope.source.operands import draws
+from gradscope.source.arguments import draws
 from gradscope.source.scopes import Binding, Function, Place
 from gradscope.source.text import Source
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import Edit, Location
-from gradscope.source.names import Names
+from gradscope.source.imports import Names
 from gradscope.source.tree import Tree, tree_of
 
 LINE_END = re.compile(r"\r\n|\r|\n")

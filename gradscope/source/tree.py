@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 from typing import TypeVar
 
-from gradscope.source.names import Names
+from gradscope.source.imports import Names
 from gradscope.source.scopes import OPENS, Function, Place, Scope, bound, outside
 
 Kind = TypeVar("Kind", bound=ast.AST)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
 from typing import NamedTuple
 
-from gradscope.programs.options import Repeat, RunOptions
+from gradscope.programs.run_options import Repeat, RunOptions
 
 _NUMBER = 8  # bytes
 _AWHILE, _NAP = 1.0, 0.005  # seconds

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from gradscope.programs.effects import aside
+from gradscope.programs.audit import aside
 from gradscope.programs.snapshots.files import OpenFile, open_files, streams
 from gradscope.programs.snapshots.questions import (
     Carried,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
 from gradscope.facts import Activation, Depth, Growth, LayerSize
-from gradscope.ops.names import node_stem
+from gradscope.ops.display import node_stem
 from gradscope.record.journal import Note
 from gradscope.record.names import Names
 from gradscope.record.sites import resolve

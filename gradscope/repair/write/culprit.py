@@ -11,7 +11,7 @@ from gradscope.facts import Edit, Finding, NotTried, Reason
 from gradscope.ops import Edge, OpFact, lookup
 from gradscope.repair.search import Search
 from gradscope.source import Names, Source, SourceError, expression, find, operands, read
-from gradscope.source.operands import called, spelled
+from gradscope.source.arguments import called, spelled
 from gradscope.source.spans import parenthesized
 
 _TORCH = re.compile(r"(?<![\w.])torch\.(?:nn\.functional\.)?")

@@ -13,7 +13,7 @@ from gradscope.repair.write.masked import INFINITE
 from gradscope.repair.write.spelling import can_repeat
 from gradscope.repair.write.splice import keyword
 from gradscope.source import definition
-from gradscope.source.operands import canonical, spelled
+from gradscope.source.arguments import canonical, spelled
 
 
 def filled(culprit: Culprit) -> Iterator[Candidate]:

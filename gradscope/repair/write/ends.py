@@ -15,11 +15,11 @@ from gradscope.ops.patterns import EPSILON
 from gradscope.ops.traits import Trait, has
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
-from gradscope.repair.write.flow import Flow
 from gradscope.repair.write.reading import atom
+from gradscope.repair.write.uses import Uses
 from gradscope.rules.reading import evidence
 from gradscope.source import expression
-from gradscope.source.operands import canonical, spelled
+from gradscope.source.arguments import canonical, spelled
 
 _MADE_BY = {"softmax": "log-probabilities", "sigmoid": "logits"}
 
@@ -31,18 +31,18 @@ def both(culprit: Culprit) -> Iterator[Candidate]:
     made = expression(culprit.source, call.location) if call and call.location else None
     if kind not in _MADE_BY or not isinstance(made, ast.Call):
         return
-    flow = Flow.of(culprit.source, made)
-    if flow is None or made in flow.readers:
+    uses = Uses.of(culprit.source, made)
+    if uses is None or made in uses.readers:
         return
     if kind == "softmax":
-        edits = [_log_softmax(culprit, made), *_of_logarithms(culprit, flow)]
+        edits = [_log_softmax(culprit, made), *_of_logarithms(culprit, uses)]
     else:
-        edits = [_dropped(culprit, made), *_of_logits(culprit, flow)]
+        edits = [_dropped(culprit, made), *_of_logits(culprit, uses)]
     # The end at the culprit is one of them, or this is another value.
-    taken = [_logarithm_of(culprit, reader)[0] for reader in flow.readers]
+    taken = [_logarithm_of(culprit, reader)[0] for reader in uses.readers]
     if culprit.node not in taken or None in edits:
         return
-    giver = flow.functions[0].name if flow.functions else "it"
+    giver = uses.functions[0].name if uses.functions else "it"
     title = f"let `{giver}` give {_MADE_BY[kind]}, and take no logarithm of probabilities"
     yield Candidate("stable-op", title, tuple(edit for edit in edits if edit is not None))
 
@@ -81,9 +81,9 @@ def _log_softmax(culprit: Culprit, made: ast.Call) -> Edit | None:
     return None
 
 
-def _of_logarithms(culprit: Culprit, flow: Flow) -> Iterator[Edit]:
+def _of_logarithms(culprit: Culprit, uses: Uses) -> Iterator[Edit]:
     """The readers of what was a softmax."""
-    for reader in flow.readers:
+    for reader in uses.readers:
         text = culprit.source.of(reader)
         taken, is_complement = _logarithm_of(culprit, reader)
         if taken is not None and not is_complement:
@@ -98,9 +98,9 @@ def _dropped(culprit: Culprit, made: ast.Call) -> Edit | None:
     return culprit.replace(made, culprit.source.of(operand))
 
 
-def _of_logits(culprit: Culprit, flow: Flow) -> Iterator[Edit | None]:
+def _of_logits(culprit: Culprit, uses: Uses) -> Iterator[Edit | None]:
     """The readers of what was a sigmoid."""
-    for reader in flow.readers:
+    for reader in uses.readers:
         text = culprit.source.of(reader)
         taken, is_complement = _logarithm_of(culprit, reader)
         if taken is not None:

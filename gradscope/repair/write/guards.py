@@ -14,7 +14,7 @@ from gradscope.repair.write.spelling import can_repeat, filled, is_count, operan
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, titles
 from gradscope.source import counts, expression
-from gradscope.source.operands import canonical, spelled
+from gradscope.source.arguments import canonical, spelled
 
 DECOMPOSITIONS = frozenset(("svd", "eigh", "eig", "eigvals"))
 FLOORS = (Margin.ROOT, Margin.DENOMINATOR, Margin.LOG)

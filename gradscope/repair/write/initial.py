@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from gradscope.facts import Edit, KeepNorm
-from gradscope.ops.names import node_stem
+from gradscope.ops.display import node_stem
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from gradscope.ops.patterns import EPSILON
 from gradscope.repair.write.reading import Reading, atom, term
-from gradscope.source.operands import Spelled, spelled
+from gradscope.source.arguments import Spelled, spelled
 
 # What moves elements, and leaves their values as they are.
 MOVES = frozenset(

@@ -15,7 +15,7 @@ from gradscope.repair.write.spelling import can_repeat, filled, operand_of
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, titles
 from gradscope.source import Mask, definition, expression, holds, mask
-from gradscope.source.operands import spelled
+from gradscope.source.arguments import spelled
 
 INFINITE = frozenset(
     f"{sign}{text}"

@@ -37,15 +37,15 @@ from gradscope.facts import (
 from gradscope.repair.write import (
     allocation,
     backward,
-    clipping,
+    clip_norm,
+    detached,
     empty,
-    graph,
     guards,
     initial,
     masked,
     stable,
+    stepping,
     training,
-    updates,
     wider,
 )
 from gradscope.repair.write.candidate import Candidate
@@ -105,25 +105,25 @@ def _made(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
     """As the request tells. None for advice: what to change is not told by the source."""
     match fix.request:
         case LowerRate():
-            return updates.slower(culprit, fix, fix.request)
+            return stepping.slower(culprit, fix, fix.request)
         case SetOption():
-            return updates.with_option(culprit, fix, fix.request)
+            return stepping.with_option(culprit, fix, fix.request)
         case BoundSchedule():
-            return updates.bounded(culprit, fix, fix.request)
+            return stepping.bounded(culprit, fix, fix.request)
         case ClearGradients():
-            return updates.cleared(culprit, fix, fix.request)
+            return stepping.cleared(culprit, fix, fix.request)
         case StepBeforeClearing():
-            return updates.step_first(culprit, fix, fix.request)
+            return stepping.step_first(culprit, fix, fix.request)
         case AverageLoss():
-            return updates.averaged(culprit, fix, fix.request)
+            return stepping.averaged(culprit, fix, fix.request)
         case Descend():
-            return updates.descending(culprit, fix, fix.request)
+            return stepping.descending(culprit, fix, fix.request)
         case DivideLoss():
-            return updates.divided(culprit, fix, fix.request)
+            return stepping.divided(culprit, fix, fix.request)
         case ClipNorm():
-            return clipping.clipped(culprit, fix, fix.request)
+            return clip_norm.clipped(culprit, fix, fix.request)
         case MoveClipping():
-            return clipping.in_time(culprit, fix, fix.request)
+            return clip_norm.in_time(culprit, fix, fix.request)
         case KeepNorm():
             return initial.keeping(culprit, fix.request)
         case HarmlessOperand(hidden):
@@ -143,9 +143,9 @@ def _made(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
         case ScaleLoss():
             return _scaled(culprit)
         case Reattach():
-            return graph.reconnected(culprit, fix.request)
+            return detached.reconnected(culprit, fix.request)
         case CopyBeforeWriting():
-            return graph.copied(culprit)
+            return detached.copied(culprit)
         case Rewrite():
             return backward.corrected(culprit, fix.request)
         case Exchange():

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from gradscope.repair.write.culprit import ATOMS, Culprit
 from gradscope.source import definition, holds
-from gradscope.source.operands import Spelled, spelled
+from gradscope.source.arguments import Spelled, spelled
 from gradscope.source.spans import alike, ancestors
 
 

@@ -16,7 +16,7 @@ from gradscope.facts import Compared, SavedInstead
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.reading import factor
-from gradscope.source.operands import called
+from gradscope.source.arguments import called
 
 MOST = 40  # edits of one formula that are worth a run each
 

@@ -7,7 +7,7 @@ import ast
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import Margin
 from gradscope.repair.write.culprit import Culprit
-from gradscope.source.operands import called, draws
+from gradscope.source.arguments import called, draws
 
 _TAKES_OUT = frozenset("next pop popitem popleft read readline recv send".split())
 LONGEST_TWICE = 60  # characters of an operand that a condition may repeat

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Set
 
 from gradscope.repair.write import ends
 from gradscope.repair.write.candidate import Candidate
+from gradscope.repair.write.composites import FORMS
 from gradscope.repair.write.culprit import Culprit
-from gradscope.repair.write.forms import FORMS
 from gradscope.repair.write.reading import Reading
 from gradscope.repair.write.splice import keyword
 from gradscope.rules.wording import titles
 from gradscope.source import definition
-from gradscope.source.operands import canonical, spelled
+from gradscope.source.arguments import canonical, spelled
 
 DEEPEST = 8  # ops from the culprit to the end of its expression: no form has more
 

@@ -12,7 +12,7 @@ from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.splice import before
 from gradscope.rules.wording import phrases, titles
 from gradscope.source import definition, expression
-from gradscope.source.operands import spelled
+from gradscope.source.arguments import spelled
 
 TENSORS = frozenset(
     "self other mat1 mat2 tensor1 tensor2 x1 x2 target weight query key value".split()

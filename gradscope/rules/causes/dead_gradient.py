@@ -30,8 +30,8 @@ from gradscope.facts import (
     plural,
 )
 from gradscope.ops.traits import Trait, has
-from gradscope.rules.reading.absences import NOT_HELD, is_dead, is_mild, overflow_behind
 from gradscope.rules.reading.divergence import by_place
+from gradscope.rules.reading.missing import NOT_HELD, is_dead, is_mild, overflow_behind
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.dead_gradient_words import WORDS

@@ -31,8 +31,8 @@ from gradscope.facts import (
 from gradscope.rules.reading.growths import explodes, facts_of
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
-from gradscope.rules.wording.growths import profile
 from gradscope.rules.wording.proposals import proposed
+from gradscope.rules.wording.sizes import profile
 
 CLIPPED = 0.99  # a total norm that an optimizer saw this much smaller was clipped, or unscaled
 SHARE_OF_NORM = 1e-4  # an element of what the repeats have made, of a norm over many

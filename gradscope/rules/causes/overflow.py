@@ -29,7 +29,7 @@ from gradscope.ops import Edge
 from gradscope.ops.dtypes import HALF, finfo
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence, measurements
-from gradscope.rules.reading.absences import overflow_behind
+from gradscope.rules.reading.missing import overflow_behind
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.proposals import proposed

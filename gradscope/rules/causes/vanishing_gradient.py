@@ -23,8 +23,8 @@ from gradscope.facts import (
 from gradscope.rules.reading.growths import facts_of, fades, rms, starved_leaves
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
-from gradscope.rules.wording.growths import profile
 from gradscope.rules.wording.proposals import proposed
+from gradscope.rules.wording.sizes import profile
 
 ADAM_EPS = 1e-8  # torch.optim.Adam's default
 SHRINKS = 0.8  # of an activation's norm, per layer

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from gradscope.facts import Call, Event, Kind, Measured, Related, Root, Trace, percent, plural
-from gradscope.ops.names import role_name
+from gradscope.ops.display import role_name
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading import evidence
 from gradscope.rules.reading.evidence import Situation

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from gradscope.facts import Call, Event, Operand, Subject, Symptom, Trouble, plural, text_of
 from gradscope.facts import number as figures
-from gradscope.ops.names import spelled as spelled
+from gradscope.ops.display import spelled as spelled
 
 _NAMES_SHOWN = 3
 _VALUES_SHOWN = 8

@@ -10,7 +10,7 @@ from gradscope.facts import HarmlessOperand
 from gradscope.repair.write import logs
 from gradscope.repair.write.reading import Reading, atom, factor
 from gradscope.repair.write.spelling import LONGEST_TWICE
-from gradscope.source.operands import Spelled, canonical, spelled
+from gradscope.source.arguments import Spelled, canonical, spelled
 
 _TERMS = 3  # sums, and their attribute or sign, between a logarithm and its factor
 

@@ -22,8 +22,8 @@ from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.training import rates
 from gradscope.source import Source, expression
+from gradscope.source.arguments import called
 from gradscope.source.hand_updates import ascent, rate_by_hand, undivided
-from gradscope.source.operands import called
 
 
 def slower(culprit: Culprit, fix: Fix, request: LowerRate) -> Iterator[Candidate]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gradscope.repair.write.logs import MOVES
 from gradscope.source import Source, definition
-from gradscope.source.operands import called, spelled
+from gradscope.source.arguments import called, spelled
 
 
 class Lost(Exception):
@@ -16,7 +16,7 @@ class Lost(Exception):
 
 
 @dataclass
-class Flow:
+class Uses:
     """All that reads one value. `readers` are the places at which it is used and no longer handed
     on; `functions` those that return it."""
 
@@ -27,15 +27,15 @@ class Flow:
     _seen: set[ast.AST] = field(default_factory=set)
 
     @classmethod
-    def of(cls, source: Source, value: ast.expr) -> Flow | None:
+    def of(cls, source: Source, value: ast.expr) -> Uses | None:
         """None where the text does not tell."""
-        flow = cls(source)
+        uses = cls(source)
         try:
-            flow._follow(value)
-            flow._check()
+            uses._follow(value)
+            uses._check()
         except Lost:
             return None
-        return flow
+        return uses
 
     def _follow(self, node: ast.expr) -> None:
         if node in self._seen:

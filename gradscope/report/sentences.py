@@ -18,7 +18,7 @@ from gradscope.facts import (
     percent,
     text_of,
 )
-from gradscope.ops.names import spelled
+from gradscope.ops.display import spelled
 from gradscope.report.printable import clean
 
 LINKS = 6  # a longer chain is shown by its first and last links

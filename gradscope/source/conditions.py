@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gradscope.source.arguments import operands, spelled
 from gradscope.source.meaning import definition
-from gradscope.source.operands import operands, spelled
 from gradscope.source.text import Source
 
 

@@ -9,7 +9,7 @@ from gradscope.facts import Edit, Reattach
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.spelling import can_repeat
-from gradscope.source.operands import spelled
+from gradscope.source.arguments import spelled
 from gradscope.source.spans import ancestors
 
 PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})

@@ -15,8 +15,8 @@ from gradscope.facts import (
     Trace,
     plural,
 )
-from gradscope.report.phrases import symptoms
 from gradscope.report.printable import clean
+from gradscope.report.sentences import symptoms
 from gradscope.report.trials import times
 
 # What each verdict looks like.
@@ -175,7 +175,7 @@ def _fate(report: Report) -> str:
     return report.verdict if looked else "not judged"
 
 
-def closing(whole: Summary) -> str:
+def of_all(whole: Summary) -> str:
     """The last line of a check."""
     everything = Report("", Trace(""), whole.all_findings)
     found = tally(everything)
