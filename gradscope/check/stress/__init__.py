@@ -1,6 +1,6 @@
 """Edge inputs for functions and batches for models: made from the given ones, tried, shrunk.
 
-given inputs ──► variants ──► try each (a process of its own) ──► shrink ──► trace ──► findings
+given inputs ──► edges ──► try each (a process of its own) ──► shrink ──► trace ──► findings
 """
 
 from gradscope.check.stress.found import stress

@@ -11,15 +11,14 @@ from dataclasses import replace
 from typing import Any
 
 from gradscope.check.cases import Case
-from gradscope.check.stress.written import batch_of, test_of
-from gradscope.config import Input
+from gradscope.check.stress.written import test_of
 from gradscope.facts import Finding, NotChecked, Report, Severity, plural
-from gradscope.programs import Conditions, Function, Parts, Reference, Repeat
+from gradscope.programs import Conditions, Function, Parts, Repeat
 from gradscope.programs.overlay import Overlay
 from gradscope.programs.scratch import scratch_folder
 
 SECONDS = 60.0  # for one target's search, within its time limit
-PATIENCE = 10.0  # seconds for one variant: the next ones are tried in a new process
+PATIENCE = 10.0  # seconds for one edge input: the next ones are tried in a new process
 MOST_TRACED = 12
 
 
@@ -34,7 +33,7 @@ def stress(case: Case, target: Function | Parts, report: Report) -> Report:
     found.sort(key=lambda one: one.severity.rank)
     for one in found[:MOST_TRACED]:
         again = pipeline.trace(
-            with_inputs(target, one),
+            one.target,
             config,
             silent=True,
             precision=case.precision,
@@ -44,7 +43,7 @@ def stress(case: Case, target: Function | Parts, report: Report) -> Report:
             key = _spot(finding)
             if finding.severity is Severity.ERROR and key not in known:
                 known.add(key)
-                findings.append(_told(finding, one, target))
+                findings.append(_told(finding, one))
     breaking = f"{len(found) or 'none'} of them {'breaks' if len(found) == 1 else 'break'} it"
     remarks = f"stress: {plural(tried, 'edge input')} tried, {breaking}"
     everything = sorted((*findings, *report.findings), key=lambda one: one.severity.rank)
@@ -62,14 +61,6 @@ def stress(case: Case, target: Function | Parts, report: Report) -> Report:
     )
 
 
-def with_inputs(target: Function | Parts, found: Any) -> Function | Parts:
-    """The target with what was found in place of its own inputs or batch."""
-    if isinstance(target, Function):
-        inputs = tuple(Input(name, text, grad) for name, text, grad in found.inputs)
-        return replace(target, inputs=inputs)
-    return replace(target, batch=Reference(None, batch_of(found)))
-
-
 def _spot(finding: Finding) -> tuple[object, ...]:
     """Several edges that break one line in one way are one finding."""
     at = finding.location
@@ -77,7 +68,7 @@ def _spot(finding: Finding) -> tuple[object, ...]:
 
 
 def searched(target: Function | Parts, case: Case) -> tuple[int, list[Any], bool]:
-    """How many variants were tried, what they found, and whether there are no more. A variant that
+    """How many edge inputs were tried, what they found, and whether there are no more. One that
     hangs or dies costs itself alone."""
     with scratch_folder(Repeat()) as scratch:
         return _searched(target, case, scratch)
@@ -111,7 +102,7 @@ def _searched(target: Function | Parts, case: Case, scratch: str) -> tuple[int, 
                 if one is not None:
                     found[number] = one
         except (EOFError, OSError):
-            pass  # it died at variant `at`
+            pass  # it died at edge `at`
         process.kill()
         process.join()
         ours.close()
@@ -122,7 +113,7 @@ def _searched(target: Function | Parts, case: Case, scratch: str) -> tuple[int, 
 
 
 def _work(target: Function | Parts, case: Case, start: int, scratch: str, connection: Any) -> None:
-    """The searching process. It counts all variants, and tries those from `start` on."""
+    """The searching process. It counts all edges, and tries those from `start` on."""
     from gradscope.check.stress.trial import Trial
     from gradscope.programs import redirect
 
@@ -137,16 +128,16 @@ def _work(target: Function | Parts, case: Case, start: int, scratch: str, connec
         trial = Trial(target, conditions)
         conditions.enter_autocast()
         number = start - 1
-        for number, variant in enumerate(trial.variants()):
+        for number, edge in enumerate(trial.edges()):
             if number >= start:
                 connection.send((number, None))
-                for one in trial.found(variant):
+                for one in trial.found(edge):
                     connection.send((number, one))
         connection.send((None, None))
 
 
-def _told(finding: Finding, found: Any, target: Function | Parts) -> Finding:
-    text = test_of(found, target)
+def _told(finding: Finding, found: Any) -> Finding:
+    text = test_of(found.target, found.words)
     return replace(
         finding,
         severity=found.severity,

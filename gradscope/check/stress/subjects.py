@@ -2,109 +2,97 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from torch import Tensor
 
-from gradscope.check.stress.variants import Values
+from gradscope.check.stress.written import literal
 from gradscope.config import Input
-from gradscope.programs import Conditions, Function, Parts
+from gradscope.programs import Conditions, Function, Parts, Reference
+from gradscope.programs.load import evaluate
 from gradscope.programs.loss import NAMES, load_parts, make_inputs, names_taken
 
-# Names of what a function is compared with, whose gradient nobody asks for. Nothing but its name
-# tells it from what is trained, where the configuration does not say `requires_grad`.
-_DATA = re.compile(r"(^|_)(targets?|labels?|gt|truth|true|masks?)(_|$)", re.IGNORECASE)
+Values = dict[str, Any]
 _WRITABLE = (Tensor, int, float, str, bool, type(None))
 
 
-class Subject(Protocol):
+@dataclass(frozen=True, slots=True)
+class Subject:
     """`given` are the inputs by name, of which those in `wants_grad` are leaves; `declared` is
-    what the user said of them."""
+    what the user said of them. `target` has other values in the place of its own."""
 
     name: str
-    declared: dict[str, Input]
     given: Values
-    wants_grad: set[str]
-
-    def call(self, values: Values) -> Any: ...
-
-    def written(self, name: str) -> str:
-        """Python that makes an input that is no tensor."""
-        ...
+    call: Callable[[Values], Any]
+    target: Callable[[Values], Function | Parts]
+    wants_grad: frozenset[str] = frozenset()
+    declared: Mapping[str, Input] = field(default_factory=dict)
 
 
 def subject_of(target: Function | Parts, conditions: Conditions) -> Subject:
-    if isinstance(target, Parts):
-        return _Batch(target, conditions)
-    return _Inputs(target, conditions)
+    if isinstance(target, Function):
+        return _with_inputs(target, conditions)
+    return _with_batch(target, conditions)
 
 
-class _Inputs:
-    def __init__(self, target: Function, conditions: Conditions) -> None:
-        from gradscope.programs.load import evaluate
+def _with_inputs(target: Function, conditions: Conditions) -> Subject:
+    function: Any = evaluate(target.reference, NAMES)
+    declared = {given.name: given for given in target.inputs}
+    scope = NAMES | getattr(function, "__globals__", {})
+    made = make_inputs(target.inputs, scope, names_taken(function))
+    wants_grad = {name for name, value in made.items() if getattr(value, "requires_grad", False)}
 
-        self.function: Any = evaluate(target.reference, NAMES)
-        self.name = target.name
-        self.declared = {given.name: given for given in target.inputs}
-        scope = NAMES | getattr(self.function, "__globals__", {})
-        made = make_inputs(target.inputs, scope, names_taken(self.function))
-        self.given: Values = {
-            name: value.detach() if isinstance(value, Tensor) else value
-            for name, value in conditions.moved(made).items()
-        }
-        leaves = {
-            name
-            for name, value in made.items()
-            if isinstance(value, Tensor) and value.requires_grad
-        }
-        asked = {
-            name
-            for name in leaves
-            if self.declared[name].requires_grad
-            or "requires_grad" in self.declared[name].expression
-        }
-        self.wants_grad = {one for one in leaves if not _DATA.search(one)} | asked or leaves
+    def written(name: str, value: object) -> Input:
+        if not isinstance(value, Tensor):
+            return declared[name]
+        able = value.is_floating_point() or value.is_complex()
+        left_out = able and name not in wants_grad
+        return Input(name, f"{literal(value)}{'.requires_grad_(False)' if left_out else ''}")
 
-    def call(self, values: Values) -> Any:
-        return self.function(**values)
-
-    def written(self, name: str) -> str:
-        return self.declared[name].expression
+    return Subject(
+        target.name,
+        {name: _detached(value) for name, value in conditions.moved(made).items()},
+        call=lambda values: function(**values),
+        target=lambda values: replace(
+            target, inputs=tuple(written(name, value) for name, value in values.items())
+        ),
+        wants_grad=frozenset(wants_grad),
+        declared=declared,
+    )
 
 
-class _Batch:
+def _with_batch(target: Parts, conditions: Conditions) -> Subject:
     """The items of a batch are named as Python reaches them: `batch[0]`, `batch['x']`."""
+    batch, compute = load_parts(target, conditions)
+    if isinstance(batch, Mapping):
+        named = {f"batch[{key!r}]": item for key, item in batch.items()}
+    elif isinstance(batch, tuple | list):
+        named = {f"batch[{place}]": item for place, item in enumerate(batch)}
+    else:
+        named = {"batch": batch}
+    for item in named.values():
+        if not isinstance(item, _WRITABLE):
+            raise TypeError(f"an item of the batch is a {type(item).__name__}")
 
-    def __init__(self, target: Parts, conditions: Conditions) -> None:
-        batch, self.compute = load_parts(target, conditions)
-        self.name = target.name
-        self.declared: dict[str, Input] = {}
-        self.wants_grad: set[str] = set()
-        self.keys: list[Any] | None = None
+    def rebuilt(values: Values) -> Any:
         if isinstance(batch, Mapping):
-            self.keys, items = list(batch), list(batch.values())
-            names = [f"batch[{key!r}]" for key in self.keys]
-        elif isinstance(batch, tuple | list):
-            items = list(batch)
-            names = [f"batch[{place}]" for place in range(len(items))]
+            return dict(zip(batch, values.values(), strict=True))
+        return tuple(values.values()) if isinstance(batch, tuple | list) else values["batch"]
+
+    def written(values: Values) -> Parts:
+        texts = [literal(value) for value in values.values()]
+        if isinstance(batch, Mapping):
+            pairs = zip(batch, texts, strict=True)
+            text = f"{{{', '.join(f'{key!r}: {one}' for key, one in pairs)}}}"
         else:
-            items, names = [batch], ["batch"]
-        self.whole = isinstance(batch, Tensor)
-        for item in items:
-            if not isinstance(item, _WRITABLE):
-                raise TypeError(f"an item of the batch is a {type(item).__name__}")
-        self.given: Values = {
-            name: item.detach() if isinstance(item, Tensor) else item
-            for name, item in zip(names, items, strict=True)
-        }
+            text = f"({', '.join(texts)},)" if isinstance(batch, tuple | list) else texts[0]
+        return replace(target, batch=Reference(None, text))
 
-    def call(self, values: Values) -> Any:
-        items = list(values.values())
-        if self.keys is not None:
-            return self.compute(dict(zip(self.keys, items, strict=True)))
-        return self.compute(items[0] if self.whole else tuple(items))
+    given = {name: _detached(item) for name, item in named.items()}
+    return Subject(target.name, given, lambda values: compute(rebuilt(values)), written)
 
-    def written(self, name: str) -> str:
-        return repr(self.given[name])
+
+def _detached(value: object) -> object:
+    return value.detach() if isinstance(value, Tensor) else value

@@ -11,38 +11,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradscope.check.stress.literals import literal
-from gradscope.check.stress.scores import Reads, grads_are_finite, reads
-from gradscope.check.stress.smaller import smaller
-from gradscope.check.stress.subjects import subject_of
-from gradscope.check.stress.variants import (
-    BadLoss,
-    Values,
-    Variant,
-    edges_of_range,
-    halves,
-    is_float,
-    variants,
-)
+from gradscope.check.stress.edges import Edge, edges, is_float, is_inside, sliced
+from gradscope.check.stress.reads import Reads, grads_are_finite, reads
+from gradscope.check.stress.subjects import Values, subject_of
 from gradscope.errors import GradscopeError
 from gradscope.facts import Severity
 from gradscope.programs import Conditions, Function, Parts
 from gradscope.programs.loss import SEED, loss_of
 
 _TRIES = 400  # calls of the function that one shrinking may take
-_ELEMENTS = 64  # of a tensor whose elements are simplified one by one
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Inputs that break a function, as expressions. `kind` is "grad" where the loss is finite and
-    a gradient is not, "loss" where the loss itself is bad. `access` leads from what the function
-    returned to its loss."""
+    """A target with inputs that break it, which `words` describe."""
 
     words: str
-    kind: str
-    inputs: tuple[tuple[str, str, bool], ...]  # name, expression, requires grad
-    access: str
+    target: Function | Parts
     severity: Severity
 
 
@@ -52,7 +37,6 @@ class Outcome:
 
     loss: float
     finite_grads: bool
-    access: str
 
     @property
     def broken(self) -> str | None:
@@ -66,46 +50,33 @@ class Trial:
 
     def __init__(self, target: Function | Parts, conditions: Conditions) -> None:
         self.subject = subject_of(target, conditions)
-        self.declared = self.subject.declared
-        self.given = self.subject.given
-        self.wants_grad = self.subject.wants_grad
         self.precision = conditions.precision
 
-    def variants(self) -> Iterator[Variant]:
+    def edges(self) -> Iterator[Edge]:
         """What to try; nothing where the given inputs themselves fail."""
-        as_given = self.outcome(self.given)
-        if as_given is None or as_given.broken:
-            return
-        yield from edges_of_range(self.given, self.declared)
-        yield from variants(self.given, self.declared, self._reads())
-        if self.precision is None:
-            yield from halves(self.given)
+        given, declared = self.subject.given, self.subject.declared
+        if self._works(given):
+            yield from edges(given, declared, self._reads(), halves=self.precision is None)
 
-    def found(self, variant: Variant) -> Iterator[Found]:
-        """What a variant breaks, at once and then again with the smallest inputs: shrinking may
-        meet inputs on which the function hangs."""
-        outcome = self.outcome(variant.values)
+    def found(self, edge: Edge) -> Iterator[Found]:
+        """What an edge breaks, at once and then again with the smallest inputs: shrinking may meet
+        inputs on which the function hangs."""
+        outcome = self.outcome(edge.values)
         if outcome is None or outcome.broken is None:
             return
-        if outcome.broken == "loss" and not _tells(outcome.loss, variant.bad_loss):
+        if outcome.broken == "loss" and not edge.bad_loss.tells(outcome.loss):
             return
-        severity = self._severity(variant, outcome.broken)
-        yield self._as_found(variant, outcome, severity)
-        yield self._as_found(self.shrunk(variant, outcome.broken, severity), outcome, severity)
+        severity = self._severity(edge, outcome.broken)
+        yield Found(edge.words, self.subject.target(edge.values), severity)
+        smallest = self._smallest(edge, outcome.broken, severity)
+        yield Found(edge.words, self.subject.target(smallest), severity)
 
-    def _as_found(self, variant: Variant, outcome: Outcome, severity: Severity) -> Found:
-        inputs = tuple(
-            (name, self._written(name, value), name in self.wants_grad)
-            for name, value in variant.values.items()
-        )
-        return Found(variant.words, outcome.broken or "", inputs, outcome.access, severity)
-
-    def _severity(self, variant: Variant, broken: str) -> Severity:
+    def _severity(self, edge: Edge, broken: str) -> Severity:
         """A function may be right to have no finite loss at numbers that nobody gave it; and an
         epsilon that float16 cannot hold is no news to who trains in float32."""
-        if variant.half:
+        if edge.half:
             return Severity.WARNING if broken == "loss" else Severity.NOTE
-        if broken == "grad" or variant.ordinary or self._is_avoidable(variant.values):
+        if broken == "grad" or edge.ordinary or self._is_avoidable(edge.values):
             return Severity.ERROR
         return Severity.WARNING
 
@@ -114,9 +85,7 @@ class Trial:
         if self.precision is not None:
             return False
         precise = {
-            name: value.double()
-            if isinstance(value, Tensor) and value.dtype == torch.float32
-            else value
+            name: value.double() if is_float(value) and value.dtype == torch.float32 else value
             for name, value in values.items()
         }
         outcome = self.outcome(precise)
@@ -124,32 +93,39 @@ class Trial:
 
     def outcome(self, values: Values) -> Outcome | None:
         """What becomes of these values; None where the function does not take them."""
-        leaves = {name: self._leaf(name, value) for name, value in values.items()}
-        torch.manual_seed(SEED)
         try:
+            loss = self._loss(values, self.subject.wants_grad)
+            value = loss.item()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                result = self.subject.call(leaves)
-                loss = loss_of(result, self.subject.name)
-                value = loss.item()
-                finite = math.isfinite(value) and grads_are_finite(loss)
+                return Outcome(value, math.isfinite(value) and grads_are_finite(loss))
         except (Exception, GradscopeError):
             return None  # the function refuses such inputs, which is its right
-        return Outcome(value, finite, _access(result))
+
+    def _loss(self, values: Values, wants_grad: Any, leaves: Values | None = None) -> Tensor:
+        made = {} if leaves is None else leaves
+        for name, value in values.items():
+            copy = value.clone() if isinstance(value, Tensor) else value
+            made[name] = copy.requires_grad_() if name in wants_grad else copy
+        torch.manual_seed(SEED)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return loss_of(self.subject.call(made), self.subject.name)
 
     def _reads(self) -> Reads:
         """How the function reads its inputs, those too whose gradient nobody wants."""
-        leaves = {
-            name: value.clone().requires_grad_() if is_float(value) else value
-            for name, value in self.given.items()
-        }
-        torch.manual_seed(SEED)
+        leaves: Values = {}
         try:
-            return reads(loss_of(self.subject.call(leaves), self.subject.name), leaves)
+            floats = {name for name, value in self.subject.given.items() if is_float(value)}
+            return reads(self._loss(self.subject.given, floats, leaves), leaves)
         except (Exception, GradscopeError):
             return Reads()  # it writes into what it is given
 
-    def shrunk(self, variant: Variant, broken: str, severity: Severity) -> Variant:
+    def _works(self, values: Values) -> bool:
+        outcome = self.outcome(values)
+        return outcome is not None and outcome.broken is None
+
+    def _smallest(self, edge: Edge, broken: str, severity: Severity) -> Values:
         """The smallest inputs that break in the same way, with the simplest numbers."""
         left = _TRIES
 
@@ -159,89 +135,62 @@ class Trial:
             outcome = self.outcome(values) if left > 0 else None
             if outcome is None or outcome.broken != broken:
                 return False
-            return self._severity(replace(variant, values=values), broken) is severity
+            return self._severity(replace(edge, values=values), broken) is severity
 
-        values = smaller(variant.values, self.given, breaks, self._works)
-        return replace(variant, values=values if variant.half else self._simpler(values, breaks))
+        values = self._cut(edge.values, breaks)
+        return values if edge.half else self._simpler(values, breaks)
 
-    def _works(self, values: Values) -> bool:
-        outcome = self.outcome(values)
-        return outcome is not None and outcome.broken is None
+    def _cut(self, values: Values, breaks: Callable[[Values], bool]) -> Values:
+        """Each size that occurs is cut, everywhere at once, as long as the inputs still break. A
+        cut that breaks the given inputs as well would show something else: a loss over nothing."""
+        given = self.subject.given
+        is_alike = _shapes(values) == _shapes(given)
+        was_cut = True
+        while was_cut:
+            was_cut = False
+            for size, count, first_only in _cuts(values):
+                cut = sliced(values, size, count, first_only=first_only)
+                beside = sliced(given, size, count, first_only=first_only)
+                is_smaller = _shapes(cut) != _shapes(values)
+                if is_smaller and breaks(cut) and (not is_alike or self._works(beside)):
+                    values, given, was_cut = cut, beside, True
+                    break
+        return values
 
     def _simpler(self, values: Values, breaks: Callable[[Values], bool]) -> Values:
-        for simpler in (torch.zeros_like, torch.ones_like, _rounded):
-            together = {
-                name: simpler(value) if isinstance(value, Tensor) and _is_plain(value) else value
-                for name, value in values.items()
-            }
-            inside = all(self._is_inside(name, value) for name, value in together.items())
-            if inside and breaks(together):
-                values = together
-                break
-        for name, value in values.items():
-            if not (isinstance(value, Tensor) and value.is_floating_point() and value.numel()):
-                continue
-            candidates = [torch.zeros_like(value), torch.ones_like(value), value.round(decimals=1)]
-            for simple in candidates:
-                if self._is_new(name, simple, value) and breaks({**values, name: simple}):
-                    values = {**values, name: simple}
-                    break
-            else:
-                values = self._elements(values, name, breaks)
-        return values
-
-    def _elements(self, values: Values, name: str, breaks: Callable[[Values], bool]) -> Values:
-        if values[name].numel() > _ELEMENTS:
-            return values
-        for place in range(values[name].numel()):
-            for number in (1.0, 0.0):
-                simple = values[name].clone().reshape(-1)
-                if float(simple[place]) in (0.0, 1.0):
-                    break
-                simple[place] = number
-                simple = simple.reshape(values[name].shape)
-                if self._is_new(name, simple, values[name]) and breaks({**values, name: simple}):
-                    values = {**values, name: simple}
+        """With 0, 1 or rounded numbers, in all inputs at once or else in each by itself."""
+        floats = [name for name, one in values.items() if is_float(one) and one.numel()]
+        plain = [name for name in floats if bool(torch.isfinite(values[name]).all())]
+        for names in (plain, *([name] for name in floats)):
+            for simple in (torch.zeros_like, torch.ones_like, _rounded):
+                made = {**values, **{name: simple(values[name]) for name in names}}
+                is_new = any(not torch.equal(made[name], values[name]) for name in names)
+                declared = self.subject.declared
+                inside = all(is_inside(made[name], declared.get(name)) for name in names)
+                if is_new and inside and breaks(made):
+                    values = made
                     break
         return values
 
-    def _is_new(self, name: str, simple: Tensor, value: Tensor) -> bool:
-        return self._is_inside(name, simple) and not torch.equal(simple, value)
 
-    def _is_inside(self, name: str, value: Any) -> bool:
-        declared = self.declared.get(name)
-        limits = declared.range if declared else None
-        if limits is None or not isinstance(value, Tensor):
-            return True
-        return bool(((value >= limits[0]) & (value <= limits[1])).all())
+def _cuts(values: Values) -> Iterator[tuple[int, int, bool]]:
+    """A size, what to cut it to, and whether in the first dimension alone; the boldest first.
 
-    def _leaf(self, name: str, value: Any) -> Any:
-        if not isinstance(value, Tensor):
-            return value
-        copy = value.clone()
-        return copy.requires_grad_() if name in self.wants_grad else copy
-
-    def _written(self, name: str, value: Any) -> str:
-        if isinstance(value, Tensor):
-            return literal(value)
-        return self.subject.written(name)
+    Where a score is -inf only the first: in a row of one, it would hide all that there is.
+    """
+    tensors = [value for value in values.values() if isinstance(value, Tensor)]
+    masked = any(bool((one == -math.inf).any()) for one in tensors)
+    for size in sorted({size for one in tensors for size in one.shape}, reverse=True):
+        for count in dict.fromkeys((1, 2, size // 2, size - 1)):
+            if 0 < count < size:
+                yield size, count, True
+                if not masked:
+                    yield size, count, False
 
 
-def _is_plain(value: Tensor) -> bool:
-    return value.is_floating_point() and bool(torch.isfinite(value).all())
+def _shapes(values: Values) -> list[tuple[int, ...]]:
+    return [tuple(value.shape) for value in values.values() if isinstance(value, Tensor)]
 
 
 def _rounded(value: Tensor) -> Tensor:
     return value.round(decimals=1)
-
-
-def _tells(loss: float, against: BadLoss) -> bool:
-    return against is BadLoss.ANY or (against is BadLoss.NAN and math.isnan(loss))
-
-
-def _access(result: Any) -> str:
-    if isinstance(result, dict):
-        return '["loss"]'
-    if hasattr(result, "loss"):
-        return ".loss"
-    return "[0]" if isinstance(result, tuple | list) else ""

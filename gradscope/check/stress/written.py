@@ -1,101 +1,65 @@
-"""What a search found, written as Python: a batch, and a test that is ready to run."""
+"""What a search found, written as Python: the inputs, and a test that is ready to run."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from typing import Any
+
+import torch
+from torch import Tensor
 
 from gradscope.programs import Function, Parts, Reference
 
-
-def batch_of(found: Any) -> str:
-    """The expression of the batch whose items are called `batch`, `batch[0]` or `batch['x']`."""
-    return "".join(_pieces(found))
+_DEFAULT = (torch.float32, torch.int64, torch.bool)  # of what `torch.tensor` makes of numbers
 
 
-def _pieces(found: Any) -> list[str]:
-    """The expression, cut between the items of the batch."""
-    keys = [name.removeprefix("batch").strip("[]") for name, _, _ in found.inputs]
-    texts = [text for _, text, _ in found.inputs]
-    if keys == [""]:
-        return texts
-    if keys[0].isdigit():
-        return ["(", *(f"{text}, " for text in texts), ")"]
-    return ["{", *(f"{key}: {text}, " for key, text in zip(keys, texts, strict=True)), "}"]
+def literal(value: object) -> str:
+    """Python that makes the value, a tensor or a plain one."""
+    if not isinstance(value, Tensor):
+        return repr(value)
+    dtype = "" if value.dtype in _DEFAULT and value.numel() else f", dtype={value.dtype}"
+    if not value.numel():
+        return f"torch.empty({tuple(value.shape)}{dtype})"
+    first = value.reshape(-1)[0]
+    if value.numel() > 16 and bool((value == first).all()):
+        return f"torch.full({tuple(value.shape)}, {_numbers(first.item())}{dtype})"
+    return f"torch.tensor({_numbers(value.tolist())}{dtype})"
 
 
-def test_of(found: Any, target: Function | Parts) -> str:
-    """A test that fails as long as the target breaks at these inputs."""
-    lines = _lines(found, target) if isinstance(target, Function) else _of_parts(found, target)
-    return "\n".join(lines) + "\n"
+def _numbers(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_numbers, value))}]"
+    if not isinstance(value, float):
+        return repr(value)
+    text = f"{value:.9g}"
+    if not text.lstrip("-").isdigit():
+        return text if text[-1].isdigit() else f'float("{text}")'
+    return f"{text}.0"
+
+
+def test_of(target: Function | Parts, words: str) -> str:
+    """A test that fails as long as the target breaks at its inputs, which `words` describe."""
+    name = re.sub(r"\W+", "_", f"{target.name.rpartition(':')[2]} at {words}").strip("_")
+    if isinstance(target, Function):
+        given = {"target": repr(_shown(target.reference))}
+    else:
+        parts = {"model": target.model, "loss": target.loss, "batch": target.batch}
+        given = {key: repr(_shown(part)) for key, part in parts.items() if part is not None}
+    if target.inputs:
+        given["inputs"] = repr({one.name: one.expression for one in target.inputs})
+    arguments = "".join(f"        {key}={text},\n" for key, text in given.items())
+    return (
+        f"import gradscope\n\n\ndef test_{name}():\n    report = gradscope.trace(\n{arguments}"
+        '        verify=False,\n    )\n    assert report.verdict == "healthy", str(report)\n'
+    )
 
 
 test_of.__test__ = False  # type: ignore[attr-defined]  # pytest collects by name
 
 
-def _lines(found: Any, target: Function) -> Iterator[str]:
-    expression, where = target.reference.expression, target.reference.where
-    name = re.sub(r"\W+", "_", expression).strip("_")
-    words = re.sub(r"\W+", "_", found.words).strip("_")
-    plain = expression.isidentifier()
-    if where is not None and where.endswith(".py"):
-        yield "import runpy"
-        yield ""
-    yield "import torch"
-    if where is not None and not where.endswith(".py") and plain:
-        yield ""
-        yield f"from {where} import {expression}"
-    yield ""
-    yield ""
-    yield f"def test_{name}_at_{words}():"
-    if where is not None and where.endswith(".py"):
-        path = os.path.relpath(where)
-        source = f"runpy.run_path({path!r})"
-        chosen = f"{source}[{expression!r}]" if plain else f"eval({expression!r}, {source})"
-        yield f"    function = {chosen}"
-    else:
-        yield f"    function = {expression}"
-    for input, text, grad in found.inputs:
-        yield f"    {input} = {text}{'.requires_grad_()' if grad else ''}"
-    given = ", ".join(f"{input}={input}" for input, _, _ in found.inputs)
-    yield f"    loss = function({given}){found.access}"
-    if found.kind == "loss":
-        yield "    assert torch.isfinite(loss)"
-        return
-    yield "    loss.backward()"
-    for input, _, grad in found.inputs:
-        if grad:
-            yield f"    assert {input}.grad is None or torch.isfinite({input}.grad).all()"
-
-
-def _of_parts(found: Any, target: Parts) -> Iterator[str]:
-    """How a batch is given to a model and its loss is gradscope's to know: it makes the call."""
-    words = re.sub(r"\W+", "_", f"{target.model.expression} at {found.words}").strip("_")
-    used = "Config, Input" if target.inputs else "Config"
-    yield f"from gradscope.config import {used}"
-    yield "from gradscope.pipeline import trace"
-    yield "from gradscope.programs import Parts, Reference"
-    yield ""
-    yield ""
-    yield f"def test_{words}():"
-    yield f"    model = {_reference(target.model)}"
-    yield f"    loss = {_reference(target.loss)}"
-    yield "    batch = Reference("
-    yield "        None,"
-    yield from (f"        {piece!r}" for piece in _pieces(found))
-    yield "    )"
-    inputs = f", {target.inputs!r}" if target.inputs else ""
-    yield f"    target = Parts(model, batch, loss{inputs})"
-    yield "    report = trace(target, Config(verify=False), silent=True)"
-    yield '    assert report.verdict == "healthy"'
-
-
-def _reference(reference: Reference | None) -> str:
-    if reference is None:
-        return "None"
+def _shown(reference: Reference) -> str:
     where = reference.where
-    if where is not None and where.endswith(".py"):
-        where = os.path.relpath(where)
-    return f"Reference({where!r}, {reference.expression!r})"
+    if where is None:
+        return reference.expression
+    where = os.path.relpath(where) if where.endswith(".py") else where
+    return f"{where}:{reference.expression}"
