@@ -43,9 +43,7 @@ from gradscope.facts.verdicts import (
     ValuesMove,
 )
 from gradscope.repair import Budget, repaired
-from gradscope.repair.budget import Purpose
 from gradscope.repair.fix_order import without_contradiction
-from gradscope.repair.write.candidate import Candidate
 from gradscope.rounds import fix_all, policy, summary, write
 
 TEXT = "import torch\ny = torch.where(x > 0, x ** 0.5, x)\n"
@@ -262,27 +260,6 @@ def test_a_refuted_patch_is_never_first(file):
     assert found.fixes[0].verified is True
     assert "clamp_min" in found.fixes[0].patch
     assert found.fixes[-1].verified is False
-
-
-def test_guesses_end_with_their_share_of_the_time(file, monkeypatch):
-    """Of what was not run no patch is shown: nothing but a run would speak for it."""
-    budget, texts = Budget(60.0), []
-
-    def guesses(culprit, fix):
-        for col in (30, 31):
-            edit = Edit("loss.py", 2, col, 2, col, "2")
-            yield Candidate(fix.kind, "a guess", (edit,), is_guess=True)
-
-    def slow(patches):
-        texts.extend(patches.values())
-        budget.spent[Purpose.FIX] = budget.spent.get(Purpose.FIX, 0.0) + 11.0
-        return BROKEN
-
-    monkeypatch.setattr("gradscope.repair.attempt.candidates", guesses)
-    fix = judged(slow, budget=budget)
-
-    assert len(texts) == 1
-    assert (fix.title, fix.patch, fix.verdict) == ("a fix", None, NotTried(Reason.TIME, "10"))
 
 
 def test_what_holds_under_a_title_is_not_refuted_under_it():

@@ -206,7 +206,7 @@ class Reason(Enum):
     NOT_REPEATED = auto()  # this run cannot be made again
     SAVED = auto()  # there is the trace of a run, and no program
     ANOTHER_HOLDS = auto()
-    TIME = auto()  # the budget was spent, or the share of it for guesses (the seconds)
+    TIME = auto()  # the budget was spent (the seconds)
     INTERRUPTED = auto()  # by Ctrl-C, or asked to end from outside
     KILLED = auto()  # from outside (the signal)
     MEMORY = auto()  # the second run had too little of it (what it raised)

@@ -49,7 +49,6 @@ class Patched:
     same: bool
     source: Source
     text: str
-    is_guess: bool = False
 
     @property
     def patch(self) -> str:
@@ -85,9 +84,7 @@ def patched(source: Source, candidate: Candidate) -> Patched | None:
         return None
     if text == source.text:
         return None
-    return Patched(
-        candidate.kind, candidate.title, candidate.same, source, text, candidate.is_guess
-    )
+    return Patched(candidate.kind, candidate.title, candidate.same, source, text)
 
 
 def ways(culprit: Culprit, fix: Fix) -> Iterator[Patched]:
@@ -138,8 +135,7 @@ class Bench:
 
     def _best(self, finding: Finding, one: Patched) -> tuple[Patched, Outcome]:
         outcome = self._verdict(finding, one)
-        # A guess that moves the trouble to another line is a wrong guess, not half of a repair.
-        if outcome.remains is not None and not one.is_guess:
+        if outcome.remains is not None:
             wider = self._extended(finding, one, outcome.remains, DEEPEST)
             for more in islice(wider, BRANCHES**2):
                 found = self._verdict(finding, more)

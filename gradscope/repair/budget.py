@@ -28,9 +28,6 @@ SHARES = {
     Purpose.FIX: 1.0,
     Purpose.AHEAD: 1 / 6,
 }
-GUESSES = 1 / 6  # of the whole, for guesses at one finding
-
-
 MOST_RUNS = 10
 
 

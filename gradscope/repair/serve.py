@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from gradscope.facts import Finding, Fix, Holds, NotTried, Reason
 from gradscope.repair.attempt import Bench, Patched, ways
-from gradscope.repair.budget import GUESSES, Budget
+from gradscope.repair.budget import Budget
 from gradscope.repair.compare import BOUNDS
 from gradscope.repair.fix_order import gives_the_truth, ordered
 from gradscope.repair.runtime import at_run_time
@@ -77,7 +77,7 @@ class Service:
             self._begin(Doing.SEARCHING)
             written = ways(culprit, fix)
             if self.bench is None or holds:
-                known = next((way for way in written if not way.is_guess), None)
+                known = next(written, None)
                 if known is None:
                     advice.append(fix)
                 else:
@@ -85,7 +85,7 @@ class Service:
                     yield known.as_fix(reason)
                 continue
             is_advice = True
-            for tried in self._until_one_holds(finding, fix, written, self.bench):
+            for tried in self._until_one_holds(finding, written, self.bench):
                 is_advice = False
                 holds |= gives_the_truth(tried)
                 verified |= bool(tried.verified)
@@ -119,22 +119,14 @@ class Service:
                     bench = None
 
     def _until_one_holds(
-        self, finding: Finding, fix: Fix, written: Iterator[Patched], bench: Bench
+        self, finding: Finding, written: Iterator[Patched], bench: Bench
     ) -> Iterator[Fix]:
-        """The ways to write `fix`, tried; of guesses only the one that holds."""
-        share = self.budget.seconds * GUESSES
-        until = self.budget.left - share
+        """The ways to write a fix, tried."""
         self._begin(Doing.TRYING)
         for one in written:
-            if one.is_guess and self.budget.left < until:
-                yield replace(fix, verdict=NotTried(Reason.TIME, f"{share:g}"))
-                return
             best, outcome = bench.attempt(finding, one)
             tried = best.as_fix(outcome.verdict)
-            if tried.verified or not one.is_guess:
-                yield tried
-            elif isinstance(outcome.verdict, NotTried):
-                yield replace(fix, verdict=outcome.verdict)
+            yield tried
             # Another spelling of a bound leaves values of the same size.
             is_settled = isinstance(tried.verdict, Holds) and tried.kind in BOUNDS
             if tried.verified is not False or is_settled:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gradscope.facts import Edit, Exchange, Rewrite
-from gradscope.repair.write import slips
+from gradscope.facts import Compared, Edit, Exchange, Rewrite, SavedInstead
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import ATOMS, Culprit
+from gradscope.repair.write.reading import factor
+from gradscope.source.arguments import called
 
 # What spreads one number over all elements, and what had made one number of them.
 _SPREADS = ("expand", "expand_as", "repeat", "reshape", "view")
@@ -16,14 +17,16 @@ _MEANS = ("mean", "sum")
 
 
 def corrected(culprit: Culprit, request: Rewrite) -> Iterator[Candidate]:
-    """The expression that computes the gradient, by its template; without one, less a slip."""
+    """The right tensor saved, or the expression that computes the gradient by its template; without
+    one, kept to where the forward is not cut off."""
     if request.saved is not None:
-        yield from slips.saved(culprit, request.saved)
+        yield from _saved(culprit, request.saved)
     template, node = request.template, _computed(culprit, request.position)
     if node is None:
         return
     if template is None:
-        yield from slips.slips(culprit, node, request.wrong_where)
+        if request.wrong_where is not None:
+            yield from _bounded(culprit, node, request.wrong_where)
         return
     where = culprit.source.nodes.function(node)
     arguments = [one.arg for one in where.args.args] if isinstance(where, ast.FunctionDef) else []
@@ -36,6 +39,43 @@ def corrected(culprit: Culprit, request: Rewrite) -> Iterator[Candidate]:
         grad_output=arguments[1] if len(arguments) > 1 else "grad_output",
     )
     yield Candidate("backward-rewrite", f"compute `{text}`", (_in_place_of(culprit, node, text),))
+
+
+def _saved(culprit: Culprit, request: SavedInstead) -> Iterator[Candidate]:
+    """`ctx.save_for_backward(x)` with the tensor that backward needs in the place of the one that
+    it gets."""
+    was, needed, forward = request.was, request.needed, _forward(culprit)
+    if forward is None:
+        return
+    if request.is_output:
+        returned = [n.value for n in ast.walk(forward) if isinstance(n, ast.Return)]
+        needed = returned[-1].id if returned and isinstance(returned[-1], ast.Name) else ""
+    for node in ast.walk(forward):
+        if isinstance(node, ast.Call) and called(node) == "save_for_backward":
+            for given in node.args:
+                if needed.isidentifier() and isinstance(given, ast.Name) and given.id == was:
+                    edit = culprit.replace(given, needed)
+                    yield Candidate("backward-rewrite", f"save `{needed}`, not `{was}`", (edit,))
+
+
+def _forward(culprit: Culprit) -> ast.FunctionDef | None:
+    """The forward beside the backward in which the finding is."""
+    location = culprit.finding.location
+    for node in culprit.source.nodes.every(ast.ClassDef):
+        if location is not None and node.lineno <= location.line <= (node.end_lineno or 0):
+            functions = [n for n in node.body if isinstance(n, ast.FunctionDef)]
+            return next((n for n in functions if n.name == "forward"), None)
+    return None
+
+
+def _bounded(culprit: Culprit, formula: ast.expr, wrong_where: Compared) -> Iterator[Candidate]:
+    """`g * (x <= 6)` where the gradient is wrong for x > 6."""
+    opposite = {">": "<=", "<": ">="}.get(wrong_where.sign)
+    if opposite is not None and wrong_where.is_name:
+        inside = f"({wrong_where.name} {opposite} {wrong_where.bound:.4g})"
+        text = f"{factor(culprit.source.of(formula))} * {inside}"
+        title = f"compute `{text}`"
+        yield Candidate("backward-rewrite", title, (_in_place_of(culprit, formula, text),))
 
 
 def _computed(culprit: Culprit, position: int) -> ast.expr | None:

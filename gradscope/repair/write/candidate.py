@@ -10,14 +10,12 @@ from gradscope.facts import Edit
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """One way to write a fix. `same` claims that the loss and all finite gradients stay
-    bit-identical; otherwise verification says by how much they moved. `is_guess`: nothing but a
-    run speaks for it, and it is not worth a word where the run speaks against it."""
+    bit-identical; otherwise verification says by how much they moved."""
 
     kind: str
     title: str
     edits: tuple[Edit, ...]
     same: bool = False
-    is_guess: bool = False
 
     @property
     def safety(self) -> str:

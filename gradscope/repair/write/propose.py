@@ -52,7 +52,7 @@ from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
 
 GUARDS = ("epsilon", "clamp-domain")
-MOST = 6  # candidates of one fix that are worth a run each, guesses aside
+MOST = 6  # candidates of one fix that are worth a run each
 
 
 def _kept_off(culprit: Culprit) -> Iterator[Candidate]:
@@ -94,7 +94,7 @@ def candidates(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
     """The ways to write a fix at the culprit, the one to prefer first, none twice."""
     seen: set[tuple[Edit, ...]] = set()
     for candidate in _made(culprit, fix):
-        if candidate.edits not in seen and (len(seen) < MOST or candidate.is_guess):
+        if candidate.edits not in seen and len(seen) < MOST:
             seen.add(candidate.edits)
             # A guard is an epsilon or a clamp by the rule's judgement of the values.
             is_guard = fix.kind in GUARDS and candidate.kind in GUARDS

@@ -1,0 +1,101 @@
+"""GS301: the patch of a backward follows from what was measured of it, else there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from corpus import diagnosed_text
+
+from gradscope.facts import Finding
+
+PROGRAM = """\
+import torch
+
+class Mine(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, {arguments}):
+        {forward}
+
+    @staticmethod
+    def backward(ctx, g):
+        {unpacked} = ctx.saved_tensors
+        return {returned}
+
+torch.manual_seed(0)
+x = torch.randn(4, 4, requires_grad=True)
+w = torch.randn(4, 4, requires_grad=True)
+m = torch.randn(4, 4) > 0
+Mine.apply({given}).square().sum().backward()
+"""
+# given to forward; forward; unpacked; returned; the line that mends it
+WRONG = {
+    "a bound forgotten": (
+        "x",
+        "ctx.save_for_backward(x); return (3 * x).clamp(0, 2)",
+        "x,",
+        "3 * g * (x > 0)",
+        "3 * g * (x > 0) * (x <=",
+    ),
+    "the input saved for the output": (
+        "x",
+        "y = x.exp(); ctx.save_for_backward(x); return y",
+        "y,",
+        "g * y",
+        "y = x.exp(); ctx.save_for_backward(y); return y",
+    ),
+}
+
+
+def traced(folder: Path, text: str) -> Finding:
+    return diagnosed_text(text, folder, verify=True).findings[0]
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_mended(name, tmp_path):
+    given, forward, unpacked, returned, mended = WRONG[name]
+    text = PROGRAM.format(
+        arguments=given, given=given, forward=forward, unpacked=unpacked, returned=returned
+    )
+    finding = traced(tmp_path, text)
+    (fix,) = finding.fixes
+    assert (finding.rule, fix.verified) == ("GS301", True), fix.verdict
+    assert mended in (fix.patch or "")
+
+
+def test_where_no_relation_is_found_there_is_no_patch(tmp_path):
+    text = PROGRAM.format(
+        arguments="x",
+        given="x",
+        forward="ctx.save_for_backward(x); return x.erf()",
+        unpacked="x,",
+        returned="g * (1 - x.tanh() ** 2)",
+    )
+    (fix,) = traced(tmp_path, text).fixes
+    assert (fix.patch, fix.verified) == (None, None)
+
+
+def test_a_size_that_forward_left_on_the_ctx_is_used(tmp_path):
+    text = PROGRAM.format(
+        arguments="x",
+        given="x",
+        forward="ctx.save_for_backward(); ctx.size = (4, 4); return x.mean(0)",
+        unpacked="_",
+        returned="g.expand(4, 4)",
+    )
+    (fix,) = traced(tmp_path, text).fixes
+    assert fix.verified
+    assert "g.expand(4, 4) / ctx.size[0]" in (fix.patch or "")
+
+
+def test_a_fraction_that_forward_left_on_the_ctx_is_used(tmp_path):
+    text = PROGRAM.format(
+        arguments="x, m, p",
+        given="x, m, 0.3",
+        forward="ctx.save_for_backward(m); ctx.p = p; return x * m / (1 - p)",
+        unpacked="m,",
+        returned="g * m, None, None",
+    )
+    (fix,) = traced(tmp_path, text).fixes
+    assert fix.verified
+    assert "g * m / (1 - ctx.p), None, None" in (fix.patch or "")
