@@ -92,9 +92,11 @@ def _searched(target: Function | Parts, case: Case, scratch: str) -> tuple[int, 
         theirs.close()
         at = start - 1
         whole = False
+        patience = SECONDS  # nothing is tried before the first message
         try:
-            while ours.poll(max(0.0, min(PATIENCE, deadline - time.monotonic()))):
+            while ours.poll(max(0.0, min(patience, deadline - time.monotonic()))):
                 number, one = ours.recv()
+                patience = PATIENCE
                 if number is None:
                     whole = True
                     break
