@@ -75,7 +75,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (copy / "report/shout.py").write_text(FORMAT)
     (copy / "examples/a_sum.py").write_text(EXAMPLE)
     powers = copy / "ops/powers.py"
-    fact = 'OpFact("cbrt", (), ("torch.cbrt",))'
+    fact = 'fact("cbrt", spelled=("torch.cbrt",))'
     powers.write_text(powers.read_text().replace("FACTS = (", f"FACTS = ({fact}, "))
     return place
 

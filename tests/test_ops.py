@@ -41,7 +41,7 @@ class Sample:
     def edge(self) -> Edge | None:
         fact = lookup(self.op)
         assert fact is not None, f"{self.op} is not in the table"
-        breaks_value = Edge("", self.nature, bool, "", "").breaks_value
+        breaks_value = Edge(bool, "", nature=self.nature).breaks_value
         return fact.value_edge(self.known()) if breaks_value else fact.slope_edge(self.known())
 
 

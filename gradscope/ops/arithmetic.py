@@ -6,7 +6,16 @@ import math
 
 from gradscope.ops.cures import away, within
 from gradscope.ops.dtypes import Margin
-from gradscope.ops.edges import Edge, Holds, Nature, OpFact, Values
+from gradscope.ops.edges import (
+    Edge,
+    Holds,
+    OpFact,
+    Values,
+    fact,
+    overflow,
+    slope_too_large,
+    too_steep,
+)
 from gradscope.ops.predicates import infinite, largest, overflows, slope_broke
 from gradscope.ops.shared import WIDER, gradient_overflow, infinite_input, no_answer, value_overflow
 
@@ -29,8 +38,7 @@ def _zero_times_inf(zero: str, infinity: str) -> Edge:
 
 
 def _too_large(argument: str, holds: Holds, what: str) -> Edge:
-    says = f"the {what} leaves the dtype"
-    return Edge(argument, Nature.OVERFLOW, holds, says, "overflow", stable=WIDER)
+    return overflow(holds, f"the {what}", argument=argument, stable=WIDER)
 
 
 def _sum_overflows(sign: int) -> Holds:
@@ -48,120 +56,87 @@ def _sum(name: str, sign: int, *spelled: str) -> OpFact:
         _too_large("self", _sum_overflows(sign), "sum"),
         value_overflow("self", "other", what="sum"),
     )
-    return OpFact(name, edges, spelled)
+    return fact(name, *edges, spelled=spelled)
 
 
 def _product(a: float, b: float) -> float:
     return a * b
 
 
-MUL = OpFact(
+MUL = fact(
     "mul",
-    (
-        _zero_times_inf("self", "other"),
-        _zero_times_inf("other", "self"),
-        _too_large("self", overflows("self", "other", by=_product), "product"),
-        gradient_overflow("self", "other"),
-    ),
-    ("*", "torch.mul", "Tensor.mul"),
+    _zero_times_inf("self", "other"),
+    _zero_times_inf("other", "self"),
+    _too_large("self", overflows("self", "other", by=_product), "product"),
+    gradient_overflow("self", "other"),
+    spelled=("*", "torch.mul", "Tensor.mul"),
 )
 
-ADDCMUL = OpFact(
+ADDCMUL = fact(
     "addcmul",
-    (
-        _zero_times_inf("tensor1", "tensor2"),
-        _zero_times_inf("tensor2", "tensor1"),
-        _too_large("tensor1", overflows("tensor1", "tensor2", by=_product), "product"),
-        _too_large(
-            "self", overflows("self", "tensor1", "tensor2", by=lambda x, a, b: x + a * b), "sum"
-        ),
-        gradient_overflow("tensor1", "tensor2"),
+    _zero_times_inf("tensor1", "tensor2"),
+    _zero_times_inf("tensor2", "tensor1"),
+    _too_large("tensor1", overflows("tensor1", "tensor2", by=_product), "product"),
+    _too_large(
+        "self", overflows("self", "tensor1", "tensor2", by=lambda x, a, b: x + a * b), "sum"
     ),
-    ("torch.addcmul", "Tensor.addcmul"),
+    gradient_overflow("tensor1", "tensor2"),
+    spelled=("torch.addcmul", "Tensor.addcmul"),
 )
 
-LERP = OpFact(
+LERP = fact(
     "lerp",
-    (
-        _too_large(
-            "self", overflows("self", "end", by=lambda a, b: b - a), "difference end - self"
-        ),
-        value_overflow("self", "end"),
-    ),
-    ("torch.lerp", "Tensor.lerp"),
+    _too_large("self", overflows("self", "end", by=lambda a, b: b - a), "difference end - self"),
+    value_overflow("self", "end"),
+    spelled=("torch.lerp", "Tensor.lerp"),
 )
 
 # A cast is where float16 training meets 65504: the operand is fine in its own dtype.
-CAST = OpFact(
+CAST = fact(
     "_to_copy",
-    (
-        Edge(
-            "self",
-            Nature.OVERFLOW,
-            overflows("self", by=abs),
-            "{x} is larger than the largest number of the dtype it is cast to",
-            "overflow",
-            cure=within(Margin.RANGE),
-            stable="{x}.to(torch.bfloat16)",
-        ),
-        Edge(
-            "self",
-            Nature.SLOPE_OVERFLOW,
-            lambda values: abs(values["grad_output"]) > largest(values),
-            "the gradient, finite in the wider dtype, is cast back and leaves the dtype",
-            "overflow",
-            slope="inf",
-        ),
+    overflow(
+        overflows("self", by=abs),
+        "{x} is larger than the largest number of the dtype it is cast to",
+        ending="",
+        cure=within(Margin.RANGE),
+        stable="{x}.to(torch.bfloat16)",
     ),
-    ("Tensor.half", "Tensor.to", "torch.float_power"),
+    slope_too_large(
+        lambda values: abs(values["grad_output"]) > largest(values),
+        "the gradient, finite in the wider dtype, is cast back and",
+        slope="inf",
+    ),
+    spelled=("Tensor.half", "Tensor.to", "torch.float_power"),
 )
 
-ATAN2 = OpFact(
+ATAN2 = fact(
     "atan2",
-    (
-        infinite_input(
-            "self",
-            infinite("self", "other"),
-            "slope is a quotient of {x} and its square: inf / inf",
-        ),
-        Edge(
-            "self",
-            Nature.SLOPE_OVERFLOW,
-            overflows("self", "other", by=lambda y, x: y * y + x * x),
-            "PyTorch's formula squares both sides, which leaves the dtype",
-            "overflow",
-            slope="nan",
-        ),
+    infinite_input(
+        "self", infinite("self", "other"), "slope is a quotient of {x} and its square: inf / inf"
     ),
-    ("torch.atan2", "torch.arctan2", "Tensor.atan2"),
+    slope_too_large(
+        overflows("self", "other", by=lambda y, x: y * y + x * x),
+        "PyTorch's formula squares both sides, which",
+    ),
+    spelled=("torch.atan2", "torch.arctan2", "Tensor.atan2"),
 )
 
-SINC = OpFact(
+SINC = fact(
     "sinc",
-    (_too_large("self", overflows("self", by=lambda x: math.pi * x), "product with pi"),),
-    ("torch.sinc", "torch.special.sinc"),
+    _too_large("self", overflows("self", by=lambda x: math.pi * x), "product with pi"),
+    spelled=("torch.sinc", "torch.special.sinc"),
 )
 
-FREXP = OpFact(
+FREXP = fact(
     "frexp",
-    (
-        Edge(
-            "self",
-            Nature.SLOPE_OVERFLOW,
-            slope_broke(),
-            "slope is a power of 2 that leaves the dtype where {x} is this close to 0",
-            "singular-derivative",
-            slope="inf",
-            cure=away(tiny=True),
-        ),
-    ),
-    ("torch.frexp",),
+    too_steep(slope_broke(), "slope is a power of 2 that", away(tiny=True)),
+    spelled=("torch.frexp",),
 )
 
 
 def _scaled(name: str, factor: float, *spelled: str) -> OpFact:
     edge = _too_large("self", overflows("self", by=lambda x: factor * x), "result")
-    return OpFact(name, (edge,), spelled)
+    return fact(name, edge, spelled=spelled)
 
 
 FACTS = (
@@ -175,7 +150,7 @@ FACTS = (
     ATAN2,
     SINC,
     FREXP,
-    OpFact("round", (value_overflow("self", what="scaled number"),), ("torch.round",)),
-    OpFact("normal", (value_overflow("mean", "std"),), ("torch.normal",)),
+    fact("round", value_overflow("self", what="scaled number"), spelled=("torch.round",)),
+    fact("normal", value_overflow("mean", "std"), spelled=("torch.normal",)),
     _scaled("rad2deg", 180 / math.pi, "torch.rad2deg"),
 )

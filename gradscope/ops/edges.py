@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 from gradscope.ops.cures import NO_CURE, Cure
 
@@ -31,25 +32,53 @@ class Nature(StrEnum):
 class Edge:
     """A place where the value or the slope of an op is singular.
 
-    `argument` is the name in the aten schema. `holds` takes the operands' values at one element
-    (schema name -> float) and tells whether they lie on this edge; further keys that it may ask
-    for are those of `operands`. `cause` is the name of the rule that explains a value that breaks
-    here, `cure` what to do to the operand, `stable` another form of the whole expression, in the
-    templates of `Cure`.
+    `holds` takes the operands' values at one element (schema name -> float) and tells whether they
+    lie on this edge; further keys that it may ask for are those of `operands`. `says` tells it in
+    words ("slope is inf where {x} is 0"): `what`, and its `ending`. `argument` is the operand's
+    name in the aten schema, `cause` the name of the rule that explains a value that breaks here,
+    `cure` what to do to the operand, `slope` what the backward formula gives there ("inf", "-inf",
+    "nan"), `stable` another form of the whole expression, in the templates of `Cure`.
     """
 
-    argument: str
-    nature: Nature
     holds: Holds
-    says: str  # "slope is inf where {x} is 0"
-    cause: str
-    slope: str = ""  # "inf", "-inf", "nan": what the backward formula gives there
+    what: str
     cure: Cure = NO_CURE
+    argument: str = "self"
+    nature: Nature = Nature.POLE
+    cause: str = ""
+    slope: str = ""
     stable: str = ""
+    ending: str = ""
+
+    @property
+    def says(self) -> str:
+        return f"{self.what}{self.ending}"
 
     @property
     def breaks_value(self) -> bool:
         return self.nature in (Nature.POLE, Nature.DOMAIN, Nature.OVERFLOW, Nature.EMPTY)
+
+
+_LEAVES = " leaves the dtype"
+_CLOSE = f"{_LEAVES} where {{x}} is this close to 0"
+
+# One for each nature, with the cause and the slope that most edges of it have.
+pole = partial(Edge, nature=Nature.POLE, cause="domain-error", slope="inf")
+undefined = partial(Edge, nature=Nature.DOMAIN, cause="domain-error", slope="nan")
+overflow = partial(Edge, nature=Nature.OVERFLOW, cause="overflow", ending=_LEAVES)
+empty = partial(Edge, nature=Nature.EMPTY, cause="empty-reduction", slope="nan")
+steep = partial(Edge, nature=Nature.INFINITE_SLOPE, cause="singular-derivative", slope="inf")
+no_slope = partial(Edge, nature=Nature.UNDEFINED_SLOPE, cause="singular-derivative", slope="nan")
+removable = partial(Edge, nature=Nature.REMOVABLE, cause="singular-derivative", slope="nan")
+degenerate = partial(Edge, nature=Nature.DEGENERATE, cause="degenerate-decomposition", slope="nan")
+infinite_already = partial(Edge, nature=Nature.INFINITE_INPUT, cause="inf-arithmetic", slope="nan")
+slope_too_large = partial(
+    Edge, nature=Nature.SLOPE_OVERFLOW, cause="overflow", slope="nan", ending=_LEAVES
+)
+too_steep = partial(
+    Edge, nature=Nature.SLOPE_OVERFLOW, cause="singular-derivative", slope="inf", ending=_CLOSE
+)
+too_near = partial(Edge, nature=Nature.OVERFLOW, cause="overflow", slope="inf", ending=_CLOSE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +108,16 @@ class OpFact:
     def slope_edge(self, values: Values) -> Edge | None:
         """The edge at which these operands break only the slope."""
         return next((e for e in self.edges if not e.breaks_value and _holds(e, values)), None)
+
+
+def fact(
+    name: str,
+    *edges: Edge,
+    spelled: tuple[str, ...] = (),
+    inverse: Callable[[float], float] | None = None,
+    matrix: Decomposition | None = None,
+) -> OpFact:
+    return OpFact(name, edges, spelled, inverse, matrix)
 
 
 def _holds(edge: Edge, values: Values) -> bool:

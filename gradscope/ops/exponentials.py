@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gradscope.ops.cures import FINITE, Cure, ceiling, within
 from gradscope.ops.dtypes import Margin
-from gradscope.ops.edges import Edge, Nature, OpFact
+from gradscope.ops.edges import OpFact, fact, overflow, slope_too_large
 from gradscope.ops.predicates import both, infinite, overflows
 from gradscope.ops.shared import infinite_input, no_answer, value_overflow
 
@@ -22,20 +22,15 @@ def _growing(
     inverse: Callable[[float], float] | None = None,
 ) -> OpFact:
     """`even`: grows on both sides, as cosh; else only towards positive inputs."""
-    return OpFact(
+    return fact(
         name,
-        (
-            Edge(
-                "self",
-                Nature.OVERFLOW,
-                overflows("self", by=by),
-                f"{name} of an operand this large leaves the dtype",
-                "overflow",
-                slope="inf",
-                cure=within(Margin.EXPONENT) if even else ceiling(Margin.EXPONENT),
-            ),
+        overflow(
+            overflows("self", by=by),
+            f"{name} of an operand this large",
+            within(Margin.EXPONENT) if even else ceiling(Margin.EXPONENT),
+            slope="inf",
         ),
-        spelled,
+        spelled=spelled,
         inverse=inverse,
     )
 
@@ -70,124 +65,96 @@ def _erfcx(x: float) -> float:
 
 def _infinite_activation(name: str, spelled: tuple[str, ...]) -> OpFact:
     """x * gate(x) at -inf is -inf * 0."""
-    return OpFact(
+    return fact(
         name,
-        (
-            no_answer(
-                "self",
-                lambda values: values["self"] == -math.inf,
-                f"{name} multiplies -inf by a gate that is 0",
-                cure=replace(FINITE, guard="{x}.clamp_min(-{eps})", margin=Margin.EXPONENT),
-            ),
+        no_answer(
+            "self",
+            lambda values: values["self"] == -math.inf,
+            f"{name} multiplies -inf by a gate that is 0",
+            cure=replace(FINITE, guard="{x}.clamp_min(-{eps})", margin=Margin.EXPONENT),
         ),
-        spelled,
+        spelled=spelled,
     )
 
 
-ERFCX = OpFact(
+ERFCX = fact(
     "special_erfcx",
-    (
-        Edge(
-            "self",
-            Nature.OVERFLOW,
-            overflows("self", by=_erfcx),
-            "exp({x}^2) erfc({x}) leaves the dtype",
-            "overflow",
-            slope="-inf",
-            cure=Cure(
-                guard="{x}.clamp_min(-{eps} ** 0.5)",
-                condition="{x} > -{eps} ** 0.5",
-                harmless="0.0",
-                margin=Margin.EXPONENT,
-            ),
+    overflow(
+        overflows("self", by=_erfcx),
+        "exp({x}^2) erfc({x})",
+        Cure(
+            guard="{x}.clamp_min(-{eps} ** 0.5)",
+            condition="{x} > -{eps} ** 0.5",
+            harmless="0.0",
+            margin=Margin.EXPONENT,
         ),
-        infinite_input(
-            "self",
-            infinite("self"),
-            "the slope 2 {x} erfcx({x}) - 2/sqrt(pi) is inf * 0 where {x} is inf",
-        ),
-        Edge(
-            "self",
-            Nature.SLOPE_OVERFLOW,
-            overflows("self", by=lambda x: 2 * x),
-            "the factor 2 {x} in the slope leaves the dtype",
-            "overflow",
-            slope="inf",
-            cure=ceiling(Margin.SQUARE),
-        ),
+        slope="-inf",
     ),
-    ("torch.special.erfcx",),
+    infinite_input(
+        "self",
+        infinite("self"),
+        "the slope 2 {x} erfcx({x}) - 2/sqrt(pi) is inf * 0 where {x} is inf",
+    ),
+    slope_too_large(
+        overflows("self", by=lambda x: 2 * x),
+        "the factor 2 {x} in the slope",
+        ceiling(Margin.SQUARE),
+        slope="inf",
+    ),
+    spelled=("torch.special.erfcx",),
 )
 
-LDEXP = OpFact(
+LDEXP = fact(
     "ldexp",
-    (
-        Edge(
-            "other",
-            Nature.OVERFLOW,
-            overflows("self", "other", by=lambda x, power: x * 2.0**power),
-            "{x} is an exponent of 2 beyond the dtype",
-            "overflow",
-            slope="inf",
-            cure=ceiling(Margin.EXPONENT),
-        ),
+    overflow(
+        overflows("self", "other", by=lambda x, power: x * 2.0**power),
+        "{x} is an exponent of 2 beyond the dtype",
+        ceiling(Margin.EXPONENT),
+        ending="",
+        argument="other",
+        slope="inf",
     ),
-    ("torch.ldexp", "Tensor.ldexp"),
+    spelled=("torch.ldexp", "Tensor.ldexp"),
 )
 
-GELU = OpFact(
+GELU = fact(
     "gelu",
-    (
-        *_infinite_activation("gelu", ()).edges,
-        Edge(
-            "self",
-            Nature.SLOPE_OVERFLOW,
-            overflows("self", by=lambda x: x * x * x),
-            "PyTorch's formula cubes {x}, which leaves the dtype; the true slope is 0 or 1",
-            "overflow",
-            slope="nan",
-            cure=within(Margin.SQUARE),
-        ),
-        value_overflow("self"),
+    *_infinite_activation("gelu", ()).edges,
+    slope_too_large(
+        overflows("self", by=lambda x: x * x * x),
+        "PyTorch's formula cubes {x}, which leaves the dtype; the true slope is 0 or 1",
+        within(Margin.SQUARE),
+        ending="",
     ),
-    ("torch.nn.functional.gelu",),
+    value_overflow("self"),
+    spelled=("torch.nn.functional.gelu",),
 )
 
-HARDSWISH = OpFact(
+HARDSWISH = fact(
     "hardswish",
-    (
-        *_infinite_activation("hardswish", ()).edges,
-        Edge(
-            "self",
-            Nature.OVERFLOW,
-            overflows("self", by=lambda x: 6 * x),
-            "6 {x}, before it is divided by 6, leaves the dtype",
-            "overflow",
-            cure=within(Margin.SQUARE),
-        ),
+    *_infinite_activation("hardswish", ()).edges,
+    overflow(
+        overflows("self", by=lambda x: 6 * x),
+        "6 {x}, before it is divided by 6,",
+        within(Margin.SQUARE),
     ),
-    ("torch.nn.functional.hardswish",),
+    spelled=("torch.nn.functional.hardswish",),
 )
 
-LOG_NDTR = OpFact(
+LOG_NDTR = fact(
     "special_log_ndtr",
-    (
-        Edge(
-            "self",
-            Nature.OVERFLOW,
-            both(overflows("self", by=lambda x: x * x / 2), lambda values: values["self"] < 0),
-            "the tail -{x}^2 / 2 leaves the dtype",
-            "overflow",
-            slope="nan",
-            cure=Cure(
-                guard="{x}.clamp_min(-{eps})",
-                condition="{x} > -{eps}",
-                harmless="0.0",
-                margin=Margin.SQUARE,
-            ),
+    overflow(
+        both(overflows("self", by=lambda x: x * x / 2), lambda values: values["self"] < 0),
+        "the tail -{x}^2 / 2",
+        Cure(
+            guard="{x}.clamp_min(-{eps})",
+            condition="{x} > -{eps}",
+            harmless="0.0",
+            margin=Margin.SQUARE,
         ),
+        slope="nan",
     ),
-    ("torch.special.log_ndtr",),
+    spelled=("torch.special.log_ndtr",),
 )
 
 FACTS = (
@@ -201,7 +168,7 @@ FACTS = (
     _infinite_activation("silu", ("torch.nn.functional.silu",)),
     _infinite_activation("mish", ("torch.nn.functional.mish",)),
     HARDSWISH,
-    OpFact("elu", (value_overflow("self"),), ("torch.nn.functional.elu", "torch.nn.SELU")),
+    fact("elu", value_overflow("self"), spelled=("torch.nn.functional.elu", "torch.nn.SELU")),
     ERFCX,
     LDEXP,
     GELU,

@@ -5,7 +5,18 @@ from __future__ import annotations
 import math
 
 from gradscope.ops.cures import Cure
-from gradscope.ops.edges import Edge, Holds, Nature, OpFact, Values
+from gradscope.ops.edges import (
+    Edge,
+    Holds,
+    OpFact,
+    Values,
+    fact,
+    overflow,
+    pole,
+    slope_too_large,
+    too_steep,
+    undefined,
+)
 from gradscope.ops.predicates import both, broke, has_infinity, magnitude, slope_broke
 from gradscope.ops.shared import WIDEST, infinite_input, no_answer, slope_overflow, value_overflow
 
@@ -22,29 +33,27 @@ def _meets_infinity(argument: str, *names: str) -> Holds:
 def _product(name: str, first: str, second: str, *spelled: str, third: str = "") -> OpFact:
     """A sum of products of elements, with `third` added."""
     names = (first, second, third) if third else (first, second)
-    return OpFact(
+    return fact(
         name,
-        (
-            value_overflow(*names, what="sum of products", slope="inf"),
-            *(
-                no_answer(
-                    argument,
-                    _meets_infinity(argument, *names),
-                    "{x} is already inf: its products meet 0 * inf or inf - inf",
-                )
-                for argument in (first, second)
-            ),
-            *(
-                infinite_input(
-                    argument,
-                    has_infinity(argument),
-                    "{x} is already inf: its products with the gradient meet 0 * inf or inf - inf",
-                )
-                for argument in (first, second)
-            ),
-            slope_overflow(*names, what="the sum of products in the slope"),
+        value_overflow(*names, what="sum of products", slope="inf"),
+        *(
+            no_answer(
+                argument,
+                _meets_infinity(argument, *names),
+                "{x} is already inf: its products meet 0 * inf or inf - inf",
+            )
+            for argument in (first, second)
         ),
-        spelled,
+        *(
+            infinite_input(
+                argument,
+                has_infinity(argument),
+                "{x} is already inf: its products with the gradient meet 0 * inf or inf - inf",
+            )
+            for argument in (first, second)
+        ),
+        slope_overflow(*names, what="the sum of products in the slope"),
+        spelled=spelled,
     )
 
 
@@ -61,62 +70,51 @@ def _normalisation(name: str, argument: str, *spelled: str, running: bool = Fals
     edges = []
     if running:
         edges.append(
-            Edge(
-                "running_var",
-                Nature.DOMAIN,
+            undefined(
                 _variance_is_negative,
                 "the running variance plus eps is not positive, and its root is NaN",
-                "domain-error",
-                slope="nan",
-                cure=Cure(guard="{x}.clamp_min(0)"),
+                Cure(guard="{x}.clamp_min(0)"),
+                argument="running_var",
             )
         )
     edges += [
-        Edge(
-            argument,
-            Nature.OVERFLOW,
+        overflow(
             both(broke(argument), lambda values: magnitude(values, argument) > 1e9),
-            "the variance leaves the dtype",
-            "overflow",
+            "the variance",
+            argument=argument,
             slope="nan",
             stable=WIDEST,
         ),
-        Edge(
-            argument,
-            Nature.POLE,
+        pole(
             both(broke(argument), _divides_by_no_variance),
             "equal elements have variance 0, and eps does not keep the division from 0",
-            "zero-division",
+            argument=argument,
+            cause="zero-division",
             slope="nan",
             stable="eps=1e-5",
         ),
-        Edge(
-            argument,
-            Nature.SLOPE_OVERFLOW,
+        slope_too_large(
             slope_broke(argument),
-            "the power of the deviation in the slope leaves the dtype",
-            "overflow",
-            slope="nan",
+            "the power of the deviation in the slope",
+            argument=argument,
             stable=WIDEST,
         ),
     ]
-    return OpFact(name, tuple(edges), spelled)
+    return fact(name, *edges, spelled=spelled)
 
 
 def _linear(name: str, argument: str, *spelled: str) -> OpFact:
     """Weighted sums of elements: only overflow breaks them."""
-    return OpFact(
+    return fact(
         name,
-        (
-            value_overflow(argument, what="sum of elements"),
-            no_answer(
-                argument,
-                _meets_infinity(argument, argument),
-                "{x} is already inf: a weight of 0 times inf, or inf - inf, is NaN",
-            ),
-            slope_overflow(argument, what="a sum of products in the slope"),
+        value_overflow(argument, what="sum of elements"),
+        no_answer(
+            argument,
+            _meets_infinity(argument, argument),
+            "{x} is already inf: a weight of 0 times inf, or inf - inf, is NaN",
         ),
-        spelled,
+        slope_overflow(argument, what="a sum of products in the slope"),
+        spelled=spelled,
     )
 
 
@@ -124,30 +122,28 @@ def _complex(name: str) -> OpFact:
     """The slope of |z| is z / |z|; PyTorch squares the parts on the way."""
 
     def broke_at(tiny: bool) -> Edge:
-        return Edge(
-            "self",
-            Nature.SLOPE_OVERFLOW,
+        return too_steep(
             both(slope_broke("self"), lambda values: (magnitude(values, "self") < 1) is tiny),
             "PyTorch's formula squares the parts of {x}, which leaves the dtype; the true slope is"
             " finite",
-            "singular-derivative" if tiny else "overflow",
+            ending="",
+            cause="singular-derivative" if tiny else "overflow",
             slope="nan",
             stable="{x}.to(torch.complex128)",
         )
 
-    overflow = Edge(
-        "self",
-        Nature.OVERFLOW,
+    too_large = overflow(
         broke("self"),
-        "the modulus, or its reciprocal, leaves the dtype",
-        "overflow",
+        "the modulus, or its reciprocal,",
         slope="nan",
         stable="{x}.to(torch.complex128)",
     )
     infinite = infinite_input(
         "self", has_infinity("self"), "slope is {x} over its modulus: inf / inf"
     )
-    return OpFact(name, (overflow, infinite, broke_at(True), broke_at(False)), (f"torch.{name}",))
+    return fact(
+        name, too_large, infinite, broke_at(True), broke_at(False), spelled=(f"torch.{name}",)
+    )
 
 
 _POOLS = ("avg_pool2d", "avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d")

@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from gradscope.ops.cures import Cure
 from gradscope.ops.dtypes import Margin
-from gradscope.ops.edges import Decomposition, Edge, Nature, OpFact, Values
+from gradscope.ops.edges import (
+    Decomposition,
+    OpFact,
+    Values,
+    degenerate,
+    fact,
+    overflow,
+    pole,
+    too_steep,
+)
 from gradscope.ops.predicates import both, broke, has_infinity, largest, slope_broke
 from gradscope.ops.shared import WIDEST, infinite_input
 
@@ -50,25 +59,22 @@ def _decomposition(
     # A multiple of the identity moves pivots away from 0, and not eigenvalues from each other.
     guard = _JITTER if matrix is not None and matrix.values is None else ""
     edges = [
-        Edge(
-            argument,
-            Nature.OVERFLOW,
+        overflow(
             both(broke(argument), _huge) if value or slope else broke(argument),
-            "a product of elements leaves the dtype",
-            "overflow",
+            "a product of elements",
+            argument=argument,
             stable=WIDEST,
         )
     ]
     if value or slope:
         edges.append(
-            Edge(
-                argument,
-                Nature.POLE,
+            pole(
                 broke(argument),
                 value or "the matrix is close to singular, and its factors leave the dtype",
-                "degenerate-decomposition",
+                Cure(guard=guard, margin=Margin.PIVOT),
+                argument=argument,
+                cause="degenerate-decomposition",
                 slope="nan",
-                cure=Cure(guard=guard, margin=Margin.PIVOT),
             )
         )
     edges.append(infinite_input(argument, has_infinity(argument), "the matrix already holds inf"))
@@ -77,29 +83,26 @@ def _decomposition(
         (_tiny, "elements this small", "degenerate-decomposition"),
     ):
         edges.append(
-            Edge(
-                argument,
-                Nature.SLOPE_OVERFLOW,
+            too_steep(
                 both(slope_broke(argument), holds),
                 f"a product in the slope leaves the dtype for {what}",
-                cause,
+                ending="",
+                argument=argument,
+                cause=cause,
                 slope="nan",
                 stable=WIDEST,
             )
         )
     if slope:
         edges.append(
-            Edge(
-                argument,
-                Nature.DEGENERATE,
+            degenerate(
                 slope_broke(argument),
                 slope,
-                "degenerate-decomposition",
-                slope="nan",
-                cure=Cure(guard=guard, margin=Margin.PIVOT),
+                Cure(guard=guard, margin=Margin.PIVOT),
+                argument=argument,
             )
         )
-    return OpFact(name, tuple(edges), spelled, matrix=matrix)
+    return fact(name, *edges, spelled=spelled, matrix=matrix)
 
 
 _SINGULAR = "the matrix is singular: a pivot is 0"

@@ -7,7 +7,17 @@ from dataclasses import replace
 
 from gradscope.ops.cures import PROBABILITY, beyond, floor
 from gradscope.ops.dtypes import Margin
-from gradscope.ops.edges import Edge, Holds, Nature, OpFact
+from gradscope.ops.edges import (
+    OpFact,
+    fact,
+    overflow,
+    pole,
+    removable,
+    slope_too_large,
+    steep,
+    too_steep,
+    undefined,
+)
 from gradscope.ops.predicates import above, below, both, equals, overflows
 
 _OF_ZERO = "the logarithm of 0 is -inf"
@@ -17,202 +27,113 @@ _BELOW_MINUS_1 = "log(1 + {x}) is NaN where {x} is below -1"
 _ZERO_TIMES_LOG = "0 * log(0) is taken as 0, but PyTorch's formula for its slope is 0 / 0"
 
 
-def _floored(
-    argument: str, nature: Nature, holds: Holds, says: str, cause: str, slope: str
-) -> Edge:
-    """An edge at or below 0, or so close to it that the slope leaves the dtype."""
-    return Edge(
-        argument,
-        nature,
-        holds,
-        says,
-        cause,
-        slope=slope,
-        cure=floor(Margin.LOG, tiny=nature is Nature.SLOPE_OVERFLOW),
-    )
-
-
-def _one_more(
-    argument: str, nature: Nature, holds: Holds, says: str, cause: str, slope: str
-) -> Edge:
-    """An edge of log(1 + x), at or below -1."""
-    cure = beyond("-1", harmless="0.0")
-    return Edge(argument, nature, holds, says, cause, slope=slope, cure=cure)
+_POSITIVE, _NOT_TINY = floor(Margin.LOG), floor(Margin.LOG, tiny=True)
+_ABOVE_MINUS_1 = beyond("-1", harmless="0.0")
 
 
 def _logarithm(name: str, base: float) -> OpFact:
     """log, log2, log10: the slope is 1 / (x ln base)."""
-    return OpFact(
+    return fact(
         name,
-        (
-            _floored("self", Nature.POLE, equals("self", 0), _OF_ZERO, "log-zero", "inf"),
-            _floored("self", Nature.DOMAIN, below("self", 0), _OF_NEGATIVE, "domain-error", "nan"),
-            _floored(
-                "self",
-                Nature.SLOPE_OVERFLOW,
-                overflows("self", by=lambda x: 1 / (x * math.log(base))),
-                "slope 1 / {x} leaves the dtype where {x} is this close to 0",
-                "singular-derivative",
-                "inf",
-            ),
+        pole(equals("self", 0), _OF_ZERO, _POSITIVE, cause="log-zero"),
+        undefined(below("self", 0), _OF_NEGATIVE, _POSITIVE),
+        too_steep(
+            overflows("self", by=lambda x: 1 / (x * math.log(base))), "slope 1 / {x}", _NOT_TINY
         ),
-        (f"torch.{name}", f"Tensor.{name}"),
+        spelled=(f"torch.{name}", f"Tensor.{name}"),
     )
 
 
-LOG1P = OpFact(
+LOG1P = fact(
     "log1p",
-    (
-        _one_more("self", Nature.POLE, equals("self", -1), _AT_MINUS_1, "log-zero", "inf"),
-        _one_more("self", Nature.DOMAIN, below("self", -1), _BELOW_MINUS_1, "domain-error", "nan"),
-    ),
-    ("torch.log1p", "Tensor.log1p"),
+    pole(equals("self", -1), _AT_MINUS_1, _ABOVE_MINUS_1, cause="log-zero"),
+    undefined(below("self", -1), _BELOW_MINUS_1, _ABOVE_MINUS_1),
+    spelled=("torch.log1p", "Tensor.log1p"),
 )
 
-LOGIT = OpFact(
+LOGIT = fact(
     "logit",
-    (
-        Edge(
-            "self",
-            Nature.POLE,
-            both(equals("self", 0, 1), lambda values: "eps" not in values),
-            "logit is -inf at 0 and inf at 1",
-            "log-zero",
-            slope="inf",
-            cure=PROBABILITY,
-            stable="torch.logit({x}, eps={eps})",
-        ),
-        Edge(
-            "self",
-            Nature.DOMAIN,
-            lambda values: "eps" not in values and not 0 <= values["self"] <= 1,
-            "logit is NaN outside of [0, 1]",
-            "domain-error",
-            slope="nan",
-            cure=PROBABILITY,
-            stable="torch.logit({x}, eps={eps})",
-        ),
-        Edge(
-            "self",
-            Nature.SLOPE_OVERFLOW,
-            overflows("self", by=lambda x: 1 / (x * (1 - x))),
-            "slope leaves the dtype where {x} is this close to 0",
-            "singular-derivative",
-            slope="inf",
-            cure=replace(PROBABILITY, condition="{x} > {eps}"),
-        ),
+    pole(
+        both(equals("self", 0, 1), lambda values: "eps" not in values),
+        "logit is -inf at 0 and inf at 1",
+        PROBABILITY,
+        cause="log-zero",
+        stable="torch.logit({x}, eps={eps})",
     ),
-    ("torch.logit", "Tensor.logit", "torch.special.logit"),
+    undefined(
+        lambda values: "eps" not in values and not 0 <= values["self"] <= 1,
+        "logit is NaN outside of [0, 1]",
+        PROBABILITY,
+        stable="torch.logit({x}, eps={eps})",
+    ),
+    too_steep(
+        overflows("self", by=lambda x: 1 / (x * (1 - x))),
+        "slope",
+        replace(PROBABILITY, condition="{x} > {eps}"),
+    ),
+    spelled=("torch.logit", "Tensor.logit", "torch.special.logit"),
 )
 
-XLOGY = OpFact(
+XLOGY = fact(
     "xlogy",
-    (
-        _floored(
-            "other",
-            Nature.POLE,
-            both(equals("other", 0), lambda values: values["self"] != 0),
-            _OF_ZERO,
-            "log-zero",
-            "inf",
-        ),
-        _floored("other", Nature.DOMAIN, below("other", 0), _OF_NEGATIVE, "domain-error", "nan"),
-        Edge(
-            "self",
-            Nature.OVERFLOW,
-            overflows("self", "other", by=lambda x, y: x * math.log(y)),
-            "the product with the logarithm leaves the dtype",
-            "overflow",
-        ),
-        _floored(
-            "other",
-            Nature.REMOVABLE,
-            both(equals("self", 0), equals("other", 0)),
-            _ZERO_TIMES_LOG,
-            "singular-derivative",
-            "nan",
-        ),
-        _floored(
-            "other",
-            Nature.SLOPE_OVERFLOW,
-            both(overflows("self", "other", by=lambda x, y: x / y), lambda v: abs(v["other"]) < 1),
-            "slope leaves the dtype where {x} is this close to 0",
-            "singular-derivative",
-            "inf",
-        ),
+    pole(
+        both(equals("other", 0), lambda values: values["self"] != 0),
+        _OF_ZERO,
+        _POSITIVE,
+        argument="other",
+        cause="log-zero",
     ),
-    ("torch.xlogy", "Tensor.xlogy", "torch.special.xlogy"),
+    undefined(below("other", 0), _OF_NEGATIVE, _POSITIVE, argument="other"),
+    overflow(
+        overflows("self", "other", by=lambda x, y: x * math.log(y)),
+        "the product with the logarithm",
+    ),
+    removable(
+        both(equals("self", 0), equals("other", 0)), _ZERO_TIMES_LOG, _POSITIVE, argument="other"
+    ),
+    too_steep(
+        both(overflows("self", "other", by=lambda x, y: x / y), lambda v: abs(v["other"]) < 1),
+        "slope",
+        _NOT_TINY,
+        argument="other",
+    ),
+    spelled=("torch.xlogy", "Tensor.xlogy", "torch.special.xlogy"),
 )
 
-XLOG1PY = OpFact(
+XLOG1PY = fact(
     "special_xlog1py",
-    (
-        _one_more(
-            "other",
-            Nature.POLE,
-            both(equals("other", -1), lambda values: values["self"] != 0),
-            _AT_MINUS_1,
-            "log-zero",
-            "inf",
-        ),
-        _one_more(
-            "other", Nature.DOMAIN, below("other", -1), _BELOW_MINUS_1, "domain-error", "nan"
-        ),
-        Edge(
-            "self",
-            Nature.OVERFLOW,
-            overflows("self", "other", by=lambda x, y: x * math.log1p(y)),
-            "the product with the logarithm leaves the dtype",
-            "overflow",
-        ),
-        _one_more(
-            "other",
-            Nature.REMOVABLE,
-            both(equals("self", 0), equals("other", -1)),
-            _ZERO_TIMES_LOG,
-            "singular-derivative",
-            "nan",
-        ),
-        Edge(
-            "self",
-            Nature.SLOPE_OVERFLOW,
-            overflows("self", "other", by=lambda x, y: x / (1 + y)),
-            "slope {x} / (1 + other) leaves the dtype",
-            "overflow",
-            slope="inf",
-        ),
+    pole(
+        both(equals("other", -1), lambda values: values["self"] != 0),
+        _AT_MINUS_1,
+        _ABOVE_MINUS_1,
+        argument="other",
+        cause="log-zero",
     ),
-    ("torch.special.xlog1py",),
+    undefined(below("other", -1), _BELOW_MINUS_1, _ABOVE_MINUS_1, argument="other"),
+    overflow(
+        overflows("self", "other", by=lambda x, y: x * math.log1p(y)),
+        "the product with the logarithm",
+    ),
+    removable(
+        both(equals("self", 0), equals("other", -1)),
+        _ZERO_TIMES_LOG,
+        _ABOVE_MINUS_1,
+        argument="other",
+    ),
+    slope_too_large(
+        overflows("self", "other", by=lambda x, y: x / (1 + y)),
+        "slope {x} / (1 + other)",
+        slope="inf",
+    ),
+    spelled=("torch.special.xlog1py",),
 )
 
-ENTR = OpFact(
+ENTR = fact(
     "special_entr",
-    (
-        _floored(
-            "self",
-            Nature.DOMAIN,
-            below("self", 0),
-            "-p log(p) is -inf where p is negative",
-            "domain-error",
-            "nan",
-        ),
-        Edge(
-            "self",
-            Nature.OVERFLOW,
-            both(above("self", 1), overflows("self", by=lambda x: x * math.log(x))),
-            "-p log(p) leaves the dtype",
-            "overflow",
-        ),
-        _floored(
-            "self",
-            Nature.INFINITE_SLOPE,
-            equals("self", 0),
-            "slope -log(p) - 1 is inf where p is 0",
-            "singular-derivative",
-            "inf",
-        ),
-    ),
-    ("torch.special.entr",),
+    undefined(below("self", 0), "-p log(p) is -inf where p is negative", _POSITIVE),
+    overflow(both(above("self", 1), overflows("self", by=lambda x: x * math.log(x))), "-p log(p)"),
+    steep(equals("self", 0), "slope -log(p) - 1 is inf where p is 0", _POSITIVE),
+    spelled=("torch.special.entr",),
 )
 
 FACTS = (

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gradscope.ops.cures import FINITE, PROBABILITY, Cure, within
 from gradscope.ops.dtypes import Margin
-from gradscope.ops.edges import Edge, Nature, OpFact, Values
+from gradscope.ops.edges import Edge, OpFact, Values, empty, fact, overflow, removable, undefined
 from gradscope.ops.predicates import (
     both,
     broke,
@@ -37,105 +37,82 @@ def _all_targets_ignored(values: Values) -> bool:
 
 
 def _empty(says: str) -> Edge:
-    return Edge("self", Nature.EMPTY, _averages_nothing, says, "empty-reduction", slope="nan")
+    return empty(_averages_nothing, says)
 
 
 def _distance(name: str, what: str, *spelled: str) -> OpFact:
-    return OpFact(
+    return fact(
         name,
-        (
-            _empty("the mean over an empty batch is 0 / 0"),
-            value_overflow("self", "target", what=what),
-            no_answer(
-                "self",
-                lambda values: has_infinity("self")(values) and has_infinity("target")(values),
-                "inf - inf is NaN",
-            ),
+        _empty("the mean over an empty batch is 0 / 0"),
+        value_overflow("self", "target", what=what),
+        no_answer(
+            "self",
+            lambda values: has_infinity("self")(values) and has_infinity("target")(values),
+            "inf - inf is NaN",
         ),
-        spelled,
+        spelled=spelled,
     )
 
 
 def _likelihood(name: str) -> OpFact:
-    return OpFact(
+    return fact(
         name,
-        (
-            _empty("the mean over an empty batch is 0 / 0"),
-            Edge(
-                "self",
-                Nature.EMPTY,
-                _all_targets_ignored,
-                "every target is `ignore_index`: the mean over none of them is 0 / 0",
-                "empty-reduction",
-                slope="nan",
-                stable="reduction='sum', divided by the number of targets clamped to at least 1",
-            ),
-            value_overflow("self", "weight", what="sum"),
+        _empty("the mean over an empty batch is 0 / 0"),
+        empty(
+            _all_targets_ignored,
+            "every target is `ignore_index`: the mean over none of them is 0 / 0",
+            stable="reduction='sum', divided by the number of targets clamped to at least 1",
         ),
-        ("torch.nn.functional.nll_loss", "torch.nn.functional.cross_entropy"),
+        value_overflow("self", "weight", what="sum"),
+        spelled=("torch.nn.functional.nll_loss", "torch.nn.functional.cross_entropy"),
     )
 
 
-BINARY_CROSS_ENTROPY = OpFact(
+BINARY_CROSS_ENTROPY = fact(
     "binary_cross_entropy",
-    (
-        _empty("the mean over an empty batch is 0 / 0"),
-        Edge(
-            "self",
-            Nature.REMOVABLE,
-            lambda values: values["self"] in (0, 1) and bool(values["target.requires_grad"]),
-            "the value clamps log to -100, but PyTorch's slope in the target is an unclamped"
-            " log(1 - {x}) - log({x})",
-            "singular-derivative",
-            slope="inf",
-            cure=PROBABILITY,
-            stable="torch.nn.functional.binary_cross_entropy_with_logits",
-        ),
+    _empty("the mean over an empty batch is 0 / 0"),
+    removable(
+        lambda values: values["self"] in (0, 1) and bool(values["target.requires_grad"]),
+        "the value clamps log to -100, but PyTorch's slope in the target is an unclamped"
+        " log(1 - {x}) - log({x})",
+        PROBABILITY,
+        slope="inf",
+        stable="torch.nn.functional.binary_cross_entropy_with_logits",
     ),
-    ("torch.nn.functional.binary_cross_entropy", "torch.nn.BCELoss"),
+    spelled=("torch.nn.functional.binary_cross_entropy", "torch.nn.BCELoss"),
 )
 
-WITH_LOGITS = OpFact(
+WITH_LOGITS = fact(
     "binary_cross_entropy_with_logits",
-    (
-        _empty("the mean over an empty batch is 0 / 0"),
-        no_answer(
-            "self", infinite("self"), "{x} is already inf: (1 - target) * inf, or inf - inf, is NaN"
-        ),
-        value_overflow("self", "target", what="product with the target"),
-        slope_overflow(
-            "self", "target", what="the slope in the target is -{x}: the incoming gradient times it"
-        ),
+    _empty("the mean over an empty batch is 0 / 0"),
+    no_answer(
+        "self", infinite("self"), "{x} is already inf: (1 - target) * inf, or inf - inf, is NaN"
     ),
-    ("torch.nn.functional.binary_cross_entropy_with_logits", "torch.nn.BCEWithLogitsLoss"),
+    value_overflow("self", "target", what="product with the target"),
+    slope_overflow(
+        "self", "target", what="the slope in the target is -{x}: the incoming gradient times it"
+    ),
+    spelled=("torch.nn.functional.binary_cross_entropy_with_logits", "torch.nn.BCEWithLogitsLoss"),
 )
 
-SOFT_MARGIN = OpFact(
+SOFT_MARGIN = fact(
     "soft_margin_loss",
-    (
-        _empty("the mean over an empty batch is 0 / 0"),
-        Edge(
-            "self",
-            Nature.OVERFLOW,
-            overflows("self", "target", by=lambda x, y: math.exp(-x * y)),
-            "exp(-target * {x}) leaves the dtype",
-            "overflow",
-            slope="nan",
-            cure=within(Margin.EXPONENT),
-            stable="torch.nn.functional.softplus(-target * {x}).mean()",
-        ),
-        Edge(
-            "self",
-            Nature.OVERFLOW,
-            broke("self", "target"),
-            "exp(-target * {x}) leaves the dtype",
-            "overflow",
-            slope="nan",
-            cure=Cure(guard="{x}.clamp(-{eps}, {eps})", margin=Margin.EXPONENT),
-            stable="torch.nn.functional.softplus(-target * {x}).mean()",
-        ),
+    _empty("the mean over an empty batch is 0 / 0"),
+    overflow(
+        overflows("self", "target", by=lambda x, y: math.exp(-x * y)),
+        "exp(-target * {x})",
+        within(Margin.EXPONENT),
+        slope="nan",
+        stable="torch.nn.functional.softplus(-target * {x}).mean()",
     ),
-    ("torch.nn.functional.soft_margin_loss", "torch.nn.SoftMarginLoss"),
+    overflow(
+        broke("self", "target"),
+        "exp(-target * {x})",
+        Cure(guard="{x}.clamp(-{eps}, {eps})", margin=Margin.EXPONENT),
+        slope="nan",
+        stable="torch.nn.functional.softplus(-target * {x}).mean()",
+    ),
+    spelled=("torch.nn.functional.soft_margin_loss", "torch.nn.SoftMarginLoss"),
 )
 
 
@@ -154,45 +131,39 @@ _NOT_LOGS = (
     " leaves the dtype"
 )
 
-CTC = OpFact(
+CTC = fact(
     "_ctc_loss",
-    (
-        Edge(
-            "log_probs",
-            Nature.OVERFLOW,
-            both(_no_alignment, _not_log_probabilities),
-            _NOT_LOGS,
-            "overflow",
-            slope="inf",
-            cure=Cure(guard="{x}.log_softmax(-1)"),
-        ),
-        Edge(
-            "log_probs",
-            Nature.DOMAIN,
-            _no_alignment,
-            "no alignment has a probability above 0 (a target longer than its input), and"
-            " -log(0) is inf",
-            "log-zero",
-            slope="nan",
-            stable="zero_infinity=True",
-        ),
-        infinite_input(
-            "log_probs",
-            has_infinity("log_probs"),
-            "{x} holds -inf: the slope is inf - inf there",
-            cure=replace(FINITE, guard="{x}.clamp_min(-{eps})", margin=Margin.EXPONENT),
-        ),
-        Edge(
-            "log_probs",
-            Nature.REMOVABLE,
-            slope_broke("log_probs"),
-            _NOT_LOGS,
-            "overflow",
-            slope="inf",
-            cure=Cure(guard="{x}.log_softmax(-1)"),
-        ),
+    overflow(
+        both(_no_alignment, _not_log_probabilities),
+        _NOT_LOGS,
+        Cure(guard="{x}.log_softmax(-1)"),
+        ending="",
+        argument="log_probs",
+        slope="inf",
     ),
-    ("torch.nn.functional.ctc_loss", "torch.nn.CTCLoss"),
+    undefined(
+        _no_alignment,
+        "no alignment has a probability above 0 (a target longer than its input), and"
+        " -log(0) is inf",
+        argument="log_probs",
+        cause="log-zero",
+        stable="zero_infinity=True",
+    ),
+    infinite_input(
+        "log_probs",
+        has_infinity("log_probs"),
+        "{x} holds -inf: the slope is inf - inf there",
+        cure=replace(FINITE, guard="{x}.clamp_min(-{eps})", margin=Margin.EXPONENT),
+    ),
+    removable(
+        slope_broke("log_probs"),
+        _NOT_LOGS,
+        Cure(guard="{x}.log_softmax(-1)"),
+        argument="log_probs",
+        cause="overflow",
+        slope="inf",
+    ),
+    spelled=("torch.nn.functional.ctc_loss", "torch.nn.CTCLoss"),
 )
 
 FACTS = (

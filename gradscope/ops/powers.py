@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gradscope.ops.cures import FINITE, NONZERO, Cure, away, floor, within
 from gradscope.ops.dtypes import Margin
-from gradscope.ops.edges import Edge, Nature, OpFact, Values
+from gradscope.ops.edges import Values, fact, no_slope, overflow, pole, steep, too_steep, undefined
 from gradscope.ops.predicates import below, both, equals, infinite, largest, overflows
 from gradscope.ops.shared import gradient_overflow, infinite_input
 
@@ -36,162 +36,94 @@ def _power_slope_overflows(values: Values) -> bool:
     return slope > math.log(largest(values))
 
 
-_NEGATIVE_ROOT = Edge(
-    "self",
-    Nature.DOMAIN,
-    below("self", 0),
-    "the root of a negative number is NaN",
-    "domain-error",
-    slope="nan",
-    cure=floor(Margin.ROOT),
+_NEGATIVE_ROOT = undefined(
+    below("self", 0), "the root of a negative number is NaN", floor(Margin.ROOT)
 )
 
-SQRT = OpFact(
+SQRT = fact(
     "sqrt",
-    (
-        _NEGATIVE_ROOT,
-        Edge(
-            "self",
-            Nature.INFINITE_SLOPE,
-            equals("self", 0),
-            "slope is inf where {x} is 0",
-            "singular-derivative",
-            slope="inf",
-            cure=floor(Margin.ROOT),
-        ),
-    ),
-    ("torch.sqrt", "Tensor.sqrt"),
+    _NEGATIVE_ROOT,
+    steep(equals("self", 0), "slope is inf where {x} is 0", floor(Margin.ROOT)),
+    spelled=("torch.sqrt", "Tensor.sqrt"),
     inverse=lambda result: result * result,
 )
 
-RSQRT = OpFact(
+RSQRT = fact(
     "rsqrt",
-    (
-        Edge(
-            "self",
-            Nature.POLE,
-            equals("self", 0),
-            "1 / sqrt(0) is inf",
-            "zero-division",
-            slope="-inf",
-            cure=floor(Margin.ROOT),
-        ),
-        _NEGATIVE_ROOT,
-        Edge(
-            "self",
-            Nature.SLOPE_OVERFLOW,
-            overflows("self", by=lambda x: 0.5 * x**-1.5),
-            "slope -1/2 {x}^(-3/2) leaves the dtype where {x} is this close to 0",
-            "singular-derivative",
-            slope="-inf",
-            cure=floor(Margin.ROOT, tiny=True),
-        ),
+    pole(
+        equals("self", 0),
+        "1 / sqrt(0) is inf",
+        floor(Margin.ROOT),
+        cause="zero-division",
+        slope="-inf",
     ),
-    ("torch.rsqrt", "Tensor.rsqrt"),
+    _NEGATIVE_ROOT,
+    too_steep(
+        overflows("self", by=lambda x: 0.5 * x**-1.5),
+        "slope -1/2 {x}^(-3/2)",
+        floor(Margin.ROOT, tiny=True),
+        slope="-inf",
+    ),
+    spelled=("torch.rsqrt", "Tensor.rsqrt"),
     inverse=lambda result: result**-2 if result else math.inf,
 )
 
-POW = OpFact(
+POW = fact(
     "pow",
-    (
-        Edge(
-            "self",
-            Nature.POLE,
-            both(equals("self", 0), below("exponent", 0)),
-            "0 to a negative power is inf",
-            "zero-division",
-            slope="-inf",
-            cure=NONZERO,
-        ),
-        Edge(
-            "self",
-            Nature.DOMAIN,
-            both(both(below("self", 0), _fractional), lambda values: values["exponent"] < 1),
-            "a negative base has no real power with a fractional exponent",
-            "domain-error",
-            slope="nan",
-            cure=floor(Margin.ROOT),
-        ),
-        Edge(
-            "self",
-            Nature.DOMAIN,
-            both(below("self", 0), _fractional),
-            "a negative base has no real power with a fractional exponent",
-            "domain-error",
-            slope="nan",
-            cure=Cure(guard="{x}.clamp_min(0)", condition="{x} >= 0", harmless="1.0"),
-            # the slope at 0 is 0: a kept 0 must stay what it is
-        ),
-        Edge(
-            "self",
-            Nature.OVERFLOW,
-            _power_overflows,
-            "the power leaves the dtype",
-            "overflow",
-            slope="inf",
-            cure=within(Margin.SQUARE, harmless="1.0"),
-        ),
-        infinite_input(
-            "exponent",
-            infinite("exponent"),
-            "the exponent is already inf: its product with the power 0 is NaN",
-            cure=replace(FINITE, harmless="1.0"),
-        ),
-        Edge(
-            "self",
-            Nature.INFINITE_SLOPE,
-            lambda values: values["self"] == 0 and 0 < values["exponent"] < 1,
-            "slope is inf where {x} is 0 and the exponent below 1",
-            "singular-derivative",
-            slope="inf",
-            cure=floor(Margin.ROOT),
-        ),
-        Edge(
-            "self",
-            Nature.SLOPE_OVERFLOW,
-            both(_power_slope_overflows, lambda values: abs(values["self"]) < 1),
-            "slope leaves the dtype where {x} is this close to 0",
-            "singular-derivative",
-            slope="inf",
-            cure=away(tiny=True),
-        ),
-        Edge(
-            "self",
-            Nature.UNDEFINED_SLOPE,
-            both(below("self", 0), _differentiates_exponent),
-            "the slope in the exponent is the power times log({x}), NaN where {x} is negative",
-            "singular-derivative",
-            slope="nan",
-            cure=floor(),
-        ),
+    pole(
+        both(equals("self", 0), below("exponent", 0)),
+        "0 to a negative power is inf",
+        NONZERO,
+        cause="zero-division",
+        slope="-inf",
     ),
-    ("torch.pow", "Tensor.pow", "**", "torch.square", "torch.float_power"),
+    undefined(
+        both(both(below("self", 0), _fractional), lambda values: values["exponent"] < 1),
+        "a negative base has no real power with a fractional exponent",
+        floor(Margin.ROOT),
+    ),
+    undefined(
+        both(below("self", 0), _fractional),
+        "a negative base has no real power with a fractional exponent",
+        # The slope at 0 is 0: a kept 0 must stay what it is.
+        Cure(guard="{x}.clamp_min(0)", condition="{x} >= 0", harmless="1.0"),
+    ),
+    overflow(_power_overflows, "the power", within(Margin.SQUARE, harmless="1.0"), slope="inf"),
+    infinite_input(
+        "exponent",
+        infinite("exponent"),
+        "the exponent is already inf: its product with the power 0 is NaN",
+        cure=replace(FINITE, harmless="1.0"),
+    ),
+    steep(
+        lambda values: values["self"] == 0 and 0 < values["exponent"] < 1,
+        "slope is inf where {x} is 0 and the exponent below 1",
+        floor(Margin.ROOT),
+    ),
+    too_steep(
+        both(_power_slope_overflows, lambda values: abs(values["self"]) < 1),
+        "slope",
+        away(tiny=True),
+    ),
+    no_slope(
+        both(below("self", 0), _differentiates_exponent),
+        "the slope in the exponent is the power times log({x}), NaN where {x} is negative",
+        floor(),
+    ),
+    spelled=("torch.pow", "Tensor.pow", "**", "torch.square", "torch.float_power"),
 )
 
-HYPOT = OpFact(
+HYPOT = fact(
     "hypot",
-    (
-        Edge(
-            "self",
-            Nature.OVERFLOW,
-            overflows("self", "other", by=math.hypot),
-            "the length leaves the dtype",
-            "overflow",
-            slope="nan",
-        ),
-        Edge(
-            "self",
-            Nature.UNDEFINED_SLOPE,
-            both(equals("self", 0), equals("other", 0)),
-            "slope is 0 / 0 where both sides are 0",
-            "singular-derivative",
-            slope="nan",
-            cure=replace(NONZERO, margin=Margin.ROOT),
-            stable="torch.sqrt({x}.square() + {other}.square() + {eps})",
-        ),
-        gradient_overflow("self", "other"),
+    overflow(overflows("self", "other", by=math.hypot), "the length", slope="nan"),
+    no_slope(
+        both(equals("self", 0), equals("other", 0)),
+        "slope is 0 / 0 where both sides are 0",
+        replace(NONZERO, margin=Margin.ROOT),
+        stable="torch.sqrt({x}.square() + {other}.square() + {eps})",
     ),
-    ("torch.hypot", "Tensor.hypot"),
+    gradient_overflow("self", "other"),
+    spelled=("torch.hypot", "Tensor.hypot"),
 )
 
 FACTS = (SQRT, RSQRT, POW, HYPOT)

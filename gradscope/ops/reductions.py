@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gradscope.ops.cures import away
 from gradscope.ops.dtypes import Margin
-from gradscope.ops.edges import Edge, Holds, Nature, OpFact, Values
+from gradscope.ops.edges import Edge, Holds, OpFact, Values, empty, fact, slope_too_large, too_steep
 from gradscope.ops.predicates import both, has_infinity, magnitude, slope_broke
 from gradscope.ops.shared import WIDER, infinite_input, no_answer, slope_overflow, value_overflow
 
@@ -30,53 +30,39 @@ def _inf_minus_inf(argument: str = "self") -> Edge:
 
 
 def _sum(name: str, *spelled: str) -> OpFact:
-    return OpFact(name, (_inf_minus_inf(), value_overflow("self", what="sum")), spelled)
+    return fact(name, _inf_minus_inf(), value_overflow("self", what="sum"), spelled=spelled)
 
 
 def _mean(name: str, *spelled: str) -> OpFact:
-    empty = Edge(
-        "self",
-        Nature.EMPTY,
-        _empty,
-        f"the {name} of no elements is 0 / 0",
-        "empty-reduction",
-        slope="nan",
-        stable="{x}.sum() / max({x}.numel(), 1)",
+    nothing = empty(
+        _empty, f"the {name} of no elements is 0 / 0", stable="{x}.sum() / max({x}.numel(), 1)"
     )
-    return OpFact(name, (empty, _inf_minus_inf(), value_overflow("self", what="sum")), spelled)
+    return fact(
+        name, nothing, _inf_minus_inf(), value_overflow("self", what="sum"), spelled=spelled
+    )
 
 
 def _product(name: str, *spelled: str) -> OpFact:
-    return OpFact(
+    return fact(
         name,
-        (
-            value_overflow("self", what="product", slope="inf"),
-            slope_overflow("self", what=_OTHERS, slope="nan"),
-        ),
-        spelled,
+        value_overflow("self", what="product", slope="inf"),
+        slope_overflow("self", what=_OTHERS, slope="nan"),
+        spelled=spelled,
     )
 
 
 def _spread(name: str, *spelled: str) -> OpFact:
-    return OpFact(
+    return fact(
         name,
-        (
-            Edge(
-                "self",
-                Nature.EMPTY,
-                _too_few_items,
-                f"the {name} of one item divides by 0",
-                "empty-reduction",
-                slope="nan",
-                stable=f"torch.{name}({{x}}, correction=0)",
-            ),
-            no_answer(
-                "self", has_infinity("self"), "the distance of inf from the mean is inf - inf"
-            ),
-            value_overflow("self", what="sum of squares", slope="nan"),
-            slope_overflow("self", what="the distance from the mean in the slope", slope="nan"),
+        empty(
+            _too_few_items,
+            f"the {name} of one item divides by 0",
+            stable=f"torch.{name}({{x}}, correction=0)",
         ),
-        spelled,
+        no_answer("self", has_infinity("self"), "the distance of inf from the mean is inf - inf"),
+        value_overflow("self", what="sum of squares", slope="nan"),
+        slope_overflow("self", what="the distance from the mean in the slope", slope="nan"),
+        spelled=spelled,
     )
 
 
@@ -92,24 +78,20 @@ def _norm(name: str, *arguments: str, spelled: tuple[str, ...]) -> OpFact:
         infinite_input(argument, has_infinity(argument), "slope is {x} over the norm: inf / inf")
         for argument in arguments
     ]
-    return OpFact(
+    return fact(
         name,
-        (
-            value_overflow(*arguments, what="sum of powers", slope="nan"),
-            *infinite,
-            Edge(
-                first,
-                Nature.SLOPE_OVERFLOW,
-                both(slope_broke(*arguments), _is_tiny(first)),
-                "a power of {x} in PyTorch's formula leaves the dtype where {x} is this close to 0",
-                "singular-derivative",
-                slope="nan",
-                cure=away(Margin.ROOT, tiny=True),
-                stable="torch.sqrt({x}.square().sum() + {eps})",
-            ),
-            slope_overflow(*arguments, what="a power of {x} in PyTorch's formula", slope="nan"),
+        value_overflow(*arguments, what="sum of powers", slope="nan"),
+        *infinite,
+        too_steep(
+            both(slope_broke(*arguments), _is_tiny(first)),
+            "a power of {x} in PyTorch's formula",
+            away(Margin.ROOT, tiny=True),
+            argument=first,
+            slope="nan",
+            stable="torch.sqrt({x}.square().sum() + {eps})",
         ),
-        spelled,
+        slope_overflow(*arguments, what="a power of {x} in PyTorch's formula", slope="nan"),
+        spelled=spelled,
     )
 
 
@@ -117,48 +99,27 @@ def _renorm_scale_broke(values: Values) -> bool:
     return slope_broke("self")(values) and magnitude(values, "self") > 1
 
 
-RENORM = OpFact(
+RENORM = fact(
     "renorm",
-    (
-        value_overflow("self", what="norm"),
-        Edge(
-            "self",
-            Nature.SLOPE_OVERFLOW,
-            _renorm_scale_broke,
-            "the norm in the slope leaves the dtype",
-            "overflow",
-            slope="nan",
-            stable=WIDER,
-        ),
-    ),
-    ("torch.renorm", "torch.nn.Embedding(max_norm=...)"),
+    value_overflow("self", what="norm"),
+    slope_too_large(_renorm_scale_broke, "the norm in the slope", stable=WIDER),
+    spelled=("torch.renorm", "torch.nn.Embedding(max_norm=...)"),
 )
 
-MEDIAN = OpFact(
+MEDIAN = fact(
     "median",
-    (
-        Edge(
-            "self",
-            Nature.EMPTY,
-            _empty,
-            "the median of no elements is NaN",
-            "empty-reduction",
-            slope="nan",
-        ),
-    ),
-    ("torch.median", "Tensor.median"),
+    empty(_empty, "the median of no elements is NaN"),
+    spelled=("torch.median", "Tensor.median"),
 )
 
 
 def _scattered(name: str, source: str) -> OpFact:
     """Reduces `source` into `self` by index; a product is the only one whose slope can break."""
-    return OpFact(
+    return fact(
         name,
-        (
-            value_overflow(source, "self", what="reduction"),
-            slope_overflow(source, "self", what=_OTHERS, slope="nan"),
-        ),
-        (f"torch.{name}", f"Tensor.{name}"),
+        value_overflow(source, "self", what="reduction"),
+        slope_overflow(source, "self", what=_OTHERS, slope="nan"),
+        spelled=(f"torch.{name}", f"Tensor.{name}"),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradscope.ops.cures import FINITE, Cure
-from gradscope.ops.edges import Edge, Holds, Nature
+from gradscope.ops.edges import Edge, Holds, infinite_already, overflow, slope_too_large, undefined
 from gradscope.ops.predicates import broke, slope_broke
 
 WIDER = "{x}.float()"
@@ -12,29 +12,24 @@ WIDEST = "{x}.double()"
 
 def no_answer(argument: str, holds: Holds, says: str, *, cure: Cure = FINITE) -> Edge:
     """Arithmetic with inf whose value is undefined: inf - inf, 0 * inf, inf / inf."""
-    return Edge(argument, Nature.DOMAIN, holds, says, "inf-arithmetic", slope="nan", cure=cure)
+    return undefined(holds, says, cure, argument=argument, cause="inf-arithmetic")
 
 
 def infinite_input(argument: str, holds: Holds, says: str, *, cure: Cure = FINITE) -> Edge:
     """An operand that is inf already: the value hides it, the slope has no answer for it."""
-    nature = Nature.INFINITE_INPUT
-    return Edge(argument, nature, holds, says, "inf-arithmetic", slope="nan", cure=cure)
+    return infinite_already(holds, says, cure, argument=argument)
 
 
 def value_overflow(*operands: str, what: str = "result", slope: str = "") -> Edge:
     """Finite operands, and a result that is not: the dtype is too narrow for the true one."""
-    says = f"the {what} leaves the dtype"
     holds = broke(*operands)
-    return Edge(operands[0], Nature.OVERFLOW, holds, says, "overflow", slope=slope, stable=WIDER)
+    return overflow(holds, f"the {what}", argument=operands[0], slope=slope, stable=WIDER)
 
 
 def slope_overflow(*operands: str, what: str, slope: str = "inf") -> Edge:
     """Finite operands and a finite incoming gradient, and a gradient that leaves the dtype."""
-    says = f"{what} leaves the dtype"
     holds = slope_broke(*operands)
-    return Edge(
-        operands[0], Nature.SLOPE_OVERFLOW, holds, says, "overflow", slope=slope, stable=WIDER
-    )
+    return slope_too_large(holds, what, argument=operands[0], slope=slope, stable=WIDER)
 
 
 def gradient_overflow(*operands: str) -> Edge:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from gradscope.ops.cures import FINITE, Cure
-from gradscope.ops.edges import Edge, Holds, Nature, OpFact, Values
+from gradscope.ops.edges import Edge, Holds, OpFact, Values, fact, infinite_already, undefined
 from gradscope.ops.predicates import broke, has_infinity
 from gradscope.ops.shared import infinite_input, slope_overflow, value_overflow
 
 _KEEP_EMPTY_ROWS = "torch.where({x}.isneginf().all({dim}, keepdim=True), 0.0, {x})"
 _ROW_HAS_ITEMS = "~{x}.isneginf().all({dim}, keepdim=True)"
+_KEPT = Cure(_KEEP_EMPTY_ROWS, _ROW_HAS_ITEMS, "0.0")
+_BELOW_INF = Cure(condition="{x} < float('inf')", harmless="0.0")
 
 
 _DISTANCE = "distance of {x} to the row's largest element"
@@ -32,59 +35,39 @@ def _row_is_masked(result: str) -> Holds:
     return holds
 
 
-def _masked_row(result: str, nature: Nature, says: str) -> Edge:
-    return Edge(
-        "self",
-        nature,
-        _row_is_masked(result),
-        says,
-        "all-masked-softmax",
-        slope="nan",
-        cure=Cure(guard=_KEEP_EMPTY_ROWS, condition=_ROW_HAS_ITEMS, harmless="0.0"),
-    )
+def _row(result: str, kind: Callable[..., Edge], masked: str) -> tuple[Edge, Edge]:
+    """The edges of a row of nothing but -inf, which `masked` words, and of one with +inf."""
 
-
-def _positive_infinity(result: str, nature: Nature) -> Edge:
-    def holds(values: Values) -> bool:
+    def has_infinity(values: Values) -> bool:
         return math.isnan(values[result]) and values["self.posinf"] > 0
 
-    return Edge(
-        "self",
-        nature,
-        holds,
-        "the row's largest element is inf, and inf - inf is NaN",
-        "inf-arithmetic",
-        slope="nan",
-        cure=Cure(condition="{x} < float('inf')", harmless="0.0"),
+    largest = "the row's largest element is inf, and inf - inf is NaN"
+    return (
+        kind(_row_is_masked(result), masked, _KEPT, cause="all-masked-softmax"),
+        kind(has_infinity, largest, _BELOW_INF, cause="inf-arithmetic"),
     )
 
 
 def _normalised(name: str, *spelled: str) -> OpFact:
-    return OpFact(
+    return fact(
         name,
-        (
-            _masked_row("output", Nature.DOMAIN, "every element of the row is -inf: 0 / 0"),
-            _positive_infinity("output", Nature.DOMAIN),
-            value_overflow("self", what=_DISTANCE),
-        ),
-        spelled,
+        *_row("output", undefined, "every element of the row is -inf: 0 / 0"),
+        value_overflow("self", what=_DISTANCE),
+        spelled=spelled,
     )
 
 
 def _summed(name: str, *spelled: str) -> OpFact:
     """The value over nothing but -inf is a true -inf; only the slope is 0 / 0."""
-    return OpFact(
+    return fact(
         name,
-        (
-            value_overflow("self", what=_DISTANCE),
-            _masked_row(
-                "grad_input",
-                Nature.INFINITE_INPUT,
-                "every element is -inf: the slope is exp(-inf - -inf), which is NaN",
-            ),
-            _positive_infinity("grad_input", Nature.INFINITE_INPUT),
+        value_overflow("self", what=_DISTANCE),
+        *_row(
+            "grad_input",
+            infinite_already,
+            "every element is -inf: the slope is exp(-inf - -inf), which is NaN",
         ),
-        spelled,
+        spelled=spelled,
     )
 
 
@@ -93,21 +76,16 @@ def _same_infinity(values: Values) -> bool:
 
 
 def _pairwise(name: str) -> OpFact:
-    return OpFact(
+    return fact(
         name,
-        (
-            value_overflow("self", "other", what="sum"),
-            Edge(
-                "self",
-                Nature.INFINITE_INPUT,
-                _same_infinity,
-                "both sides are the same infinity: the slope is exp(inf - inf), which is NaN",
-                "all-masked-softmax",
-                slope="nan",
-                cure=FINITE,
-            ),
+        value_overflow("self", "other", what="sum"),
+        infinite_already(
+            _same_infinity,
+            "both sides are the same infinity: the slope is exp(inf - inf), which is NaN",
+            FINITE,
+            cause="all-masked-softmax",
         ),
-        (f"torch.{name}",),
+        spelled=(f"torch.{name}",),
     )
 
 
@@ -124,23 +102,19 @@ def _attention(name: str) -> OpFact:
         mask = values.get("attn_mask.neginf", values.get("attn_bias.neginf", 0.0))
         return math.isnan(values["output"]) and mask > 0 and broke(*inputs)(values)
 
-    return OpFact(
+    return fact(
         name,
-        (
-            Edge(
-                "attn_mask",
-                Nature.DOMAIN,
-                masked,
-                "a query has no key left: every score of the row is -inf",
-                "all-masked-softmax",
-                slope="nan",
-                cure=Cure(guard="{x}.masked_fill({x}.isneginf().all(-1, keepdim=True), 0.0)"),
-            ),
-            value_overflow(*inputs, what="product of queries and keys"),
-            *infinite,
-            slope_overflow(*inputs, what="the product of values and gradients", slope="nan"),
+        undefined(
+            masked,
+            "a query has no key left: every score of the row is -inf",
+            Cure(guard="{x}.masked_fill({x}.isneginf().all(-1, keepdim=True), 0.0)"),
+            argument="attn_mask",
+            cause="all-masked-softmax",
         ),
-        ("torch.nn.functional.scaled_dot_product_attention", "torch.nn.MultiheadAttention"),
+        value_overflow(*inputs, what="product of queries and keys"),
+        *infinite,
+        slope_overflow(*inputs, what="the product of values and gradients", slope="nan"),
+        spelled=("torch.nn.functional.scaled_dot_product_attention", "torch.nn.MultiheadAttention"),
     )
 
 
