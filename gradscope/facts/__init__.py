@@ -55,6 +55,7 @@ from gradscope.facts.reports import Summary as Summary
 from gradscope.facts.requests import AllowEmpty as AllowEmpty
 from gradscope.facts.requests import AverageLoss as AverageLoss
 from gradscope.facts.requests import BoundSchedule as BoundSchedule
+from gradscope.facts.requests import ClearAfterStep as ClearAfterStep
 from gradscope.facts.requests import ClearGradients as ClearGradients
 from gradscope.facts.requests import ClipNorm as ClipNorm
 from gradscope.facts.requests import CopyBeforeWriting as CopyBeforeWriting
@@ -66,6 +67,7 @@ from gradscope.facts.requests import FillMemory as FillMemory
 from gradscope.facts.requests import HarmlessOperand as HarmlessOperand
 from gradscope.facts.requests import KeepNorm as KeepNorm
 from gradscope.facts.requests import KeepOff as KeepOff
+from gradscope.facts.requests import KeepScaler as KeepScaler
 from gradscope.facts.requests import LowerRate as LowerRate
 from gradscope.facts.requests import MoveClipping as MoveClipping
 from gradscope.facts.requests import Reattach as Reattach
@@ -73,9 +75,13 @@ from gradscope.facts.requests import Request as Request
 from gradscope.facts.requests import Rewrite as Rewrite
 from gradscope.facts.requests import ScaleLoss as ScaleLoss
 from gradscope.facts.requests import SetOption as SetOption
+from gradscope.facts.requests import SlowSchedule as SlowSchedule
 from gradscope.facts.requests import StableForm as StableForm
+from gradscope.facts.requests import StepAfterBackward as StepAfterBackward
+from gradscope.facts.requests import StepAtTheEnd as StepAtTheEnd
 from gradscope.facts.requests import StepBeforeClearing as StepBeforeClearing
 from gradscope.facts.requests import WiderDtype as WiderDtype
+from gradscope.facts.requests import WiderWeights as WiderWeights
 from gradscope.facts.symptoms import Subject as Subject
 from gradscope.facts.symptoms import Symptom as Symptom
 from gradscope.facts.symptoms import Trouble as Trouble
@@ -91,6 +97,11 @@ from gradscope.facts.traces import Replay as Replay
 from gradscope.facts.traces import Setting as Setting
 from gradscope.facts.traces import Step as Step
 from gradscope.facts.traces import Trace as Trace
+from gradscope.facts.usage import Movement as Movement
+from gradscope.facts.usage import Rates as Rates
+from gradscope.facts.usage import Schedule as Schedule
+from gradscope.facts.usage import Skipping as Skipping
+from gradscope.facts.usage import Usage as Usage
 from gradscope.facts.verdicts import Holds as Holds
 from gradscope.facts.verdicts import NotTried as NotTried
 from gradscope.facts.verdicts import Reason as Reason

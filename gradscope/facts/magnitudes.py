@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from gradscope.facts.places import Call, Location
+from gradscope.facts.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +255,7 @@ class Magnitudes:
     absences: tuple[Absence, ...] = ()
     died: tuple[Absence, ...] = ()  # of leaves that had a gradient once, and have zeros by now
     updates: tuple[Update, ...] = ()
+    usages: tuple[Usage, ...] = ()  # of the optimizers
     inspected: tuple[int, ...] = ()
     measured: object = None  # what a command measured on top: `norms.facts.Measured`
     clips: tuple[LateClip, ...] = ()

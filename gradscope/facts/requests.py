@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from gradscope.facts.functions import Compared, SavedInstead
 from gradscope.facts.magnitudes import Clearing, Summed, Update
 from gradscope.facts.places import Location
+from gradscope.facts.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,46 @@ class StepBeforeClearing:
     """Step with the gradients before they are cleared."""
 
     update: Update
+
+
+@dataclass(frozen=True, slots=True)
+class StepAfterBackward:
+    """Let the optimizer of `usage` step once backward has run."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class ClearAfterStep:
+    """Clear the gradients where the optimizer of `usage` has used them, and nowhere else."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class StepAtTheEnd:
+    """Step after the last pass of an epoch as well, whatever their number."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class SlowSchedule:
+    """Let the schedule of `usage` last as long as the training."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class KeepScaler:
+    """Let a GradScaler keep the scale that it has found."""
+
+
+@dataclass(frozen=True, slots=True)
+class WiderWeights:
+    """Hold the parameters in float32; their `dtype` is too narrow for the steps."""
+
+    dtype: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +238,12 @@ Plain = (
     | BoundSchedule
     | ClearGradients
     | StepBeforeClearing
+    | StepAfterBackward
+    | ClearAfterStep
+    | StepAtTheEnd
+    | SlowSchedule
+    | KeepScaler
+    | WiderWeights
     | AverageLoss
     | Descend
     | DivideLoss

@@ -16,6 +16,7 @@ class Trouble(StrEnum):
     WRONG = "wrong"
     EXPLODING = "exploding"
     DIVERGING = "diverging"
+    UNCHANGED = "unchanged"  # by a step that was to move it
 
 
 class Subject(StrEnum):

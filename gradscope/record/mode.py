@@ -45,6 +45,7 @@ class Looker(Protocol):
     halted: bool  # raise at the next op
     overwrites: Overwrites
     margins: Margins | None
+    on_operands: Callable[[Any, Any, Any], None]
     on_result: Callable[[Any, Any, Any], None]
 
     def halt_again(self) -> None: ...
@@ -122,8 +123,10 @@ class RecordingMode(TorchDispatchMode):
                     looker.measure_margins(context.op_run(sys._getframe(1), *made))
             elif info.written and (taken := self._note_after_clone(info, seq, args, kwargs)):
                 seq, noted = taken.start + 1, True
-            if info.shifts and node is None and not info.written and not context.in_optimizer:
-                looker.on_result(args, out, sys._getframe(1))
+            if node is None and not context.in_optimizer:
+                looker.on_operands(args, out, sys._getframe(1))
+                if info.shifts and not info.written:
+                    looker.on_result(args, out, sys._getframe(1))
             if info.receives:
                 called = (info, args, kwargs, out, seq, before)
                 context.received.note(context.op_run(sys._getframe(1), *called))

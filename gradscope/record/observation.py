@@ -87,16 +87,18 @@ class FullObservation:
         self.arrays = ArrayWarnings()
         self.recorder.on_write = self.sizes.note_write
         self.recorder.on_result = self.sizes.note_result
+        self.recorder.on_operands = self.sizes.usages.note_operands
         if self.recorder.functions is not None:
             self.recorder.functions.aside = self.sizes.aside
         self._stack = ExitStack()
 
     def __enter__(self) -> FullObservation:
         self._stack.enter_context(self.arrays)
-        for reading in (self.recorder, self.sizes):
+        readings = self.recorder, self.sizes, self.sizes.usages
+        for reading in readings[:2]:
             self._stack.push(reading)
             reading.begin()
-        tell(self._stack, self.recorder, self.sizes, elsewhere=self.recorder.elsewhere)
+        tell(self._stack, *readings, elsewhere=self.recorder.elsewhere)
         return self
 
     def __exit__(self, *failure: object) -> None:

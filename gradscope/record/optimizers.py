@@ -50,6 +50,12 @@ def held_by(optimizer: Any) -> set[int]:
     return set(map(id, parameters_of(optimizer)))
 
 
+def rate_of(optimizer: Any) -> float | None:
+    """The largest learning rate of its groups; None where none can be read."""
+    rates = [one for group in optimizer.param_groups for one in _numbers(group.get("lr"))]
+    return max(rates, key=abs, default=None)
+
+
 def bad_settings(optimizer: Any, step: int) -> Iterator[Setting]:
     """Those that are inf or NaN, of the ones that a step is computed with, each once."""
     told = set()

@@ -90,11 +90,11 @@ class Recorder:
         self.watching = Watching(context, self.symptoms, self.depth)
         # Told of a tensor that an op outside of backward and of optimizers is about to write.
         self.on_write: Callable[[Any, Any], None] = lambda tensor, frame: None
-        # Told of the operands of a sum or a difference outside of both, and of the result.
-        self.on_result: Callable[[Any, Any, Any], None] = lambda operands, result, frame: None
-        self.halted = False
+        # Told of operands and result of each op outside of both; and of those of a sum.
+        self.on_operands: Callable[[Any, Any, Any], None] = lambda operands, result, frame: None
+        self.on_result = self.on_operands
         self._ending = Ending("stopped")
-        self.nested = 0  # backward passes (reentrant checkpoint)
+        self.halted, self.nested = False, 0  # backward passes (reentrant checkpoint)
         self.done: list[Step] = []
         self.notes: list[str] = []
         self.settings: list[Setting] = []

@@ -37,6 +37,7 @@ _TROUBLES = {
     Trouble.WRONG: "is wrong",
     Trouble.EXPLODING: "explodes",
     Trouble.DIVERGING: "diverges",
+    Trouble.UNCHANGED: "is unchanged",
 }
 
 

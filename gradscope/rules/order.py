@@ -28,6 +28,7 @@ ORDER = (
     "domain-error",
     "vanishing-gradient",
     "dead-gradient",  # the far end of what vanishes
+    "lost-update",
 )
 
 # What values that have become too large do in the steps after.

@@ -74,7 +74,7 @@ class Freshness:
         graded = [
             (leaf, leaf.grad)
             for leaf in leaves
-            if leaf.grad is not None and self._before.get(id(leaf)) != _version(leaf.grad)
+            if leaf.grad is not None and self._before.get(id(leaf)) != version_of(leaf.grad)
         ]
         if self.stale:
             stale = [leaf for leaf, _ in graded if id(leaf) in self.stale]
@@ -95,9 +95,9 @@ class Freshness:
 
 
 def _versions(leaves: Iterable[torch.Tensor]) -> Versions:
-    return {id(leaf): _version(leaf.grad) for leaf in leaves if leaf.grad is not None}
+    return {id(leaf): version_of(leaf.grad) for leaf in leaves if leaf.grad is not None}
 
 
-def _version(grad: torch.Tensor) -> tuple[int, int]:
+def version_of(grad: torch.Tensor) -> tuple[int, int]:
     """What tells whether anybody has changed or replaced it since."""
     return id(grad), grad._version

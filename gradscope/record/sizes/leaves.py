@@ -81,7 +81,7 @@ class Leaves:
 
     def stored_with(self, tensor: Any) -> torch.Tensor | None:
         """The leaf that a tensor is or shares its memory with, as `leaf.data` does."""
-        if not self._places or not _has_memory(tensor):
+        if not self._places or not has_memory(tensor):
             return None
         watched = self.watched.get(self._places.get(tensor.data_ptr(), ""))
         leaf = watched.ref() if watched is not None else None
@@ -92,12 +92,12 @@ class Leaves:
         leaf = self.stored_with(operand)
         before = self._result(operand) if leaf is None else None
         name = self.names.get(id(leaf)) if leaf is not None else before.name if before else None
-        if name is not None and operand.shape == result.shape and _has_memory(result):
+        if name is not None and operand.shape == result.shape and has_memory(result):
             storage = StorageWeakRef(result.untyped_storage())
             self._results[storage.cdata] = Replacement(storage, name, site())
 
     def _result(self, tensor: Any) -> Replacement | None:
-        if not self._results or not _has_memory(tensor):
+        if not self._results or not has_memory(tensor):
             return None
         return self._results.get(tensor.untyped_storage()._cdata)
 
@@ -193,7 +193,7 @@ class Leaves:
             return watched
         name = self._name(leaf, frame)
         self.names[id(leaf)] = name
-        if _has_memory(leaf):
+        if has_memory(leaf):
             self._places[leaf.data_ptr()] = name
         watched = self.watched.get(name)
         if watched is not None:
@@ -238,7 +238,7 @@ def _reference(leaf: torch.Tensor) -> Callable[[], torch.Tensor | None]:
     return (lambda: leaf) if isinstance(leaf, torch.nn.Parameter) else weakref.ref(leaf)
 
 
-def _has_memory(tensor: Any) -> bool:
+def has_memory(tensor: Any) -> bool:
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return False
     return tensor.layout is torch.strided and not tensor.is_meta
@@ -253,7 +253,7 @@ def norms_of(grads: Sequence[Any]) -> list[float]:
     groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
     found = [0.0] * len(grads)
     for position, grad in enumerate(grads):
-        if type(grad) is torch.Tensor and _has_memory(grad) and grad.is_floating_point():
+        if type(grad) is torch.Tensor and has_memory(grad) and grad.is_floating_point():
             groups.setdefault((grad.device, grad.dtype), []).append(position)
         else:
             found[position] = norm_of(grad)

@@ -37,6 +37,7 @@ from gradscope.record.sizes.leaves import Leaves, norms_of
 from gradscope.record.sizes.passes import BackwardPass, Graded, Measure
 from gradscope.record.sizes.reduction import summed
 from gradscope.record.sizes.updates import Updates
+from gradscope.record.sizes.usage import Usages
 from gradscope.record.tracing import unobserved
 
 _MEASURED_FIRST = 12  # steps
@@ -85,6 +86,7 @@ class MagnitudeWatch:
         self._depth: Depth | None = None
         self._updates = Updates(self.leaves)
         self._clipping = Clipping(lambda: max(self.step - 1, 0))
+        self.usages = Usages(self.leaves, lambda: None if self._nested else self.step)
         self._summed: Summed | None = None
         self._passes = 0  # those that count: of `backward` once there was one
         self._accumulates = False  # there was one
@@ -100,13 +102,14 @@ class MagnitudeWatch:
 
     def __enter__(self) -> MagnitudeWatch:
         self.begin()
-        tell(self._stack, self, elsewhere={})
+        tell(self._stack, self, self.usages, elsewhere={})
         return self
 
     def begin(self) -> None:
         """Of several that observe a run, after a recorder."""
         thread = threading.get_ident()
         self._clipping.install(self._stack, thread)
+        self.usages.install(self._stack, thread)
         self.leaves.allow_swaps(self._stack)
         self._inspection.install(self._stack, thread)
         self._inspection.begin()
@@ -269,6 +272,7 @@ class MagnitudeWatch:
         sizes = norms_of([grad for _, grad in graded])
         norms = {id(leaf): norm for (leaf, _), norm in zip(graded, sizes, strict=True)}
         self._freshness.note_norms(norms)
+        self.usages.note_gradients()
         self.leaves.note(self.step, norms, weigh=crossings is not None)
         if asked.accumulates:
             self._total_after_backward = self._total() if crossings is not None else None
@@ -380,6 +384,7 @@ class MagnitudeWatch:
             ),
             died=self.absences.died(leaves, known),
             updates=self._updates.facts(),
+            usages=self.usages.facts(),
             inspected=tuple(self._inspection.steps),
             measured=self.measure.facts() if self.measure is not None else None,
             clips=self._clipping.facts(),

@@ -10,6 +10,7 @@ from gradscope.facts import (
     AllowEmpty,
     AverageLoss,
     BoundSchedule,
+    ClearAfterStep,
     ClearGradients,
     ClipNorm,
     CopyBeforeWriting,
@@ -23,6 +24,7 @@ from gradscope.facts import (
     HarmlessOperand,
     KeepNorm,
     KeepOff,
+    KeepScaler,
     LowerRate,
     MoveClipping,
     Phase,
@@ -30,14 +32,19 @@ from gradscope.facts import (
     Rewrite,
     ScaleLoss,
     SetOption,
+    SlowSchedule,
     StableForm,
+    StepAfterBackward,
+    StepAtTheEnd,
     StepBeforeClearing,
     WiderDtype,
+    WiderWeights,
 )
 from gradscope.repair.write import (
     allocation,
     backward,
     clip_norm,
+    cycles,
     detached,
     empty,
     guards,
@@ -114,6 +121,18 @@ def _made(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
             return stepping.cleared(culprit, fix, fix.request)
         case StepBeforeClearing():
             return stepping.step_first(culprit, fix, fix.request)
+        case StepAfterBackward():
+            return cycles.stepped(culprit, fix, fix.request)
+        case ClearAfterStep():
+            return cycles.cleared_late(culprit, fix, fix.request)
+        case StepAtTheEnd():
+            return cycles.ended(culprit, fix)
+        case SlowSchedule():
+            return cycles.slowed(culprit, fix, fix.request)
+        case KeepScaler():
+            return cycles.kept_scaler(culprit, fix)
+        case WiderWeights():
+            return cycles.widened(culprit, fix)
         case AverageLoss():
             return stepping.averaged(culprit, fix, fix.request)
         case Descend():

@@ -130,3 +130,15 @@ def before(source: Source, place: ast.stmt, *lines: str) -> Edit | None:
         return None
     indent, newline = source.indent(place.lineno), source.newline
     return source.edit(start, start, "".join(f"{indent}{line}{newline}" for line in lines))
+
+
+def after(source: Source, place: ast.stmt, *lines: str) -> Edit | None:
+    """New lines after a statement that has its last line to itself; None where it has not."""
+    last = place.end_lineno or place.lineno
+    end = source.extent(place)[1]
+    past = source.offset(last, 0) + len(source.line(last))
+    rest = source.text[end:past].strip()
+    if rest and rest[0] != "#":
+        return None
+    indent = source.indent(place.lineno)
+    return source.edit(past, past, "".join(f"{source.newline}{indent}{line}" for line in lines))

@@ -7,6 +7,7 @@ from typing import assert_never
 from gradscope.facts import (
     AverageLoss,
     BoundSchedule,
+    ClearAfterStep,
     ClearGradients,
     ClipNorm,
     CopyBeforeWriting,
@@ -15,12 +16,17 @@ from gradscope.facts import (
     FillMemory,
     Fix,
     KeepNorm,
+    KeepScaler,
     LowerRate,
     MoveClipping,
     Reattach,
     ScaleLoss,
     SetOption,
+    SlowSchedule,
+    StepAfterBackward,
+    StepAtTheEnd,
     StepBeforeClearing,
+    WiderWeights,
     text_of,
 )
 from gradscope.facts.requests import Plain
@@ -45,6 +51,25 @@ def proposed(request: Plain) -> Fix:
         case StepBeforeClearing():
             title = "clear the gradients before backward or after the step, and not between them"
             return Fix("graph", title, "unsafe", request=request)
+        case StepAfterBackward():
+            title = "step after each backward"
+            return Fix("graph", title, "unsafe", "optimizer.step()", request=request)
+        case ClearAfterStep():
+            title = "clear the gradients after the step, and not before each backward"
+            return Fix("graph", title, "unsafe", request=request)
+        case StepAtTheEnd():
+            title = "step after the last pass of an epoch too"
+            return Fix("graph", title, "unsafe", request=request)
+        case SlowSchedule():
+            title = "let the schedule last as long as the training"
+            return Fix("graph", title, "unsafe", request=request)
+        case KeepScaler():
+            title = "let the scaler keep the scale that it finds"
+            return Fix("loss-scaling", title, "unsafe", request=request)
+        case WiderWeights(dtype):
+            title = f"hold the parameters in float32, and compute in {dtype} by autocast"
+            code = f"with torch.autocast(device, torch.{dtype}):\n    loss = ..."
+            return Fix("dtype", title, "unsafe", code, request=request)
         case AverageLoss(total):
             title = f"average the {total.terms:,} terms of the loss"
             return Fix("graph", title, "unsafe", "loss.mean()", request=request)

@@ -1,0 +1,97 @@
+"""What became of the gradients between the passes that made them and the steps of an optimizer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gradscope.facts.places import Location
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """What an update after the pass `step` changed of parameters in half precision. `pulled`:
+    elements that were looked at and whose gradient was not 0; `still`: those of them that have the
+    same value after it. `leaf` is the parameter with most of these, `scale` the mean size of its
+    elements."""
+
+    step: int
+    lr: float
+    pulled: int
+    still: int
+    leaf: str
+    dtype: str
+    scale: float
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What sets the learning rate of an optimizer: the class, where it was `made`, where it is
+    moved on, and how often it was."""
+
+    name: str
+    made: Location | None = None
+    moved_at: Location | None = None
+    moves: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """The learning rates of an optimizer, that of the group with the largest. `idle`: updates in a
+    row, up to the last one, with less than a millionth of `peak`, which it had until then; `since`
+    is the pass before the first of them."""
+
+    peak: float = 0.0
+    last: float = 0.0
+    idle: int = 0
+    since: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Skipping:
+    """What a GradScaler did each time that it was asked to step, at `location`. `skipped`: times in
+    a row, up to the last one, in which it left the optimizer out, with the scale `first` in the
+    first of them and `last` in the last."""
+
+    calls: int
+    skipped: int
+    first: float
+    last: float
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How one optimizer used the backward passes that gave a gradient to what it holds.
+
+    `cycles`: of how many passes each of its first updates was made. `discards`: of how many passes
+    the gradients were thrown away, each time that they were cleared unused; `between`: of how many
+    in all before each of its first updates, since the one before. `left`: passes after the last.
+    `discarded` and `used` are the first of these passes, by their steps; `last` is the last of all.
+
+    `made` is where the optimizer was, None where nobody saw it; `steps_at` where it steps, and
+    `clears_at` where gradients are cleared that it has not used. `handled`: the program has
+    computed with gradients itself. `held` are the parameters that had a gradient, and `still` says
+    that none of them has changed. `movements` are of optimizers of torch's alone, which round each
+    step as it is.
+    """
+
+    optimizer: str
+    updates: int
+    passes: int
+    last: int
+    cycles: tuple[int, ...] = ()
+    discards: tuple[int, ...] = ()
+    between: tuple[int, ...] = ()
+    left: int = 0
+    discarded: tuple[int, ...] = ()
+    used: tuple[int, ...] = ()
+    made: Location | None = None
+    steps_at: Location | None = None
+    clears_at: Location | None = None
+    handled: bool = False
+    held: tuple[str, ...] = ()
+    still: bool = False
+    rates: Rates = Rates()
+    schedule: Schedule | None = None
+    skipping: Skipping | None = None
+    movements: tuple[Movement, ...] = ()

@@ -1,0 +1,370 @@
+"""What each optimizer does with the gradients that backward passes give to what it holds.
+
+Seen at the calls alone: of a pass, of a step, of `zero_grad`. Of the gradients only one of each
+optimizer is asked, whether it is another one than before.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import FrameType
+from typing import Any
+
+import torch
+
+from gradscope.facts import Location, Movement, Rates, Schedule, Skipping, Usage
+from gradscope.record.optimizers import Work, held_by, parameters_of, rate_of
+from gradscope.record.sites import USER, Site, file_in_torch, kind_of, note_site, resolve
+from gradscope.record.sizes.freshness import version_of
+from gradscope.record.sizes.leaves import Leaves, has_memory
+from gradscope.record.sizes.movement import Before, begin_movement, end_movement
+from gradscope.record.stand_ins import stand_in
+from gradscope.record.tracing import unobserved
+
+_MOST = 16  # optimizers: an inner loop makes them by the thousand
+_SAMPLE = 16  # passes told by their steps
+_FIRST = 64  # updates whose passes are told
+_TRIES = 16  # passes after which an optimizer without a gradient is no longer asked for one
+_NEGLIGIBLE = 1e-6  # of the largest rate: float32 rounds such a part of a step away
+# What torch itself does to gradients on the program's behalf is no use of them.
+_UPKEEP = ("nn/utils/clip_grad.py", "amp/grad_scaler.py", "optim/", "nn/modules/module.py")
+
+
+class _Account:
+    """Of one optimizer, which may go before the program ends."""
+
+    def __init__(self, optimizer: Any, made: Site) -> None:
+        self.optimizer = weakref.ref(optimizer, self._forget)
+        self.name = type(optimizer).__name__
+        self.made, self.steps_at, self.clears_at = made, (), ()  # type: Site, Site, Site
+        self.is_stock = type(optimizer).__module__.startswith("torch.optim")
+        self.held = held_by(optimizer)
+        self.updates = self.passes = self.pending = self.between = self.last = 0
+        self.cycles: list[int] = []
+        self.discards: list[int] = []
+        self.gaps: list[int] = []
+        self.waiting: list[int] = []  # the first passes of those that are pending
+        self.discarded: list[int] = []
+        self.used: list[int] = []
+        self.rates = Rates()
+        self.schedule: _Moves | None = None
+        self.skipping: Skipping | None = None
+        self.movements: list[Movement] = []
+        self.before: Before | None = None
+        self._probe: torch.Tensor | None = None  # one of what it holds, that gets a gradient
+        self._seen: tuple[int, int] | None = None
+        self._tries = 0
+
+    def _forget(self, reference: object) -> None:
+        self._probe = self.before = None
+
+    def look(self) -> None:
+        """Before what may change its gradients. Somebody may have cleared them until now."""
+        grad = self._probe.grad if self._probe is not None else None
+        self._seen = version_of(grad) if grad is not None else None
+        if self.pending and grad is None:
+            self._discard()
+
+    def is_changed(self) -> bool:
+        """Whether its gradients are others than before."""
+        if self._probe is None and self._tries < _TRIES:
+            self._tries += 1
+            optimizer = self.optimizer()
+            held = parameters_of(optimizer) if optimizer is not None else iter(())
+            self._probe = next((one for one in held if one.grad is not None), None)
+        grad = self._probe.grad if self._probe is not None else None
+        return self._seen != (version_of(grad) if grad is not None else None)
+
+    def note_pass(self, step: int, *, in_use: bool) -> None:
+        """A pass has given it gradients; `in_use`, it has asked for the pass itself."""
+        self.passes, self.last = self.passes + 1, step
+        if not in_use:
+            self.pending += 1
+            if len(self.waiting) < _SAMPLE:
+                self.waiting.append(step)
+
+    def note_cleared(self, site: Site) -> None:
+        if self.pending:
+            self._discard()
+            self.clears_at = site
+
+    def note_update(self, step: int, site: Site, rate: float | None) -> None:
+        self.updates += 1
+        self.steps_at = site
+        _note(self.cycles, self.pending)
+        _note(self.gaps, self.between)
+        self.between = 0
+        self.used += self.waiting[: _SAMPLE - len(self.used)]
+        self._settle()
+        if rate is not None:
+            self._note_rate(step, abs(rate))
+
+    def note_asked(self, scaler: Any, skipped: bool, site: Site) -> None:
+        """A GradScaler was asked to step."""
+        known = self.skipping or Skipping(0, 0, 0.0, 0.0, _place(site))
+        in_a_row = known.skipped + 1 if skipped else 0
+        scale = float(scaler.get_scale()) if skipped else 0.0
+        first = known.first if in_a_row > 1 else scale
+        self.skipping = Skipping(known.calls + 1, in_a_row, first, scale, known.location)
+        if skipped:
+            self._settle()
+
+    def _note_rate(self, step: int, rate: float) -> None:
+        peak, idle, since = self.rates.peak, self.rates.idle, self.rates.since
+        is_idle = rate <= _NEGLIGIBLE * peak
+        since = step if is_idle and not idle else since
+        self.rates = Rates(max(peak, rate), rate, idle + 1 if is_idle else 0, since)
+
+    def _discard(self) -> None:
+        _note(self.discards, self.pending)
+        self.between += self.pending
+        self.discarded += self.waiting[: _SAMPLE - len(self.discarded)]
+        self._settle()
+
+    def _settle(self) -> None:
+        self.pending = 0
+        self.waiting = []
+
+    def fact(self, leaves: Leaves, *, handled: bool) -> Usage:
+        held = [one for one in map(leaves.names.get, self.held) if one is not None]
+        known = [leaves.watched[name] for name in held if any(leaves.watched[name].norms)]
+        return Usage(
+            self.name,
+            self.updates,
+            self.passes,
+            self.last,
+            cycles=tuple(self.cycles),
+            discards=tuple(self.discards),
+            between=tuple(self.gaps),
+            left=self.pending,
+            discarded=tuple(self.discarded),
+            used=tuple(self.used),
+            made=_place(self.made),
+            steps_at=_place(self.steps_at),
+            clears_at=_place(self.clears_at),
+            handled=handled,
+            held=tuple(one.name for one in known),
+            still=bool(known) and all(one.weight == one.fact.start for one in known),
+            rates=self.rates,
+            schedule=self.schedule.fact() if self.schedule is not None else None,
+            skipping=self.skipping,
+            movements=tuple(self.movements),
+        )
+
+
+class _Moves:
+    """Of a schedule."""
+
+    def __init__(self, name: str, made: Site) -> None:
+        self.name, self.made, self.moved_at, self.moves = name, made, (), 0  # type: str, Site, Site, int
+
+    def fact(self) -> Schedule:
+        return Schedule(self.name, _place(self.made), _place(self.moved_at), self.moves)
+
+
+class Usages:
+    """One reading of the instrument. `step` tells the coming pass, None where what runs is no step
+    of the program."""
+
+    def __init__(self, leaves: Leaves, step: Callable[[], int | None]) -> None:
+        self._leaves = leaves
+        self._step = step
+        self._accounts: dict[int, _Account] = {}
+        self._gone: list[_Account] = []
+        self._stepping: set[int] = set()  # optimizers that do, their closures included
+        self._grads: dict[int, Callable[[], torch.Tensor | None]] = {}  # of the last pass, by id
+        self._handled = False
+        self._depth = 0
+
+    def install(self, stack: ExitStack, thread: int) -> None:
+        """Put ourselves around what clears gradients, sets rates, and skips steps."""
+        clearing: tuple[Any, ...] = (torch.optim.Optimizer, torch.nn.Module)
+        for owner in clearing:
+            stand_in(stack, owner, "zero_grad", self._clearing(owner.zero_grad, thread))
+        self._around(stack, thread, torch.amp.GradScaler, "step", self._after_asking)
+        scheduler: Any = torch.optim.lr_scheduler.LRScheduler
+        self._around(stack, thread, scheduler, "__init__", self._after_scheduling)
+        self._around(stack, thread, scheduler, "step", self._after_moving)
+
+    def _clearing(self, original: Any, thread: int) -> Callable[..., None]:
+        def zero_grad(one: Any, *args: Any, **kwargs: Any) -> None:
+            mine = threading.get_ident() == thread
+            waiting = [each for each in self._accounts.values() if each.pending] if mine else ()
+            for account in waiting:
+                account.look()
+            original(one, *args, **kwargs)
+            for account in waiting:
+                if account.is_changed():
+                    account.note_cleared(note_site(sys._getframe(1))[0])
+
+        return zero_grad
+
+    def _around(
+        self,
+        stack: ExitStack,
+        thread: int,
+        owner: Any,
+        name: str,
+        after: Callable[[Any, Any, FrameType], None],
+    ) -> None:
+        """Call `after` with the object, the first argument, and the caller's frame."""
+        original = getattr(owner, name)
+
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(self, *args, **kwargs)
+            if threading.get_ident() == thread:
+                given = args[0] if args else next(iter(kwargs.values()), None)
+                after(self, given, sys._getframe(1))
+            return result
+
+        stand_in(stack, owner, name, call)
+
+    # Told by the instrument
+
+    def run_backward(self, engine: Any, outputs: Any, args: Any, kwargs: Any) -> Any:
+        step = self._step() if kwargs.get("accumulate_grad", False) and not self._depth else None
+        if step is None:
+            return engine(outputs, *args, **kwargs)
+        open_ = self._open()
+        for account in open_:
+            account.look()
+        self._depth += 1
+        try:
+            result = engine(outputs, *args, **kwargs)
+        finally:
+            self._depth -= 1
+        for account in open_:
+            if account.is_changed():
+                account.note_pass(step, in_use=bool(self._stepping))
+        return result
+
+    def optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
+        self._meet(optimizer, note_site(frame)[0])
+
+    def optimizer_begins(self, work: Work) -> None:
+        self._stepping.add(id(work.optimizer))
+        account = self._accounts.get(id(work.optimizer))
+        step = self._step()
+        if account is None or not work.updates or not step or not account.is_stock:
+            return
+        count = account.updates + 1
+        if count & (count - 1) == 0:
+            with unobserved():
+                account.before = begin_movement(work.optimizer)
+
+    def optimizer_ends(self, work: Work) -> None:
+        step = self._step()
+        if not work.over:
+            return
+        self._stepping.discard(id(work.optimizer))
+        if not step:
+            return
+        account = self._meet(work.optimizer, ())
+        if account is None:
+            return
+        rate = rate_of(work.optimizer)
+        account.note_update(step - 1, work.site, rate)
+        if account.before is not None:
+            before, account.before = account.before, None
+            with unobserved():
+                found = end_movement(before, step - 1, rate or 0.0, self._leaves.names)
+            account.movements += [found] if found is not None else []
+
+    # Told by what is put around torch
+
+    def _after_asking(self, scaler: Any, optimizer: Any, frame: FrameType) -> None:
+        account = self._meet(optimizer, ())
+        if account is not None and scaler.is_enabled():
+            skipped = account.pending > 0  # a step would have used them
+            account.note_asked(scaler, skipped, note_site(frame)[0])
+
+    def _after_scheduling(self, scheduler: Any, optimizer: Any, frame: FrameType) -> None:
+        account = self._meet(optimizer, ())
+        if account is not None:
+            site = note_site(frame)[0]
+            account.schedule = _Moves(type(scheduler).__name__, site)
+
+    def _after_moving(self, scheduler: Any, given: Any, frame: FrameType) -> None:
+        account = self._accounts.get(id(getattr(scheduler, "optimizer", None)))
+        schedule = account.schedule if account is not None else None
+        if schedule is not None:
+            schedule.moves += 1
+            schedule.moved_at = schedule.moved_at or note_site(frame)[0]
+
+    # Told by the sizes and by the recorder
+
+    def note_gradients(self) -> None:
+        """A pass was measured: the leaves have their gradients."""
+        self._grads = {}
+        for watched in self._leaves.watched.values():
+            grad = _grad_of(watched.ref())
+            if grad is not None:
+                self._grads[grad.data_ptr()] = watched.ref
+
+    def note_operands(self, operands: Any, result: Any, frame: Any) -> None:
+        """An op was called outside of backward and of optimizers. One that makes as much of a
+        gradient, or writes into it, makes use of it; a norm does not."""
+        if self._handled or not self._grads:
+            return
+        for one in map(_first, operands[:2]):
+            if not has_memory(one) or one.data_ptr() not in self._grads:
+                continue
+            grad = _grad_of(self._grads[one.data_ptr()]())
+            if grad is None or grad.data_ptr() != one.data_ptr():
+                continue
+            made = _first(result)
+            is_view = has_memory(made) and made.data_ptr() == one.data_ptr() and made is not one
+            is_less = has_memory(made) and made.numel() < max(2, one.numel())
+            if not (is_view or is_less or _is_upkeep(frame)):
+                self._handled = True
+
+    # The end
+
+    def facts(self) -> tuple[Usage, ...]:
+        accounts = (*self._gone, *self._accounts.values())
+        return tuple(one.fact(self._leaves, handled=self._handled) for one in accounts)
+
+    def _open(self) -> list[_Account]:
+        return [one for one in self._accounts.values() if one.optimizer() is not None]
+
+    def _meet(self, optimizer: Any, made: Site) -> _Account | None:
+        known = self._accounts.get(id(optimizer))
+        if known is not None and known.optimizer() is optimizer:
+            return known
+        if len(self._accounts) + len(self._gone) >= _MOST or not hasattr(optimizer, "param_groups"):
+            return None
+        if known is not None:
+            self._gone.append(known)
+        self._accounts[id(optimizer)] = _Account(optimizer, made)
+        return self._accounts[id(optimizer)]
+
+
+def _note(counts: list[int], count: int) -> None:
+    if len(counts) < _FIRST:
+        counts.append(count)
+
+
+def _is_upkeep(frame: Any) -> bool:
+    """Whether torch has called the op for its own purposes."""
+    while frame is not None and kind_of(frame.f_code) != USER:
+        if file_in_torch(frame.f_code).startswith(_UPKEEP):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _place(site: Site) -> Location | None:
+    return resolve(*site[0]) if site else None
+
+
+def _first(one: Any) -> Any:
+    return one[0] if isinstance(one, list | tuple) and one else one
+
+
+def _grad_of(leaf: torch.Tensor | None) -> torch.Tensor | None:
+    grad = leaf.grad if leaf is not None else None
+    return grad if grad is not None and has_memory(grad) else None

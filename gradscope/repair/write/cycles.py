@@ -1,0 +1,197 @@
+"""The cycle of backward, step and clearing: what belongs into it, moved to where it belongs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gradscope.facts import ClearAfterStep, Edit, Fix, Location, SlowSchedule, StepAfterBackward
+from gradscope.repair.write.candidate import Candidate
+from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.splice import after, before
+from gradscope.repair.write.training import target_of
+from gradscope.source import Source, expression
+from gradscope.source.arguments import called
+from gradscope.source.spans import ancestors
+
+_LENGTHS = ("total_iters", "T_max", "total_steps")  # arguments of torch's schedulers
+_NARROW = ("torch.bfloat16", "torch.float16", "torch.half")
+_CASTS = ("bfloat16", "half")
+
+
+def stepped(culprit: Culprit, fix: Fix, request: StepAfterBackward) -> Iterator[Candidate]:
+    """`optimizer.step()` below a backward, by the name that the optimizer was given, or by that
+    under which its gradients are cleared."""
+    source, usage = culprit.source, request.usage
+    if culprit.node is None:
+        return
+    made, clears = _call(source, usage.made), _call(source, usage.clears_at)
+    names = [target_of(culprit, made) if made is not None else None, _receiver(source, clears)]
+    for name in dict.fromkeys(filter(None, names)):
+        edit = after(source, source.nodes.statement(culprit.node), f"{name}.step()")
+        if edit is not None:
+            yield Candidate(fix.kind, fix.title, (edit,))
+
+
+def cleared_late(culprit: Culprit, fix: Fix, request: ClearAfterStep) -> Iterator[Candidate]:
+    """The statement that clears the gradients, below the one that steps."""
+    source, step = culprit.source, _call(culprit.source, request.usage.steps_at)
+    if culprit.node is None or step is None:
+        return
+    clear, place = source.nodes.statement(culprit.node), source.nodes.statement(step)
+    edits = _moved(source, clear, place)
+    if edits:
+        yield Candidate(fix.kind, fix.title, edits)
+
+
+def ended(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
+    """`if (i + 1) % 4 == 0 or i + 1 == len(loader):`, in a loop that counts its turns."""
+    source = culprit.source
+    around = list(ancestors(source, culprit.node)) if culprit.node is not None else []
+    test = next((one.test for one in around if isinstance(one, ast.If)), None)
+    loop = next((one for one in around if isinstance(one, ast.For)), None)
+    last = _last_turn(source, loop) if loop is not None else None
+    if test is not None and last is not None and _is_periodic(test):
+        old = source.of(test)
+        text = f"({old}) or {last}" if isinstance(test, ast.BoolOp) else f"{old} or {last}"
+        yield Candidate(fix.kind, fix.title, (source.edit(*source.extent(test), text),))
+
+
+def slowed(culprit: Culprit, fix: Fix, request: SlowSchedule) -> Iterator[Candidate]:
+    """The schedule moved on once an epoch: below the inner one of two loops; else the length that
+    it was given, as long as the run was."""
+    source, usage = culprit.source, request.usage
+    move = source.nodes.statement(culprit.node) if culprit.node is not None else None
+    loops = _loops(source, move) if move is not None else []
+    if move is not None and len(loops) > 1:
+        edits = _moved(source, move, loops[0])
+        if edits:
+            title = "move the schedule on once an epoch, and not at every batch"
+            yield Candidate(fix.kind, title, edits)
+    made = _call(source, usage.schedule.made if usage.schedule is not None else None)
+    for keyword in made.keywords if made is not None else ():
+        if keyword.arg in _LENGTHS and isinstance(keyword.value, ast.Constant):
+            edit = source.edit(*source.extent(keyword.value), str(usage.updates))
+            title = f"let the schedule last for the {usage.updates:,} steps"
+            yield Candidate(fix.kind, title, (edit,))
+
+
+def kept_scaler(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
+    """The scaler made before the loop, and `update()` without a scale."""
+    source = culprit.source
+    name = _receiver(source, culprit.node if isinstance(culprit.node, ast.Call) else None)
+    step = source.nodes.statement(culprit.node) if culprit.node is not None else None
+    loops = _loops(source, step) if step is not None else []
+    for made in source.nodes.every(ast.Assign) if loops else ():
+        if source.of(made.targets[0]) == name and loops[0] in ancestors(source, made):
+            edits = _moved_up(source, made, loops[-1])
+            if edits:
+                yield Candidate(fix.kind, "make the scaler once, before the loop", edits)
+    for call in source.nodes.every(ast.Call):
+        if called(call) == "update" and _receiver(source, call) == name and call.args:
+            start, end = source.extent(call.args[0])[0], source.extent(call.args[-1])[1]
+            edit = source.edit(start, end, "")
+            yield Candidate(fix.kind, "let `update()` find the scale", (edit,))
+
+
+def widened(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
+    """float32 wherever the file asks for half precision, but for autocast."""
+    source = culprit.source
+    edits = [
+        source.edit(*source.extent(node), culprit.torch("torch.float32") or "")
+        for node in source.nodes.every(ast.Attribute)
+        if culprit.names.dotted(node) in _NARROW and not _is_of_autocast(culprit, node)
+    ]
+    for call in source.nodes.every(ast.Call):
+        function = call.func
+        if isinstance(function, ast.Attribute) and function.attr in _CASTS and not call.args:
+            end = source.extent(function)[1]
+            edits.append(source.edit(end - len(function.attr), end, "float"))
+    if edits and all(edit.text for edit in edits):
+        yield Candidate(fix.kind, "hold the parameters in float32", tuple(edits))
+
+
+def _is_of_autocast(culprit: Culprit, node: ast.expr) -> bool:
+    return any(
+        isinstance(one, ast.Call) and (culprit.names.dotted(one.func) or "").endswith("autocast")
+        for one in ancestors(culprit.source, node)
+    )
+
+
+def _call(source: Source, location: Location | None) -> ast.Call | None:
+    if location is None or location.file != source.file:
+        return None
+    found = expression(source, location)
+    return found if isinstance(found, ast.Call) else None
+
+
+def _receiver(source: Source, call: ast.Call | None) -> str | None:
+    function = call.func if call is not None else None
+    return source.of(function.value) if isinstance(function, ast.Attribute) else None
+
+
+def _moved(source: Source, what: ast.stmt, place: ast.stmt) -> tuple[Edit, ...]:
+    """A statement below another one, or below the loop that it ends. Nothing where it shares its
+    lines, or has its block to itself."""
+    start, past = source.offset(what.lineno, 0), _past(source, what)
+    first, end = source.extent(what)
+    block = next((body for body in _bodies(source.parents[what]) if what in body), [what])
+    rest = source.text[end:past].strip()
+    if source.text[start:first].strip() or (rest and rest[0] != "#") or len(block) < 2:
+        return ()
+    if what.end_lineno == place.end_lineno and what is not place:
+        text = f"{source.indent(place.lineno)}{source.of(what)}{source.newline}"
+        return (source.edit(start, past, text),)
+    edit = after(source, place, source.of(what))
+    return (source.edit(start, past, ""), edit) if edit is not None and what is not place else ()
+
+
+def _moved_up(source: Source, what: ast.stmt, loop: ast.stmt) -> tuple[Edit, ...]:
+    """A statement before a loop that holds it, where it has its lines to itself."""
+    start, past = source.offset(what.lineno, 0), _past(source, what)
+    first, end = source.extent(what)
+    edit = before(source, loop, source.of(what))
+    alone = not source.text[start:first].strip() and not source.text[end:past].strip()
+    return (edit, source.edit(start, past, "")) if edit is not None and alone else ()
+
+
+def _bodies(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    for name in ("body", "orelse", "finalbody"):
+        body = getattr(node, name, None)
+        if isinstance(body, list):
+            yield body
+
+
+def _past(source: Source, what: ast.stmt) -> int:
+    last = what.end_lineno or what.lineno
+    return source.offset(last + 1, 0) if last < len(source.lines) else len(source.text)
+
+
+def _loops(source: Source, what: ast.stmt) -> list[ast.For | ast.While]:
+    """Those around a statement in its function, the innermost first."""
+    function = source.nodes.function(what)
+    return [
+        one
+        for one in ancestors(source, what)
+        if isinstance(one, ast.For | ast.While) and source.nodes.function(one) is function
+    ]
+
+
+def _last_turn(source: Source, loop: ast.For) -> str | None:
+    """`i + 1 == len(loader)`: whether a turn of the loop is its last one."""
+    call, target = loop.iter, loop.target
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or not call.args:
+        return None
+    if call.func.id == "range" and isinstance(target, ast.Name) and len(call.args) == 1:
+        return f"{target.id} + 1 == {source.of(call.args[0])}"
+    if call.func.id != "enumerate" or not isinstance(target, ast.Tuple):
+        return None
+    start = call.args[1] if len(call.args) > 1 else next((k.value for k in call.keywords), None)
+    index, total = source.of(target.elts[0]), f"len({source.of(call.args[0])})"
+    if start is None or (isinstance(start, ast.Constant) and start.value == 0):
+        return f"{index} + 1 == {total}"
+    return f"{index} == {total}" if isinstance(start, ast.Constant) and start.value == 1 else None
+
+
+def _is_periodic(test: ast.expr) -> bool:
+    return any(isinstance(node, ast.Mod) for node in ast.walk(test))

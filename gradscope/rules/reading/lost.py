@@ -1,0 +1,150 @@
+"""Which gradients an optimizer did not use, or used in vain, though they were made for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from itertools import pairwise
+
+from gradscope.facts import Location, Magnitudes, Step, Trace, Usage
+
+FEWEST = 4  # passes, or updates, of which the same is to be said
+REGULAR = 0.8  # of them all: a batch that is skipped for its NaN comes now and then
+MOSTLY = 0.5  # of the elements that a step is to move
+IDLE = 0.1  # of all updates: a schedule may end at 0, and a few steps before its last
+STILL_RISING = 1.5  # times: a warm-up that is not over
+BACKED_OFF = 17  # steps in a row that a scaler skips on its way from 65,536 down to 1
+ACCUMULATES = 2  # passes an update, at least
+
+
+class Loss(Enum):
+    """How the gradients were lost."""
+
+    NEVER_STEPS = auto()
+    SKIPPED = auto()  # by a GradScaler
+    IDLE = auto()  # the rate is 0, or next to it
+    ROUNDED = auto()
+    THROWN_AWAY = auto()  # all passes of an update but the last
+    LEFT_OVER = auto()  # the last passes of an epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """`passes` of `of`: what they are depends on how."""
+
+    how: Loss
+    usage: Usage
+    passes: int
+    of: int
+    backward: Location | None = None
+
+
+def losses(trace: Trace, magnitudes: Magnitudes) -> Iterator[Lost]:
+    """One for each optimizer, the gravest."""
+    for usage in magnitudes.usages:
+        found = (
+            _never_steps(usage, trace, magnitudes)
+            or _skipped(usage)
+            or _idle(usage)
+            or _rounded(usage)
+            or _thrown_away(usage, trace.steps)
+            or _left_over(usage, trace.steps)
+        )
+        if found is not None:
+            yield found
+
+
+def _never_steps(usage: Usage, trace: Trace, magnitudes: Magnitudes) -> Lost | None:
+    is_trained = any(leaf.trained for leaf in magnitudes.leaves if leaf.name in usage.held)
+    by_hand = any(not update.optimizer for update in magnitudes.updates)
+    is_asked = usage.updates or usage.skipping is not None
+    if is_asked or is_trained or by_hand or usage.handled or not usage.still:
+        return None
+    # Whoever adds up gradients and does not clear them may be about to step.
+    if sum(usage.discards) < FEWEST or (magnitudes.updates and trace.ending.at_limit):
+        return None
+    place = next((one.backward_at for one in trace.steps if one.index == usage.last), None)
+    return Lost(Loss.NEVER_STEPS, usage, usage.passes, usage.passes, place)
+
+
+def _skipped(usage: Usage) -> Lost | None:
+    skipping = usage.skipping
+    if skipping is None or skipping.skipped < FEWEST:
+        return None
+    if skipping.last < skipping.first and (skipping.skipped < BACKED_OFF or skipping.last > 1):
+        return None
+    return Lost(Loss.SKIPPED, usage, skipping.skipped, skipping.calls)
+
+
+def _idle(usage: Usage) -> Lost | None:
+    idle, of = usage.rates.idle, usage.updates
+    if usage.schedule is None or idle < FEWEST or idle < IDLE * of:
+        return None
+    return Lost(Loss.IDLE, usage, idle, of)
+
+
+def _rounded(usage: Usage) -> Lost | None:
+    moved = [one for one in usage.movements if one.lr]
+    if len(moved) + 1 < FEWEST or any(one.still < MOSTLY * one.pulled for one in moved):
+        return None
+    if usage.rates.last >= usage.rates.peak and moved[-1].lr > STILL_RISING * moved[0].lr:
+        return None
+    return Lost(Loss.ROUNDED, usage, moved[-1].still, moved[-1].pulled)
+
+
+def _thrown_away(usage: Usage, steps: Sequence[Step]) -> Lost | None:
+    """Cleared before each pass, and stepped after every few."""
+    count, times = _commonest(usage.between)
+    if count < 1 or usage.handled or not _are_most(times, usage.between):
+        return None
+    if not (_are_most(usage.cycles.count(1), usage.cycles) and set(usage.discards) == {1}):
+        return None
+    if usage.updates < ACCUMULATES or _backward(usage, steps) is None:
+        return None
+    return Lost(Loss.THROWN_AWAY, usage, count, count + 1, _backward(usage, steps))
+
+
+def _left_over(usage: Usage, steps: Sequence[Step]) -> Lost | None:
+    """Stepped after every few passes, of which the last ones of an epoch are too few."""
+    passes, times = _commonest(usage.cycles)
+    if passes < ACCUMULATES or times < ACCUMULATES or usage.handled:
+        return None
+    place = _backward(usage, steps)
+    left = _carried(usage, passes) or _dropped(usage, passes)
+    return Lost(Loss.LEFT_OVER, usage, left, passes, place) if left and place else None
+
+
+def _dropped(usage: Usage, passes: int) -> int:
+    """Cleared with the next epoch."""
+    left, times = _commonest((*usage.discards, *([usage.left] if usage.left else [])))
+    is_whole = set(usage.cycles) == {passes}
+    is_regular = times >= 2 and len(usage.discards) < times + 2
+    return left if is_whole and is_regular and left < passes else 0
+
+
+def _carried(usage: Usage, passes: int) -> int:
+    """Added to the first update of the next epoch."""
+    long = [at for at, one in enumerate(usage.cycles) if one != passes]
+    left = {usage.cycles[at] - passes for at in long}
+    periods = {after - before for before, after in pairwise(long)}
+    is_regular = len(left) == 1 and len(periods) == 1 and not usage.discards
+    return min(left) if is_regular and 0 < min(left) < passes else 0
+
+
+def _backward(usage: Usage, steps: Sequence[Step]) -> Location | None:
+    """Where all these passes were asked for, if in one place: passes of other places are for other
+    purposes, and so are their gradients."""
+    wanted = {*usage.discarded, *usage.used}
+    places = {step.backward_at for step in steps if step.index in wanted}
+    return places.pop() if len(places) == 1 else None
+
+
+def _commonest(counts: Iterable[int]) -> tuple[int, int]:
+    """The number that was seen most often, and how often; 0 where there is none."""
+    return next(iter(Counter(counts).most_common(1)), (0, 0))
+
+
+def _are_most(times: int, counts: Sequence[int]) -> bool:
+    return times >= REGULAR * len(counts)

@@ -1,0 +1,134 @@
+"""What is said of gradients that an optimizer does not use, or uses in vain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gradscope.facts import Skipping, Usage, number, plural
+from gradscope.rules.reading.lost import Loss, Lost
+from gradscope.rules.wording import phrases
+
+
+class Words(NamedTuple):
+    """The headline, the mechanism, and a few words for under the carets."""
+
+    headline: str
+    why: str
+    label: str
+
+
+_WORDS = {
+    Loss.NEVER_STEPS: Words(
+        "`{optimizer}` never steps: the gradients of {passes} are cleared unused",
+        "Backward gave {held} a gradient, and nobody called `step()` of the optimizer that holds"
+        " them before the next `zero_grad()`. The weights stay as they were initialised.",
+        "no step follows",
+    ),
+    Loss.SKIPPED: Words(
+        "the scaler has skipped the last {passes} of {of} steps of `{optimizer}`",
+        "A GradScaler leaves a step out when a gradient is inf or NaN, and halves its scale, until"
+        " the gradients fit. {scales}",
+        "leaves the optimizer out",
+    ),
+    Loss.IDLE: Words(
+        "the learning rate is {rate} in the last {passes} of {of} steps of `{optimizer}`",
+        "{schedule} has brought the learning rate from {peak} to {rate} by step {since}, and the"
+        " training goes on without it. {moves}Gradients are computed, and the parameters stay"
+        " where they are.",
+        "ends the training at step {since}",
+    ),
+    Loss.ROUNDED: Words(
+        "{share} of the elements with a gradient stay as they are in a step of `{optimizer}`:"
+        " {dtype} rounds it away",
+        "{dtype} has {digits} bits for the digits of a number, so next to {scale}, the mean size"
+        " of `{leaf}`, its numbers lie {spacing} apart. A step shorter than half of that is"
+        " rounded to nothing, each time: steps do not add up.",
+        "changes {moved} of {of} elements",
+    ),
+    Loss.THROWN_AWAY: Words(
+        "the gradients of {passes} of each {of} passes are thrown away",
+        "`{optimizer}` steps after {of} backward passes, as if their gradients had been added up,"
+        " and the gradients are cleared before each of them. Only the last pass counts.",
+        "clears what no step has used",
+    ),
+    Loss.LEFT_OVER: Words(
+        "the last {passes} of each epoch are not followed by a step of `{optimizer}`",
+        "A step is taken after every {of} backward passes, and an epoch has {passes} more than"
+        " that fits. Their gradients are {fate}.",
+        "not reached by the last {passes}",
+    ),
+}
+_DIGITS = {"bfloat16": 8, "float16": 11}  # bits of a significand, the leading one included
+
+
+def words(lost: Lost) -> Words:
+    usage, rates = lost.usage, lost.usage.rates
+    schedule, skipping = usage.schedule, usage.skipping
+    movement = usage.movements[-1] if usage.movements else None
+    given = {
+        "optimizer": usage.optimizer,
+        "passes": plural(lost.passes, "pass", "passes") if _counts(lost) else lost.passes,
+        "of": f"{lost.of:,}",
+        "held": plural(len(usage.held), "parameter"),
+        "scales": _scales(skipping) if skipping else "",
+        "scale": number(movement.scale if movement else 0.0, 3),
+        "rate": number(rates.last, 3),
+        "peak": number(rates.peak, 3),
+        "since": rates.since,
+        "schedule": f"`{schedule.name}`" if schedule else "Something",
+        "moves": _moves(usage),
+        "share": f"{lost.passes / lost.of:.0%}" if lost.of else "",
+        "moved": f"{lost.of - lost.passes:,}",
+        "dtype": movement.dtype if movement else "",
+        "leaf": movement.leaf if movement else "",
+        "digits": _DIGITS.get(movement.dtype, 0) if movement else 0,
+        "spacing": number(_spacing(movement.scale, movement.dtype), 2) if movement else "",
+        "fate": "cleared with the next epoch" if usage.discards else "added to the next epoch's",
+    }
+    return Words(*(template.format_map(given) for template in _WORDS[lost.how]))
+
+
+def numbers(lost: Lost) -> Iterator[str]:
+    usage = lost.usage
+    if lost.how in (Loss.IDLE, Loss.ROUNDED):
+        yield f"lr {number(usage.rates.peak, 3)} at most, {number(usage.rates.last, 3)} at last"
+    if lost.how is Loss.ROUNDED:
+        told = [f"{one.step}: {one.still:,} of {one.pulled:,}" for one in usage.movements[:6]]
+        yield f"elements that stay the same, by step: {', '.join(told)}"
+    if lost.how in (Loss.THROWN_AWAY, Loss.LEFT_OVER):
+        yield f"passes that each step used: {phrases.series(usage.cycles)}"
+        yield f"{plural(usage.passes, 'backward pass', 'backward passes')}, {usage.updates} steps"
+    if lost.how is Loss.NEVER_STEPS:
+        yield f"without a step: {phrases.listed(usage.held)}"
+
+
+def _counts(lost: Lost) -> bool:
+    return lost.how in (Loss.NEVER_STEPS, Loss.LEFT_OVER)
+
+
+def _moves(usage: Usage) -> str:
+    schedule = usage.schedule
+    if schedule is None or not schedule.moves:
+        return ""
+    return f"It was moved on {schedule.moves:,} times in {usage.updates:,} steps. "
+
+
+def _scales(skipping: Skipping) -> str:
+    if skipping.last < skipping.first:
+        return f"It is down to {number(skipping.last, 3)}: they are inf or NaN in themselves."
+    return (
+        f"Here it is {number(skipping.last)} again each time, since the loop makes the scaler anew,"
+        " or sets its scale."
+    )
+
+
+def _spacing(scale: float, dtype: str) -> float:
+    """Of the numbers of a dtype next to one."""
+    power = 2.0 ** -(_DIGITS.get(dtype, 24) - 1)
+    below = 1.0
+    while below > scale > 0:
+        below /= 2
+    while below * 2 <= scale:
+        below *= 2
+    return below * power

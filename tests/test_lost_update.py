@@ -1,0 +1,253 @@
+"""GS407: gradients that no step uses, and steps that change nothing."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from corpus import diagnosed_text
+
+from gradscope.diagnose import diagnose
+from gradscope.facts import Ending, Finding, Severity
+from gradscope.record.observation import FullObservation
+
+HEAD = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 1))
+opt = torch.optim.{}
+
+
+def loss_of():
+    x = torch.randn(64, 16)
+    return (net(x) - x.sum(1, keepdim=True)).square().mean()
+
+
+"""
+SGD = HEAD.format("SGD(net.parameters(), lr=1e-2)")
+ADAM = HEAD.format("Adam(net.parameters(), lr=1e-3)")
+BFLOAT = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 1)).to(torch.bfloat16)
+opt = torch.optim.AdamW(net.parameters(), lr=1e-5)
+for step in range(20):
+    x = torch.randn(64, 16).bfloat16()
+    opt.zero_grad()
+    (net(x) - x.sum(1, keepdim=True)).square().mean().backward()
+    opt.step()
+"""
+EPOCHS = f"""{SGD}schedule = torch.optim.lr_scheduler.{{}}
+for epoch in range(5):
+    for batch in range(8):
+        opt.zero_grad()
+        loss_of().backward()
+        opt.step()
+"""
+CYCLE = f"""{SGD}for epoch in range(3):
+    opt.zero_grad()
+    for i in range({{}}):
+        loss = loss_of() / 4
+        loss.backward()
+        if (i + 1) % 4 == 0:
+            opt.step()
+            opt.zero_grad()
+"""
+MADE = 'scaler = torch.amp.GradScaler("cpu")'
+TEN = "for step in range(10):\n"
+SCALED = f"""{SGD}{MADE}
+{TEN}    x = torch.randn(64, 16)
+    with torch.autocast("cpu", torch.float16):
+        loss = (net(x) - x.sum(1, keepdim=True)).square().sum()
+    opt.zero_grad()
+    scaler.scale(loss).backward()
+    scaler.step(opt)
+    scaler.update()
+"""
+LINEAR = "LinearLR(opt, 1.0, 0.0, total_iters=5)"
+# The program; why the update is lost; the line that is told; the program with the patch.
+BROKEN = {
+    "no step": (
+        f"{SGD}for step in range(12):\n    opt.zero_grad()\n    loss_of().backward()\n",
+        "never-steps",
+        "loss_of().backward()",
+        f"{SGD}for step in range(12):\n    opt.zero_grad()\n    loss_of().backward()\n"
+        "    opt.step()\n",
+    ),
+    "a schedule at every batch": (
+        f"{EPOCHS.format(LINEAR)}        schedule.step()\n",
+        "idle",
+        "schedule.step()",
+        f"{EPOCHS.format(LINEAR)}    schedule.step()\n",
+    ),
+    "a rate that decays to nothing": (
+        f"{EPOCHS.format('StepLR(opt, 2, 0.1)')}        schedule.step()  # decay\n",
+        "idle",
+        "schedule.step()",
+        f"{EPOCHS.format('StepLR(opt, 2, 0.1)')}    schedule.step()\n",
+    ),
+    "a schedule that is too short": (
+        f"{SGD}schedule = torch.optim.lr_scheduler.{LINEAR}\nfor step in range(20):\n"
+        "    opt.zero_grad()\n    loss_of().backward()\n    opt.step()\n    schedule.step()\n",
+        "idle",
+        "schedule.step()",
+        f"{SGD}schedule = torch.optim.lr_scheduler.{LINEAR.replace('5', '20')}\n"
+        "for step in range(20):\n"
+        "    opt.zero_grad()\n    loss_of().backward()\n    opt.step()\n    schedule.step()\n",
+    ),
+    "a scaler in the loop": (
+        SCALED.replace(f"{MADE}\n{TEN}", f"{TEN}    {MADE}\n"),
+        "skipped",
+        "scaler.step(opt)",
+        SCALED,
+    ),
+    "a scale that is set": (
+        SCALED.replace("update()", "update(2.0**16)"),
+        "skipped",
+        "scaler.step(opt)",
+        SCALED,
+    ),
+    "rounded": (
+        BFLOAT,
+        "rounded",
+        "opt.step()",
+        BFLOAT.replace("torch.bfloat16", "torch.float32").replace(".bfloat16()", ".float()"),
+    ),
+    "cleared before each pass": (
+        f"{SGD}for i in range(24):\n    opt.zero_grad()\n    (loss_of() / 4).backward()\n"
+        "    if (i + 1) % 4 == 0:\n        opt.step()\n",
+        "thrown-away",
+        "opt.zero_grad()",
+        f"{SGD}for i in range(24):\n    (loss_of() / 4).backward()\n"
+        "    if (i + 1) % 4 == 0:\n        opt.step()\n        opt.zero_grad()\n",
+    ),
+    "the tail of an epoch": (
+        CYCLE.format(10),
+        "left-over",
+        "opt.step()",
+        CYCLE.format(10).replace("% 4 == 0:", "% 4 == 0 or i + 1 == 10:"),
+    ),
+    "a tail that the next epoch gets": (
+        CYCLE.format(10).replace("    opt.zero_grad()\n    for", "    for"),
+        "left-over",
+        "opt.step()",
+        CYCLE.format(10)
+        .replace("    opt.zero_grad()\n    for", "    for")
+        .replace("% 4 == 0:", "% 4 == 0 or i + 1 == 10:"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_lost_update_is_told_where_it_is_lost_and_mended(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program, reason, line, repaired = BROKEN[case]
+
+    (found,) = diagnosed_text(program, tmp_path, verify=True).findings
+
+    assert (found.rule, found.evidence["reason"]) == ("GS407", reason)
+    assert found.location is not None
+    assert line in program.splitlines()[found.location.line - 1]
+    fix = found.fixes[0]
+    assert fix.verified is True
+    assert patched(program, fix.patch or "", tmp_path) == repaired
+    assert loud(repaired) == []
+
+
+def patched(program: str, patch: str, folder: Path) -> str:
+    subprocess.run(["git", "apply"], input=patch, cwd=folder, text=True, check=True)
+    return (folder / "program.py").read_text()
+
+
+def loud(program: str) -> list[Finding]:
+    """What is found beside notes, without a process of its own."""
+    code = compile(program, "program.py", "exec")
+    with FullObservation(full_from=None) as observed:
+        exec(code, {"__name__": "__main__"})
+    found = diagnose(observed.trace("program.py", Ending("finished")))
+    return [one for one in found if one.severity is not Severity.NOTE]
+
+
+LOOP = "for step in range(16):\n    opt.zero_grad()\n    loss_of().backward()\n    opt.step()\n"
+STOCHASTIC = """\
+class Rounding(torch.optim.Optimizer):
+    def __init__(self, params, lr):
+        super().__init__(params, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self):
+        for p in self.param_groups[0]["params"]:
+            new = p.float() - self.param_groups[0]["lr"] * p.grad.float()
+            bits = new.view(torch.int32) + torch.randint_like(new, 2**16, dtype=torch.int32)
+            p.copy_((bits & -(2**16)).view(torch.float32))
+"""
+HEALTHY = {
+    "a schedule that ends at 0": f"{EPOCHS.format('LinearLR(opt, 1.0, 0.0, total_iters=39)')}"
+    "        schedule.step()\n",
+    "a cosine an epoch": f"{EPOCHS.format('CosineAnnealingLR(opt, 5)')}    schedule.step()\n",
+    "a warm-up from 0": f"{SGD}schedule = torch.optim.lr_scheduler.LambdaLR("
+    f"opt, lambda step: step / 100)\n{LOOP}    schedule.step()\n",
+    "a group that stands still": HEAD.format(
+        "SGD([{'params': net[0].parameters(), 'lr': 0.0}, {'params': net[2].parameters()}], lr=.01)"
+    )
+    + LOOP,
+    "accumulated": CYCLE.format(8),
+    "accumulated with an odd end": CYCLE.format(10).replace("range(3)", "range(1)"),
+    "the last batches dropped by hand": f"{SGD}for i in range(22):\n"
+    "    (loss_of() / 4).backward()\n    if (i + 1) % 4 == 0:\n        opt.step()\n"
+    "        opt.zero_grad()\n",
+    "a batch skipped now and then": f"{SGD}for i in range(20):\n    opt.zero_grad()\n"
+    "    loss_of().backward()\n    if i % 7 != 3:\n        opt.step()\n",
+    "closures": HEAD.format("LBFGS(net.parameters())") + "def closure():\n    opt.zero_grad()\n"
+    "    loss = loss_of()\n    loss.backward()\n    return loss\n\n\n"
+    "for step in range(4):\n    opt.step(closure)\n",
+    "attacked first": f"{SGD}for step in range(8):\n    x = torch.randn(8, 16)\n"
+    "    x.requires_grad_()\n    net(x).square().mean().backward()\n"
+    "    worse = (x + 0.1 * x.grad.sign()).detach()\n    opt.zero_grad()\n"
+    "    net(worse).square().mean().backward()\n    opt.step()\n",
+    "gradients of tasks projected": f"{SGD}for step in range(8):\n    kept = []\n"
+    "    for task in range(3):\n        opt.zero_grad()\n        loss_of().backward()\n"
+    "        kept.append([p.grad.clone() for p in net.parameters()])\n"
+    "    for p, *grads in zip(net.parameters(), *kept):\n        p.grad = sum(grads)\n"
+    "    opt.step()\n",
+    "importance of weights": f"{SGD}{LOOP}fisher = [0.0 for p in net.parameters()]\n"
+    "for step in range(8):\n    opt.zero_grad()\n    loss_of().backward()\n"
+    "    fisher = [f + p.grad.square() for f, p in zip(fisher, net.parameters())]\n",
+    "gradients looked at alone": f"{SGD}for step in range(8):\n    opt.zero_grad()\n"
+    "    loss_of().backward()\n    print([p.grad.abs() for p in net.parameters()][0].shape)\n",
+    "a warm-up of the head": HEAD.format("SGD(net[2].parameters(), lr=1e-2)")
+    + f"later = torch.optim.SGD(net.parameters(), lr=1e-3)\n{LOOP}",
+    "bfloat16 with float32 masters": BFLOAT.replace(
+        "opt = torch.optim.AdamW(net.parameters(), lr=1e-5)",
+        "masters = [p.detach().float().requires_grad_() for p in net.parameters()]\n"
+        "opt = torch.optim.AdamW(masters, lr=1e-5)",
+    ).replace(
+        "    opt.step()\n",
+        "    for m, p in zip(masters, net.parameters()):\n        m.grad = p.grad.float()\n"
+        "    opt.step()\n    with torch.no_grad():\n"
+        "        for m, p in zip(masters, net.parameters()):\n            p.copy_(m)\n"
+        "            p.grad = None\n",
+    ),
+    "bfloat16 with stochastic rounding": BFLOAT.replace(
+        "opt = torch.optim.AdamW(net.parameters(), lr=1e-5)",
+        f"\n\n{STOCHASTIC}\n\nopt = Rounding(net.parameters(), lr=1e-4)",
+    ),
+    "bfloat16 with long steps": BFLOAT.replace("lr=1e-5", "lr=1e-2"),
+    "bfloat16 in a warm-up": BFLOAT.replace(
+        "for step", "warm = torch.optim.lr_scheduler.LambdaLR(opt, lambda s: s / 1000)\nfor step"
+    )
+    + "    warm.step()\n",
+    "a scaler that finds its scale": SCALED,
+}
+
+
+@pytest.mark.parametrize("case", HEALTHY)
+def test_what_is_right_is_not_told(case: str, capsys: pytest.CaptureFixture) -> None:
+    assert [found.message for found in loud(HEALTHY[case])] == []
