@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 from collections.abc import Callable
@@ -94,28 +93,6 @@ def test_without_matplotlib_the_page_has_its_numbers_and_says_how_to_get_picture
     assert "(No module named &lt;matplotlib&gt;)" in page and "<svg" not in page
     assert "<td>model.0.weight</td>" in page and "<details open>" in page
     assert "median" in page and "L2 norm of each gradient by step" not in page
-
-
-def test_csv_has_a_line_a_parameter_and_steps_are_limited(
-    gradscope: Callable, tmp_path: Path
-) -> None:
-    (tmp_path / "loop.py").write_text(LOOP)
-    done = gradscope("norms", "loop.py", "--format", "csv", "--steps", "3", "--norm-type", "inf")
-    rows = list(csv.DictReader(done.stdout.splitlines()))
-
-    assert done.returncode == 0, done.stderr
-    assert len(rows) == 4
-    tables = ("steps", "norms-by-step", "bounds", "layers", "growth", "findings")
-    lines = {
-        table: gradscope(
-            "norms", "loop.py", "--format", "csv", "--table", table
-        ).stdout.splitlines()
-        for table in tables
-    }
-    assert {table: len(found) - 1 for table, found in lines.items()} == {
-        "steps": 12, "norms-by-step": 48, "bounds": 3, "layers": 4, "growth": 0, "findings": 0,
-    }  # fmt: skip
-    assert all(row["norm"] == row["max_abs"] for row in rows)
 
 
 def test_what_a_max_norm_clips_over_the_run_is_said(gradscope: Callable, tmp_path: Path) -> None:

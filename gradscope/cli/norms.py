@@ -39,17 +39,7 @@ def norms(
         typer.Option(min=0, metavar="N", help="Join parameters below so many dots in their names."),
     ] = None,
     sort: Annotated[str, typer.Option(metavar="ORDER", help="module or norm.")] = "module",
-    format: Annotated[
-        str, typer.Option(metavar="FORMAT", help="terminal, json or csv.")
-    ] = "terminal",
-    table: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TABLE",
-            help="Of a csv: parameters, steps, norms-by-step, bounds, layers, growth or findings"
-            " [parameters].",
-        ),
-    ] = None,
+    format: Annotated[str, typer.Option(metavar="FORMAT", help="terminal or json.")] = "terminal",
     output: options.Output = None,
     html: Annotated[
         Path | None,
@@ -73,7 +63,7 @@ def norms(
     from gradscope.report.status import stage_line
 
     asked = NormOptions(max_norm, norm_type)
-    view.check(format, sort, table, output=output, html=html)
+    view.check(format, sort, output=output, html=html)
     choice = options.chosen(context, example=view.EXAMPLE)
     with stage_line(context.meta[STARTED]) as stages:
         found = measure(
@@ -84,7 +74,7 @@ def norms(
             stdout_to_stderr=format != "terminal" and output is None,
             stages=stages,
         )
-    wanted = view.View(format, table, depth, sort, quiet)
+    wanted = view.View(format, depth, sort, quiet)
     write(view.rendered(found, wanted, fitting(output)), output)
     if html is not None:
         write(page.render(found), html, "--html")

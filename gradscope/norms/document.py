@@ -1,11 +1,9 @@
-"""The norms as JSON, described by schema.json in this folder, and its tables as CSV."""
+"""The norms as JSON, described by schema.json in this folder."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -20,17 +18,6 @@ Records = Iterator[dict[str, Any]]
 
 def as_json(report: NormReport) -> str:
     return json.dumps(plain(document(report)), indent=2, allow_nan=False) + "\n"
-
-
-def as_csv(report: NormReport, table: str) -> str:
-    """One of `TABLES`. A list in a cell has spaces between its entries, a shape has x."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    columns, records = TABLES[table]
-    writer.writerow(columns)
-    for record in records(report):
-        writer.writerow(_cell(column, plain(record[column])) for column in columns)
-    return out.getvalue()
 
 
 def document(report: NormReport) -> dict[str, Any]:
@@ -64,7 +51,9 @@ def document(report: NormReport) -> dict[str, Any]:
 
 def _parameters(report: NormReport) -> Records:
     """Of the step that is shown."""
-    names = (*TABLES["parameters"][0], "values", "clipped_values")
+    names = (
+        "name shape dtype numel norm share max_abs zeros bad update clipped values clipped_values"
+    ).split()
     for row in report.measured.rows:
         yield {name: report.share(row) if name == "share" else getattr(row, name) for name in names}
 
@@ -78,13 +67,6 @@ def _leaves(report: NormReport) -> tuple[Leaf, ...]:
     """Those that had a gradient at all."""
     magnitudes = report.judged.trace.magnitudes
     return tuple(leaf for leaf in magnitudes.leaves if leaf.known) if magnitudes else ()
-
-
-def _history(report: NormReport) -> Records:
-    for leaf in _leaves(report):
-        for step, norm in enumerate(leaf.norms):
-            if norm is not None:
-                yield {"name": leaf.name, "step": step, "norm": norm}
 
 
 def _bounds(report: NormReport) -> Records:
@@ -140,39 +122,3 @@ def _findings(report: NormReport) -> Records:
             "file": finding.location.file if finding.location else None,
             "line": finding.location.line if finding.location else None,
         }
-
-
-# Each table of the CSV: its columns, which are keys of the JSON, and its records.
-TABLES: dict[str, tuple[tuple[str, ...], Callable[[NormReport], Records]]] = {
-    "parameters": (
-        ("name", "shape", "dtype", "numel", "norm", "share", "max_abs", "zeros", "bad", "update",
-         "clipped"),
-        _parameters,
-    ),
-    "steps": (("step", "total_norm"), _steps),
-    "norms-by-step": (("name", "step", "norm"), _history),
-    "bounds": (("method", "max_norm", "clips", "reason"), _bounds),
-    "layers": (
-        ("layer", "op", "numel", "activation_norm", "activation_rms", "gradient_norm"),
-        _layers,
-    ),
-    "growth": (
-        ("step", "axis", "op", "factor", "range", "norms", "activation_factor", "activations"),
-        _growth,
-    ),
-    "findings": (("rule", "name", "severity", "message", "why", "help", "file", "line"), _findings),
-}  # fmt: skip
-
-
-def _cell(column: str, value: Any) -> Any:
-    if value is None:
-        return ""
-    if isinstance(value, list):
-        return ("x" if column == "shape" else " ").join(map(str, value))
-    return _harmless(value) if isinstance(value, str) else value
-
-
-def _harmless(text: str) -> str:
-    """A cell that begins with one of these is a formula to a spreadsheet; "-inf" is none."""
-    is_formula = text.startswith(("=", "+", "-", "@", "\t", "\r")) and text != "-inf"
-    return f"'{text}" if is_formula else text
