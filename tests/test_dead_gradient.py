@@ -303,32 +303,3 @@ def test_the_values_of_a_maximum_keep_their_graph(tmp_path: Path) -> None:
     script.write_text(PROGRAM.format(definition="", cut=cut), encoding="utf-8")
 
     assert diagnosed_file(script).findings == ()
-
-
-@pytest.mark.parametrize(
-    ("norm", "dead"),
-    [
-        ("nn.LayerNorm(1)", True),
-        ("nn.GroupNorm(3, 3)", True),
-        ("nn.LayerNorm(3)", False),
-        ("nn.GroupNorm(1, 3)", False),
-    ],
-)
-def test_a_norm_of_single_elements_leaves_rounding(norm: str, dead: bool, tmp_path: Path) -> None:
-    operand = "side(x)[:, :1]" if norm.startswith("nn.LayerNorm(1") else "side(x)"
-    definition = f"norm = {norm}\n"
-    text = PROGRAM.format(
-        definition=definition, cut=f"loss = loss + (norm({operand}).sum(1) - 1).square().mean()"
-    )
-    script = tmp_path / "train.py"
-    script.write_text(text, encoding="utf-8")
-
-    findings = diagnosed_file(script).findings
-
-    if not dead:
-        assert findings == ()
-        return
-    (finding,) = findings
-    assert (finding.rule, finding.evidence["reason"]) == ("GS403", "constant")
-    assert finding.evidence["parameters"] == ["side.weight", "side.bias"]
-    assert {symptom.kind for symptom in finding.symptoms} == {"zero-grad"}

@@ -244,20 +244,6 @@ def assigned_name(user: Site) -> str | None:
     return None
 
 
-def methods_of_result(user: Site) -> list[str]:
-    """The methods that the user's line goes on to call on the result of its call, one after the
-    other: `cpu` and `numpy` in `x.detach().cpu().numpy()`."""
-    names: list[str] = []
-    for one in instructions(user[0][0]) if user else ():
-        if one.offset <= user[0][1]:
-            continue
-        if one.opname in ("LOAD_METHOD", "LOAD_ATTR"):
-            names.append(one.argval)
-        elif one.opname not in ("PRECALL", "CALL"):
-            break
-    return names
-
-
 def shown_path(path: str) -> str:
     """The path as a user would write it: relative where it lies below the current folder."""
     return path if path.startswith("<") else _shown(path, os.getcwd() + os.sep)

@@ -18,7 +18,7 @@ from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.cuts import Selection
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.leaves import Succession
-from gradscope.record.sizes.reasons import blocking, why_missing, why_zero
+from gradscope.record.sizes.reasons import why_missing, why_zero
 
 _MISSED = 3  # updates that an optimizer made with a parameter which the program has replaced
 _REMADE = 3  # passes at which a parameter was made anew; fewer may be a change of the model
@@ -33,7 +33,6 @@ class Absences:
         self.names = names
         self._missing: dict[int, Absence] = {}
         self._zero: dict[int, Absence] = {}
-        self._constant: dict[int, Absence] = {}  # what reaches them is rounding alone
         self._selections: dict[int, set[Selection | None]] = defaultdict(set)
         self._looked = False
         self._settled: set[int] = set()  # of which the pass was looked at that they are trained by
@@ -49,9 +48,8 @@ class Absences:
     ) -> None:
         """After the backward of an inspected step. `zero` are leaves by id."""
         self._looked = True
-        live = cuts = 0
-        for leaves, upstream in map(flow.of, roots):
-            live |= leaves
+        cuts = 0
+        for _, upstream in map(flow.of, roots):
             cuts |= upstream
         held = self.names.parameters
         for leaf in (*held.values(), *trained.values()):
@@ -61,10 +59,6 @@ class Absences:
                 if absence.reason not in _UNREAD or id(leaf) not in self._missing:
                     self._missing[id(leaf)] = absence
         for position, leaf in enumerate(crossings.variables if crossings is not None else ()):
-            cut = blocking(flow.bit_of(leaf) & ~live, flow, cuts)
-            if cut is not None and cut.reason == "constant":
-                absence = why_missing(step, leaf, flow, cuts, id(leaf) in held)
-                self._constant[id(leaf)] = replace(absence, missing=False)
             if id(leaf) in zero and crossings is not None:
                 self._zero[id(leaf)], selection = why_zero(step, position, crossings, flow)
                 self._selections[id(leaf)].add(selection)
@@ -139,14 +133,13 @@ class Absences:
             yield self._finish(absence, key, self._name(key, names), key in trained, gone)
 
     def _of_zeros(self, leaves: Sequence[Leaf], names: Mapping[int, str]) -> Iterator[Absence]:
-        """Those whose gradients were all 0, or rounding."""
+        """Those whose gradients were all 0."""
         keys = self._keys(names)
         for leaf in leaves:
             key = keys.get(leaf.name, -1)
-            absence = self._constant.get(key)
-            if not leaf.known or not leaf.numel or (absence is None and any(leaf.known)):
+            if not leaf.known or not leaf.numel or any(leaf.known):
                 continue
-            absence = absence or self._zero.get(key) or Absence("", False, "unknown", False, 0)
+            absence = self._zero.get(key) or Absence("", False, "unknown", False, 0)
             if absence.reason == "left-out" and len(self._selections[key]) > 1:
                 absence = replace(absence, reason="masked")  # others at another step
             yield self._finish(absence, key, leaf.name, leaf.trained, set())

@@ -41,16 +41,6 @@ def cut_by(op: str, out: Any) -> str:
     return "" if torch.is_grad_enabled() else "no_grad"
 
 
-def normalises_one(op: str, args: tuple[Any, ...]) -> bool:
-    """Whether a norm subtracts each element from itself: of one feature, in groups of one."""
-    if op == "native_layer_norm":
-        return all(size == 1 for size in args[1])
-    if op != "native_group_norm":
-        return False
-    channels, elements, groups = args[4:7]
-    return bool(channels * elements == groups)
-
-
 def is_whole(value: Any) -> bool:
     """Whether it is a tensor of integers or booleans, which carry no gradient."""
     return isinstance(value, torch.Tensor) and not (value.is_floating_point() or value.is_complex())

@@ -28,7 +28,6 @@ from gradscope.record.sizes.cuts import (
     Selection,
     cut_by,
     is_whole,
-    normalises_one,
     selection_of,
 )
 from gradscope.record.sizes.readouts import Readouts
@@ -142,10 +141,6 @@ class Flow(TorchDispatchMode):
         if reason:
             cuts |= self._add_cut(reason, info, site or note_site(sys._getframe(2)), live, idle)
             live = 0
-        elif live and normalises_one(info.name, args):
-            lost = self._upstream(args[:1], {}).live
-            cuts |= self._add_cut("constant", info, site or note_site(sys._getframe(2)), lost)
-            live &= ~lost
         elif live and isinstance(out, list | tuple) and any(map(is_whole, out)):
             # `sort` and `max` give values with a graph, and positions without.
             cut = self._add_cut("integer", info, site or note_site(sys._getframe(2)), live)

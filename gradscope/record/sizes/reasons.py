@@ -14,7 +14,7 @@ from gradscope.facts import Absence, Call
 from gradscope.ops.traits import Trait, has
 from gradscope.record.definitions import guard_of
 from gradscope.record.journal import to_call
-from gradscope.record.sites import Site, methods_of_result, resolve
+from gradscope.record.sites import resolve
 from gradscope.record.sizes.crossings import Crossing, Crossings
 from gradscope.record.sizes.cuts import Cut, Selection
 from gradscope.record.sizes.flow import Flow
@@ -83,8 +83,6 @@ def _reason_of(cut: Cut) -> str:
     inner = {code for code, _ in cut.note.inner}
     if cut.reason == "no_grad" and not inner.isdisjoint(_draws()):
         return "sampled"
-    if cut.reason == "detach" and _goes_to_numpy(cut.note.user):
-        return "array"
     return cut.reason
 
 
@@ -98,12 +96,6 @@ def _draws() -> set[CodeType]:
         if code is not None:
             found.add(code)
     return found
-
-
-def _goes_to_numpy(user: Site) -> bool:
-    """Whether what was detached is turned into an array at once. No op tells of `numpy()`."""
-    methods = methods_of_result(user)
-    return methods[:1] == ["numpy"] or methods[:2] == ["cpu", "numpy"]
 
 
 # A gradient of zeros

@@ -234,8 +234,6 @@ def _zero_since(leaf: Leaf) -> int:
 def _what(absence: Absence) -> str:
     if absence.reason in NOT_HELD:
         return "a gradient that no optimizer uses"
-    if absence.reason == "constant":
-        return "a gradient of rounding errors alone"
     return "no gradient" if absence.missing else "a gradient of exactly 0"
 
 

@@ -9,7 +9,7 @@ from gradscope.rules.reading.growths import fades
 
 # They get a gradient, and no optimizer has them.
 NOT_HELD = ("unregistered", "replaced", "added", "remade")
-CUT_OFF = ("detach", "array", "integer", "number", "rewrapped")
+CUT_OFF = ("detach", "integer", "number", "rewrapped")
 
 
 def is_dead(absence: Absence, magnitudes: Magnitudes, limits: Limits) -> bool:
@@ -18,8 +18,6 @@ def is_dead(absence: Absence, magnitudes: Magnitudes, limits: Limits) -> bool:
         return bool(magnitudes.updates)
     if magnitudes.updates and not absence.trained:
         return False
-    if absence.reason == "constant":
-        return absence.trained
     if absence.missing:
         return absence.trained or absence.reason in CUT_OFF
     return _is_zero_for_good(absence, magnitudes, limits)

@@ -15,12 +15,6 @@ class Words(NamedTuple):
 
 # The keys are those of `Absence.reason`.
 WORDS = {
-    "array": Words(
-        "`detach` gives the values without their graph, for numpy, which knows no gradient: what is"
-        " computed from the array is a constant to backward.",
-        "the graph ends here",
-        "compute this with torch: numpy knows no gradient, and the way back ends there",
-    ),
     "detach": Words(
         "`detach` (and `.data`) gives the values without their graph, so backward never learns that"
         " they came from these parameters.",
@@ -32,12 +26,6 @@ WORDS = {
         " parameters took part.",
         "no graph is recorded in here",
         "run the part that has to learn outside of `no_grad`",
-    ),
-    "constant": Words(
-        "A norm over a single element subtracts the element from itself: its output is its bias,"
-        " whatever comes in, and what comes back is rounding.",
-        "normalises each element by itself",
-        "normalise over more than one element, or leave the norm out",
     ),
     "function": Words(
         "They go into a custom `autograd.Function` whose backward returns None in the place of"
