@@ -10,12 +10,12 @@ from gradscope.facts import Finding, Location, Phase, Severity
 from gradscope.source import (
     Source,
     SourceError,
-    arguments,
     at,
     definition,
     expression,
     find,
     mask,
+    operands,
     pointed,
     read,
     shown,
@@ -67,7 +67,7 @@ def test_operands_of_every_spelling(written, op, expected):
     source = of(f"y = {written}\n")
     node = expression(source, location(source, written))
 
-    found = arguments(source, node, op)
+    found = operands(source, node, op)
 
     assert expected == {role: source.of(part) for role, part in found.items()}
 
@@ -77,7 +77,7 @@ def test_an_augmented_assignment_is_an_op():
     node = expression(source, location(source, "x /= y"))
 
     assert {"self": "x", "other": "y"} == {
-        role: source.of(part) for role, part in arguments(source, node, "div").items()
+        role: source.of(part) for role, part in operands(source, node, "div").items()
     }
 
 
