@@ -20,7 +20,7 @@ from gradscope.facts import Location, Movement, Rates, Schedule, Skipping, Usage
 from gradscope.record.optimizers import Work, held_by, parameters_of, rate_of
 from gradscope.record.sites import USER, Site, file_in_torch, kind_of, note_site, resolve
 from gradscope.record.sizes.freshness import version_of
-from gradscope.record.sizes.leaves import Leaves, has_memory
+from gradscope.record.sizes.leaves import Leaves, Watched, has_memory
 from gradscope.record.sizes.movement import Before, begin_movement, end_movement
 from gradscope.record.stand_ins import stand_in
 from gradscope.record.tracing import unobserved
@@ -176,7 +176,7 @@ class Usages:
         self._accounts: dict[int, _Account] = {}
         self._gone: list[_Account] = []
         self._stepping: set[int] = set()  # optimizers that do, their closures included
-        self._grads: dict[int, Callable[[], torch.Tensor | None]] = {}  # of the last pass, by id
+        self._grads: dict[int, Watched] = {}  # whose gradient the last pass left at an address
         self._handled = False
         self._depth = 0
 
@@ -303,7 +303,7 @@ class Usages:
         for watched in self._leaves.watched.values():
             grad = _grad_of(watched.ref())
             if grad is not None:
-                self._grads[grad.data_ptr()] = watched.ref
+                self._grads[grad.data_ptr()] = watched
 
     def note_operands(self, operands: Any, result: Any, frame: Any) -> None:
         """An op was called outside of backward and of optimizers. One that makes as much of a
@@ -313,7 +313,7 @@ class Usages:
         for one in map(_first, operands[:2]):
             if not has_memory(one) or one.data_ptr() not in self._grads:
                 continue
-            grad = _grad_of(self._grads[one.data_ptr()]())
+            grad = _grad_of(self._grads[one.data_ptr()].ref())
             if grad is None or grad.data_ptr() != one.data_ptr():
                 continue
             made = _first(result)
