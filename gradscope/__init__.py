@@ -31,6 +31,7 @@ _PLACES = {
     "Report": "gradscope.facts",
     "Severity": "gradscope.facts",
     "Trace": "gradscope.facts",
+    "load_ipython_extension": "gradscope.integrations.notebook",
     "trace": "gradscope.integrations.trace",
     "watch": "gradscope.integrations.watch",
 }

@@ -12,6 +12,7 @@ class Location:
     `file` is relative to the current folder where it lies below it. `module` is the fqn of the
     `nn.Module` whose forward was running (`encoder.layers.3.attn`), None outside of modules.
     `installed`: the file is an installed package's or Python's own, and none that was asked to run.
+    `cell`: it is no file but a cell of a notebook, `In [4]`.
     """
 
     file: str
@@ -22,6 +23,7 @@ class Location:
     function: str
     module: str | None = None
     installed: bool = False
+    cell: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from gradscope.facts.findings import Finding, Severity
 from gradscope.facts.numbers import plural
@@ -23,6 +24,7 @@ class Report:
     undiagnosed: bool = False  # Ctrl-C came before the rules had looked at the run
     runs: int = 1  # how often the program was run for it
     replay: Replay | None = None  # how it was repeated: from as late as possible
+    _repr_mimebundle_: ClassVar[Callable[..., dict[str, str]]]  # set by what knows the formats
     seconds: float | None = None  # from the command's start; None where nobody looked at the clock
 
     def without(self, gone: Sequence[Finding], why: str) -> Report:

@@ -11,10 +11,12 @@ import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from types import TracebackType
+from typing import Any
 
 from gradscope.config import Config, load_config
 from gradscope.config.scalars import words
 from gradscope.facts import Ending, Finding, Report
+from gradscope.integrations.shown import mimebundle
 from gradscope.pipeline import conclude
 from gradscope.record import StopTrace
 from gradscope.record.observation import FullObservation
@@ -107,3 +109,6 @@ class Watch:
 
     def __str__(self) -> str:
         return self.text()
+
+    def _repr_mimebundle_(self, **asked: Any) -> dict[str, str]:
+        return mimebundle(self.report())

@@ -15,6 +15,7 @@ import torch
 from gradscope.facts import Location
 from gradscope.record.sites import USER, Site, kind_of, resolve, shown_path
 from gradscope.source import Source
+from gradscope.source.cells import cell_of
 from gradscope.source.text import characters
 
 # No op is run when grad mode changes: where that is written has to be read.
@@ -48,6 +49,7 @@ def span(code: CodeType, node: ast.expr | ast.stmt, end_col: int | None = None) 
         end_line=end_line,
         end_col=characters(source.line(end_line), end_col or node.end_col_offset),
         function=code.co_qualname,
+        cell=cell_of(code.co_filename) is not None,
     )
 
 

@@ -24,6 +24,7 @@ from gradscope.facts import Location
 from gradscope.record.instructions import instructions, positions
 from gradscope.record.modules import ModuleFrame
 from gradscope.record.modules import Site as Site
+from gradscope.source.cells import cell_of
 
 USER, LIBRARY, OURS, ENGINE = range(4)
 _INNER = 8  # library frames kept an op
@@ -213,6 +214,7 @@ def resolve(code: CodeType, lasti: int, module: str | None = None) -> Location:
         function=code.co_qualname,
         module=module,
         installed=kind_of(code) == LIBRARY,
+        cell=cell_of(code.co_filename) is not None,
     )
 
 
@@ -245,7 +247,10 @@ def assigned_name(user: Site) -> str | None:
 
 
 def shown_path(path: str) -> str:
-    """The path as a user would write it: relative where it lies below the current folder."""
+    """The path as a user would write it: relative where it lies below the current folder; of a cell
+    of a notebook its number."""
+    if (cell := cell_of(path)) is not None:
+        return cell
     return path if path.startswith("<") else _shown(path, os.getcwd() + os.sep)
 
 

@@ -11,7 +11,15 @@ from itertools import count
 
 from gradscope.facts import Report, Summary
 from gradscope.report import closing, sentences
-from gradscope.report.html_parts import listed, opening, prose, section, table, verbatim
+from gradscope.report.html_parts import (
+    SCOPED,
+    listed,
+    opening,
+    prose,
+    section,
+    table,
+    verbatim,
+)
 from gradscope.report.printable import clean, sentence
 from gradscope.report.rendering import Options
 from gradscope.version import __version__
@@ -23,10 +31,20 @@ def render(report: Report, options: Options) -> str:
     return "\n".join(_page(report, options.for_page())) + "\n"
 
 
+def fragment(report: Report, options: Options) -> str:
+    """The report as a part of somebody else's page, whose looks stay as they are."""
+    inside = "\n".join(_report(report, options.for_page()))
+    return f'<div class="gradscope">\n<style>\n{SCOPED}</style>\n{inside}\n</div>\n'
+
+
 def _page(report: Report, options: Options) -> Iterator[str]:
-    target = escape(sentence(report.target))
-    yield opening(f"gradscope: {target}")
-    yield f"<header>\n<h1>gradscope: {target}</h1>"
+    yield opening(f"gradscope: {escape(sentence(report.target))}")
+    yield from _report(report, options)
+    yield "</body>\n</html>"
+
+
+def _report(report: Report, options: Options) -> Iterator[str]:
+    yield f"<header>\n<h1>gradscope: {escape(sentence(report.target))}</h1>"
     yield from (f'<p class="dim">{prose(remark)}</p>' for remark in report.remarks)
     judged = report.trace.steps and not closing.unexplained(report)
     role = closing.ROLES[report.verdict] if judged else "error"
@@ -40,7 +58,7 @@ def _page(report: Report, options: Options) -> Iterator[str]:
     env = report.trace.environment
     known = [("torch", env.torch), ("Python", env.python), ("device", env.device)]
     listed = ", ".join(f"{name} {sentence(value)}" for name, value in known if value)
-    yield f"<footer>gradscope {__version__}; {escape(listed)}</footer>\n</body>\n</html>"
+    yield f"<footer>gradscope {__version__}; {escape(listed)}</footer>"
 
 
 def render_all(summary: Summary, options: Options) -> str:

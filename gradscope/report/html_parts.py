@@ -54,6 +54,9 @@ footer { color: var(--dim); font-size: .875rem; }
   .bar, .added, .removed { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
 """
 
+# Of a part of a page: what holds for the whole page holds for the part's outermost element.
+SCOPED = f"@scope (.gradscope) {{\n{STYLE.replace(':root', ':scope').replace('body', ':scope')}}}\n"
+
 HEAD = """\
 <!doctype html>
 <html lang="en">

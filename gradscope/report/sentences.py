@@ -49,7 +49,9 @@ def share(bad: int, numel: int) -> str:
 
 
 def place(location: Location) -> str:
-    """ "loss.py:4:45": the column as editors count it, from 1."""
+    """ "loss.py:4:45": the column as editors count it, from 1; "In [4], line 2, column 9"."""
+    if location.cell:
+        return f"{clean(location.file)}, line {location.line}, column {location.col + 1}"
     return f"{clean(location.file)}:{location.line}:{location.col + 1}"
 
 

@@ -1,4 +1,4 @@
-"""One file of the user's source: its text as it stands on disk, and the places in it."""
+"""One file of the user's source, or one cell of a notebook: its text, and the places in it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import Edit, Location
+from gradscope.source.cells import modules_around, text_of
 from gradscope.source.imports import Names
 from gradscope.source.tree import Tree, tree_of
 
@@ -27,7 +28,8 @@ class SourceError(GradscopeError):
 
 @dataclass(frozen=True)
 class Source:
-    """The decoded text of one file, newlines as on disk, without the byte order mark.
+    """The decoded text of one file, newlines as on disk, without the byte order mark. `modules` are
+    the names, and the modules that they stand for, which are imported before it.
 
     Offsets are characters into `text`; lines and columns are those of `Location`. Not slotted:
     its lines and its nodes are found once, when they are first asked for.
@@ -36,6 +38,7 @@ class Source:
     file: str
     text: str
     encoding: str = "utf-8"
+    modules: tuple[tuple[str, str], ...] = ()
 
     @cached_property
     def nodes(self) -> Tree:
@@ -57,7 +60,8 @@ class Source:
 
     @property
     def names(self) -> Names:
-        return self.nodes.names
+        own = self.nodes.names
+        return Names({**dict(self.modules), **own.imported}) if self.modules else own
 
     @cached_property
     def _line_starts(self) -> tuple[int, ...]:
@@ -118,6 +122,8 @@ def read(file: str | Path, texts: Texts = NO_TEXTS) -> Source:
         if (other := texts[path]) is None:
             raise SourceError(f"{file} is not as it was when it ran")
         return other
+    if (cell := text_of(str(file))) is not None:
+        return Source(str(file), cell, modules=modules_around())
     try:
         raw = Path(file).read_bytes()
     except (OSError, ValueError) as error:

@@ -1,0 +1,80 @@
+"""`%%gradscope`: a cell of a notebook that is watched.
+
+%load_ext gradscope
+
+%%gradscope --stop
+train(model, loader)
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from importlib import import_module
+from types import FrameType
+from typing import Any
+
+from gradscope.integrations.watch import watch
+from gradscope.record.sites import calls_program
+from gradscope.source.cells import number_of
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext gradscope`."""
+    magics = import_module("IPython.core.magic_arguments")
+    option = magics.argument
+
+    def gradscope(line: str, cell: str) -> None:
+        """Watch this cell, and show the report below it."""
+        asked = magics.parse_argstring(magic, line)
+        number = _running() or shell.execution_count
+        seen = watch(
+            stop=asked.stop,
+            every_step=asked.every_step,
+            select=asked.select,
+            ignore=asked.ignore,
+            name=f"In [{number}]",
+        )
+        if asked.name:
+            shell.user_ns[asked.name] = seen
+        try:
+            with seen:
+                _run(shell, number, line, cell)
+        finally:
+            import_module("IPython.display").display(seen)
+
+    magic = gradscope
+    for decorate in (
+        option("name", nargs="?", help="the variable that takes what was seen"),
+        option("--stop", action="store_true", help="leave the cell at its first error"),
+        option("--every-step", action="store_true", help="look at every op of every step"),
+        option("--select", help="codes, names or families of rules"),
+        option("--ignore", help="codes, names or families of rules"),
+        magics.magic_arguments(),
+    ):
+        magic = decorate(magic)
+    shell.register_magic_function(magic, "cell", "gradscope")
+
+
+def _running() -> int | None:
+    """The number of the cell that runs: that of the shell may be the next one's already."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and number_of(frame.f_code.co_filename) is None:
+        frame = frame.f_back
+    return number_of(frame.f_code.co_filename) if frame is not None else None
+
+
+def _run(shell: Any, number: int, line: str, cell: str) -> None:
+    """The text of a cell below its magic, as if it stood alone: the value of its last line is
+    shown. Lines count from that of the magic, as people see them."""
+    text = f"# %%gradscope {line}\n{shell.transform_cell(cell)}"
+    name = shell.compile.cache(text, number)
+    tree = shell.compile.ast_parse(text, filename=name)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, name, "exec"), shell.user_ns)
+    if last is not None:
+        sys.displayhook(eval(compile(ast.Expression(last.value), name, "eval"), shell.user_ns))
+
+
+# What calls the cell is not the user's.
+calls_program(_run.__code__)
