@@ -70,6 +70,16 @@ SCALED = f"""{SGD}{MADE}
     scaler.update()
 """
 LINEAR = "LinearLR(opt, 1.0, 0.0, total_iters=5)"
+IN_THE_MIDST = f"""{SGD}for i in range(24):
+    (loss_of() / 4).backward()
+    if (i + 1) % 4 == 0:
+        opt.step()
+{{}}"""
+TOO_SELDOM = f"""{SGD}for i in range(24):
+    (loss_of() / 4).backward()
+{{}}    if (i + 1) % 4 == 0:
+{{}}        opt.zero_grad()
+"""
 # The program; why the update is lost; the line that is told; the program with the patch.
 BROKEN = {
     "no step": (
@@ -125,6 +135,18 @@ BROKEN = {
         "opt.zero_grad()",
         f"{SGD}for i in range(24):\n    (loss_of() / 4).backward()\n"
         "    if (i + 1) % 4 == 0:\n        opt.step()\n        opt.zero_grad()\n",
+    ),
+    "cleared in the midst of a cycle": (
+        IN_THE_MIDST.format("    if i % 4 == 0:\n        opt.zero_grad()\n"),
+        "thrown-away",
+        "opt.zero_grad()",
+        IN_THE_MIDST.format("        opt.zero_grad()\n"),
+    ),
+    "stepped more often than cleared": (
+        TOO_SELDOM.format("    opt.step()\n", ""),
+        "used-again",
+        "opt.step()",
+        TOO_SELDOM.format("", "        opt.step()\n"),
     ),
     "the tail of an epoch": (
         CYCLE.format(10),
@@ -208,6 +230,11 @@ HEALTHY = {
     "closures": HEAD.format("LBFGS(net.parameters())") + "def closure():\n    opt.zero_grad()\n"
     "    loss = loss_of()\n    loss.backward()\n    return loss\n\n\n"
     "for step in range(4):\n    opt.step(closure)\n",
+    "two tasks one after the other": f"{SGD}for i in range(8):\n    opt.zero_grad()\n"
+    "    loss_of().backward()\n    (0.5 * loss_of()).backward()\n    opt.step()\n",
+    "never cleared on purpose": f"{SGD}opt.zero_grad()\nfor i in range(8):\n"
+    "    loss_of().backward()\n    opt.step()\n    for p in net.parameters():\n"
+    "        p.grad = None\n",
     "attacked first": f"{SGD}for step in range(8):\n    x = torch.randn(8, 16)\n"
     "    x.requires_grad_()\n    net(x).square().mean().backward()\n"
     "    worse = (x + 0.1 * x.grad.sign()).detach()\n    opt.zero_grad()\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from corpus import diagnosed_text
 
-from gradscope.facts import Finding, Location, Magnitudes, Step, Trace, Update
+from gradscope.facts import Finding, Location, Magnitudes, Step, Trace, Update, Usage
 from gradscope.repair.write.culprit import locate
 from gradscope.repair.write.propose import candidates
 from gradscope.repair.write.splice import spliced
@@ -160,9 +160,12 @@ def test_many_passes_for_one_step_are_averaged(tmp_path: Path, scaled: str, mend
     step = Location(str(file), 6, 8, 6, 24, "<module>")
     backward = Location(str(file), 4, 4, 4, 19, "<module>")
     updates = tuple(Update(at, "SGD", 0.5, step) for at in (3, 7, 11))
-    steps = tuple(Step(at, 3.0**at, 0.0, 0, backward, bool(scaled)) for at in range(12))
+    steps = tuple(Step(at, 3.0**at, 0.0, 0, backward) for at in range(12))
+    factor = 1 / 4 if scaled else 1.0
+    used = Usage("SGD", 3, 12, 11, (4,) * 3, factors=(factor,) * 12, used=tuple(range(12)))
+    usages = (replace(used, steps_at=step),)
     (found,) = RULES["GS404"].check(
-        Trace("t", steps=steps, magnitudes=Magnitudes(updates=updates)), ()
+        Trace("t", steps=steps, magnitudes=Magnitudes(updates=updates, usages=usages)), ()
     )
 
     assert ("gradients of 4 backward passes" in found.why) is mended

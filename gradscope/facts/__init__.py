@@ -80,6 +80,7 @@ from gradscope.facts.requests import StableForm as StableForm
 from gradscope.facts.requests import StepAfterBackward as StepAfterBackward
 from gradscope.facts.requests import StepAtTheEnd as StepAtTheEnd
 from gradscope.facts.requests import StepBeforeClearing as StepBeforeClearing
+from gradscope.facts.requests import StepWhereCleared as StepWhereCleared
 from gradscope.facts.requests import WiderDtype as WiderDtype
 from gradscope.facts.requests import WiderWeights as WiderWeights
 from gradscope.facts.symptoms import Subject as Subject

@@ -182,7 +182,8 @@ class Update:
 class LateClip:
     """A clipping at the wrong time. `order`: before-backward (there are no gradients yet),
     before-unscale (of gradients that a GradScaler has yet to unscale, from `scale` times their
-    size), after-step (the optimizer has used them).
+    size), after-step (the optimizer has used them), between-passes (after each of several passes
+    of which one step uses the sum).
 
     `function` of torch.nn.utils clips to `bound` what has the norm `total` (None for
     `clip_grad_value_`, which takes no norm; before-backward, that of the gradients that came).

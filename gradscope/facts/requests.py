@@ -84,6 +84,13 @@ class StepAtTheEnd:
 
 
 @dataclass(frozen=True, slots=True)
+class StepWhereCleared:
+    """Step as seldom as the gradients of `usage` are cleared, right before it."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
 class SlowSchedule:
     """Let the schedule of `usage` last as long as the training."""
 
@@ -133,11 +140,13 @@ class ClipNorm:
 
 @dataclass(frozen=True, slots=True)
 class MoveClipping:
-    """Clip what the step uses: `unscale`s the gradients first, or clips later or earlier."""
+    """Clip what the step uses: `unscale`s the gradients first, or clips later or earlier; once they
+    are all `summed` of those after each of which it is clipped now."""
 
     unscale: bool
     function: str
     bound: float
+    summed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +250,7 @@ Plain = (
     | StepAfterBackward
     | ClearAfterStep
     | StepAtTheEnd
+    | StepWhereCleared
     | SlowSchedule
     | KeepScaler
     | WiderWeights

@@ -26,7 +26,6 @@ class NotChecked:
 @dataclass(frozen=True, slots=True)
 class Step:
     """One backward pass and what followed it until the next. `loss` is the sum of its roots.
-    `scaled`: one of them is a product or a quotient, such as a loss over a number of passes.
     `in_full`: op by op; else it was only watched."""
 
     index: int
@@ -34,7 +33,6 @@ class Step:
     seconds: float
     ops: int
     backward_at: Location | None = None
-    scaled: bool = False
     in_full: bool = True
 
 

@@ -63,7 +63,10 @@ class Skipping:
 class Usage:
     """How one optimizer used the backward passes that gave a gradient to what it holds.
 
-    `cycles`: of how many passes each of its first updates was made. `discards`: of how many passes
+    `cycles`: of how many passes each of its first updates was made, `piles`: how many of them were
+    in the gradients, those of earlier updates that nobody has cleared among them. `factors`: what a
+    mean is multiplied by in each of its first passes to be the loss, without the scale of a
+    GradScaler; None where there is none, or nobody knows. `discards`: of how many passes
     the gradients were thrown away, each time that they were cleared unused; `between`: of how many
     in all before each of its first updates, since the one before. `left`: passes after the last.
     `discarded` and `used` are the first of these passes, by their steps; `last` is the last of all.
@@ -80,6 +83,8 @@ class Usage:
     passes: int
     last: int
     cycles: tuple[int, ...] = ()
+    piles: tuple[int, ...] = ()
+    factors: tuple[float | None, ...] = ()
     discards: tuple[int, ...] = ()
     between: tuple[int, ...] = ()
     left: int = 0

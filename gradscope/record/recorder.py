@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from gradscope.facts import Ending, Kind, Setting, Step, Trace
-from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.depth import Depth
 from gradscope.record.environment import environment
@@ -43,7 +42,6 @@ _SETTINGS_KEPT = 64
 _CAPTURED = "the ops of CUDA graphs were not observed, neither captured nor replayed"
 
 _resolved = lru_cache(64)(resolve)
-_SCALES = Trait.MULTIPLIES | Trait.DIVIDES
 
 
 class Recorder:
@@ -251,7 +249,6 @@ class Recorder:
                 seconds=now - self._clock,
                 ops=self.mode.ops - self._step_ops,
                 backward_at=place,
-                scaled=any(has(node.name(), _SCALES) for node in graph),
                 in_full=self.depth.is_full,
             )
         )

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from gradscope.facts import Location
 from gradscope.source.meaning import definition
-from gradscope.source.spans import expression
 from gradscope.source.text import Source
 
 
@@ -34,18 +33,6 @@ def ascent(text: Source, place: Location, optimizer: str) -> ast.AugAssign | ast
         one for around in within for node in ast.walk(around) for one in _additions(text, node)
     ]
     return found[0] if len(found) == 1 else None
-
-
-def undivided(text: Source, backward: Location) -> ast.expr | None:
-    """The loss whose backward is called there, unless it is a quotient."""
-    call = expression(text, backward)
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
-        return None
-    loss = call.func.value
-    given = definition(text, loss) if isinstance(loss, ast.Name) else loss
-    if given is None or any(isinstance(node, ast.Div) for node in ast.walk(given)):
-        return None
-    return loss
 
 
 def _updates(node: ast.AST, place: Location, optimizer: str) -> bool:

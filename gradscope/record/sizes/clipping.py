@@ -22,7 +22,7 @@ _MOST_KEPT = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Clip:
+class Clip:
     """One call. `total` is the norm that it compared with its bound, None where it took none."""
 
     function: str
@@ -34,17 +34,18 @@ class _Clip:
 class Clipping:
     """Notes calls of `clip_grad_norm_` and `clip_grad_value_` that come before the gradients are
     there, before they are unscaled, or after the optimizer has used them. `step` tells the step
-    that runs."""
+    that runs, `on_clip` is told of each call, with the gradients by id."""
 
-    def __init__(self, step: Callable[[], int]) -> None:
+    def __init__(self, step: Callable[[], int], on_clip: Callable[[set[int], Clip], None]) -> None:
         self._step = step
+        self._on_clip = on_clip
         # Gradients by id: they live from one backward to the next, which is as long as we look.
-        self._clipped: dict[int, _Clip] = {}
+        self._clipped: dict[int, Clip] = {}
         self._updated: list[Any] = []  # the optimizers that have used them
-        self._waiting: list[tuple[set[int], _Clip, Site]] = []  # with the step that came too early
+        self._waiting: list[tuple[set[int], Clip, Site]] = []  # with the step that came too early
         self._last_update: Site = ()
         # Parameters without gradients that were clipped, by place: backward may come afterwards.
-        self._early: dict[Site, tuple[set[int], _Clip]] = {}
+        self._early: dict[Site, tuple[set[int], Clip]] = {}
         self._found: dict[object, LateClip] = {}
 
     def install(self, stack: ExitStack, thread: int) -> None:
@@ -64,7 +65,7 @@ class Clipping:
             parameters = list(parameters)  # may be a generator
             if threading.get_ident() == thread and computes_values():
                 site = note_site(sys._getframe(1))[0]
-                found = _Clip("clip_grad_norm_", float(max_norm), total, site)
+                found = Clip("clip_grad_norm_", float(max_norm), total, site)
                 grads = _grads(parameters)
                 self._clips(grads, found)
                 self._clips_early(parameters, grads, found)
@@ -75,7 +76,7 @@ class Clipping:
             mine = caller.f_code is by_value and threading.get_ident() == thread
             if mine and computes_values():
                 bound = float(caller.f_locals["clip_value"])
-                found = _Clip("clip_grad_value_", bound, None, note_site(caller)[0])
+                found = Clip("clip_grad_value_", bound, None, note_site(caller)[0])
                 self._clips(tensors[0], found)
             return grouped(tensors, *args, **kwargs)
 
@@ -104,6 +105,10 @@ class Clipping:
             self._settle_early(work.optimizer, updated)
         self._waiting = [one for one in self._waiting if not one[0] & updated]
 
+    def note_early(self, clip: Clip, update: Site) -> None:
+        """One that came after each pass, of several that the update has used."""
+        self._note("between-passes", clip, update, 1.0)
+
     def facts(self) -> tuple[LateClip, ...]:
         self._settle()
         return tuple(self._found.values())
@@ -113,14 +118,15 @@ class Clipping:
             self._note("after-step", clip, update, 1.0)
         self._waiting = []
 
-    def _clips(self, grads: Iterable[torch.Tensor], clip: _Clip) -> None:
+    def _clips(self, grads: Iterable[torch.Tensor], clip: Clip) -> None:
         clipped = set(map(id, grads))
         if clipped and clipped <= set().union(*map(_graded, self._updated)):
             self._waiting.append((clipped, clip, self._last_update))
         self._clipped |= dict.fromkeys(clipped, clip)
+        self._on_clip(clipped, clip)
 
     def _clips_early(
-        self, parameters: list[torch.Tensor], grads: list[torch.Tensor], clip: _Clip
+        self, parameters: list[torch.Tensor], grads: list[torch.Tensor], clip: Clip
     ) -> None:
         self._early.pop(clip.site, None)
         if parameters and not grads:
@@ -143,18 +149,20 @@ class Clipping:
             if clip is not None:
                 self._note("before-unscale", clip, site, float(scaler.get_scale()))
 
-    def _note(self, order: str, clip: _Clip, other: Site, scale: float) -> None:
-        """One fact for each call in the source: of the step where it did most, if at any."""
-        total = float(clip.total.item()) if clip.total is not None else None
+    def _note(self, order: str, clip: Clip, other: Site, scale: float) -> None:
+        """One fact for each call in the source: of the first step where it did anything."""
         place = _place(clip.site)
+        before = self._found.get((order, place))
+        if before is not None and before.acts:
+            return
+        total = float(clip.total.item()) if clip.total is not None else None
         late = LateClip(
             self._step(), order, clip.function, clip.bound, total, scale, place, _place(other)
         )
-        known = self._found.get((order, place))
-        if known is None and len(self._found) < _MOST_KEPT:
+        if before is None and len(self._found) < _MOST_KEPT:
             self._found[order, place] = late
-        elif known is not None and late.acts and not known.acts:
-            self._found[order, place] = replace(late, step=known.step)
+        elif before is not None and late.acts:
+            self._found[order, place] = replace(late, step=before.step)
 
 
 def _place(site: Site) -> Location | None:

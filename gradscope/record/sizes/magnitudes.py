@@ -85,8 +85,9 @@ class MagnitudeWatch:
         self._growths = Growths()
         self._depth: Depth | None = None
         self._updates = Updates(self.leaves)
-        self._clipping = Clipping(lambda: max(self.step - 1, 0))
         self.usages = Usages(self.leaves, lambda: None if self._nested else self.step)
+        self._clipping = Clipping(lambda: max(self.step - 1, 0), self.usages.note_clip)
+        self.usages.on_early_clip = self._clipping.note_early
         self._summed: Summed | None = None
         self._passes = 0  # those that count: of `backward` once there was one
         self._accumulates = False  # there was one

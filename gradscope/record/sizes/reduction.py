@@ -1,4 +1,4 @@
-"""Whether a loss is a sum where a mean would have divided by the number of terms."""
+"""Whether a loss is a sum or a mean of its terms, and what it is multiplied by."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from gradscope.facts import Summed
 from gradscope.record.sites import resolve
 from gradscope.record.sizes.flow import Flow
 
-_SUM = 2  # at::Reduction::Sum
+_MEAN, _SUM = 1, 2  # at::Reduction
+_DEEPEST = 64  # nodes between a loss and the means that it is made of
 _FEWEST = 8  # terms: over less, a sum and a mean are the same to a learning rate
+_HANDS_ON = ("AddBackward0", "SubBackward0", "NegBackward0", "ToCopyBackward0", "SqueezeBackward0")
 _PER_ROW = ("NllLoss",)  # whose mean divides by the rows alone
 
 
@@ -39,6 +41,33 @@ def summed(roots: Sequence[torch.Tensor], flow: Flow) -> Summed | None:
     call = flow.calls.get(node._sequence_nr())
     place = resolve(*call.user[0]) if call is not None and call.user else None
     return Summed(terms, call.info.name if call is not None else "sum", place)
+
+
+def factor_of_mean(roots: Sequence[torch.Tensor], given: Sequence[Any]) -> float | None:
+    """The largest factor by which a mean goes into what is differentiated; None where there is no
+    mean, or what it is multiplied by is no constant. `given` are the gradients of the roots."""
+    found: list[float] = []
+    waiting = [(root.grad_fn, _given(one)) for root, one in zip(roots, given, strict=False)]
+    for _ in range(_DEEPEST):
+        if not waiting:
+            return max(found, default=None)
+        node, factor = waiting.pop()
+        name = node.name() if node is not None else ""
+        below = [one for one, _ in node.next_functions if one is not None] if node else []
+        if name.startswith("MeanBackward") or getattr(node, "_saved_reduction", None) == _MEAN:
+            found.append(abs(factor))
+        elif name in _HANDS_ON:
+            waiting += [(one, factor) for one in below]
+        elif name in ("MulBackward0", "DivBackward0") and len(below) == 1:
+            constant = _constant(node)
+            if not constant:
+                return None
+            waiting.append((below[0], factor * constant ** (1 if name[0] == "M" else -1)))
+    return None
+
+
+def _given(grad: Any) -> float:
+    return float(grad) if isinstance(grad, torch.Tensor) and grad.numel() == 1 else 1.0
 
 
 def _constant(node: Any) -> float | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from types import FrameType
@@ -16,154 +15,20 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import Location, Movement, Rates, Schedule, Skipping, Usage
-from gradscope.record.optimizers import Work, held_by, parameters_of, rate_of
-from gradscope.record.sites import USER, Site, file_in_torch, kind_of, note_site, resolve
-from gradscope.record.sizes.freshness import version_of
+from gradscope.facts import Usage
+from gradscope.record.optimizers import Work, rate_of
+from gradscope.record.sites import USER, Site, file_in_torch, kind_of, note_site
+from gradscope.record.sizes.account import SAMPLE, Account, Moves
+from gradscope.record.sizes.clipping import Clip
 from gradscope.record.sizes.leaves import Leaves, Watched, has_memory
-from gradscope.record.sizes.movement import Before, begin_movement, end_movement
+from gradscope.record.sizes.movement import begin_movement, end_movement
+from gradscope.record.sizes.reduction import factor_of_mean
 from gradscope.record.stand_ins import stand_in
 from gradscope.record.tracing import unobserved
 
 _MOST = 16  # optimizers: an inner loop makes them by the thousand
-_SAMPLE = 16  # passes told by their steps
-_FIRST = 64  # updates whose passes are told
-_TRIES = 16  # passes after which an optimizer without a gradient is no longer asked for one
-_NEGLIGIBLE = 1e-6  # of the largest rate: float32 rounds such a part of a step away
 # What torch itself does to gradients on the program's behalf is no use of them.
 _UPKEEP = ("nn/utils/clip_grad.py", "amp/grad_scaler.py", "optim/", "nn/modules/module.py")
-
-
-class _Account:
-    """Of one optimizer, which may go before the program ends."""
-
-    def __init__(self, optimizer: Any, made: Site) -> None:
-        self.optimizer = weakref.ref(optimizer, self._forget)
-        self.name = type(optimizer).__name__
-        self.made, self.steps_at, self.clears_at = made, (), ()  # type: Site, Site, Site
-        self.is_stock = type(optimizer).__module__.startswith("torch.optim")
-        self.held = held_by(optimizer)
-        self.updates = self.passes = self.pending = self.between = self.last = 0
-        self.cycles: list[int] = []
-        self.discards: list[int] = []
-        self.gaps: list[int] = []
-        self.waiting: list[int] = []  # the first passes of those that are pending
-        self.discarded: list[int] = []
-        self.used: list[int] = []
-        self.rates = Rates()
-        self.schedule: _Moves | None = None
-        self.skipping: Skipping | None = None
-        self.movements: list[Movement] = []
-        self.before: Before | None = None
-        self._probe: torch.Tensor | None = None  # one of what it holds, that gets a gradient
-        self._seen: tuple[int, int] | None = None
-        self._tries = 0
-
-    def _forget(self, reference: object) -> None:
-        self._probe = self.before = None
-
-    def look(self) -> None:
-        """Before what may change its gradients. Somebody may have cleared them until now."""
-        grad = self._probe.grad if self._probe is not None else None
-        self._seen = version_of(grad) if grad is not None else None
-        if self.pending and grad is None:
-            self._discard()
-
-    def is_changed(self) -> bool:
-        """Whether its gradients are others than before."""
-        if self._probe is None and self._tries < _TRIES:
-            self._tries += 1
-            optimizer = self.optimizer()
-            held = parameters_of(optimizer) if optimizer is not None else iter(())
-            self._probe = next((one for one in held if one.grad is not None), None)
-        grad = self._probe.grad if self._probe is not None else None
-        return self._seen != (version_of(grad) if grad is not None else None)
-
-    def note_pass(self, step: int, *, in_use: bool) -> None:
-        """A pass has given it gradients; `in_use`, it has asked for the pass itself."""
-        self.passes, self.last = self.passes + 1, step
-        if not in_use:
-            self.pending += 1
-            if len(self.waiting) < _SAMPLE:
-                self.waiting.append(step)
-
-    def note_cleared(self, site: Site) -> None:
-        if self.pending:
-            self._discard()
-            self.clears_at = site
-
-    def note_update(self, step: int, site: Site, rate: float | None) -> None:
-        self.updates += 1
-        self.steps_at = site
-        _note(self.cycles, self.pending)
-        _note(self.gaps, self.between)
-        self.between = 0
-        self.used += self.waiting[: _SAMPLE - len(self.used)]
-        self._settle()
-        if rate is not None:
-            self._note_rate(step, abs(rate))
-
-    def note_asked(self, scaler: Any, skipped: bool, site: Site) -> None:
-        """A GradScaler was asked to step."""
-        known = self.skipping or Skipping(0, 0, 0.0, 0.0, _place(site))
-        in_a_row = known.skipped + 1 if skipped else 0
-        scale = float(scaler.get_scale()) if skipped else 0.0
-        first = known.first if in_a_row > 1 else scale
-        self.skipping = Skipping(known.calls + 1, in_a_row, first, scale, known.location)
-        if skipped:
-            self._settle()
-
-    def _note_rate(self, step: int, rate: float) -> None:
-        peak, idle, since = self.rates.peak, self.rates.idle, self.rates.since
-        is_idle = rate <= _NEGLIGIBLE * peak
-        since = step if is_idle and not idle else since
-        self.rates = Rates(max(peak, rate), rate, idle + 1 if is_idle else 0, since)
-
-    def _discard(self) -> None:
-        _note(self.discards, self.pending)
-        self.between += self.pending
-        self.discarded += self.waiting[: _SAMPLE - len(self.discarded)]
-        self._settle()
-
-    def _settle(self) -> None:
-        self.pending = 0
-        self.waiting = []
-
-    def fact(self, leaves: Leaves, *, handled: bool) -> Usage:
-        held = [one for one in map(leaves.names.get, self.held) if one is not None]
-        known = [leaves.watched[name] for name in held if any(leaves.watched[name].norms)]
-        return Usage(
-            self.name,
-            self.updates,
-            self.passes,
-            self.last,
-            cycles=tuple(self.cycles),
-            discards=tuple(self.discards),
-            between=tuple(self.gaps),
-            left=self.pending,
-            discarded=tuple(self.discarded),
-            used=tuple(self.used),
-            made=_place(self.made),
-            steps_at=_place(self.steps_at),
-            clears_at=_place(self.clears_at),
-            handled=handled,
-            held=tuple(one.name for one in known),
-            still=bool(known) and all(one.weight == one.fact.start for one in known),
-            rates=self.rates,
-            schedule=self.schedule.fact() if self.schedule is not None else None,
-            skipping=self.skipping,
-            movements=tuple(self.movements),
-        )
-
-
-class _Moves:
-    """Of a schedule."""
-
-    def __init__(self, name: str, made: Site) -> None:
-        self.name, self.made, self.moved_at, self.moves = name, made, (), 0  # type: str, Site, Site, int
-
-    def fact(self) -> Schedule:
-        return Schedule(self.name, _place(self.made), _place(self.moved_at), self.moves)
 
 
 class Usages:
@@ -173,8 +38,9 @@ class Usages:
     def __init__(self, leaves: Leaves, step: Callable[[], int | None]) -> None:
         self._leaves = leaves
         self._step = step
-        self._accounts: dict[int, _Account] = {}
-        self._gone: list[_Account] = []
+        self.on_early_clip: Callable[[Clip, Site], None] = lambda clip, site: None
+        self._accounts: dict[int, Account] = {}
+        self._gone: list[Account] = []
         self._stepping: set[int] = set()  # optimizers that do, their closures included
         self._grads: dict[int, Watched] = {}  # whose gradient the last pass left at an address
         self._handled = False
@@ -193,7 +59,7 @@ class Usages:
     def _clearing(self, original: Any, thread: int) -> Callable[..., None]:
         def zero_grad(one: Any, *args: Any, **kwargs: Any) -> None:
             mine = threading.get_ident() == thread
-            waiting = [each for each in self._accounts.values() if each.pending] if mine else ()
+            waiting = [each for each in self._accounts.values() if each.piled] if mine else ()
             for account in waiting:
                 account.look()
             original(one, *args, **kwargs)
@@ -232,6 +98,10 @@ class Usages:
         open_ = self._open()
         for account in open_:
             account.look()
+        factor = None
+        if step < SAMPLE:
+            with unobserved():
+                factor = factor_of_mean(outputs, args[0] if args else ())
         self._depth += 1
         try:
             result = engine(outputs, *args, **kwargs)
@@ -239,7 +109,7 @@ class Usages:
             self._depth -= 1
         for account in open_:
             if account.is_changed():
-                account.note_pass(step, in_use=bool(self._stepping))
+                account.note_pass(step, factor, in_use=bool(self._stepping))
         return result
 
     def optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
@@ -266,6 +136,8 @@ class Usages:
         account = self._meet(work.optimizer, ())
         if account is None:
             return
+        if (clip := account.early_clip()) is not None:
+            self.on_early_clip(clip, work.site)
         rate = rate_of(work.optimizer)
         account.note_update(step - 1, work.site, rate)
         if account.before is not None:
@@ -286,7 +158,7 @@ class Usages:
         account = self._meet(optimizer, ())
         if account is not None:
             site = note_site(frame)[0]
-            account.schedule = _Moves(type(scheduler).__name__, site)
+            account.schedule = Moves(type(scheduler).__name__, site)
 
     def _after_moving(self, scheduler: Any, given: Any, frame: FrameType) -> None:
         account = self._accounts.get(id(getattr(scheduler, "optimizer", None)))
@@ -296,6 +168,10 @@ class Usages:
             schedule.moved_at = schedule.moved_at or note_site(frame)[0]
 
     # Told by the sizes and by the recorder
+
+    def note_clip(self, grads: set[int], clip: Clip) -> None:
+        for account in self._accounts.values():
+            account.note_clip(grads, clip)
 
     def note_gradients(self) -> None:
         """A pass was measured: the leaves have their gradients."""
@@ -328,10 +204,10 @@ class Usages:
         accounts = (*self._gone, *self._accounts.values())
         return tuple(one.fact(self._leaves, handled=self._handled) for one in accounts)
 
-    def _open(self) -> list[_Account]:
+    def _open(self) -> list[Account]:
         return [one for one in self._accounts.values() if one.optimizer() is not None]
 
-    def _meet(self, optimizer: Any, made: Site) -> _Account | None:
+    def _meet(self, optimizer: Any, made: Site) -> Account | None:
         known = self._accounts.get(id(optimizer))
         if known is not None and known.optimizer() is optimizer:
             return known
@@ -339,13 +215,8 @@ class Usages:
             return None
         if known is not None:
             self._gone.append(known)
-        self._accounts[id(optimizer)] = _Account(optimizer, made)
+        self._accounts[id(optimizer)] = Account(optimizer, made)
         return self._accounts[id(optimizer)]
-
-
-def _note(counts: list[int], count: int) -> None:
-    if len(counts) < _FIRST:
-        counts.append(count)
 
 
 def _is_upkeep(frame: Any) -> bool:
@@ -355,10 +226,6 @@ def _is_upkeep(frame: Any) -> bool:
             return True
         frame = frame.f_back
     return False
-
-
-def _place(site: Site) -> Location | None:
-    return resolve(*site[0]) if site else None
 
 
 def _first(one: Any) -> Any:

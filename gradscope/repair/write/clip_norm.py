@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gradscope.facts import ClipNorm, Edit, Fix, MoveClipping, text_of
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
-from gradscope.repair.write.splice import before
+from gradscope.repair.write.splice import before, moved_before
 from gradscope.repair.write.training import steps
 from gradscope.source import Source, expression, holds
 
@@ -34,12 +34,17 @@ def in_time(culprit: Culprit, fix: Fix, request: MoveClipping) -> Iterator[Candi
     if culprit.node is None or not isinstance(other, ast.Call):
         return
     clip, call = map(source.nodes.statement, (culprit.node, other))
+    if request.summed and clip is not call:
+        edits = moved_before(source, clip, call)
+        if edits:
+            yield Candidate(fix.kind, fix.title, edits)
+        return
     if not _are_siblings(source, clip, call):
         return
     if not request.unscale:
-        edits = (*_unscaled(source, other, call), *_moved(source, clip, call))
+        edits = (*_unscaled(source, other, call), *moved_before(source, clip, call))
     elif _method(other) == "unscale_":
-        edits = tuple(_moved(source, call, clip))
+        edits = moved_before(source, call, clip)
     else:
         edits = tuple(_unscaled(source, other, clip))
     if edits:
@@ -67,16 +72,3 @@ def _unscaled(source: Source, step: ast.Call, place: ast.stmt) -> Iterator[Edit]
     edit = before(source, place, line) if line not in written else None
     if edit is not None:
         yield edit
-
-
-def _moved(source: Source, what: ast.stmt, place: ast.stmt) -> Iterator[Edit]:
-    """The lines of a statement, before another one."""
-    start = source.offset(what.lineno, 0)
-    last = what.end_lineno or what.lineno
-    end = source.offset(last + 1, 0) if last < len(source.lines) else len(source.text)
-    at = source.offset(place.lineno, 0)
-    alone = not source.text[start : source.extent(what)[0]].strip()
-    if alone and not source.text[at : source.extent(place)[0]].strip():
-        text = source.text[start:end]
-        yield source.edit(at, at, text if text.endswith("\n") else text + source.newline)
-        yield source.edit(start, end, "")

@@ -5,10 +5,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gradscope.facts import ClearAfterStep, Edit, Fix, Location, SlowSchedule, StepAfterBackward
+from gradscope.facts import (
+    ClearAfterStep,
+    Edit,
+    Fix,
+    Location,
+    SlowSchedule,
+    StepAfterBackward,
+    StepWhereCleared,
+)
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
-from gradscope.repair.write.splice import after, before
+from gradscope.repair.write.splice import after, moved_before, past_of
 from gradscope.repair.write.training import target_of
 from gradscope.source import Source, expression
 from gradscope.source.arguments import called
@@ -39,9 +47,23 @@ def cleared_late(culprit: Culprit, fix: Fix, request: ClearAfterStep) -> Iterato
     if culprit.node is None or step is None:
         return
     clear, place = source.nodes.statement(culprit.node), source.nodes.statement(step)
-    edits = _moved(source, clear, place)
+    above = source.parents[clear]
+    if isinstance(above, ast.If) and above.body == [clear] and not above.orelse:
+        edits = _moved(source, above, place, source.of(clear))
+    else:
+        edits = _moved(source, clear, place)
     if edits:
         yield Candidate(fix.kind, fix.title, edits)
+
+
+def stepped_late(culprit: Culprit, fix: Fix, request: StepWhereCleared) -> Iterator[Candidate]:
+    """The step right before the statement that clears the gradients."""
+    source, clear = culprit.source, _call(culprit.source, request.usage.clears_at)
+    if culprit.node is not None and clear is not None:
+        step, place = source.nodes.statement(culprit.node), source.nodes.statement(clear)
+        edits = moved_before(source, step, place)
+        if edits and step is not place:
+            yield Candidate(fix.kind, fix.title, edits)
 
 
 def ended(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
@@ -84,7 +106,7 @@ def kept_scaler(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
     loops = _loops(source, step) if step is not None else []
     for made in source.nodes.every(ast.Assign) if loops else ():
         if source.of(made.targets[0]) == name and loops[0] in ancestors(source, made):
-            edits = _moved_up(source, made, loops[-1])
+            edits = moved_before(source, made, loops[-1])
             if edits:
                 yield Candidate(fix.kind, "make the scaler once, before the loop", edits)
     for call in source.nodes.every(ast.Call):
@@ -130,29 +152,22 @@ def _receiver(source: Source, call: ast.Call | None) -> str | None:
     return source.of(function.value) if isinstance(function, ast.Attribute) else None
 
 
-def _moved(source: Source, what: ast.stmt, place: ast.stmt) -> tuple[Edit, ...]:
-    """A statement below another one, or below the loop that it ends. Nothing where it shares its
-    lines, or has its block to itself."""
-    start, past = source.offset(what.lineno, 0), _past(source, what)
+def _moved(
+    source: Source, what: ast.stmt, place: ast.stmt, text: str | None = None
+) -> tuple[Edit, ...]:
+    """A statement, or another `text` for it, below another one, or below the loop that it ends.
+    Nothing where it shares its lines, or has its block to itself."""
+    start, past = source.offset(what.lineno, 0), past_of(source, what)
     first, end = source.extent(what)
     block = next((body for body in _bodies(source.parents[what]) if what in body), [what])
     rest = source.text[end:past].strip()
     if source.text[start:first].strip() or (rest and rest[0] != "#") or len(block) < 2:
         return ()
     if what.end_lineno == place.end_lineno and what is not place:
-        text = f"{source.indent(place.lineno)}{source.of(what)}{source.newline}"
-        return (source.edit(start, past, text),)
-    edit = after(source, place, source.of(what))
+        line = f"{source.indent(place.lineno)}{text or source.of(what)}{source.newline}"
+        return (source.edit(start, past, line),)
+    edit = after(source, place, text or source.of(what))
     return (source.edit(start, past, ""), edit) if edit is not None and what is not place else ()
-
-
-def _moved_up(source: Source, what: ast.stmt, loop: ast.stmt) -> tuple[Edit, ...]:
-    """A statement before a loop that holds it, where it has its lines to itself."""
-    start, past = source.offset(what.lineno, 0), _past(source, what)
-    first, end = source.extent(what)
-    edit = before(source, loop, source.of(what))
-    alone = not source.text[start:first].strip() and not source.text[end:past].strip()
-    return (edit, source.edit(start, past, "")) if edit is not None and alone else ()
 
 
 def _bodies(node: ast.AST) -> Iterator[list[ast.stmt]]:
@@ -160,11 +175,6 @@ def _bodies(node: ast.AST) -> Iterator[list[ast.stmt]]:
         body = getattr(node, name, None)
         if isinstance(body, list):
             yield body
-
-
-def _past(source: Source, what: ast.stmt) -> int:
-    last = what.end_lineno or what.lineno
-    return source.offset(last + 1, 0) if last < len(source.lines) else len(source.text)
 
 
 def _loops(source: Source, what: ast.stmt) -> list[ast.For | ast.While]:

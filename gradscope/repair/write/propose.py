@@ -37,6 +37,7 @@ from gradscope.facts import (
     StepAfterBackward,
     StepAtTheEnd,
     StepBeforeClearing,
+    StepWhereCleared,
     WiderDtype,
     WiderWeights,
 )
@@ -127,6 +128,8 @@ def _made(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
             return cycles.cleared_late(culprit, fix, fix.request)
         case StepAtTheEnd():
             return cycles.ended(culprit, fix)
+        case StepWhereCleared():
+            return cycles.stepped_late(culprit, fix, fix.request)
         case SlowSchedule():
             return cycles.slowed(culprit, fix, fix.request)
         case KeepScaler():

@@ -142,3 +142,20 @@ def after(source: Source, place: ast.stmt, *lines: str) -> Edit | None:
         return None
     indent = source.indent(place.lineno)
     return source.edit(past, past, "".join(f"{source.newline}{indent}{line}" for line in lines))
+
+
+def moved_before(source: Source, what: ast.stmt, place: ast.stmt) -> tuple[Edit, ...]:
+    """A statement before another one, at its depth. Nothing where it shares its lines."""
+    edit = before(source, place, source.of(what))
+    start, past = source.offset(what.lineno, 0), past_of(source, what)
+    first, end = source.extent(what)
+    rest = source.text[end:past].strip()
+    if edit is None or source.text[start:first].strip() or (rest and rest[0] != "#"):
+        return ()
+    return (edit, source.edit(start, past, ""))
+
+
+def past_of(source: Source, what: ast.stmt) -> int:
+    """Where the lines after a statement begin."""
+    last = what.end_lineno or what.lineno
+    return source.offset(last + 1, 0) if last < len(source.lines) else len(source.text)

@@ -23,7 +23,7 @@ from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.training import rates
 from gradscope.source import Source, expression
 from gradscope.source.arguments import called
-from gradscope.source.hand_updates import ascent, rate_by_hand, undivided
+from gradscope.source.hand_updates import ascent, rate_by_hand
 
 
 def slower(culprit: Culprit, fix: Fix, request: LowerRate) -> Iterator[Candidate]:
@@ -140,9 +140,9 @@ def descending(culprit: Culprit, fix: Fix, request: Descend) -> Iterator[Candida
 def divided(culprit: Culprit, fix: Fix, request: DivideLoss) -> Iterator[Candidate]:
     """`(loss / 4).backward()` for `loss.backward()`."""
     source = culprit.source
-    here = request.backward.file == source.file
-    loss = undivided(source, request.backward) if here else None
-    if loss is not None:
+    call = expression(source, request.backward) if request.backward.file == source.file else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+        loss = call.func.value
         edit = source.edit(*source.extent(loss), f"({source.of(loss)} / {request.passes})")
         yield Candidate(fix.kind, fix.title, (edit,))
 

@@ -136,7 +136,7 @@ class DivergingTraining(Rule):
     ) -> Finding:
         updates, update = magnitudes.updates, magnitudes.updates[-1]
         stale = any(one.stale for one in updates)
-        fault = None if stale else overshoot(updates, rise, trace.steps)
+        fault = None if stale else overshoot(magnitudes, rise, trace.steps)
         total = None
         if not stale and fault is None:
             total = blamed_sum(magnitudes.summed, rise, update)

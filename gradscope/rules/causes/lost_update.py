@@ -17,6 +17,7 @@ from gradscope.facts import (
     SlowSchedule,
     StepAfterBackward,
     StepAtTheEnd,
+    StepWhereCleared,
     Subject,
     Symptom,
     Trace,
@@ -33,7 +34,8 @@ class LostUpdate(Rule):
     """
     ## What it does
     Finds gradients that never move a parameter: no step uses them, they are cleared before one
-    does, a schedule has brought the learning rate to 0, half precision rounds the step away.
+    does, a schedule has brought the learning rate to 0, half precision rounds the step away. Also
+    those that several steps use, since they are cleared too seldom.
 
     ## Why is this bad?
     Nothing raises and nothing is NaN. The loss is computed, backward runs, and training does not do
@@ -117,6 +119,8 @@ def _places(lost: Lost) -> tuple[Location | None, tuple[tuple[Location, str], ..
             place = usage.steps_at
         case Loss.THROWN_AWAY:
             place, others = usage.clears_at or usage.steps_at, (steps, backward)
+        case Loss.USED_AGAIN:
+            place, others = usage.steps_at, ((usage.clears_at, "cleared here"),)
         case Loss.LEFT_OVER:
             place, others = usage.steps_at, (backward, (usage.clears_at, "cleared here"))
     return place, tuple((at, what) for at, what in others if at is not None)
@@ -128,7 +132,7 @@ def _symptoms(lost: Lost) -> tuple[Symptom, ...]:
         last = usage.movements[-1]
         still = last.still, last.pulled
         return (Symptom(Trouble.UNCHANGED, Subject.PARAMETER, last.step, last.leaf, *still),)
-    if lost.how in (Loss.THROWN_AWAY, Loss.LEFT_OVER):
+    if lost.how in (Loss.THROWN_AWAY, Loss.USED_AGAIN, Loss.LEFT_OVER):
         return ()
     return tuple(
         Symptom(Trouble.UNCHANGED, Subject.PARAMETER, usage.last, name) for name in usage.held
@@ -150,6 +154,10 @@ def _fixes(lost: Lost) -> tuple[Fix, ...]:
         case Loss.ROUNDED:
             return (proposed(WiderWeights(usage.movements[-1].dtype)),)
         case Loss.THROWN_AWAY:
+            if usage.cycles[0] > 1:  # or the passes that begin a cycle are meant to end one
+                return (proposed(ClearAfterStep(usage)), proposed(StepAtTheEnd(usage)))
             return (proposed(ClearAfterStep(usage)),)
+        case Loss.USED_AGAIN:
+            return (proposed(StepWhereCleared(usage)),)
         case Loss.LEFT_OVER:
             return (proposed(StepAtTheEnd(usage)),)

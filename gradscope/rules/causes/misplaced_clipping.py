@@ -43,6 +43,14 @@ _WORDS = {
         " error is raised. The step then uses what backward makes, unbounded.{idle}",
         "uses the gradients as backward left them",
     ),
+    "between-passes": (
+        "after each of the passes whose gradients one step adds up",
+        "cuts down a part of the sum",
+        "Each pass adds its gradient to those of the passes before, and the sum so far is bounded"
+        " again: the first ones are cut down several times, the last one once. The step goes in"
+        " another direction than the sum of the gradients has.{idle}",
+        "uses the sum of all passes",
+    ),
 }
 
 
@@ -50,7 +58,8 @@ class MisplacedClipping(Rule):
     """
     ## What it does
     Finds gradients that are clipped at the wrong time: before backward has made them, after the
-    optimizer has used them, or while they still carry the loss scale of a `GradScaler`.
+    optimizer has used them, while they still carry the loss scale of a `GradScaler`, or after each
+    of several passes instead of once for the step that adds them up.
 
     ## Why is this bad?
     Before backward, and after the step, nothing is bounded. Before `unscale_` the bound is compared
@@ -99,7 +108,8 @@ class MisplacedClipping(Rule):
             for template in _WORDS[clip.order]
         )
         of_norm = "" if clip.total is None else f" of norm {number(clip.total)}"
-        moved = MoveClipping(clip.order == "before-unscale", clip.function, clip.bound)
+        unscale, summed = clip.order == "before-unscale", clip.order == "between-passes"
+        moved = MoveClipping(unscale, clip.function, clip.bound, summed)
         return self.found(
             f"`{clip.function}` bounds gradients{of_norm} to {bound} {when}",
             why,

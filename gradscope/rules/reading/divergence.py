@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from itertools import pairwise
 
 from gradscope.facts import (
     BoundSchedule,
@@ -25,6 +24,7 @@ from gradscope.facts import (
 from gradscope.facts.requests import Plain
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading.rises import Rise, largest_stable_lr
+from gradscope.rules.reading.sums import BLIND_TO_SCALE, undivided
 
 # One leap has to be by so many times more than rises in a row: noise between batches leaps too.
 LEAP = 100.0
@@ -40,10 +40,6 @@ USUAL_DECAY = 0.01
 # `w - lr * decay * w` is `w` with the other sign and larger from here on.
 TURNS_OVER = 2.0
 PASSES = 4  # of backward an update, at least: a loss of two or three terms is no mean
-# These divide by the size of the gradient: a loss that is N times larger takes the same steps.
-BLIND_TO_SCALE = frozenset(
-    "Adadelta Adafactor Adagrad Adam AdamW Adamax Muon NAdam RAdam RMSprop Rprop SparseAdam".split()
-)
 RAISED = 2.0  # times the first learning rate: a schedule has done that, and not by rounding
 
 
@@ -102,8 +98,9 @@ class Overshoot:
     passes: int = 0
 
 
-def overshoot(updates: Sequence[Update], rise: Rise, steps: Sequence[Step]) -> Overshoot | None:
+def overshoot(magnitudes: Magnitudes, rise: Rise, steps: Sequence[Step]) -> Overshoot | None:
     """The setting that explains the growth by itself; None where it takes the loss to tell."""
+    updates = magnitudes.updates
     first, last = updates[0], updates[-1]
     rate, decay = last.lr or 0.0, last.weight_decay
     at_rise = next((one for one in updates if one.step >= rise.first), last)
@@ -120,22 +117,18 @@ def overshoot(updates: Sequence[Update], rise: Rise, steps: Sequence[Step]) -> O
         return Overshoot(Setting.RAISED, at_rise, BoundSchedule(at_rise, high=high / 2))
     if last.ascends is not None:
         return Overshoot(Setting.ASCENT, last, Descend(last))
-    if (divided := _accumulated(updates, steps)) is not None:
+    if (divided := _accumulated(magnitudes, steps)) is not None:
         return Overshoot(Setting.ACCUMULATED, last, divided, divided.passes)
     return Overshoot(Setting.UNBOUNDED, last) if rise.falls else None
 
 
-def _accumulated(updates: Sequence[Update], steps: Sequence[Step]) -> DivideLoss | None:
-    last = updates[-1]
+def _accumulated(magnitudes: Magnitudes, steps: Sequence[Step]) -> DivideLoss | None:
+    last = magnitudes.updates[-1]
     if last.lr is None or not last.optimizer or last.optimizer in BLIND_TO_SCALE:
         return None
-    own = [update.step for update in updates if update.location == last.location]
-    gaps = {after - before for before, after in pairwise(own)}
-    passes = gaps.pop() if len(gaps) == 1 else 0
-    step = next((step for step in steps if step.index == last.step), None)
-    if step is None or step.backward_at is None or step.scaled or passes < PASSES:
-        return None
-    return DivideLoss(step.backward_at, passes)
+    own = (usage for usage in magnitudes.usages if usage.steps_at == last.location)
+    found = next(filter(None, (undivided(one, magnitudes, steps) for one in own)), None)
+    return found if found is not None and found.passes >= PASSES else None
 
 
 def blamed_sum(total: Summed | None, rise: Rise, update: Update) -> Summed | None:

@@ -26,7 +26,8 @@ class Loss(Enum):
     SKIPPED = auto()  # by a GradScaler
     IDLE = auto()  # the rate is 0, or next to it
     ROUNDED = auto()
-    THROWN_AWAY = auto()  # all passes of an update but the last
+    THROWN_AWAY = auto()  # all passes of an update but the last ones
+    USED_AGAIN = auto()  # by all updates until the gradients are cleared
     LEFT_OVER = auto()  # the last passes of an epoch
 
 
@@ -50,6 +51,7 @@ def losses(trace: Trace, magnitudes: Magnitudes) -> Iterator[Lost]:
             or _idle(usage)
             or _rounded(usage)
             or _thrown_away(usage, trace.steps)
+            or _used_again(usage)
             or _left_over(usage, trace.steps)
         )
         if found is not None:
@@ -95,15 +97,28 @@ def _rounded(usage: Usage) -> Lost | None:
 
 
 def _thrown_away(usage: Usage, steps: Sequence[Step]) -> Lost | None:
-    """Cleared before each pass, and stepped after every few."""
+    """Cleared between the passes of one step: before each of them, or in their midst."""
     count, times = _commonest(usage.between)
+    used, alike = _commonest(usage.cycles)
     if count < 1 or usage.handled or not _are_most(times, usage.between):
         return None
-    if not (_are_most(usage.cycles.count(1), usage.cycles) and set(usage.discards) == {1}):
+    if not (used and _are_most(alike, usage.cycles) and len(set(usage.discards)) == 1):
         return None
-    if usage.updates < ACCUMULATES or _backward(usage, steps) is None:
+    if usage.updates < ACCUMULATES or backward_of(usage, steps) is None:
         return None
-    return Lost(Loss.THROWN_AWAY, usage, count, count + 1, _backward(usage, steps))
+    return Lost(Loss.THROWN_AWAY, usage, count, count + used, backward_of(usage, steps))
+
+
+def _used_again(usage: Usage) -> Lost | None:
+    """Stepped after each pass, and cleared after every few."""
+    longest = max(usage.piles, default=0)
+    cleared = [at for at, one in enumerate(usage.piles) if one == 1]
+    periods = {after - before for before, after in pairwise(cleared)}
+    if longest < ACCUMULATES or usage.handled or periods != {longest}:
+        return None
+    if len(cleared) <= ACCUMULATES or set(usage.cycles) != {1}:
+        return None
+    return Lost(Loss.USED_AGAIN, usage, longest, longest)
 
 
 def _left_over(usage: Usage, steps: Sequence[Step]) -> Lost | None:
@@ -111,7 +126,7 @@ def _left_over(usage: Usage, steps: Sequence[Step]) -> Lost | None:
     passes, times = _commonest(usage.cycles)
     if passes < ACCUMULATES or times < ACCUMULATES or usage.handled:
         return None
-    place = _backward(usage, steps)
+    place = backward_of(usage, steps)
     left = _carried(usage, passes) or _dropped(usage, passes)
     return Lost(Loss.LEFT_OVER, usage, left, passes, place) if left and place else None
 
@@ -133,7 +148,7 @@ def _carried(usage: Usage, passes: int) -> int:
     return min(left) if is_regular and 0 < min(left) < passes else 0
 
 
-def _backward(usage: Usage, steps: Sequence[Step]) -> Location | None:
+def backward_of(usage: Usage, steps: Sequence[Step]) -> Location | None:
     """Where all these passes were asked for, if in one place: passes of other places are for other
     purposes, and so are their gradients."""
     wanted = {*usage.discarded, *usage.used}

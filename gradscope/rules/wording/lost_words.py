@@ -49,8 +49,15 @@ _WORDS = {
     Loss.THROWN_AWAY: Words(
         "the gradients of {passes} of each {of} passes are thrown away",
         "`{optimizer}` steps after {of} backward passes, as if their gradients had been added up,"
-        " and the gradients are cleared before each of them. Only the last pass counts.",
+        " and the gradients are cleared in between. Only the last {used} of them count.",
         "clears what no step has used",
+    ),
+    Loss.USED_AGAIN: Words(
+        "`{optimizer}` steps after each pass, and the gradients are cleared after every {of}",
+        "Until they are cleared, backward adds each gradient to those of the passes before, and"
+        " each step goes along the sum: the first of {of} passes is used {of} times, the last one"
+        " once. Either step as seldom as the gradients are cleared, or clear them as often.",
+        "uses the gradients of earlier steps too",
     ),
     Loss.LEFT_OVER: Words(
         "the last {passes} of each epoch are not followed by a step of `{optimizer}`",
@@ -70,6 +77,7 @@ def words(lost: Lost) -> Words:
         "optimizer": usage.optimizer,
         "passes": plural(lost.passes, "pass", "passes") if _counts(lost) else lost.passes,
         "of": f"{lost.of:,}",
+        "used": lost.of - lost.passes,
         "held": plural(len(usage.held), "parameter"),
         "scales": _scales(skipping) if skipping else "",
         "scale": number(movement.scale if movement else 0.0, 3),
@@ -96,6 +104,8 @@ def numbers(lost: Lost) -> Iterator[str]:
     if lost.how is Loss.ROUNDED:
         told = [f"{one.step}: {one.still:,} of {one.pulled:,}" for one in usage.movements[:6]]
         yield f"elements that stay the same, by step: {', '.join(told)}"
+    if lost.how is Loss.USED_AGAIN:
+        yield f"passes in the gradients, by step: {phrases.series(usage.piles)}"
     if lost.how in (Loss.THROWN_AWAY, Loss.LEFT_OVER):
         yield f"passes that each step used: {phrases.series(usage.cycles)}"
         yield f"{plural(usage.passes, 'backward pass', 'backward passes')}, {usage.updates} steps"

@@ -26,6 +26,7 @@ from gradscope.facts import (
     StepAfterBackward,
     StepAtTheEnd,
     StepBeforeClearing,
+    StepWhereCleared,
     WiderWeights,
     text_of,
 )
@@ -60,6 +61,9 @@ def proposed(request: Plain) -> Fix:
         case StepAtTheEnd():
             title = "step after the last pass of an epoch too"
             return Fix("graph", title, "unsafe", request=request)
+        case StepWhereCleared():
+            title = "step where the gradients are cleared, once they are added up"
+            return Fix("graph", title, "unsafe", request=request)
         case SlowSchedule():
             title = "let the schedule last as long as the training"
             return Fix("graph", title, "unsafe", request=request)
@@ -80,12 +84,14 @@ def proposed(request: Plain) -> Fix:
             return Fix("graph", title, "unsafe", f"(loss / {passes}).backward()", request=request)
         case ClipNorm():
             return _clipped(request)
-        case MoveClipping(unscale=unscale, function=function, bound=bound):
+        case MoveClipping(unscale, function, bound, summed):
             title = "unscale the gradients before they are clipped"
             call = f"torch.nn.utils.{function}(parameters, {text_of(bound)})"
             code = f"scaler.unscale_(optimizer)\n{call}"
             if not unscale:
                 title = "clip between backward and the step"
+                if summed:
+                    title = "clip once, right before the step"
                 code = f"{call}\noptimizer.step()"
             return Fix("clip-norm", title, "unsafe", code, request=request)
         case KeepNorm():

@@ -1,0 +1,100 @@
+"""Gradients of several passes whose sum is used where their mean was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradscope.facts import (
+    DivideLoss,
+    Finding,
+    Phase,
+    Related,
+    Root,
+    Severity,
+    Trace,
+    Usage,
+    number,
+    plural,
+)
+from gradscope.rules.reading.divergence import PASSES
+from gradscope.rules.reading.sums import BLIND_TO_SCALE, undivided
+from gradscope.rules.rule import Rule
+from gradscope.rules.wording.proposals import proposed
+
+
+class WrongAverage(Rule):
+    """
+    ## What it does
+    Finds a step that uses the sum of the gradients of several passes, each of them of a loss that
+    is a mean: gradient accumulation without a division.
+
+    ## Why is this bad?
+    Backward adds to the gradients that are there. The sum over N small batches is N times the
+    gradient of one large batch, so the learning rate acts like N times as much, and a bound for the
+    norm is met N times as early. An optimizer that divides by the size of the gradient, as Adam
+    does, hides that: there it is a note, as it is over two or three passes, which may be the terms
+    of one loss.
+
+    ## Example
+    ```python
+    import torch
+
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(12):
+        loss = model(torch.randn(8, 4)).square().mean()
+    -     loss.backward()
+    +     (loss / 4).backward()
+        if step % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+    ```
+
+    ## Fix safety
+    Unsafe: steps become shorter, so the learning rate may have to be another one. A sum on purpose,
+    as over the tasks of one step, needs no repair.
+    """
+
+    code = "GS409"
+    name = "wrong-average"
+    of_sizes = True
+
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        magnitudes = trace.magnitudes
+        if magnitudes is None or roots:
+            return
+        for usage in magnitudes.usages:
+            found = undivided(usage, magnitudes, trace.steps)
+            if found is not None:
+                yield self._about(usage, found)
+
+    def _about(self, usage: Usage, request: DivideLoss) -> Finding:
+        passes, rate = request.passes, usage.rates.last
+        is_blind = usage.optimizer in BLIND_TO_SCALE
+        acts = (
+            f" `{usage.optimizer}` divides by the size of the gradient and takes much the same"
+            " steps; a bound for the norm, and what is logged of it, are another matter."
+            if is_blind
+            else f" lr {number(rate, 3)} acts like {number(passes * rate, 3)}."
+        )
+        return self.found(
+            f"each step of `{usage.optimizer}` uses the sum of {passes} passes, and nothing"
+            " divides it by their number",
+            "The loss of each pass is a mean, and backward adds its gradient to those of the passes"
+            f" before: the step gets {passes} times the gradient of one batch of that size.{acts}",
+            severity=Severity.NOTE if is_blind or passes < PASSES else Severity.WARNING,
+            phase=Phase.OPTIMIZER,
+            step=usage.last,
+            op="step",
+            location=request.backward,
+            label=f"is added up over {passes} passes",
+            related=(Related("use", usage.steps_at, "uses the sum"),) if usage.steps_at else (),
+            evidence={
+                "optimizer": usage.optimizer,
+                "passes": passes,
+                "factor": 1.0,
+                "updates": usage.updates,
+            },
+            numbers=(f"{plural(usage.updates, 'step')} of {passes} backward passes each",),
+            fixes=(proposed(request),),
+        )

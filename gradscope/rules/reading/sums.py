@@ -1,0 +1,38 @@
+"""Which steps use a sum of gradients as if it were their mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradscope.facts import DivideLoss, Magnitudes, Step, Usage
+from gradscope.rules.reading.lost import backward_of
+
+# These divide by the size of the gradient: a loss that is N times larger takes the same steps.
+BLIND_TO_SCALE = frozenset(
+    "Adadelta Adafactor Adagrad Adam AdamW Adamax Muon NAdam RAdam RMSprop Rprop SparseAdam".split()
+)
+FEWEST_UPDATES = 2  # of the same number of passes
+
+
+def undivided(usage: Usage, magnitudes: Magnitudes, steps: Sequence[Step]) -> DivideLoss | None:
+    """How to average the passes of each step, where all of them come from one place, go to the same
+    parameters, and are of losses that are a mean as it is; None where they are averaged, or nobody
+    knows."""
+    lengths = set(usage.cycles)
+    passes = max(lengths, default=0)
+    if lengths != {passes} or passes < 2 or len(usage.cycles) < FEWEST_UPDATES:
+        return None
+    if usage.handled or usage.discards or not all(one == 1.0 for one in usage.factors):
+        return None
+    place = backward_of(usage, steps)
+    if place is None or not usage.factors or not _go_everywhere(usage, magnitudes):
+        return None
+    return DivideLoss(place, passes)
+
+
+def _go_everywhere(usage: Usage, magnitudes: Magnitudes) -> bool:
+    """Whether each pass, as far as was measured, gave all that has gradients one: the losses of
+    several tasks have heads of their own."""
+    own = [leaf.norms for leaf in magnitudes.leaves if leaf.name in usage.held]
+    passes = [[norms[step] for norms in own if step < len(norms)] for step in usage.used]
+    return all(None not in norms for norms in passes if any(norms))

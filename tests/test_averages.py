@@ -1,0 +1,129 @@
+"""GS409 and GS405: gradients that are added up over passes, and what is done between these."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from corpus import diagnosed_text
+from test_lost_update import loud, patched
+
+from gradscope.facts import Severity
+
+HEAD = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 1))
+opt = torch.optim.{opt}
+clip = torch.nn.utils.clip_grad_norm_
+
+
+def loss_of():
+    x = torch.randn(64, 16)
+    return (net(x) - x.sum(1, keepdim=True)).square().{reduced}()
+
+
+"""
+SGD = HEAD.format(opt="SGD(net.parameters(), lr=1e-4)", reduced="mean")
+ADAM = HEAD.format(opt="Adam(net.parameters(), lr=1e-4)", reduced="mean")
+SUM = HEAD.format(opt="SGD(net.parameters(), lr=1e-6)", reduced="sum")
+STEP = "    if (i + 1) % 4 == 0:\n        opt.step()\n        opt.zero_grad()\n"
+ADDED = f"for i in range(16):\n    loss = loss_of(){{}}\n    loss.backward()\n{STEP}"
+AMP = (
+    "scaler = torch.amp.GradScaler('cpu', init_scale=1024.0)\nfor i in range(16):\n"
+    "    loss = loss_of(){}\n    {}.backward()\n    if (i + 1) % 4 == 0:\n"
+    "        scaler.step(opt)\n        scaler.update()\n        opt.zero_grad()\n"
+)
+CLIPS = "clip(net.parameters(), 0.1)"
+CLIPPED = (
+    f"{SGD}for i in range(16):\n    (loss_of() / 4).backward()\n{{}}    if (i + 1) % 4 == 0:\n"
+    "{}        opt.step()\n        opt.zero_grad()\n"
+)
+EACH = CLIPPED.format(f"    {CLIPS}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("program", "repaired"),
+    [
+        (SGD + ADDED.format(""), SGD + ADDED.format("").replace("loss.b", "(loss / 4).b")),
+        (
+            SGD + AMP.format("", "scaler.scale(loss)"),
+            SGD + AMP.format("", "(scaler.scale(loss) / 4)"),
+        ),
+    ],
+)
+def test_a_sum_of_means_is_told_and_divided(
+    program: str, repaired: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    (found,) = diagnosed_text(program, tmp_path, verify=True).findings
+
+    assert (found.rule, found.severity) == ("GS409", Severity.WARNING)
+    assert found.location is not None
+    assert "backward" in program.splitlines()[found.location.line - 1]
+    assert found.fixes[0].verified is True
+    assert patched(program, found.fixes[0].patch or "", tmp_path) == repaired
+    assert loud(repaired) == []
+
+
+def test_it_is_a_note_where_the_optimizer_does_not_mind(tmp_path: Path) -> None:
+    (found,) = diagnosed_text(ADAM + ADDED.format(""), tmp_path).findings
+
+    assert (found.rule, found.severity) == ("GS409", Severity.NOTE)
+    assert "divides by the size of the gradient" in found.why
+
+
+TWO_HEADS = (
+    "import torch\nfrom torch import nn\n\nbody = nn.Linear(4, 4)\n"
+    "heads = nn.ModuleList(nn.Linear(4, 1) for _ in range(4))\n"
+    "opt = torch.optim.SGD([*body.parameters(), *heads.parameters()], lr=1e-3)\n"
+    "for step in range(6):\n    x = torch.randn(8, 4)\n    for head in heads:\n"
+    "        head(body(x)).square().mean().backward()\n    opt.step()\n    opt.zero_grad()\n"
+)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        SGD + ADDED.format(" / 4"),
+        SGD + ADDED.format(" * 0.25"),
+        SGD + ADDED.format("").replace("loss.backward()", "loss.backward(torch.tensor(0.25))"),
+        SGD + AMP.format(" / 4", "scaler.scale(loss)"),
+        SUM + ADDED.format(""),
+        SGD
+        + ADDED.format("").replace(
+            "        opt.step()",
+            "        for p in net.parameters():\n            p.grad /= 4\n        opt.step()",
+        ),
+        TWO_HEADS,
+        CLIPPED.format("", f"        {CLIPS}\n"),
+        SGD + "for i in range(8):\n    opt.zero_grad()\n    loss_of().backward()\n"
+        f"    {CLIPS}\n    opt.step()\n",
+        SGD + "for i in range(8):\n    opt.zero_grad()\n    loss_of().backward()\n"
+        f"    {CLIPS}\n    (0.1 * loss_of()).backward()\n    {CLIPS}\n    opt.step()\n",
+    ],
+    ids=[
+        "divided", "multiplied", "weighted", "scaled", "summed", "by hand",
+        "heads", "clipped once", "clipped each step", "two tasks",
+    ],
+)  # fmt: skip
+def test_what_is_averaged_or_summed_on_purpose_is_silent(program: str) -> None:
+    assert loud(program) == []
+
+
+def test_clipping_after_each_pass_is_told_and_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    (found,) = diagnosed_text(EACH, tmp_path, verify=True).findings
+
+    assert (found.rule, found.evidence["order"]) == ("GS405", "between-passes")
+    assert found.location is not None and CLIPS in EACH.splitlines()[found.location.line - 1]
+    assert found.fixes[0].verified is True
+    text = patched(EACH, found.fixes[0].patch or "", tmp_path)
+    assert text == CLIPPED.format("", f"        {CLIPS}\n")
+    assert loud(text) == []
