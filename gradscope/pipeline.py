@@ -11,20 +11,25 @@ from pathlib import Path
 
 from gradscope.accepted import accepted_by
 from gradscope.config import Config
-from gradscope.diagnose import diagnose
+from gradscope.diagnose import diagnose, find_roots
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import (
+    Fate,
     Finding,
+    Kind,
+    Limits,
     NotChecked,
     NotTried,
     Phase,
     Reason,
     Report,
     Severity,
+    Share,
     Trace,
     plural,
 )
 from gradscope.programs import Kept, RunOptions, Target, run
+from gradscope.programs.ranks import Ranks
 from gradscope.repair import Again, Budget, repair, repaired
 from gradscope.repair.aftermath import with_aftermath
 from gradscope.repair.again import FAILURES
@@ -32,6 +37,7 @@ from gradscope.repair.again import told as failure_told
 from gradscope.repair.budget import RunsSpent
 from gradscope.repair.closer import look_closer
 from gradscope.repair.rates import with_stable_rate
+from gradscope.report.ranks import remarks as rank_remarks
 from gradscope.report.status import Doing, Stages
 from gradscope.rules import rule_filter
 from gradscope.saved import Saved, save
@@ -138,13 +144,15 @@ def trace(
     keep: Path | None = None,
     stages: Stages | None = None,
     started: float | None = None,
+    ranks: Ranks | None = None,
 ) -> Report:
     """Run a target, find what is wrong, and try the fixes. `precision` is as in `Conditions`.
 
     With `hazards` also what has not hurt yet (GS6): asked for by a preflight, and not by somebody
     who looks for the cause of a failure. Without `accept` what the project accepts is in the report
     too. `keep` is the file to save the trace in. `started` is when the command did, by
-    `time.monotonic`. After Ctrl-C the report holds what was known by then; a second one raises
+    `time.monotonic`. With `ranks` the report is about the one that leads them; that of the others
+    holds what they saw. After Ctrl-C the report holds what was known by then; a second one raises
     KeyboardInterrupt.
     """
     began = time.monotonic() if started is None else started
@@ -157,14 +165,28 @@ def trace(
     stages.begin(Doing.RUNNING)
     with Kept() as kept:
         seen = run(
-            target, looking, silent=silent, on_progress=stages.progress(options.steps), kept=kept
+            target,
+            looking,
+            silent=silent,
+            on_progress=stages.progress(options.steps),
+            kept=kept if ranks is None else None,  # a copy would share the connections
+            ranks=ranks,
         )
-        require_backward(target, seen)
+        if ranks is None:
+            require_backward(target, seen)
         was_interrupted = seen.ending.kind == "interrupted" and seen.ending.code is not None
         budget = Budget(config.verify_time, config.verify_runs)
         budget.interrupted = was_interrupted or seen.ending.in_a_hurry
-        again = Again(target, options, seen, budget, stages, kept=kept)
+        again = Again(target, options, seen, budget, stages, kept=kept, ranks=ranks)
         seen, again, unseen = look_closer(seen, again)
+        ranked = None
+        if ranks is not None:
+            ranked = ranks.agree(_share(ranks, seen, options.limits))
+            if not ranks.leads:
+                again.follow()
+                return Report(target.name, seen, ranks=ranked)
+            require_backward(target, seen)
+            remarks = (*remarks, *rank_remarks(ranked))
         if keep is not None:
             try:
                 save(seen, keep)
@@ -191,7 +213,21 @@ def trace(
                 raise
             report = Report(target.name, seen, (), remarks, undiagnosed=True)
     seconds = time.monotonic() - began
-    return replace(report, runs=1 + budget.runs, replay=again.latest, seconds=seconds)
+    return replace(report, runs=1 + budget.runs, replay=again.latest, seconds=seconds, ranks=ranked)
+
+
+def _share(ranks: Ranks, seen: Trace, limits: Limits) -> Share:
+    """What this rank tells the others: whether its first bad value is its own."""
+    share = ranks.share(seen)
+    errors = [one for one in diagnose(seen, limits) if one.severity is Severity.ERROR]
+    if not errors:
+        return share
+    fate = Fate.BORN if seen.unexamined is None else Fate.BAD
+    roots = find_roots(seen)
+    if roots and all(root.event.kind is Kind.RECEIVED for root in roots):
+        fate = Fate.RECEIVED
+    first = min(errors, key=lambda one: one.step)
+    return replace(share, fate=fate, step=first.step, location=first.location, rule=first.rule)
 
 
 def _with_fixes(

@@ -50,6 +50,9 @@ from gradscope.facts.numbers import plural as plural
 from gradscope.facts.numbers import text_of as text_of
 from gradscope.facts.places import Call as Call
 from gradscope.facts.places import Location as Location
+from gradscope.facts.ranks import Fate as Fate
+from gradscope.facts.ranks import Ranked as Ranked
+from gradscope.facts.ranks import Share as Share
 from gradscope.facts.reports import Report as Report
 from gradscope.facts.reports import Summary as Summary
 from gradscope.facts.requests import AllowEmpty as AllowEmpty

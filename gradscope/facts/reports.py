@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from gradscope.facts.findings import Finding, Severity
 from gradscope.facts.numbers import plural
+from gradscope.facts.ranks import Ranked
 from gradscope.facts.traces import NotChecked, Replay, Trace
 
 
@@ -24,6 +25,7 @@ class Report:
     undiagnosed: bool = False  # Ctrl-C came before the rules had looked at the run
     runs: int = 1  # how often the program was run for it
     replay: Replay | None = None  # how it was repeated: from as late as possible
+    ranks: Ranked | None = None  # of a program of several processes
     _repr_mimebundle_: ClassVar[Callable[..., dict[str, str]]]  # set by what knows the formats
     seconds: float | None = None  # from the command's start; None where nobody looked at the clock
 

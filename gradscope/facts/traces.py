@@ -10,6 +10,7 @@ from gradscope.facts.events import Approach, Event, Headroom, NanRead, Overwrite
 from gradscope.facts.functions import FunctionCheck
 from gradscope.facts.magnitudes import Magnitudes
 from gradscope.facts.places import Location
+from gradscope.facts.ranks import Share
 from gradscope.facts.symptoms import Symptom, Unexamined
 
 
@@ -177,6 +178,7 @@ class Trace:
     processes: tuple[str, ...] = ()  # names of those that the program started: not observed
     effects: tuple[Effect, ...] = ()  # what it did outside; of a repeated run, what it may not do
     replay: Replay | None = None  # of a repeated run
+    others: tuple[Share, ...] = ()  # of a repeated run: other ranks that came to a bad end
     unexamined: Unexamined | None = None  # where its trouble began, if only watched there
     compiled: Compiling | None = None  # by torch.compile
     rounded_otherwise: tuple[str, ...] = ()  # ops of which torch takes another formula under a mode

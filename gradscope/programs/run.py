@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING
 
 from gradscope.errors import CTRL_C, GradscopeError
 from gradscope.facts import Ending, Trace
+from gradscope.facts.ranks import OTHERS
 from gradscope.programs.messages import (
     Fault,
     Final,
@@ -30,6 +31,7 @@ from gradscope.signals import HURRIED, PASSED_ON, heard, raise_from_now_on
 
 if TYPE_CHECKING:
     from gradscope.programs.process import Child
+    from gradscope.programs.ranks import Ranks
 
 TICK = 0.05  # seconds between looks at the clock, at Ctrl-C and at the child
 STOP_GRACE = 5.0  # seconds that a program has to unwind after we stopped it
@@ -61,6 +63,7 @@ def run(
     measure: Callable[[], object] | None = None,
     repeat: Repeat | None = None,
     kept: Kept | None = None,
+    ranks: Ranks | None = None,
 ) -> Trace:
     """Run a target once and return what was seen of it, however it ended.
 
@@ -73,6 +76,7 @@ def run(
     are not recorded then. `on_progress` is told the steps and the ops so far, many times a second.
     With `repeat` the run repeats an earlier one, and is silent. With `kept` snapshots are taken
     where that is possible, and the process then waits before its end for what is asked of them.
+    With `ranks` the others are told of the end, and theirs ends this run.
 
     Raises GradscopeError where the target cannot be run, and KeyboardInterrupt where a repeated
     run is interrupted, or another one a second time.
@@ -114,13 +118,15 @@ def run(
 
             with heard(() if silent else PASSED_ON, pass_on):
                 is_trial = repeat is not None
-                wait = _Wait(child, limit, interrupts, on_progress, is_trial=is_trial)
+                wait = _Wait(child, limit, interrupts, on_progress, is_trial=is_trial, ranks=ranks)
                 wait.until_gone()
         if kept is not None and wait.snapshots:
             kept.hold(child, wait)
         if len(interrupts) > 1 or (interrupts and repeat is not None):
             raise KeyboardInterrupt  # nobody wants to see how half a trial ended
         trace = wait.trace(target.name, deaths)
+    if ranks is not None:
+        ranks.ended(trace)
     if passed_on:
         hurried = not set(HURRIED).isdisjoint(passed_on)
         trace = replace(trace, ending=replace(trace.ending, in_a_hurry=hurried))
@@ -204,8 +210,10 @@ class _Wait:
         on_progress: Callable[[int, int], None] | None,
         *,
         is_trial: bool = False,
+        ranks: Ranks | None = None,
     ) -> None:
         self._child = child
+        self._ranks = ranks
         self._is_trial = is_trial
         self._limit = limit
         self._interrupts = interrupts  # when each Ctrl-C came
@@ -216,7 +224,7 @@ class _Wait:
         self._latest_came = self._started
         self._final: Final | None = None
         self._ends_by = self._started + limit if limit else float("inf")
-        self._asked_to_end = ""  # why we did: "Ctrl-C", "the time limit of 5 s"
+        self._asked_to_end = ""  # why we did: "Ctrl-C", "the time limit of 5 s", `OTHERS`
         self._forwarded = False
         self._status: int | None = None
         self._gone = self._started
@@ -283,6 +291,8 @@ class _Wait:
                 self._latest, self._latest_came = trace, time.monotonic()
             case Final():
                 self._final = message
+                if self._ranks is not None and not self._asked_to_end:
+                    self._ranks.ended(message.trace)
                 if self._asked_to_end:
                     self._hang_up()
                 else:
@@ -305,6 +315,10 @@ class _Wait:
         if self._interrupts and not self._asked_to_end:
             self._asked_to_end = "Ctrl-C"
             self._ends_by = self._interrupts[0] + INTERRUPT_GRACE
+        if self._ranks is not None and not (self._final or self._asked_to_end):
+            if self._ranks.is_called_off():
+                self._asked_to_end = OTHERS
+                self._ends_by = now + INTERRUPT_GRACE
         if len(self._interrupts) > 1 or (self._interrupts and self._is_trial):
             self._ends_by = now
         if self._asked_to_end and not self._forwarded and self._final is None:

@@ -96,6 +96,12 @@ def _has_fraction(tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
 
 
+def elements(tensor: torch.Tensor) -> int:
+    """How many a tensor has; 0 of one that is sharded over ranks and has none on this one."""
+    held = None if type(tensor) in (torch.Tensor, torch.nn.Parameter) else _held_by(tensor)
+    return tensor.numel() if held is None or held.numel() else 0
+
+
 def quick_sum(tensor: torch.Tensor) -> torch.Tensor:
     """A 0-d tensor that is non-finite if an element is. Half types add up in float32, since
     their own range is left by healthy sums."""

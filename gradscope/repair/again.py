@@ -10,8 +10,19 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 from gradscope.errors import GradscopeError
-from gradscope.facts import Effect, EffectKind, Origin, Replay, Trace, Unexamined, hindrance
+from gradscope.facts import (
+    Effect,
+    EffectKind,
+    Ending,
+    Origin,
+    Replay,
+    Trace,
+    Unexamined,
+    hindrance,
+)
+from gradscope.facts.ranks import OTHERS, Fate, Share
 from gradscope.programs import ChildFault, Kept, NoAnswer, Repeat, RunOptions, Target, run
+from gradscope.programs.ranks import Ranks
 from gradscope.repair.budget import Budget, Purpose
 from gradscope.repair.differences import repeats
 from gradscope.repair.search import Search
@@ -23,6 +34,7 @@ _MADE = (EffectKind.WRITE, EffectKind.FOLDER)
 # A copy that waits for what it does not have never answers: more than a step in full costs.
 _PATIENCE = 10.0  # seconds
 _SLOWER = 20.0  # times the seconds that the steps took at first
+_REPLY = 10.0  # seconds that another rank has to answer, once this one's run is over
 
 
 @runtime_checkable
@@ -72,7 +84,8 @@ class _Plan:
 class Again:
     """Runs `target` again. `options` are those of the run that is to be repeated, `first` is what
     it showed, and `kept` its process. `after_update`: nothing is asked of what follows the last
-    step's update. `replays` gathers how it was repeated.
+    step's update. `replays` gathers how it was repeated. With `ranks` all of them run again, and
+    once one of them leads, the others `follow` what it does.
 
     Each of its ways raises Hindered where a run would do again, before its last step is over, what
     it may not; and OSError where there is no room for what it writes.
@@ -87,6 +100,7 @@ class Again:
     after_update: bool = True
     kept: Kept = field(default_factory=Kept)
     replays: list[Replay] = field(default_factory=list)
+    ranks: Ranks | None = None
 
     @property
     def latest(self) -> Replay | None:
@@ -165,7 +179,19 @@ class Again:
     def _from_start(self, plan: _Plan, limit: float | None) -> Trace:
         repeat = self._repeat(plan, 0)
         self.budget.runs += 1
-        trace = run(
+        if self.ranks is None:
+            trace = self._ran(plan, limit, repeat)
+        else:
+            if self.ranks.leads:
+                self.ranks.order((plan, limit))
+            with self.ranks.repeated():
+                trace = self._ran(plan, limit, repeat)
+            if self.ranks.leads:
+                trace = _with_theirs(trace, self.ranks.answers(_REPLY))
+        return self._told(self._unhindered(trace, plan), plan, Origin.START, 0)
+
+    def _ran(self, plan: _Plan, limit: float | None, repeat: Repeat) -> Trace:
+        return run(
             self.target,
             plan.options,
             patches=plan.patches,
@@ -173,8 +199,24 @@ class Again:
             setup=plan.setup,
             on_progress=self.stages.progress(plan.options.steps),
             repeat=repeat,
+            ranks=self.ranks,
         )
-        return self._told(self._unhindered(trace, plan), plan, Origin.START, 0)
+
+    def follow(self) -> None:
+        """As another rank than the one that the report is about: run again what it runs."""
+        ranks = self.ranks
+        assert ranks is not None
+
+        def carry_out(asked: tuple[_Plan, float | None]) -> Share:
+            plan, limit = asked
+            try:
+                return ranks.share(self._from_start(plan, limit))
+            except Hindered as hindered:
+                return Share(ranks.rank, Fate.CUT_SHORT, hindered=hindered.effect)
+            except (*FAILURES, KeyboardInterrupt):
+                return Share(ranks.rank, Fate.CUT_SHORT)
+
+        ranks.serve(carry_out)
 
     def _repeat(self, plan: _Plan, start: int) -> Repeat:
         """Raises Hindered where it is known to do what it may not, from step `start` on."""
@@ -202,3 +244,15 @@ class Again:
         replay = Replay(origin, step, len(trace.steps) - step, identical)
         self.replays.append(replay)
         return replace(trace, replay=replay)
+
+
+def _with_theirs(trace: Trace, others: tuple[Share, ...]) -> Trace:
+    """With what became of the other ranks: trouble of theirs may have ended this one's run."""
+    hindered = next((one.hindered for one in others if one.hindered is not None), None)
+    if hindered is not None:
+        raise Hindered(hindered)
+    troubled = tuple(one for one in others if one.fate.is_own)
+    is_end = trace.ending.kind == "interrupted" or trace.ending.gave_up
+    if troubled and is_end and not trace.symptoms:
+        trace = replace(trace, ending=Ending("stopped", OTHERS))
+    return replace(trace, others=troubled)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gradscope.facts import NotChecked, Subject, Trace, Unexamined
+from gradscope.facts.ranks import OTHERS
 from gradscope.repair.again import FAILURES, Again, told
 from gradscope.report.status import Doing
 
@@ -26,8 +27,11 @@ def look_closer(
     For a bad value this takes as long as the program did until then, for a program that only gave
     up at most as long as fixes may be tried.
     """
-    at = seen.unexamined
-    if at is None or again.budget.interrupted:
+    at, hurry = seen.unexamined, again.budget.interrupted
+    if again.ranks is not None and not again.ranks.leads:
+        # The bad value of one may come from another, whose step is looked at as well.
+        at = again.ranks.earliest(again.ranks.share(seen, interrupted=hurry))
+    if at is None or hurry:
         return seen, again, ()
     again.stages.begin(Doing.REPLAYING)
     limit = again.budget.seconds if at.subject is None else None
@@ -39,6 +43,8 @@ def look_closer(
         again.budget.interrupt()
         return seen, again, _left(at, "interrupted")
     if found.ending.kind == "interrupted":
+        if found.ending.detail == OTHERS:
+            return seen, again, ()
         return seen, again, _left(at, f"{found.ending.detail} ended the second run")
     if seen.symptoms and not found.symptoms:
         if found.compiled is not None and found.compiled.left_out:

@@ -6,6 +6,7 @@ import signal
 from dataclasses import dataclass
 
 from gradscope.facts import (
+    Fate,
     Finding,
     NotTried,
     Reason,
@@ -99,6 +100,9 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
     of the fix.
     """
     step = last_step(finding)
+    there = _on_another_rank(after.trace, step)
+    if there is not None:
+        return _refuted(there)
     failed = _failure(before.trace, after.trace, step)
     if failed is not None:
         return failed
@@ -128,6 +132,17 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
     vouched = not moves and has_finite_loss(before.trace, step)
     effects = _effects(finding, before.trace, after, kind, moves)
     return Outcome(Verified(effects), doubtful=not vouched)
+
+
+def _on_another_rank(after: Trace, step: int) -> Objection | None:
+    """What went wrong there up to that step."""
+    for other in after.others:
+        for symptom in other.symptoms:
+            if symptom.step <= step:
+                return SymptomAppears(symptom)
+        if other.fate is Fate.RAISED:
+            return ProgramEnds(other.detail)
+    return None
 
 
 def _refuted(by: Objection, remains: Finding | None = None) -> Outcome:

@@ -18,6 +18,7 @@ from gradscope.facts import (
     Location,
     Replay,
     Report,
+    Share,
     Summary,
     Trace,
     text_of,
@@ -104,6 +105,9 @@ def _document(report: Report) -> dict[str, Any]:
         "runs": report.runs,
         "replay": _replay(report.replay) if report.replay else None,
     }
+    if report.ranks is not None:
+        values["rank"] = report.ranks.rank
+        values["ranks"] = list(map(_share, report.ranks.all))
     if report.verdict in ("failed", "incomplete"):  # and nothing else says why
         values["ending"] = _of(trace.ending, "kind detail")
     return values
@@ -116,6 +120,11 @@ def _of(value: object, names: str) -> dict[str, Any]:
 
 def _replay(replay: Replay) -> dict[str, Any]:
     return {"from": replay.origin, **_of(replay, "step steps identical")}
+
+
+def _share(share: Share) -> dict[str, Any]:
+    place = {"location": _location(share.location)}
+    return {**_of(share, "rank fate step rule detail"), **place}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import torch
 
 from gradscope.facts import Absence, Leaf
 from gradscope.record.definitions import definition
+from gradscope.record.finite import elements
 from gradscope.record.names import Names, in_some_module
 from gradscope.record.optimizers import held_by
 from gradscope.record.sites import Site, resolve
@@ -126,7 +127,7 @@ class Absences:
             absence = self._missing.get(key)
             if absence is None and key in trained:
                 absence = Absence("", True, "stale", True, 0)
-            if key not in gone or key in spare or absence is None or not leaf.numel():
+            if key not in gone or key in spare or absence is None or not elements(leaf):
                 continue
             if absence.reason == "stale" and in_some_module(key):
                 absence = replace(absence, reason="unused")

@@ -12,6 +12,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from gradscope.facts import Leaf
+from gradscope.record.finite import elements
 from gradscope.record.names import Names
 from gradscope.record.sites import Site
 from gradscope.record.sizes.crossings import norm_of
@@ -206,7 +207,7 @@ class Leaves:
             shape=tuple(leaf.shape),
             dtype=str(leaf.dtype).removeprefix("torch."),
             device=str(leaf.device),
-            numel=leaf.numel(),
+            numel=elements(leaf),
             held_as="parameter" if isinstance(leaf, torch.nn.Parameter) else "leaf",
             trained=False,
             weight=0.0,

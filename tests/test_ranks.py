@@ -1,0 +1,329 @@
+"""Programs of several processes: the ranks agree on whose story is told, it is told once, and all
+of them run again for it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apart import in_fork
+from torch._C._distributed_c10d import TCPStore
+
+from gradscope.config import Config
+from gradscope.facts import Fate, Ranked, Report, Share
+from gradscope.pipeline import trace
+from gradscope.programs import parse_target
+from gradscope.programs.ranks import Ranks
+from gradscope.report.ranks import remarks
+
+DATA_PARALLEL = """
+import contextlib, os, signal, time
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+torch.manual_seed(0)
+model = DistributedDataParallel(torch.nn.Linear(4, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data = torch.Generator().manual_seed(rank)
+for step in range({steps}):
+    x = torch.rand(8, 4, generator=data)
+    {before}
+    loss = model(x).pow(2).mean()
+    {after}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+SHARDED = """
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+fully_shard(model[0])
+fully_shard(model)
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+data = torch.Generator().manual_seed(rank)
+for step in range(6):
+    x = torch.rand(8, 4, generator=data)
+    weight = torch.full((8, 1), 0.0 if {bad} else 1.0)
+    loss = (weight * (model(x) - x.sum(1, keepdim=True)) ** 2).sum() / weight.sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+TENSOR_PARALLEL = """
+import torch
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel, RowwiseParallel, parallelize_module
+)
+
+mesh = init_device_mesh("cpu", (2,))
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4))
+model = parallelize_module(model, mesh, {{"0": ColwiseParallel(), "2": RowwiseParallel()}})
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(5):
+    x = torch.rand(8, 4) * (0.0 if {bad} else 1.0)
+    loss = ((model(x) - x).pow(2).sum(1) / x.norm(dim=1)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+# What becomes of a rank that another one's NaN reaches: it depends on who sees it first.
+AFTER = (Fate.RECEIVED, Fate.BAD, Fate.CALLED_OFF)
+LAUNCH = ("--standalone", "--nproc-per-node", "2")
+
+
+def parallel(before: str = "pass", after: str = "pass", steps: int = 6) -> str:
+    return DATA_PARALLEL.format(before=before, after=after, steps=steps)
+
+
+def line_of(text: str, part: str) -> int:
+    return 1 + text[: text.index(part)].count("\n")
+
+
+def on_ranks(
+    text: str, folder: Path, monkeypatch: pytest.MonkeyPatch, count: int = 2, **options: Any
+) -> tuple[Report, list[int]]:
+    """The report of the rank that leads, and the exit codes of all; every rank is a fork of this
+    process, and we are the launcher that holds their store."""
+    importlib.import_module("torch._dynamo")  # else every child does, for its first optimizer
+    path = folder / "program.py"
+    path.write_text(text, encoding="utf-8")
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    given = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": store.port, "WORLD_SIZE": count}
+    given |= {"TORCHELASTIC_USE_AGENT_STORE": True, "GLOO_SOCKET_IFNAME": "lo"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, str(value))
+
+    def one(rank: int) -> None:
+        os.environ["RANK"] = str(rank)
+        ranks = Ranks.found()
+        assert ranks is not None
+        config = Config(time_limit=60.0, **options)
+        report = trace(parse_target(str(path)), config, silent=True, ranks=ranks)
+        if ranks.leads:
+            (folder / f"{rank}.report").write_bytes(pickle.dumps(report))
+        assert ranks.finish(7 if ranks.leads else 0) == 7
+
+    pids = []
+    for rank in range(count):
+        pid = os.fork()
+        if pid == 0:
+            os._exit(in_fork(lambda rank=rank: one(rank)))
+        pids.append(pid)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+    (told,) = folder.glob("*.report")
+    report = pickle.loads(told.read_bytes())
+    assert isinstance(report, Report)
+    return report, codes
+
+
+def fates(report: Report) -> list[Fate]:
+    assert report.ranks is not None
+    return [one.fate for one in report.ranks.all]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_the_rank_that_made_the_nan_tells_it_and_all_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = "loss = loss * x.sum() / (x.sum() * (0.0 if step == 3 and rank else 1.0))"
+    text = parallel(after=bad)
+    report, codes = on_ranks(text, tmp_path, monkeypatch)
+
+    assert codes == [0, 0]
+    (finding,) = report.findings
+    assert finding.rule == "GS201"
+    assert finding.location is not None
+    assert finding.location.line == line_of(text, bad)
+    assert finding.step == 3
+    assert fates(report)[1] is Fate.BORN
+    assert fates(report)[0] in AFTER
+    assert report.remarks[0] == "this is rank 1 of 2, where it went wrong first, at step 3"
+    assert report.remarks[1].startswith("rank 0 ")
+    assert any(fix.verified for fix in finding.fixes)
+    assert report.replay is not None
+    assert report.replay.identical
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_patch_has_to_hold_on_every_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = "loss = loss if rank else loss / (x - x).sum()"
+    text = parallel(before="shift = 2.0 if rank else 0.0", after=broken, steps=1)
+    text = text.replace("    loss.backward()", "    (loss - shift).sqrt().backward()")
+    report, _ = on_ranks(text, tmp_path, monkeypatch)
+
+    assert fates(report) == [Fate.BORN, Fate.BORN]
+    location = report.findings[0].location
+    assert location is not None
+    assert location.line == line_of(text, broken)
+    assert not any(fix.verified for fix in report.findings[0].fixes)
+    refuted = [fix.verdict for fix in report.findings[0].fixes if fix.verified is False]
+    assert any("loss" in str(one) for one in refuted)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_the_same_on_all_ranks_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = parallel(after="loss = (loss * 0.0).log()", steps=1)
+    report, codes = on_ranks(text, tmp_path, monkeypatch, verify=False)
+
+    assert codes == [0, 0]
+    assert [one.rule for one in report.findings] == ["GS202"]
+    assert fates(report) == [Fate.BORN, Fate.BORN]
+    assert report.remarks[1].startswith("rank 1 found GS202 too, at ")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+@pytest.mark.parametrize(
+    ("end", "fate", "detail"),
+    [
+        ("raise ValueError('no such batch')", Fate.RAISED, "ValueError: no such batch"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", Fate.DIED, "SIGKILL"),
+    ],
+)
+def test_a_rank_that_ends_is_told_and_not_those_that_wait_for_it(
+    end: str, fate: Fate, detail: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = parallel(before=f"if rank and step == 2: {end}")
+    report, codes = on_ranks(text, tmp_path, monkeypatch)
+
+    assert codes == [0, 0]
+    assert report.verdict == "failed"
+    assert fates(report) == [Fate.CALLED_OFF, fate]
+    assert report.trace.ending.detail.startswith(detail)
+    assert (
+        f"this is rank 1 of 2, which {'died' if fate is Fate.DIED else 'ended first'}"
+        in (report.remarks[0])
+    )
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+@pytest.mark.parametrize("text", [SHARDED, TENSOR_PARALLEL])
+@pytest.mark.slow
+def test_sharded_programs(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_sharded = text is SHARDED
+    text = text.format(bad="step == 3 and rank" if is_sharded else "step == 3")
+    report, codes = on_ranks(text, tmp_path, monkeypatch)
+
+    assert codes == [0, 0]
+    assert [one.rule for one in report.findings] == ["GS201"]
+    assert fates(report)[1] is Fate.BORN
+    assert fates(report)[0] in (AFTER if is_sharded else [Fate.BORN])
+    location = report.findings[0].location
+    assert location is not None
+    assert location.line == line_of(text, "loss =")
+    assert any(fix.verified for fix in report.findings[0].fixes)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+@pytest.mark.parametrize(
+    "text",
+    [
+        parallel(),
+        pytest.param(SHARDED.format(bad="False"), marks=pytest.mark.slow),
+        pytest.param(TENSOR_PARALLEL.format(bad="False"), marks=pytest.mark.slow),
+    ],
+    ids=["ddp", "fsdp", "tensor-parallel"],
+)
+def test_healthy_ranks_make_one_healthy_report(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report, codes = on_ranks(text, tmp_path, monkeypatch)
+
+    assert codes == [0, 0]
+    assert (report.verdict, report.findings) == ("healthy", ())
+    assert report.remarks == ("2 ranks, all alike: this is rank 0",)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+@pytest.mark.slow
+def test_unused_parameters_and_accumulation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = parallel(before="still = model.no_sync() if step % 2 else contextlib.nullcontext()")
+    text = text.replace("nn.Linear(4, 4))", "nn.Linear(4, 4), find_unused_parameters=True)")
+    text = text.replace("    loss.backward()", "    with still: loss.backward()")
+    report, codes = on_ranks(text, tmp_path, monkeypatch, count=4)
+
+    assert codes == [0, 0, 0, 0]
+    assert report.verdict == "healthy"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+@pytest.mark.slow
+def test_uneven_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report, codes = on_ranks(parallel(before="if rank == step - 2: break"), tmp_path, monkeypatch)
+
+    assert codes == [0, 0]
+    assert report.trace.ending.kind == "raised"
+    assert report.remarks[1] == "rank 0 came to its end, after 2 backward passes"
+
+
+def launched(*command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", *LAUNCH, *command],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def test_torchrun(tmp_path: Path) -> None:
+    bad = "loss = loss.log() if rank else loss"
+    text = parallel(before="x = x * (1 - rank)", after=bad, steps=1)
+    text = text.replace("Linear(4, 4)", "Linear(4, 4, bias=False)")
+    (tmp_path / "train.py").write_text(text, encoding="utf-8")
+    options = ["--no-verify", "--format", "json", "--output", "report.json"]
+    done = launched("-m", "gradscope", "trace", "train.py", *options, folder=tmp_path)
+
+    assert done.returncode == 1
+    assert "exitcode  : 1" in done.stderr
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["rank"] == 1
+    assert [one["rank"] for one in report["ranks"]] == [0, 1]
+    assert report["ranks"][1]["fate"] == "born"
+    assert report["findings"][0]["location"]["line"] == line_of(text, bad)
+
+
+@pytest.mark.slow
+def test_torchrun_prints_one_report(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(parallel(), encoding="utf-8")
+    gradscope = Path(sys.executable).with_name("gradscope")
+    done = launched("--no-python", str(gradscope), "trace", "train.py", folder=tmp_path)
+
+    assert done.returncode == 0
+    assert done.stdout.count("healthy: every loss and gradient was finite") == 1
+
+
+def test_many_ranks_are_told_in_few_words() -> None:
+    own = Share(3, Fate.BORN, step=5)
+    others = [Share(rank, Fate.RECEIVED) for rank in (0, 1, 2, 5)]
+    ranked = Ranked(3, 6, own, (*others, Share(4, Fate.GONE)))
+
+    assert remarks(ranked) == (
+        "this is rank 3 of 6, where it went wrong first, at step 5",
+        "ranks 0, 1, 2 and 5 got bad values by a collective",
+        "rank 4 does not answer any more",
+    )
