@@ -12,22 +12,28 @@ _LOOPS = ast.For | ast.AsyncFor | ast.While
 
 
 def definition(source: Source, name: ast.Name) -> ast.expr | None:
-    """The expression whose value a name has where it is read; None where the text does not tell.
+    """The expression whose value a name has where it is read; None where the text does not tell."""
+    given = binding(source, name)
+    return given.value if given is not None else None
 
-    What its function assigned last before, if no branch and no loop can have given it another; or
+
+def binding(source: Source, name: ast.Name) -> Binding | None:
+    """What gave a name the value that it has where it is read; None where the text does not tell.
+
+    What its function bound last before, if no branch and no loop can have given it another; or
     the one thing that a name from outside of the function is ever given.
     """
     scope = source.nodes.scope(name).owner(name.id)
     if scope is not source.nodes.scope(name).function:
         only = scope.bindings.get(name.id, ())
-        return only[0].value if len(only) == 1 else None
+        return only[0] if len(only) == 1 else None
     here = source.nodes.statement(name)
     count = scope.before(name.id, _start(here))
     made = scope.bindings[name.id]
-    if not count or made[count - 1].value is None:
+    if not count:
         return None
-    is_only = len(made) == 1
-    return made[count - 1].value if is_only or _decides(source, made, count, here) else None
+    is_sure = len(made) == 1 or _decides(source, made, count, here)
+    return made[count - 1] if is_sure else None
 
 
 def _decides(source: Source, made: list[Binding], count: int, here: ast.stmt) -> bool:

@@ -16,12 +16,13 @@ from gradscope.ops.traits import Trait, has
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.reading import atom
-from gradscope.repair.write.uses import Uses
+from gradscope.repair.write.uses import Uses, calls_of, given_to
 from gradscope.rules.reading import evidence
 from gradscope.source import expression
 from gradscope.source.arguments import canonical, spelled
 
 _MADE_BY = {"softmax": "log-probabilities", "sigmoid": "logits"}
+_MODULES = {"softmax": "torch.nn.Softmax", "sigmoid": "torch.nn.Sigmoid"}
 
 
 def both(culprit: Culprit) -> Iterator[Candidate]:
@@ -31,18 +32,20 @@ def both(culprit: Culprit) -> Iterator[Candidate]:
     made = expression(culprit.source, call.location) if call and call.location else None
     if kind not in _MADE_BY or not isinstance(made, ast.Call):
         return
-    uses = Uses.of(culprit.source, made)
+    module = layer(culprit, made, _MODULES[kind])
+    calls = calls_of(culprit.source, module) if module is not None else (made,)
+    uses = Uses.of(culprit.source, *calls)
     if uses is None or made in uses.readers:
         return
     if kind == "softmax":
-        edits = [_log_softmax(culprit, made), *_of_logarithms(culprit, uses)]
+        edits = [_log_softmax(culprit, made, module), *_of_logarithms(culprit, uses)]
     else:
-        edits = [_dropped(culprit, made), *_of_logits(culprit, uses)]
+        edits = [_dropped(culprit, made, module), *_of_logits(culprit, uses)]
     # The end at the culprit is one of them, or this is another value.
     taken = [_logarithm_of(culprit, reader)[0] for reader in uses.readers]
     if culprit.node not in taken or None in edits:
         return
-    giver = uses.functions[0].name if uses.functions else "it"
+    giver = next((function.name for function in uses.functions), "it")
     title = f"let `{giver}` give {_MADE_BY[kind]}, and take no logarithm of probabilities"
     yield Candidate("stable-op", title, tuple(edit for edit in edits if edit is not None))
 
@@ -64,21 +67,35 @@ def _hands_on(call: Call) -> bool:
     return evidence.moves(call) or chooses or has(call.op, Trait.SUBTRACTS | Trait.SHIFTS)
 
 
-def _log_softmax(culprit: Culprit, made: ast.Call) -> Edit | None:
-    """`F.log_softmax(...)` for `F.softmax(...)`, `nn.LogSoftmax` where a module is called."""
-    found, end = spelled(culprit.source, made), culprit.source.extent(made.func)[1]
-    if not isinstance(made.func, ast.Attribute) or found is None:
-        return None
-    if found.method or culprit.names.dotted(made.func):
-        return culprit.source.edit(end - len(made.func.attr), end, "log_softmax")
-    for node in culprit.source.nodes.every(ast.Assign):
-        target, value = node.targets[0], node.value
-        is_it = isinstance(target, ast.Attribute) and target.attr == made.func.attr
-        if is_it and isinstance(value, ast.Call):
-            if culprit.names.dotted(value.func) == "torch.nn.Softmax":
-                end = culprit.source.extent(value.func)[1]
-                return culprit.source.edit(end - len("Softmax"), end, "LogSoftmax")
+def layer(culprit: Culprit, call: ast.expr, name: str) -> ast.Call | None:
+    """The `nn.Softmax(...)` that the module of a call ends in: itself, or a Sequential's last."""
+    made = given_to(culprit.source, call.func) if isinstance(call, ast.Call) else None
+    while isinstance(made, ast.Call):
+        dotted = culprit.names.dotted(made.func)
+        if dotted == name:
+            return made
+        if isinstance(made.func, ast.Attribute) and isinstance(made.func.value, ast.Call):
+            made = made.func.value  # of `Sequential(...).to(device)`
+        else:
+            made = made.args[-1] if dotted == "torch.nn.Sequential" and made.args else None
     return None
+
+
+def _log_softmax(culprit: Culprit, made: ast.Call, module: ast.Call | None) -> Edit | None:
+    """`F.log_softmax(...)` for `F.softmax(...)`, `nn.LogSoftmax` where a module is called."""
+    found = spelled(culprit.source, made)
+    if module is not None:
+        return renamed(culprit, module, "LogSoftmax")
+    is_function = found is not None and (found.method or culprit.names.dotted(made.func))
+    return renamed(culprit, made, "log_softmax") if is_function else None
+
+
+def renamed(culprit: Culprit, call: ast.Call, name: str) -> Edit | None:
+    """Another function of the same module or tensor."""
+    if not isinstance(call.func, ast.Attribute):
+        return None
+    end = culprit.source.extent(call.func)[1]
+    return culprit.source.edit(end - len(call.func.attr), end, name)
 
 
 def _of_logarithms(culprit: Culprit, uses: Uses) -> Iterator[Edit]:
@@ -92,9 +109,15 @@ def _of_logarithms(culprit: Culprit, uses: Uses) -> Iterator[Edit]:
             yield culprit.replace(reader, f"{atom(text)}.exp()")
 
 
-def _dropped(culprit: Culprit, made: ast.Call) -> Edit | None:
+def _dropped(culprit: Culprit, made: ast.Call, module: ast.Call | None) -> Edit | None:
+    around = culprit.source.parents[module] if module is not None else None
+    if module is not None and isinstance(around, ast.Call) and len(around.args) > 1:
+        before = culprit.source.extent(around.args[-2])[1]
+        return culprit.source.edit(before, culprit.source.extent(module)[1], "")
     found = spelled(culprit.source, made)
-    operand = found.positional[0] if found is not None and found.method else made.args[0]
+    if found is None or not found.positional:
+        return None
+    operand = found.positional[0] if found.method or module is None else made.args[0]
     return culprit.replace(made, culprit.source.of(operand))
 
 

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from gradscope.ops.patterns import EPSILON
-from gradscope.repair.write.reading import Reading, atom, term
+from gradscope.repair.write.reading import Reading, Rebound, atom, term
 from gradscope.source.arguments import Spelled, spelled
 
 # What moves elements, and leaves their values as they are.
 MOVES = frozenset(
-    "contiguous diag diagonal expand flatten gather index_select movedim narrow permute reshape"
-    " select squeeze swapaxes t take_along_dim transpose unsqueeze view".split()
+    "contiguous diag diagonal expand flatten flip gather index_select masked_select movedim narrow"
+    " permute repeat repeat_interleave reshape roll select squeeze swapaxes t take_along_dim"
+    " transpose unsqueeze view".split()
 )
+JOINS = frozenset("cat concat concatenate hstack stack vstack".split())
 # What a logarithm undoes at least in part. Without one of them nothing is won.
 UNDONE = frozenset("cosh det exp expm1 i0 prod sigmoid softmax".split())
-OPS = UNDONE | MOVES | frozenset("add div log log1p mul neg pow reciprocal sqrt sub sum".split())
+OPS = frozenset("abs add div log log1p mul neg pow reciprocal sqrt sub sum".split())
+OPS |= UNDONE | MOVES | JOINS
 
 
 def logarithm(read: Reading, node: ast.expr) -> str | None:
@@ -35,7 +39,17 @@ def logarithm(read: Reading, node: ast.expr) -> str | None:
 
 def log_of(read: Reading, node: ast.expr) -> str | None:
     """The logarithm of an expression, as text; None where nothing in it is undone by that."""
-    node = read.meaning(node)
+    if (text := read.rewrite(node, lambda given: _log_of(read, given))) is not None:
+        return text
+    given = read.given(node)
+    with suppress(Rebound):
+        # `p = cat([p, p])` means something else by now, and log(p) may be written without that.
+        if given is not None and (found := log_of(read, given)) is not None:
+            return found
+    return _log_of(read, read.meaning(node))
+
+
+def _log_of(read: Reading, node: ast.expr) -> str | None:
     if isinstance(node, ast.Subscript):
         return _moved(read, node, node.value)
     found = spelled(read.culprit.source, node)
@@ -43,6 +57,8 @@ def log_of(read: Reading, node: ast.expr) -> str | None:
         return None
     if found.name in MOVES:
         return _moved(read, node, found.positional[0])
+    if found.name in JOINS:
+        return _joined(read, node, found)
     rule = _RULES.get(found.name)
     return rule(read, found) if rule is not None else None
 
@@ -50,11 +66,32 @@ def log_of(read: Reading, node: ast.expr) -> str | None:
 def _moved(read: Reading, node: ast.expr, operand: ast.expr) -> str | None:
     """`log(p[i])` is `log(p)[i]`."""
     inner = log_of(read, operand)
-    if inner is None:
+    return inner and _with(read, node, {operand: atom(inner)})
+
+
+def _joined(read: Reading, node: ast.expr, found: Spelled) -> str | None:
+    """`log(cat([p, q]))` is `cat([log(p), log(q)])`."""
+    parts = found.positional[0]
+    inner = {one: log_of(read, one) for one in getattr(parts, "elts", ())}
+    if not any(inner.values()):
         return None
+    texts = {one: text or f"torch.log({read.text(one)})" for one, text in inner.items()}
+    return _with(read, node, texts)
+
+
+def _with(read: Reading, node: ast.expr, texts: Mapping[ast.expr, str]) -> str:
+    """The text of a node with some of its parts, in their order, written otherwise."""
     source = read.culprit.source
-    (start, end), (first, last) = source.extent(node), source.extent(operand)
-    return source.text[start:first] + atom(inner) + source.text[last:end]
+    start, end = source.extent(node)
+    for other in ast.iter_child_nodes(node):
+        if isinstance(other, ast.expr) and not any(one in texts for one in ast.walk(other)):
+            read.text(other)
+    pieces = []
+    for part, text in texts.items():
+        first, last = source.extent(part)
+        pieces += [source.text[start:first], text]
+        start = last
+    return "".join((*pieces, source.text[start:end]))
 
 
 def _exp(read: Reading, found: Spelled) -> str:
@@ -94,6 +131,17 @@ def _det(read: Reading, found: Spelled) -> str:
     return read.call("logdet", read.text(found.positional[0]))
 
 
+def _abs(read: Reading, found: Spelled) -> str | None:
+    """Of a determinant, which may be negative, and of a product."""
+    if (matrix := read.argument(found.positional[0], "det")) is not None:
+        return f"torch.linalg.slogdet({read.text(matrix)}).logabsdet"
+    factors = read.op(found.positional[0], "prod")
+    if factors is None:
+        return None
+    size = f"{atom(read.text(factors.positional[0]))}.abs()"
+    return f"{read.call('log', size)}.sum({read.rest(factors)})"
+
+
 def _prod(read: Reading, found: Spelled) -> str:
     """Of many factors the product leaves the dtype, the sum of their logarithms does not."""
     operand = found.positional[0]
@@ -102,12 +150,37 @@ def _prod(read: Reading, found: Spelled) -> str:
 
 
 def _sum(read: Reading, found: Spelled) -> str | None:
+    if (chosen := _chosen(read, found)) is not None:
+        return chosen
     inner = log_of(read, found.positional[0])
     if inner is None:
         return None
     if rest := read.rest(found):
         return read.call("logsumexp", inner, rest)
     return read.call("logsumexp", f"{atom(inner)}.flatten()", "0")
+
+
+def _chosen(read: Reading, found: Spelled) -> str | None:
+    """`log((p * one_hot).sum(1))` is `(log(p) * one_hot).sum(1)`: one element of each row is it."""
+    product = read.op(found.positional[0], "mul")
+    for hot, other in _both_ways(product):
+        inner = log_of(read, other) if _is_one_hot(read, hot) else None
+        if inner is not None:
+            return f"({atom(inner)} * {read.factor(hot)}).sum({read.rest(found)})"
+    return None
+
+
+def _both_ways(found: Spelled | None) -> tuple[tuple[ast.expr, ast.expr], ...]:
+    if found is None or len(found.positional) != 2:
+        return ()
+    first, second = found.positional
+    return (first, second), (second, first)
+
+
+def _is_one_hot(read: Reading, node: ast.expr) -> bool:
+    """Also after a cast."""
+    cast = read.op(node, "float", "double", "to", "type_as")
+    return read.op(cast.positional[0] if cast else node, "one_hot") is not None
 
 
 def _mul(read: Reading, found: Spelled) -> str | None:
@@ -194,6 +267,7 @@ def _sub(read: Reading, found: Spelled) -> str | None:
 
 
 _RULES: dict[str, Callable[[Reading, Spelled], str | None]] = {
+    "abs": _abs,
     "add": _add,
     "cosh": _cosh,
     "det": _det,

@@ -7,35 +7,89 @@ function gives it, as long as that still means the same where it is used.
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gradscope.repair.write.culprit import ATOMS, Culprit
-from gradscope.source import definition, holds
+from gradscope.source import binding, definition, holds
 from gradscope.source.arguments import Spelled, spelled
 from gradscope.source.spans import alike, ancestors
 
 
+class Rebound(Exception):
+    """What an expression was made of means something else where it is to be written."""
+
+
 @dataclass
 class Reading:
-    """Reads one expression, through names, and remembers which nodes it has looked at."""
+    """Reads one expression, through names, and remembers which nodes it has looked at. `place` is
+    where the text that is being made stands.
+
+    `in_place`: a name that nothing else reads keeps its line, and is given another value there:
+    `rewritten` has them, `apart` those that cannot be.
+    """
 
     culprit: Culprit
     place: ast.expr
+    in_place: bool = False
     seen: set[ast.AST] = field(default_factory=set)
+    rewritten: dict[ast.expr, str] = field(default_factory=dict)
+    apart: frozenset[ast.expr] = frozenset()
+    _handed: set[ast.AST] = field(default_factory=set)  # reads of what was rewritten
     has_plain_log: bool = False  # what was written takes a logarithm that undoes nothing
 
     def meaning(self, node: ast.expr) -> ast.expr:
         """What a name stands for here; the node itself where that is not known."""
-        source = self.culprit.source
         while True:
-            self.seen.add(node)
-            given = definition(source, node) if isinstance(node, ast.Name) else None
-            if given is None or not holds(source, given, self.place):
-                return node
-            # Computed under no_grad or autocast, it would mean something else outside of that.
-            if _blocks(self.culprit, given) - _blocks(self.culprit, self.place):
+            given = self.given(node)
+            if given is None or not holds(self.culprit.source, given, self.place):
                 return node
             node = given
+
+    def given(self, node: ast.expr) -> ast.expr | None:
+        """What a name was given, which may mean something else here; None where nobody knows."""
+        self.seen.add(node)
+        given = definition(self.culprit.source, node) if isinstance(node, ast.Name) else None
+        if given is None:
+            return None
+        # Computed under no_grad or autocast, it would mean something else outside of that.
+        return None if _blocks(self.culprit, given) - _blocks(self.culprit, self.place) else given
+
+    def rewrite(self, name: ast.expr, write: Callable[[ast.expr], str | None]) -> str | None:
+        """The name, where what it is given can be written otherwise in its own line."""
+        given = self.given(name) if self.in_place and isinstance(name, ast.Name) else None
+        made = self.culprit.source.parents[given] if given is not None else None
+        if given is None or given in self.apart or not isinstance(made, ast.Assign):
+            return None
+        if len(made.targets) > 1:
+            return None
+        if given not in self.rewritten:
+            self.seen.add(given)
+            outer, self.place = self.place, given
+            text = write(given)
+            self.place = outer
+            if text is None:
+                return None
+            self.rewritten[given] = text
+        self._handed.add(name)
+        return self.culprit.source.of(name)
+
+    def misread(self) -> frozenset[ast.expr]:
+        """What was rewritten, and is read elsewhere as it was."""
+        return frozenset(given for given in self.rewritten if not self._is_all_handed(given))
+
+    def _is_all_handed(self, given: ast.expr) -> bool:
+        source, made = self.culprit.source, self.culprit.source.parents[given]
+        assert isinstance(made, ast.Assign)
+        target = made.targets[0]
+        if not isinstance(target, ast.Name):
+            return False
+        reads = source.nodes.scope(target).owner(target.id).reads.get(target.id, ())
+        for read in reads:
+            found = binding(source, read)
+            if found is None or (found.statement is made and read not in self._handed):
+                return False
+        return True
 
     def op(self, node: ast.expr, *names: str) -> Spelled | None:
         """The op that a node writes, if it is one of these."""
@@ -54,6 +108,9 @@ class Reading:
         return None
 
     def text(self, node: ast.expr) -> str:
+        """Its source. Raises Rebound where that means something else here."""
+        if not holds(self.culprit.source, node, self.place):
+            raise Rebound
         return self.culprit.source.of(node)
 
     def factor(self, node: ast.expr) -> str:

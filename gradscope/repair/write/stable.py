@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections import deque
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 
 from gradscope.repair.write import ends
 from gradscope.repair.write.candidate import Candidate
-from gradscope.repair.write.composites import FORMS
+from gradscope.repair.write.composites import FORMS, Form
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.reading import Reading
 from gradscope.repair.write.splice import keyword
@@ -16,6 +16,7 @@ from gradscope.rules.wording import titles
 from gradscope.source import definition
 from gradscope.source.arguments import canonical, spelled
 
+LONGEST_TEXT = 80  # characters of a form that are one line's worth
 DEEPEST = 8  # ops from the culprit to the end of its expression: no form has more
 
 
@@ -30,17 +31,49 @@ def rewritten(culprit: Culprit) -> Iterator[Candidate]:
     ops = frozenset(op for form in forms for op in form.ops)
     for node, op in _around(culprit, ops):
         for form in forms:
-            reading = Reading(culprit, node)
-            template = form.write(reading, node) if op in form.ends else None
-            if template is None or culprit.node not in reading.seen:
-                continue
-            text = culprit.torch(template)
-            if text is None or "\n" in text:
-                continue
-            title = titles.stable(text)
-            yield Candidate("stable-op", title, (culprit.replace(node, text),))
-            break
+            candidate = _written(culprit, node, form) if op in form.ends else None
+            if candidate is not None:
+                yield candidate
+                break
     yield from ends.both(culprit)
+
+
+def _written(culprit: Culprit, node: ast.expr, form: Form) -> Candidate | None:
+    """The form of an expression in one line; where that gets too long, in the lines in which its
+    parts are."""
+    text = _text(Reading(culprit, node), node, form)
+    if text is None:
+        return None
+    if len(text) > LONGEST_TEXT:
+        reading = Reading(culprit, node, in_place=True)
+        while (shorter := _text(reading, node, form)) is not None:
+            misread = reading.misread()
+            if not misread:
+                return _candidate(culprit, node, shorter, reading.rewritten)
+            reading = Reading(culprit, node, in_place=True, apart=reading.apart | misread)
+    return _candidate(culprit, node, text, {})
+
+
+def _text(reading: Reading, node: ast.expr, form: Form) -> str | None:
+    template = form.write(reading, node)
+    if template is None or reading.culprit.node not in reading.seen:
+        return None
+    text = reading.culprit.torch(template)
+    return None if text is None or "\n" in text else text
+
+
+def _candidate(
+    culprit: Culprit, node: ast.expr, text: str, others: Mapping[ast.expr, str]
+) -> Candidate | None:
+    """`others`: further expressions, and what takes their places."""
+    edits = [culprit.replace(node, text)]
+    for given, template in others.items():
+        written = culprit.torch(template)
+        if written is None or "\n" in written:
+            return None
+        edits.append(culprit.replace(given, written))
+    title = titles.in_logarithms(text) if others else titles.stable(text)
+    return Candidate("stable-op", title, tuple(edits))
 
 
 def with_zero_infinity(culprit: Culprit) -> Iterator[Candidate]:
@@ -78,7 +111,8 @@ def _around(culprit: Culprit, ops: Set[str]) -> list[tuple[ast.expr, str]]:
 def _next(culprit: Culprit, node: ast.expr) -> Iterator[ast.AST]:
     """What an expression is an operand of, or the places that read it by its name."""
     source, above = culprit.source, culprit.source.parents[node]
-    while isinstance(above, ast.Attribute | ast.keyword):  # of `node.log()` the call
+    # Of `node.log()` and `cat([node])` the call.
+    while isinstance(above, ast.Attribute | ast.keyword | ast.List | ast.Tuple):
         above = source.parents[above]
     yield above
     if isinstance(above, ast.Assign | ast.AnnAssign) and above.value is node:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gradscope.repair.write.logs import MOVES
-from gradscope.source import Source, definition
+from gradscope.source import Source, binding, definition
 from gradscope.source.arguments import called, spelled
 
 
@@ -17,21 +17,23 @@ class Lost(Exception):
 
 @dataclass
 class Uses:
-    """All that reads one value. `readers` are the places at which it is used and no longer handed
-    on; `functions` those that return it."""
+    """All that reads one value, of one expression or several. `readers` are the places at which it
+    is used and no longer handed on; `functions` those that return it, alone (None) or at a place in
+    a tuple."""
 
     source: Source
     readers: list[ast.expr] = field(default_factory=list)
-    functions: list[ast.FunctionDef] = field(default_factory=list)
+    functions: dict[ast.FunctionDef, int | None] = field(default_factory=dict)
     _given_to: list[tuple[ast.FunctionDef, str]] = field(default_factory=list)
     _seen: set[ast.AST] = field(default_factory=set)
 
     @classmethod
-    def of(cls, source: Source, value: ast.expr) -> Uses | None:
+    def of(cls, source: Source, *values: ast.expr) -> Uses | None:
         """None where the text does not tell."""
         uses = cls(source)
         try:
-            uses._follow(value)
+            for value in values:
+                uses._follow(value)
             uses._check()
         except Lost:
             return None
@@ -45,9 +47,12 @@ class Uses:
         if isinstance(above, ast.keyword | ast.Attribute):
             above = self.source.parents[above]
         if isinstance(above, ast.Assign) and above.value is node:
-            self._assigned(above.targets, node)
+            for read in self._named(above):
+                self._follow(read)
         elif isinstance(above, ast.Return):
-            self._returned(self._function(node))
+            self._returned(self._function(node), None)
+        elif isinstance(above, ast.Tuple) and isinstance(self.source.parents[above], ast.Return):
+            self._returned(self._function(node), above.elts.index(node))
         elif isinstance(above, ast.Subscript) and above.value is node:
             self._follow(above)
         elif isinstance(above, ast.Call) and above.func is not node:
@@ -55,16 +60,19 @@ class Uses:
         elif not isinstance(above, ast.Expr):
             self.readers.append(node)
 
-    def _assigned(self, targets: list[ast.expr], node: ast.expr) -> None:
-        if len(targets) != 1 or not isinstance(targets[0], ast.Name):
+    def _named(self, made: ast.Assign, position: int | None = None) -> Iterator[ast.Name]:
+        """The reads of the name that an assignment gives a value to, or that of its tuple."""
+        target = made.targets[0]
+        if position is not None and isinstance(target, ast.Tuple):
+            target = target.elts[position]
+        if len(made.targets) != 1 or not isinstance(target, ast.Name):
             raise Lost
-        name = targets[0].id
-        for read in self._reads(targets[0], name):
-            given = definition(self.source, read)
-            if given is node:
-                self._follow(read)
-            elif given is None:
+        for read in self._reads(target, target.id):
+            given = binding(self.source, read)
+            if given is None:
                 raise Lost
+            if given.statement is made:
+                yield read
 
     def _given(self, call: ast.Call, node: ast.expr) -> None:
         """To a function of the file, or to one that only reads it."""
@@ -84,18 +92,36 @@ class Uses:
                     raise Lost  # it has been given something else
                 self._follow(read)
 
-    def _returned(self, function: ast.FunctionDef) -> None:
-        if function not in self.functions:
-            self.functions.append(function)
-            for call in self._calls(function):
-                self._follow(call)
+    def _returned(self, function: ast.FunctionDef, position: int | None) -> None:
+        if self.functions.setdefault(function, position) != position:
+            raise Lost
+        for call in self._calls(function):
+            self._follow(call) if position is None else self._unpacked(call, position)
+
+    def _unpacked(self, node: ast.expr, position: int) -> None:
+        """The value at a place of a tuple: `p, mu = net(x)`, or `out = net(x)` and `out[0]`."""
+        above = self.source.parents[node]
+        if isinstance(above, ast.Subscript) and isinstance(above.slice, ast.Constant):
+            if above.slice.value == position:
+                self._follow(above)
+        elif isinstance(above, ast.Assign) and isinstance(above.targets[0], ast.Tuple):
+            for read in self._named(above, position):
+                self._follow(read)
+        elif isinstance(above, ast.Assign):
+            for read in self._named(above):
+                self._unpacked(read, position)
+        elif not isinstance(above, ast.Expr):
+            raise Lost
 
     def _check(self) -> None:
         """No function may return another value as well, or be given one."""
-        for function in self.functions:
-            returns = (node for node in ast.walk(function) if isinstance(node, ast.Return))
-            if not all(node.value in self._seen for node in returns):
-                raise Lost
+        for function, position in self.functions.items():
+            for node in ast.walk(function):
+                value = node.value if isinstance(node, ast.Return) else None
+                if position is not None and isinstance(value, ast.Tuple):
+                    value = value.elts[position]
+                if isinstance(node, ast.Return) and value not in self._seen:
+                    raise Lost
         for function, parameter in self._given_to:
             for call in self._calls(function):
                 given = (*call.args, *(key.value for key in call.keywords))
@@ -140,15 +166,31 @@ class Uses:
             node = above
         if not isinstance(above, ast.Assign) or len(above.targets) != 1:
             raise Lost
-        target = above.targets[0]
+        yield from self.calls_of(above.targets[0])
+
+    def calls_of(self, target: ast.expr) -> Iterator[ast.Call]:
+        """The calls of what is assigned there, also in a function that gets it."""
         if isinstance(target, ast.Attribute):
             yield from self._calls_of_attribute(target.attr)
-            return
-        if not isinstance(target, ast.Name):
+        elif isinstance(target, ast.Name):
+            yield from self._calls_by(target, target.id)
+        else:
             raise Lost
-        for read in self._reads(target, target.id):
-            if not isinstance(self.source.parents[read], ast.Attribute):  # `net.parameters()`
+
+    def _calls_by(self, place: ast.AST, name: str) -> Iterator[ast.Call]:
+        for read in self._reads(place, name):
+            above = self.source.parents[read]
+            if isinstance(above, ast.Attribute) or read in self._seen:  # `net.parameters()`
+                continue
+            self._seen.add(read)
+            function = parameter = None
+            if isinstance(above, ast.Call) and read in above.args:
+                function = self._callee(above)
+                parameter = function and _parameter(function, above, read)
+            if function is None or parameter is None:
                 yield self._call_of(read)
+            else:
+                yield from self._calls_by(function.body[0], parameter)
 
     def _calls_of_attribute(self, name: str) -> Iterator[ast.Call]:
         defined = [n for n in self.source.nodes.every(ast.FunctionDef) if n.name == name]
@@ -192,3 +234,29 @@ def _parameter(function: ast.FunctionDef, call: ast.Call, node: ast.expr) -> str
         if given is node:
             return None if any(isinstance(one, ast.Starred) for one in call.args) else name
     return next((key.arg for key in call.keywords if key.value is node), None)
+
+
+def given_to(source: Source, name: ast.expr) -> ast.expr | None:
+    """What a name, or an attribute of this name, is given; None where that is not one thing."""
+    if isinstance(name, ast.Name):
+        return definition(source, name)
+    if not isinstance(name, ast.Attribute):
+        return None
+    values = [
+        made.value
+        for made in source.nodes.every(ast.Assign)
+        if isinstance(made.targets[0], ast.Attribute) and made.targets[0].attr == name.attr
+    ]
+    return values[0] if len(values) == 1 else None
+
+
+def calls_of(source: Source, module: ast.expr) -> tuple[ast.Call, ...]:
+    """The calls of the module whose construction `module` is a part of; none where the text does
+    not tell them all."""
+    made = source.nodes.statement(module)
+    if not isinstance(made, ast.Assign) or len(made.targets) != 1:
+        return ()
+    try:
+        return tuple(Uses(source).calls_of(made.targets[0]))
+    except Lost:
+        return ()

@@ -31,6 +31,10 @@ def stable(text: str) -> str:
     return f"compute it in one stable step: `{text}`"
 
 
+def in_logarithms(text: str) -> str:
+    return f"keep to logarithms up to `{text}`"
+
+
 def wider(op: str, dtype: str) -> str:
     return f"compute `{op}` in {dtype}"
 
