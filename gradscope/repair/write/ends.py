@@ -45,8 +45,10 @@ def both(culprit: Culprit) -> Iterator[Candidate]:
     taken = [_logarithm_of(culprit, reader)[0] for reader in uses.readers]
     if culprit.node not in taken or None in edits:
         return
-    giver = next((function.name for function in uses.functions), "it")
-    title = f"let `{giver}` give {_MADE_BY[kind]}, and take no logarithm of probabilities"
+    giver = culprit.source.of(made.func) if module is not None else ""
+    giver = next((function.name for function in uses.functions), giver)
+    does = f"let `{giver}` give" if giver else "keep to"
+    title = f"{does} {_MADE_BY[kind]}, and take no logarithm of probabilities"
     yield Candidate("stable-op", title, tuple(edit for edit in edits if edit is not None))
 
 
@@ -117,7 +119,9 @@ def _dropped(culprit: Culprit, made: ast.Call, module: ast.Call | None) -> Edit 
     found = spelled(culprit.source, made)
     if found is None or not found.positional:
         return None
-    operand = found.positional[0] if found.method or module is None else made.args[0]
+    if module is None and not (found.method or culprit.names.dotted(made.func)):
+        return None  # a module whose layers the text does not tell
+    operand = made.args[0] if module is not None else found.positional[0]
     return culprit.replace(made, culprit.source.of(operand))
 
 

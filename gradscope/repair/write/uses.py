@@ -95,7 +95,7 @@ class Uses:
     def _returned(self, function: ast.FunctionDef, position: int | None) -> None:
         if self.functions.setdefault(function, position) != position:
             raise Lost
-        for call in self._calls(function):
+        for call in self.calls(function):
             self._follow(call) if position is None else self._unpacked(call, position)
 
     def _unpacked(self, node: ast.expr, position: int) -> None:
@@ -123,7 +123,7 @@ class Uses:
                 if isinstance(node, ast.Return) and value not in self._seen:
                     raise Lost
         for function, parameter in self._given_to:
-            for call in self._calls(function):
+            for call in self.calls(function):
                 given = (*call.args, *(key.value for key in call.keywords))
                 if not any(
                     node in self._seen and _parameter(function, call, node) == parameter
@@ -140,7 +140,7 @@ class Uses:
     def _reads(self, place: ast.AST, name: str) -> list[ast.Name]:
         return self.source.nodes.scope(place).owner(name).reads.get(name, [])
 
-    def _calls(self, function: ast.FunctionDef) -> Iterator[ast.Call]:
+    def calls(self, function: ast.FunctionDef) -> Iterator[ast.Call]:
         """All calls of a function, or Lost where it may be called elsewhere."""
         around = self.source.parents[function]
         if not isinstance(around, ast.ClassDef):
@@ -180,13 +180,15 @@ class Uses:
     def _calls_by(self, place: ast.AST, name: str) -> Iterator[ast.Call]:
         for read in self._reads(place, name):
             above = self.source.parents[read]
+            if isinstance(above, ast.Subscript):  # `net[0].weight`
+                above = self.source.parents[above]
             if isinstance(above, ast.Attribute) or read in self._seen:  # `net.parameters()`
                 continue
             self._seen.add(read)
             function = parameter = None
             if isinstance(above, ast.Call) and read in above.args:
                 function = self._callee(above)
-                parameter = function and _parameter(function, above, read)
+                parameter = _parameter(function, above, read) if function is not None else None
             if function is None or parameter is None:
                 yield self._call_of(read)
             else:
@@ -239,7 +241,7 @@ def _parameter(function: ast.FunctionDef, call: ast.Call, node: ast.expr) -> str
 def given_to(source: Source, name: ast.expr) -> ast.expr | None:
     """What a name, or an attribute of this name, is given; None where that is not one thing."""
     if isinstance(name, ast.Name):
-        return definition(source, name)
+        return definition(source, name) or _argument(source, name)
     if not isinstance(name, ast.Attribute):
         return None
     values = [
@@ -248,6 +250,21 @@ def given_to(source: Source, name: ast.expr) -> ast.expr | None:
         if isinstance(made.targets[0], ast.Attribute) and made.targets[0].attr == name.attr
     ]
     return values[0] if len(values) == 1 else None
+
+
+def _argument(source: Source, name: ast.Name) -> ast.expr | None:
+    """The same of a parameter, which the one call of its function tells."""
+    function = source.nodes.function(name)
+    try:
+        calls = list(Uses(source).calls(function)) if isinstance(function, ast.FunctionDef) else []
+    except Lost:
+        return None
+    if len(calls) != 1 or not isinstance(function, ast.FunctionDef):
+        return None
+    given = (*calls[0].args, *(key.value for key in calls[0].keywords))
+    found = (one for one in given if _parameter(function, calls[0], one) == name.id)
+    value = next(found, None)
+    return given_to(source, value) if isinstance(value, ast.Name) and value != name else value
 
 
 def calls_of(source: Source, module: ast.expr) -> tuple[ast.Call, ...]:
