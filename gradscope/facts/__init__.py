@@ -84,6 +84,7 @@ from gradscope.facts.requests import StepAfterBackward as StepAfterBackward
 from gradscope.facts.requests import StepAtTheEnd as StepAtTheEnd
 from gradscope.facts.requests import StepBeforeClearing as StepBeforeClearing
 from gradscope.facts.requests import StepWhereCleared as StepWhereCleared
+from gradscope.facts.requests import Unsaturated as Unsaturated
 from gradscope.facts.requests import WiderDtype as WiderDtype
 from gradscope.facts.requests import WiderWeights as WiderWeights
 from gradscope.facts.symptoms import Subject as Subject
@@ -101,6 +102,7 @@ from gradscope.facts.traces import Replay as Replay
 from gradscope.facts.traces import Setting as Setting
 from gradscope.facts.traces import Step as Step
 from gradscope.facts.traces import Trace as Trace
+from gradscope.facts.usage import Flat as Flat
 from gradscope.facts.usage import Movement as Movement
 from gradscope.facts.usage import Rates as Rates
 from gradscope.facts.usage import Schedule as Schedule

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gradscope.facts.functions import Compared, SavedInstead
 from gradscope.facts.magnitudes import Clearing, Summed, Update
-from gradscope.facts.places import Location
+from gradscope.facts.places import Call, Location
 from gradscope.facts.usage import Usage
 
 
@@ -150,6 +150,14 @@ class MoveClipping:
 
 
 @dataclass(frozen=True, slots=True)
+class Unsaturated:
+    """A loss that lowers a probability has no slope where it is low, at `call`: raise the opposite
+    one instead."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
 class KeepNorm:
     """Weights that keep the norm of what passes through them; `fades`: or a steeper activation.
     `axis` and `nodes` as in `Growth`."""
@@ -251,6 +259,7 @@ Plain = (
     | ClearAfterStep
     | StepAtTheEnd
     | StepWhereCleared
+    | Unsaturated
     | SlowSchedule
     | KeepScaler
     | WiderWeights

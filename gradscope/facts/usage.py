@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gradscope.facts.places import Location
+from gradscope.facts.places import Call, Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,17 @@ class Skipping:
 
 
 @dataclass(frozen=True, slots=True)
+class Flat:
+    """The op that, in the pass `step`, passed on the smallest part of its gradient, next to what it
+    passed on `before`: `slope` is the norm that went out of it over the one that came in."""
+
+    step: int
+    call: Call
+    slope: float
+    before: float
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """How one optimizer used the backward passes that gave a gradient to what it holds.
 
@@ -75,7 +86,8 @@ class Usage:
     `clears_at` where gradients are cleared that it has not used. `handled`: the program has
     computed with gradients itself. `held` are the parameters that had a gradient, and `still` says
     that none of them has changed. `movements` are of optimizers of torch's alone, which round each
-    step as it is.
+    step as it is. `norms` are the L2 norms of all gradients at updates from the first to the last,
+    ever fewer of them, by the pass before; `flat` is known where they fade.
     """
 
     optimizer: str
@@ -100,3 +112,5 @@ class Usage:
     schedule: Schedule | None = None
     skipping: Skipping | None = None
     movements: tuple[Movement, ...] = ()
+    norms: tuple[tuple[int, float], ...] = ()
+    flat: Flat | None = None

@@ -12,6 +12,7 @@ from gradscope.facts import Location, Movement, Rates, Schedule, Skipping, Usage
 from gradscope.record.optimizers import held_by, parameters_of
 from gradscope.record.sites import Site, resolve
 from gradscope.record.sizes.clipping import Clip
+from gradscope.record.sizes.fading import Fading
 from gradscope.record.sizes.freshness import version_of
 from gradscope.record.sizes.leaves import Leaves
 from gradscope.record.sizes.movement import Before
@@ -47,6 +48,7 @@ class Account:
         self.schedule: Moves | None = None
         self.skipping: Skipping | None = None
         self.movements: list[Movement] = []
+        self.fading = Fading()
         self.before: Before | None = None
         self._probe: torch.Tensor | None = None  # one of what it holds, that gets a gradient
         self._seen: tuple[int, int] | None = None
@@ -168,6 +170,8 @@ class Account:
             schedule=self.schedule.fact() if self.schedule is not None else None,
             skipping=self.skipping,
             movements=tuple(self.movements),
+            norms=tuple(self.fading.norms),
+            flat=self.fading.flat,
         )
 
 

@@ -65,9 +65,10 @@ class Inspection:
         if self.flow is not None:
             self.flow.paused = paused
 
-    def watch_forward(self, passes: int) -> None:
+    def watch_forward(self, passes: int, *, wanted: bool = False) -> None:
         """Watch the coming forward, after so many passes, if it is to be inspected."""
-        if self.flow is not None or (passes > 2 and passes & (passes - 1)):
+        is_due = wanted or passes <= 2 or not passes & (passes - 1)
+        if self.flow is not None or not is_due:
             return
         assert self._below is not None
         follower = self.follower

@@ -212,8 +212,7 @@ class MagnitudeWatch:
         self._running = (crossings, flow) if crossings is not None else None
         self._nested += 1
         try:
-            result = engine(outputs, *args, **kwargs)
-            self._running = None
+            result, self._running = engine(outputs, *args, **kwargs), None
         except BaseException:
             self._note_running()
             raise
@@ -233,7 +232,7 @@ class MagnitudeWatch:
         self._freshness.end()
         self.leaves.forget_results()
         self._passes += 1
-        self._inspection.watch_forward(self._passes)
+        self._inspection.watch_forward(self._passes, wanted=self.usages.wants_look)
         return result
 
     def _note_running(self) -> None:
@@ -294,6 +293,7 @@ class MagnitudeWatch:
         activations: dict[int, Activation] = flow.activations.read() if flow is not None else {}
         self._growths.note(self.step, crossings.found, flow, activations)
         if flow is not None:
+            self.usages.note_graph(crossings.found, flow)
             self._depth = depth_of(self.step, activations, crossings.found, flow, self.names)
 
     # An optimizer step
@@ -371,7 +371,6 @@ class MagnitudeWatch:
         self._note_running()
         leaves = self.leaves.facts(self.step)
         known = dict(self.leaves.names)
-        successions = self.leaves.successions.values()
         return Magnitudes(
             leaves=leaves,
             growths=self._growths.strongest(),
@@ -380,7 +379,7 @@ class MagnitudeWatch:
                 self._updates.trained,
                 known,
                 self._updates.given,
-                successions,
+                self.leaves.successions.values(),
                 self._additions.found(),
             ),
             died=self.absences.died(leaves, known),

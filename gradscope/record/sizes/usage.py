@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from types import FrameType
 from typing import Any
@@ -16,10 +16,12 @@ from typing import Any
 import torch
 
 from gradscope.facts import Usage
-from gradscope.record.optimizers import Work, rate_of
+from gradscope.record.optimizers import Work, parameters_of, rate_of
 from gradscope.record.sites import USER, Site, file_in_torch, kind_of, note_site
 from gradscope.record.sizes.account import SAMPLE, Account, Moves
 from gradscope.record.sizes.clipping import Clip
+from gradscope.record.sizes.crossings import Crossing
+from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.leaves import Leaves, Watched, has_memory
 from gradscope.record.sizes.movement import begin_movement, end_movement
 from gradscope.record.sizes.reduction import factor_of_mean
@@ -43,6 +45,7 @@ class Usages:
         self._gone: list[Account] = []
         self._stepping: set[int] = set()  # optimizers that do, their closures included
         self._grads: dict[int, Watched] = {}  # whose gradient the last pass left at an address
+        self._graph: tuple[Sequence[Crossing], Flow] | None = None  # of the pass that runs
         self._handled = False
         self._depth = 0
 
@@ -103,6 +106,7 @@ class Usages:
             with unobserved():
                 factor = factor_of_mean(outputs, args[0] if args else ())
         self._depth += 1
+        self._graph = None
         try:
             result = engine(outputs, *args, **kwargs)
         finally:
@@ -110,6 +114,8 @@ class Usages:
         for account in open_:
             if account.is_changed():
                 account.note_pass(step, factor, in_use=bool(self._stepping))
+                if self._graph is not None:
+                    account.fading.note_graph(step, *self._graph)
         return result
 
     def optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
@@ -119,10 +125,14 @@ class Usages:
         self._stepping.add(id(work.optimizer))
         account = self._accounts.get(id(work.optimizer))
         step = self._step()
-        if account is None or not work.updates or not step or not account.is_stock:
+        if account is None or not work.updates or not step:
             return
         count = account.updates + 1
-        if count & (count - 1) == 0:
+        with unobserved():
+            held = parameters_of(work.optimizer)
+            grads = (one.grad for one in held if one.grad is not None)
+            account.fading.note_update(count, step - 1, grads)
+        if count & (count - 1) == 0 and account.is_stock:
             with unobserved():
                 account.before = begin_movement(work.optimizer)
 
@@ -167,7 +177,15 @@ class Usages:
             schedule.moves += 1
             schedule.moved_at = schedule.moved_at or note_site(frame)[0]
 
+    @property
+    def wants_look(self) -> bool:
+        """Whether somebody waits for the graph of a pass."""
+        return any(one.fading.wants_look for one in self._accounts.values())
+
     # Told by the sizes and by the recorder
+
+    def note_graph(self, crossings: Sequence[Crossing], flow: Flow) -> None:
+        self._graph = crossings, flow
 
     def note_clip(self, grads: set[int], clip: Clip) -> None:
         for account in self._accounts.values():

@@ -38,6 +38,7 @@ from gradscope.facts import (
     StepAtTheEnd,
     StepBeforeClearing,
     StepWhereCleared,
+    Unsaturated,
     WiderDtype,
     WiderWeights,
 )
@@ -54,6 +55,7 @@ from gradscope.repair.write import (
     stable,
     stepping,
     training,
+    unsaturated,
     wider,
 )
 from gradscope.repair.write.candidate import Candidate
@@ -128,6 +130,8 @@ def _made(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
             return cycles.cleared_late(culprit, fix, fix.request)
         case StepAtTheEnd():
             return cycles.ended(culprit, fix)
+        case Unsaturated():
+            return unsaturated.opposite(culprit, fix, fix.request)
         case StepWhereCleared():
             return cycles.stepped_late(culprit, fix, fix.request)
         case SlowSchedule():

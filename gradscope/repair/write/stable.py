@@ -104,11 +104,11 @@ def _around(culprit: Culprit, ops: Set[str]) -> list[tuple[ast.expr, str]]:
             found.append((node, op.name))
         elif not isinstance(node, ast.Name | ast.Subscript):
             continue
-        waiting += ((one, depth + 1) for one in _next(culprit, node))
+        waiting += ((one, depth + 1) for one in above(culprit, node))
     return found[::-1]
 
 
-def _next(culprit: Culprit, node: ast.expr) -> Iterator[ast.AST]:
+def above(culprit: Culprit, node: ast.expr) -> Iterator[ast.AST]:
     """What an expression is an operand of, or the places that read it by its name."""
     source, above = culprit.source, culprit.source.parents[node]
     # Of `node.log()` and `cat([node])` the call.

@@ -17,9 +17,11 @@ from gradscope.facts import (
     Symptom,
     Trace,
     Trouble,
+    Unsaturated,
     number,
     plural,
 )
+from gradscope.rules.reading.faded import Faded, faded
 from gradscope.rules.reading.growths import facts_of, fades, rms, starved_leaves
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
@@ -34,7 +36,8 @@ class VanishingGradient(Rule):
     """
     ## What it does
     Finds a gradient that shrinks by a steady factor, layer by layer or in time, until the weights
-    farthest from the loss get almost none.
+    farthest from the loss get almost none. Also one that fades over the run, while the loss rises,
+    since an op has become flat: the generator's, once the discriminator wins.
 
     ## Why is this bad?
     Backward multiplies by the slope of every layer in turn; a sigmoid's is at most 0.25. After some
@@ -68,6 +71,10 @@ class VanishingGradient(Rule):
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         magnitudes = trace.magnitudes
+        for usage in magnitudes.usages if magnitudes is not None and not roots else ():
+            over_run = faded(usage, trace.steps)
+            if over_run is not None:
+                yield self._about_run(over_run)
         if magnitudes is None or not magnitudes.growths:
             return
         first, last = magnitudes.growths[0], magnitudes.growths[-1]
@@ -118,6 +125,38 @@ class VanishingGradient(Rule):
             ),
             symptoms=(hurt,),
             fixes=(proposed(KeepNorm(growth.axis, growth.nodes, fades=True)), around),
+        )
+
+    def _about_run(self, fade: Faded) -> Finding:
+        usage, flat, op = fade.usage, fade.flat, phrases.spelled(fade.flat.call.op)
+        first, last = map(number, fade.losses)
+        return self.found(
+            f"the gradient that `{usage.optimizer}` gets fades from {number(fade.usual, 3)} to"
+            f" {number(fade.last, 3)} over the run, and the loss rises: `{op}` is flat",
+            f"At first `{op}` passed on {number(flat.before, 3)} of the gradient that came to it,"
+            f" and at step {flat.step} {number(flat.slope, 3)}: its input has gone where it has no"
+            f" slope. The loss has risen from {first} to {last}, so much is left to learn, and"
+            f" {phrases.listed(usage.held)} cannot: the worse it gets, the less is passed on.",
+            flat.call,
+            phase=Phase.BACKWARD,
+            step=usage.last,
+            node=flat.call.node,
+            label=f"passes on {number(flat.slope, 3)} of the gradient",
+            evidence={
+                "axis": "run",
+                "optimizer": usage.optimizer,
+                "usual": fade.usual,
+                "last": fade.last,
+                "since": fade.since,
+                "slope": flat.slope,
+                "slope_before": flat.before,
+                "losses": list(fade.losses),
+            },
+            numbers=(
+                f"gradient norm by update: {phrases.series([norm for _, norm in usage.norms])}",
+                f"below a thousandth of what it was from step {fade.since} on",
+            ),
+            fixes=(proposed(Unsaturated(flat.call)),),
         )
 
 

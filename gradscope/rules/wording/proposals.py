@@ -27,6 +27,7 @@ from gradscope.facts import (
     StepAtTheEnd,
     StepBeforeClearing,
     StepWhereCleared,
+    Unsaturated,
     WiderWeights,
     text_of,
 )
@@ -61,6 +62,10 @@ def proposed(request: Plain) -> Fix:
         case StepAtTheEnd():
             title = "step after the last pass of an epoch too"
             return Fix("graph", title, "unsafe", request=request)
+        case Unsaturated():
+            title = "raise the log of the opposite label instead: it is steep where this is flat"
+            code = "-torch.nn.functional.logsigmoid(logits)  # for log(1 - sigmoid(logits))"
+            return Fix("stable-op", title, "unsafe", code, request=request)
         case StepWhereCleared():
             title = "step where the gradients are cleared, once they are added up"
             return Fix("graph", title, "unsafe", request=request)

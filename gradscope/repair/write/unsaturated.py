@@ -1,0 +1,98 @@
+"""A loss that is flat where a probability is low, put into the one that is steep there."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gradscope.facts import Call, Fix, Unsaturated
+from gradscope.ops.patterns import EPSILON
+from gradscope.repair.write.candidate import Candidate
+from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.reading import Reading, atom
+from gradscope.repair.write.stable import above
+from gradscope.source import expression
+from gradscope.source.arguments import spelled
+
+_FAR = 32  # expressions from the culprit to the loss that it is a part of
+
+
+def opposite(culprit: Culprit, fix: Fix, request: Unsaturated) -> Iterator[Candidate]:
+    """`-logsigmoid(z)` for `log(1 - sigmoid(z))`, `-log(p)` for `log(1 - p)`, and `f(p, 1 - y)` for
+    `-f(p, y)`, wherever the culprit, or a call that led to it, is a part of one of these."""
+    for node in _parts_of(culprit, request.call):
+        read = Reading(culprit, node)
+        template = _raised(read, node, negated=_is_negated(culprit, node))
+        text = culprit.torch(template) if template is not None else None
+        if text is not None:
+            yield Candidate(fix.kind, fix.title, (culprit.replace(node, text),))
+
+
+def _parts_of(culprit: Culprit, call: Call) -> Iterator[ast.expr]:
+    """The expressions that it is in, also by the names for them, the innermost first."""
+    places = (one for one in call.frames if one.file == culprit.source.file)
+    starts = [culprit.node, *(expression(culprit.source, one) for one in places)]
+    waiting: list[ast.AST] = [one for one in starts if one is not None]
+    seen: set[ast.AST] = set()
+    while waiting and len(seen) < _FAR:
+        node = waiting.pop(0)
+        if node not in seen and isinstance(node, ast.expr):
+            seen.add(node)
+            waiting += above(culprit, node)
+            yield node
+
+
+def _raised(read: Reading, node: ast.expr, *, negated: bool) -> str | None:
+    """What is steep where `node` is flat, which goes into the loss `negated` or not; None where it
+    is no such loss."""
+    found = spelled(read.culprit.source, node)
+    if found is None or not found.positional:
+        return None
+    operand = found.positional[0]
+    if found.name == "softplus" and negated:
+        return f"-torch.nn.functional.softplus(-{atom(read.text(operand))})"
+    if negated:
+        return None
+    if found.name == "log":
+        return _of_complement(read, operand)
+    if found.name == "logsigmoid" and (z := read.argument(operand, "neg")) is not None:
+        return f"-torch.nn.functional.logsigmoid({read.text(z)})"
+    is_loss = found.name == "neg" and isinstance(operand, ast.Call) and len(operand.args) > 1
+    return _of_label(read, operand) if is_loss and isinstance(operand, ast.Call) else None
+
+
+def _of_complement(read: Reading, node: ast.expr) -> str | None:
+    """-log(p), for the 1 - p that a logarithm is taken of, kept off 0 as that is."""
+    guard = ""
+    total = read.op(node, "add")
+    for one, other in (total.positional, total.positional[::-1]) if total else ():
+        number = read.number(other)
+        if number is not None and 0 < number <= EPSILON:
+            node, guard = one, f" + {read.text(other)}"
+            break
+    found = read.op(node, "sub")
+    if found is None or len(found.positional) != 2 or read.number(found.positional[0]) != 1:
+        return None
+    p = found.positional[1]
+    if (z := read.argument(p, "sigmoid")) is not None:
+        return f"-torch.nn.functional.logsigmoid({read.text(z)})"
+    return f"-torch.log({atom(read.text(p))}{guard})"
+
+
+def _of_label(read: Reading, call: ast.Call) -> str:
+    """A loss of the same kind with the opposite of its second argument, the label."""
+    source, label = read.culprit.source, call.args[1]
+    (start, end), (first, last) = source.extent(call), source.extent(label)
+    return f"{source.text[start:first]}1 - {atom(read.text(label))}{source.text[last:end]}"
+
+
+def _is_negated(culprit: Culprit, node: ast.expr) -> bool:
+    """Whether it goes into its statement with the other sign."""
+    negated = False
+    source, parent = culprit.source, culprit.source.parents.get(node)
+    while isinstance(parent, ast.expr):
+        is_minus = isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.USub)
+        is_taken = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Sub)
+        negated ^= is_minus or (is_taken and getattr(parent, "right", None) is node)
+        node, parent = parent, source.parents.get(parent)
+    return negated
