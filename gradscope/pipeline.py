@@ -181,6 +181,7 @@ def trace(
         seen, again, unseen = look_closer(seen, again)
         ranked = None
         if ranks is not None:
+            seen, _ = ranks.joined(seen)
             ranked = ranks.agree(_share(ranks, seen, options.limits))
             if not ranks.leads:
                 again.follow()

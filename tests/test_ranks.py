@@ -9,6 +9,8 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,9 @@ from torch._C._distributed_c10d import TCPStore
 
 from gradscope.config import Config
 from gradscope.facts import Fate, Ranked, Report, Share
+from gradscope.norms import NormOptions, NormReport, norms
 from gradscope.pipeline import trace
-from gradscope.programs import parse_target
+from gradscope.programs import Target, parse_target
 from gradscope.programs.ranks import Ranks
 from gradscope.report.ranks import remarks
 
@@ -102,11 +105,29 @@ def line_of(text: str, part: str) -> int:
 def on_ranks(
     text: str, folder: Path, monkeypatch: pytest.MonkeyPatch, count: int = 2, **options: Any
 ) -> tuple[Report, list[int]]:
-    """The report of the rank that leads, and the exit codes of all; every rank is a fork of this
-    process, and we are the launcher that holds their store."""
-    importlib.import_module("torch._dynamo")  # else every child does, for its first optimizer
+    """The report of the rank that leads, and the exit codes of all."""
+    target, config = program(text, folder), Config(time_limit=60.0, **options)
+
+    def one(ranks: Ranks) -> Report:
+        return trace(target, config, silent=True, ranks=ranks)
+
+    report, codes = together(one, folder, monkeypatch, count)
+    assert isinstance(report, Report)
+    return report, codes
+
+
+def program(text: str, folder: Path) -> Target:
     path = folder / "program.py"
     path.write_text(text, encoding="utf-8")
+    return parse_target(str(path))
+
+
+def together(
+    act: Callable[[Ranks], object], folder: Path, monkeypatch: pytest.MonkeyPatch, count: int = 2
+) -> tuple[Any, list[int]]:
+    """What the leading rank has made, and the exit codes of all; every rank is a fork of this
+    process, and we are the launcher that holds their store."""
+    importlib.import_module("torch._dynamo")  # else every child does, for its first optimizer
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     given = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": store.port, "WORLD_SIZE": count}
     given |= {"TORCHELASTIC_USE_AGENT_STORE": True, "GLOO_SOCKET_IFNAME": "lo"}
@@ -117,23 +138,20 @@ def on_ranks(
         os.environ["RANK"] = str(rank)
         ranks = Ranks.found()
         assert ranks is not None
-        config = Config(time_limit=60.0, **options)
-        report = trace(parse_target(str(path)), config, silent=True, ranks=ranks)
+        made = act(ranks)
         if ranks.leads:
-            (folder / f"{rank}.report").write_bytes(pickle.dumps(report))
+            (folder / f"{rank}.made").write_bytes(pickle.dumps(made))
         assert ranks.finish(7 if ranks.leads else 0) == 7
 
     pids = []
     for rank in range(count):
         pid = os.fork()
         if pid == 0:
-            os._exit(in_fork(lambda rank=rank: one(rank)))
+            os._exit(in_fork(partial(one, rank)))
         pids.append(pid)
     codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
-    (told,) = folder.glob("*.report")
-    report = pickle.loads(told.read_bytes())
-    assert isinstance(report, Report)
-    return report, codes
+    (told,) = folder.glob("*.made")
+    return pickle.loads(told.read_bytes()), codes
 
 
 def fates(report: Report) -> list[Fate]:
@@ -277,6 +295,60 @@ def test_uneven_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert codes == [0, 0]
     assert report.trace.ending.kind == "raised"
     assert report.remarks[1] == "rank 0 came to its end, after 2 backward passes"
+
+
+MEASURED = """
+import torch
+import torch.distributed as dist
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+rank, count = 0, 1
+{wrap}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = torch.Generator().manual_seed(1)
+for step in range(4):
+    x = torch.rand(8, 4, generator=data)[rank * 8 // count : (rank + 1) * 8 // count]
+    loss = (model(x) - x.sum(1, keepdim=True)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+JOIN = """
+dist.init_process_group("gloo")
+rank, count = dist.get_rank(), dist.get_world_size()
+"""
+REPLICATED = f"{JOIN}model = torch.nn.parallel.DistributedDataParallel(model)"
+IN_SHARDS = f"""{JOIN}
+from torch.distributed.fsdp import fully_shard
+fully_shard(model[0])
+fully_shard(model)
+"""
+
+
+def measured(report: NormReport) -> list[float]:
+    rows = report.measured.rows
+    told = [(row.norm, row.clipped, row.update, row.zeros, row.max_abs) for row in rows]
+    return [*report.measured.totals, *(float(one or 0) for row in told for one in row)]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+@pytest.mark.parametrize("wrap", [REPLICATED, IN_SHARDS], ids=["ddp", "fsdp"])
+@pytest.mark.parametrize("p", [2.0, pytest.param(float("inf"), marks=pytest.mark.slow)])
+def test_norms_are_those_of_whole_gradients(
+    wrap: str, p: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = NormOptions(max_norm=0.5, norm_type=p)
+    alone = norms(program(MEASURED.format(wrap=""), tmp_path), options, Config())
+    target = program(MEASURED.format(wrap=wrap), tmp_path)
+    report, codes = together(
+        lambda ranks: norms(target, options, Config(), ranks=ranks), tmp_path, monkeypatch
+    )
+
+    assert codes == [0, 0]
+    assert alone is not None
+    assert measured(report) == pytest.approx(measured(alone), rel=1e-4)
+    assert [row.shape for row in report.measured.rows] == [(8, 4), (8,), (1, 8), (1,)]
 
 
 def launched(*command: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -19,6 +19,7 @@ from gradscope.cli.output import (
     shortened,
     stdout_is_gone,
 )
+from gradscope.cli.ranks import ended_together, is_first_to_say
 from gradscope.errors import CTRL_C, ExitCode, GradscopeError
 
 __all__ = ["app", "main"]
@@ -33,6 +34,10 @@ for name in COMMANDS:
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. What follows `--` belongs to the traced program."""
     open_closed_streams()
+    return ended_together(_run(words))
+
+
+def _run(words: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if words is None else words)
     split = given.index("--") if "--" in given else len(given)
     try:
@@ -47,11 +52,14 @@ def main(words: Sequence[str] | None = None) -> int:
             raise KeyboardInterrupt
         return int(code or 0)
     except GradscopeError as error:
-        complain(str(error), error.help, error.detail)
+        if is_first_to_say(str(error)):
+            complain(str(error), error.help, error.detail)
     except ClickException as error:
-        complain(error.format_message(), help_for(error))
+        if is_first_to_say(error.format_message()):
+            complain(error.format_message(), help_for(error))
     except (KeyboardInterrupt, typer.Abort):
-        complain("interrupted")
+        if is_first_to_say("interrupted"):
+            complain("interrupted")
         return CTRL_C
     except (BrokenPipeError, SystemExit):  # the second is click's word for the first
         stdout_is_gone()

@@ -10,6 +10,8 @@ import typer
 from gradscope.cli import options
 from gradscope.cli.app import STARTED, subcommand
 from gradscope.cli.output import fitting, write
+from gradscope.cli.ranks import ranks_of
+from gradscope.errors import ExitCode
 
 
 @subcommand(
@@ -73,9 +75,13 @@ def norms(
             remarks=choice.remarks,
             stdout_to_stderr=format != "terminal" and output is None,
             stages=stages,
+            ranks=ranks_of(),
         )
+    if found is None:
+        return ExitCode.OK
     wanted = view.View(format, depth, sort, quiet)
     write(view.rendered(found, wanted, fitting(output)), output)
     if html is not None:
         write(page.render(found), html, "--html")
-    return options.code_or_zero(context, pipeline.exit_code(found.judged, choice.config.fail_on))
+    code = pipeline.exit_code(found.judged, choice.config.fail_on)
+    return options.code_or_zero(context, code)

@@ -15,6 +15,7 @@ from gradscope.cli.output import (
     rendered,
     write,
 )
+from gradscope.cli.ranks import ranks_of
 from gradscope.errors import ExitCode
 
 
@@ -72,14 +73,13 @@ def trace(
     """
     from gradscope import pipeline
     from gradscope.outputs import check_writable
-    from gradscope.programs.ranks import Ranks
     from gradscope.report.status import Doing, stage_line
 
     check_report_place(format, output)
     if save is not None:
         check_writable(save, asked_by="--save")
     choice = options.chosen(context)
-    ranks = Ranks.found()
+    ranks = ranks_of()
     with stage_line(context.meta[STARTED]) as stages:
         report = pipeline.trace(
             choice.target,
@@ -92,12 +92,11 @@ def trace(
             ranks=ranks,
         )
         if ranks is not None and not ranks.leads:
-            return ranks.finish(ExitCode.OK)
+            return ExitCode.OK
         stages.begin(Doing.WRITING)
         with closing_line_at_least(report):
             text = rendered(report, format, output, quiet=quiet)
             stages.clear()
             write(text, output)
     code = pipeline.exit_code(report, choice.config.fail_on)
-    code = options.code_or_zero(context, code)
-    return code if ranks is None else ranks.finish(code)
+    return options.code_or_zero(context, code)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from gradscope.facts.places import Call, Location
 from gradscope.facts.usage import Usage
@@ -17,7 +18,7 @@ class Leaf:
     `held_as`: parameter or leaf. `trained`: an optimizer that stepped holds it. `weight` is the
     norm of the leaf's own values when it was last seen, `start` when it was first seen. `owner` is
     the module that holds it, "" where none does. `remade`: passes at which it was another parameter
-    than at the one before.
+    than at the one before. `shard` is the part of it that was measured, None of what is whole.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Leaf:
     start: float = 0.0
     owner: str = ""
     remade: int = 0
+    shard: tuple[int, ...] | None = None
 
     @property
     def known(self) -> tuple[float, ...]:
@@ -265,9 +267,39 @@ class Magnitudes:
     swelling: Growth | None = None
     depth: Depth | None = None  # of the last step whose forward pass was watched
 
+    def joined(self, others: Iterable[Magnitudes]) -> Magnitudes:
+        """With the norms of whole leaves in the place of those of their parts, which the other
+        ranks of the program have measured. What is not zero elsewhere is not missed here."""
+        parts: dict[str, dict[tuple[int, ...], Leaf]] = {}
+        for leaf in (leaf for one in (self, *others) for leaf in one.leaves if leaf.shard):
+            parts.setdefault(leaf.name, {}).setdefault(leaf.shard or (), leaf)
+        leaves = tuple(
+            _whole(leaf, tuple(parts[leaf.name].values())) if leaf.shard else leaf
+            for leaf in self.leaves
+        )
+        alive = {leaf.name for leaf in leaves if leaf.shard and any(leaf.known)}
+        absences = (one for one in self.absences if one.missing or one.leaf not in alive)
+        return replace(self, leaves=leaves, absences=tuple(absences))
+
     def totals(self) -> tuple[float, ...]:
         """The L2 norm of all gradients together, one a step."""
         steps = max((len(leaf.norms) for leaf in self.leaves), default=0)
         return tuple(
             math.hypot(*(leaf.norms[step] or 0.0 for leaf in self.leaves)) for step in range(steps)
         )
+
+
+def _whole(leaf: Leaf, parts: tuple[Leaf, ...]) -> Leaf:
+    """Squares add up."""
+    norms = zip(*(part.norms for part in parts), strict=False)
+    return replace(
+        leaf,
+        weight=math.hypot(*(part.weight for part in parts)),
+        start=math.hypot(*(part.start for part in parts)),
+        norms=tuple(_together(one) for one in norms),
+    )
+
+
+def _together(norms: tuple[float | None, ...]) -> float | None:
+    known = [norm for norm in norms if norm is not None]
+    return math.hypot(*known) if known else None

@@ -10,11 +10,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from gradscope.norms.facts import TORCH_EPS
 from gradscope.record.census import census
 from gradscope.record.pieces import pieces
-
-# What torch adds to the total before it divides (torch/nn/utils/clip_grad.py).
-TORCH_EPS = 1e-6
 
 
 def total_norm(

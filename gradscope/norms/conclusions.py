@@ -9,13 +9,16 @@ from functools import partial
 
 from gradscope.config import Config
 from gradscope.errors import GradscopeError
-from gradscope.facts import Finding, Report, Trace
+from gradscope.facts import Finding, Magnitudes, Report, Trace
 from gradscope.norms import distribution
-from gradscope.norms.facts import Measured, NormOptions, NormReport
+from gradscope.norms.facts import TORCH_EPS, Measured, NormOptions, NormReport
+from gradscope.norms.shards import joined
 from gradscope.pipeline import conclude, untouched
 from gradscope.programs import RunOptions, Target, run
+from gradscope.programs.ranks import Ranks
 from gradscope.programs.run_options import SAMPLE
 from gradscope.report.closing import ended_by
+from gradscope.report.ranks import remarks as rank_remarks
 from gradscope.report.status import Doing, Stages
 from gradscope.rules import RULES
 
@@ -30,8 +33,10 @@ def norms(
     stdout_to_stderr: bool = False,
     remarks: tuple[str, ...] = (),
     stages: Stages | None = None,
-) -> NormReport:
-    """Run a target, measure its gradients at every step, and say what clipping would do.
+    ranks: Ranks | None = None,
+) -> NormReport | None:
+    """Run a target, measure its gradients at every step, and say what clipping would do. Of several
+    ranks one tells it, with the norms of whole gradients; the others None.
 
     Raises GradscopeError where no backward ran or nothing received a gradient.
     """
@@ -44,7 +49,15 @@ def norms(
         run_options,
         on_progress=stages.progress(run_options.steps),
         measure=partial(_measure, options),
+        ranks=ranks,
     )
+    others: list[Magnitudes] = []
+    if ranks is not None:
+        seen, others = ranks.joined(seen)
+        ranked = ranks.agree(ranks.share(seen))
+        if not ranks.leads:
+            return None
+        remarks = (*remarks, *rank_remarks(ranked))
     measured = seen.magnitudes.measured if seen.magnitudes is not None else None
     if not isinstance(measured, Measured) or not measured.totals:
         raise GradscopeError(
@@ -56,6 +69,9 @@ def norms(
             f"no parameter of {target.name} received a gradient",
             help="requires_grad must be True for what should learn",
         )
+    elsewhere = (one.measured for one in others)
+    parts = [one for one in elsewhere if isinstance(one, Measured)]
+    measured = joined(measured, parts, options)
     stages.begin(Doing.DIAGNOSING)
     report = conclude(target.name, seen, config, told=_of_sizes, mend=untouched, remarks=remarks)
     return described(report, measured, options)
@@ -76,7 +92,7 @@ def described(report: Report, measured: Measured, options: NormOptions) -> NormR
     shown = totals[measured.shown]
     coefficient = measured.coefficient
     if coefficient is None and max_norm is not None:
-        coefficient = min(1.0, max_norm / (shown + 1e-6))
+        coefficient = min(1.0, max_norm / (shown + TORCH_EPS))
     return NormReport(
         judged=report,
         options=options,

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from gradscope.errors import GradscopeError
 from gradscope.facts import Report
 
+# What torch adds to the total before it divides (torch/nn/utils/clip_grad.py).
+TORCH_EPS = 1e-6
 _ROUNDING = 1e-6  # of a share of float32 norms
 
 
@@ -35,9 +37,9 @@ class Row:
     """One parameter's gradient at the step that is shown.
 
     Norms are of the chosen type and as torch computes them, but for `norm`, which falls back to
-    float64 where the squares leave the dtype's range. `update` is the norm of what the optimizer
-    changed over the norm of the parameter. `values` and `clipped_values` are given for gradients
-    of a few elements.
+    float64 where the squares leave the dtype's range. `moved` are the norm of what the optimizer
+    changed and that of the parameter before. `values` and `clipped_values` are given for gradients
+    of a few elements. `shard` is the part of the gradient that was measured, None of a whole one.
     """
 
     name: str
@@ -49,10 +51,19 @@ class Row:
     zeros: int
     bad: int
     clipped: float | None = None
-    update: float | None = None
+    moved: tuple[float, float] | None = None
     values: tuple[float, ...] = ()
     clipped_values: tuple[float, ...] = ()
     sparse: bool = False
+    shard: tuple[int, ...] | None = None
+
+    @property
+    def update(self) -> float | None:
+        """The norm of what the optimizer changed over the norm of the parameter."""
+        if self.moved is None:
+            return None
+        moved, size = self.moved
+        return moved / size if size else math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +71,9 @@ class Measured:
     """What comes back from the program's process. `steps` are the numbers of the backward passes
     that were measured. `totals` has one entry for each, as `torch.nn.utils.clip_grad_norm_`
     computes it; `exact` the same in float64, over finite gradients. `rows` are of the one at
-    position `shown`, for which `coefficient` was computed in torch."""
+    position `shown`, for which `coefficient` was computed in torch. Where gradients are sharded
+    over ranks, all this is of the parts that are here, and `parts` has the norm of each leaf's at
+    each step."""
 
     steps: tuple[int, ...] = ()
     totals: tuple[float, ...] = ()
@@ -68,6 +81,7 @@ class Measured:
     shown: int = 0
     rows: tuple[Row, ...] = ()
     coefficient: float | None = None
+    parts: tuple[dict[str, float], ...] = ()
 
     @property
     def step(self) -> int:

@@ -12,6 +12,7 @@ from torch import Tensor
 from gradscope.norms.clip import clipped, coefficient, dense, exact_norm, exact_one, total_norm
 from gradscope.norms.facts import Measured, NormOptions, Row
 from gradscope.record.census import census
+from gradscope.record.shards import local, shard_of
 from gradscope.record.sizes.crossings import norm_of
 
 _VALUES_SHOWN = 8  # elements of a gradient small enough to be written out
@@ -29,7 +30,8 @@ class Measure:
         self._shown = 0
         self._coefficient: float | None = None
         self._before: dict[str, Tensor] = {}
-        self._updates: dict[str, float] = {}
+        self._moved: dict[str, tuple[float, float]] = {}
+        self._parts: list[dict[str, float]] = []
 
     def after_backward(
         self,
@@ -39,27 +41,34 @@ class Measure:
         inspected: bool,
     ) -> None:
         leaves = [leaf for leaf, _ in graded]
-        grads = [grad for _, grad in graded]
+        grads = [local(grad) for _, grad in graded]
+        shards = {name(leaf): shard for leaf in leaves if (shard := shard_of(leaf)) is not None}
         p = self.options.norm_type
-        total = total_norm(grads, p)
+        total = total_norm([grad for grad in grads if grad.numel()], p)
         value = float(total.item())
         self._steps.append(step)
         self._totals.append(value)
         self._exact.append(value if math.isfinite(value) else exact_norm(grads, p))
+        norms = [exact_one(grad, p) for grad in grads] if shards else []
+        self._parts.append(dict(zip(map(name, leaves), norms, strict=bool(shards))))
         if not inspected:
             return
         self._shown = len(self._steps) - 1
-        self._updates = {}
+        self._moved = {}
         scaled: Sequence[Tensor | None] = [None] * len(grads)
         if self.options.max_norm is not None:
             scale = coefficient(total, self.options.max_norm)
             self._coefficient = float(scale.item())
             scaled = clipped(grads, scale)
         self._rows = [
-            self._row(name(leaf), grad, after)
+            replace(self._row(name(leaf), grad, after), shard=shards.get(name(leaf)))
             for leaf, grad, after in zip(leaves, grads, scaled, strict=True)
         ]
-        self._before = {name(leaf): leaf.detach().clone() for leaf in leaves}
+        self._rows = [
+            replace(row, shape=tuple(leaf.shape), numel=leaf.numel()) if row.shard else row
+            for row, leaf in zip(self._rows, leaves, strict=True)
+        ]
+        self._before = {name(leaf): local(leaf).detach().clone() for leaf in leaves}
 
     def after_update(self, leaves: Sequence[Tensor], name: Callable[[Tensor], str]) -> None:
         """How far the optimizer moved each parameter, against the parameter's own norm."""
@@ -67,17 +76,17 @@ class Measure:
             before = self._before.pop(name(leaf), None)
             if before is not None:
                 size = norm_of(before)
-                moved = norm_of(before.sub_(leaf.detach()))
-                self._updates[name(leaf)] = moved / size if size else math.inf
+                moved = norm_of(before.sub_(local(leaf).detach()))
+                self._moved[name(leaf)] = (moved, size)
         self._before = {}
 
     def forget(self) -> None:
         """What was measured so far was not training."""
         self._steps, self._totals, self._exact, self._rows = [], [], [], []
-        self._before, self._updates = {}, {}
+        self._before, self._moved, self._parts = {}, {}, []
 
     def facts(self) -> Measured:
-        rows = (replace(row, update=self._updates.get(row.name)) for row in self._rows)
+        rows = (replace(row, moved=self._moved.get(row.name)) for row in self._rows)
         return Measured(
             steps=tuple(self._steps),
             totals=tuple(self._totals),
@@ -85,6 +94,7 @@ class Measure:
             shown=self._shown,
             rows=tuple(rows),
             coefficient=self._coefficient,
+            parts=tuple(self._parts),
         )
 
     def _row(self, name: str, grad: Tensor, after: Tensor | None) -> Row:
@@ -104,7 +114,7 @@ class Measure:
             zeros=counts.zeros + grad.numel() - _stored(grad, values),
             bad=counts.bad,
             clipped=None
-            if after_values is None
+            if after_values is None or not after_values.numel()
             else float(torch.linalg.vector_norm(after_values, p).item()),
             values=tuple(values.reshape(-1).tolist()) if small else (),
             clipped_values=tuple(after_values.reshape(-1).tolist())

@@ -57,8 +57,14 @@ def _joined(name: str, group: Sequence[Row], norm_type: float) -> Row:
         zeros=sum(row.zeros for row in group),
         bad=sum(row.bad for row in group),
         clipped=p_norm(clipped, norm_type) if len(clipped) == len(group) else None,
-        update=max((row.update for row in group if row.update is not None), default=None),
+        moved=_most(group),
     )
+
+
+def _most(group: Sequence[Row]) -> tuple[float, float] | None:
+    """Of what was moved that which was moved most, for its size."""
+    moved = [(row.update, row.moved) for row in group if row.update is not None]
+    return max(moved, key=lambda one: one[0])[1] if moved else None
 
 
 _Tree = dict[str, "Row | _Tree"]

@@ -17,7 +17,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from gradscope.facts import Trace
+from gradscope.facts import Magnitudes, Trace
 from gradscope.facts.ranks import MOST_SYMPTOMS, OTHERS, Fate, Ranked, Share
 from gradscope.facts.symptoms import Unexamined
 
@@ -48,9 +48,12 @@ class Ranks:
     """This rank among the others. All of them go through the same meetings and runs, in the same
     order: the first run, one that looks closer, and then those that the leading rank orders."""
 
+    _known: Ranks | None = None  # those that this process is one of
+
     def __init__(self, rank: int, count: int, connect: Callable[[], Any], address: str) -> None:
         self.rank, self.count = rank, count
         self.leads = False  # the report is about this rank: it orders further runs
+        self._leader: int | None = None
         self._store = connect()
         self._address = address
         self._lost = False  # the store has gone
@@ -81,10 +84,10 @@ class Ranks:
             plain = TCPStore(address, port, is_master=False, timeout=_REPLY)
             return PrefixStore(prefix, plain)
 
-        try:
-            return cls(int(environ["RANK"]), count, connect, address)
-        except RuntimeError:  # those of torch.distributed are
-            return None
+        if cls._known is None:
+            with suppress(RuntimeError):  # those of torch.distributed are
+                cls._known = cls(int(environ["RANK"]), count, connect, address)
+        return cls._known
 
     # One run
 
@@ -174,6 +177,16 @@ class Ranks:
         told = (_as_told(one, teller) for one in others if one.rank != teller.rank)
         return Ranked(teller.rank, self.count, teller, tuple(told))
 
+    def joined(self, seen: Trace) -> tuple[Trace, list[Magnitudes]]:
+        """With the sizes of whole gradients, of which each rank has seen a part; and what the
+        others have measured."""
+        sizes = seen.magnitudes
+        told = self._meet(sizes).items()
+        others = [one for rank, one in told if rank != self.rank and one is not None]
+        if sizes is None:
+            return seen, others
+        return replace(seen, magnitudes=sizes.joined(others)), others
+
     # What the leading rank orders, and the others do
 
     def order(self, what: object) -> None:
@@ -192,19 +205,25 @@ class Ranks:
         """Do what the leading rank orders, until it orders nothing more."""
         while True:
             self._order += 1
-            asked = self._get(f"order/{self._order}", self._leader)
+            asked = self._get(f"order/{self._order}", self._leader or 0)
             what = pickle.loads(asked) if asked is not None else None
             if what is None:
                 return
             answer = carry_out(what)
             self._set(f"answer/{self._order}/{self.rank}", pickle.dumps(answer))
 
+    def is_first_to_say(self, message: str) -> bool:
+        """Whether no other rank has said that before."""
+        own = str(self.rank)
+        said = self._ask(lambda: self._store.compare_set(f"said/{message}", "", own))
+        return said is None or bytes(said).decode() == own
+
     def finish(self, code: int) -> int:
         """All end together, with the leading rank's exit code."""
         if self.leads:
             self.order(None)
             self._set("code", str(code).encode())
-        else:
+        elif self._leader is not None:
             told = self._get("code", self._leader)
             code = int(told) if told is not None else code
         self._set(f"left/{self.rank}", b"1")
@@ -217,12 +236,12 @@ class Ranks:
 
     # The store
 
-    def _meet(self, share: Share) -> dict[int, Share]:
+    def _meet(self, fact: Any) -> dict[int, Any]:
         """What each rank brings to this meeting, in their order; without those that are gone."""
         self._meetings += 1
         key = f"meeting/{self._meetings}"
-        self._set(f"{key}/{self.rank}", pickle.dumps(share))
-        found = {self.rank: share}
+        self._set(f"{key}/{self.rank}", pickle.dumps(fact))
+        found = {self.rank: fact}
         for rank in self._others():
             told = self._get(f"{key}/{rank}", rank)
             if told is not None:
@@ -268,7 +287,9 @@ class Ranks:
                     return
 
     def _is_gone(self, rank: int) -> bool:
-        """Whether there was no sign of life for a while."""
+        """Whether there was no sign of life for a while, or it has said its farewell."""
+        if self._has(f"left/{rank}"):
+            return True
         key, now = f"alive/{rank}", time.monotonic()
         beat = bytes(self._ask(lambda: self._store.get(key)) or b"") if self._has(key) else b""
         known, since = self._beats.get(rank, (None, now))

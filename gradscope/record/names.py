@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import FrameType
@@ -15,6 +16,7 @@ from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import unwrapped
 from gradscope.record.held import held_as, modules_in, parts_of
 from gradscope.record.modules import ModuleFrame, module_path
+from gradscope.record.shards import is_distributed
 from gradscope.record.sites import LIBRARY, kind_of, user_frames
 
 Path = tuple[tuple[str, torch.nn.Module], ...]
@@ -112,6 +114,14 @@ class Names:
                 if id(leaf) not in self.owners and definition(owner.path)[0] is not None:
                     self._kept.append(leaf)
                     self.owners[id(leaf)] = self.unregistered[id(leaf)] = owner
+
+    def sharded(self, frame: FrameType | None) -> list[torch.nn.Parameter]:
+        """The parameters of which a part is here (DTensor). While FSDP2 has gathered them, other
+        ones stand in their places."""
+        if "torch.distributed.tensor" not in sys.modules:
+            return []
+        self.look(frame)
+        return [one for one in self.parameters.values() if is_distributed(one)]
 
     def module(self, frame: ModuleFrame | None) -> str | None:
         """A running module under the name by which its parameters go."""

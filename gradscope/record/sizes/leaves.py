@@ -14,6 +14,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from gradscope.facts import Leaf
 from gradscope.record.finite import elements
 from gradscope.record.names import Names
+from gradscope.record.shards import shard_of
 from gradscope.record.sites import Site
 from gradscope.record.sizes.crossings import norm_of
 from gradscope.record.sizes.passes import Graded
@@ -214,6 +215,7 @@ class Leaves:
             norms=(),
             start=norm_of(leaf),
             owner=self.known.owner_of(leaf),
+            shard=shard_of(leaf),
         )
         watched = Watched(fact, _reference(leaf))
         self.watched[name] = watched

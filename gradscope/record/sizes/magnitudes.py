@@ -254,8 +254,9 @@ class MagnitudeWatch:
         """The leaves whose gradient this pass has made or added to."""
         variables = crossings.variables if crossings is not None else ()
         self._note_replaced(variables)
-        for leaf in variables:
-            if plain(leaf) is not None:  # of a meta or a nested tensor nothing can be measured
+        for leaf in (*variables, *(sharded := self.names.sharded(frame))):
+            is_gathered = bool(sharded) and leaf.grad is None  # what it was given has gone on
+            if not is_gathered and plain(leaf) is not None:  # not of a meta or a nested tensor
                 self.leaves.meet(leaf, frame)
         return self._freshness.added_to(self.leaves.alive(), frame)
 
