@@ -141,6 +141,16 @@ def test_what_was_done_before_the_snapshot_is_not_done_again(traced):
     assert replay.origin is Origin.SNAPSHOT
 
 
+def test_the_newest_snapshot_will_do_where_a_step_takes_longer_than_a_copy(traced):
+    """It is known to begin with finite parameters: the last step in full need not be repeated."""
+    slow = STEP.replace("    loss.backward()", "    time.sleep(0.05)\n    loss.backward()")
+    examined = traced(BEGIN + "import time\n" + LOSS + slow + LOOP).trace.replay
+
+    assert examined is not None
+    assert examined.origin is Origin.SNAPSHOT
+    assert examined.step > 20
+
+
 def test_a_file_is_read_on_from_where_it_was(traced):
     """By the program and by the copy, each for itself; what it writes and reads is its own."""
     Path("numbers").write_text("\n".join(str(number / 500) for number in range(1, 500)))

@@ -43,10 +43,15 @@ class Watching:
     # Between two steps
 
     def is_clean(self) -> bool:
-        """Whether nothing bad is left of the steps so far, the gradients included."""
+        """Whether nothing bad is left of the steps so far, gradients and buffers included: what a
+        later step is then found to have, came after them."""
         if self.symptoms.confirmed or self.symptoms.are_waiting:
             return False
-        return all_finite(one for leaf in self.leaves() for one in (leaf, leaf.grad))
+        left = [one for leaf in self.leaves() for one in (leaf, leaf.grad)]
+        if not all_finite([*left, *self._buffers()]):
+            return False
+        self._clean = dict.fromkeys(self._clean or (None,), self.context.step)
+        return True
 
     def look_in_full_from(self, step: int | None) -> None:
         self.depth.full_from = step
@@ -119,12 +124,15 @@ class Watching:
         with unobserved():
             found = list(held())
             if all_finite(found):
-                modules = self.context.names.running.values()
-                if all_finite(buffer for module in modules for buffer in module.buffers()):
+                if all_finite(self._buffers()):
                     self._clean[key] = step + 1
             elif not self.depth.is_full:
                 self.symptoms.note_bad_parameters(found)
                 self.symptoms.on_confirmed()
+
+    def _buffers(self) -> Iterable[torch.Tensor]:
+        modules = self.context.names.running.values()
+        return (buffer for module in modules for buffer in module.buffers())
 
     def finish(self) -> None:
         """The program is over: its last steps may have left something bad."""
