@@ -13,10 +13,10 @@ from gradscope.record.environment import environment
 from gradscope.record.instrument import tell
 from gradscope.record.last_update import LastUpdate
 from gradscope.record.limit import Limit
+from gradscope.record.passes import Measure
 from gradscope.record.probes.function_checks import FunctionChecks, checked
 from gradscope.record.recorder import Recorder
 from gradscope.record.sizes.magnitudes import MagnitudeWatch
-from gradscope.record.sizes.passes import Measure
 from gradscope.record.tracing import unobserved
 
 
@@ -136,7 +136,7 @@ class FullObservation:
 
     @property
     def steps(self) -> int:
-        return len(self.recorder.done)
+        return len(self.recorder.steps)
 
     @property
     def is_at_limit(self) -> bool:
