@@ -99,7 +99,7 @@ BROKEN = {
         f"{EPOCHS.format('StepLR(opt, 2, 0.1)')}        schedule.step()  # decay\n",
         "idle",
         "schedule.step()",
-        f"{EPOCHS.format('StepLR(opt, 2, 0.1)')}    schedule.step()\n",
+        f"{EPOCHS.format('StepLR(opt, 2, 0.1)')}    schedule.step()  # decay\n",
     ),
     "a schedule that is too short": (
         f"{SGD}schedule = torch.optim.lr_scheduler.{LINEAR}\nfor step in range(20):\n"

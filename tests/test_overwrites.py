@@ -87,7 +87,7 @@ def test_what_harms_no_gradient_is_silent(kind: str, tmp_path: Path) -> None:
     assert overwritten(RIGHT[kind], tmp_path) == []
 
 
-def test_what_autograd_refuses_is_left_to_it(tmp_path: Path) -> None:
+def test_what_autograd_refuses_is_no_write_that_it_missed(tmp_path: Path) -> None:
     file = tmp_path / "program.py"
     body = "y = x.exp()\nwith torch.no_grad():\n    y.mul_(2)\ny.sum().backward()"
     file.write_text(PROGRAM.format(body=body))
@@ -95,4 +95,4 @@ def test_what_autograd_refuses_is_left_to_it(tmp_path: Path) -> None:
     report = diagnosed_file(file)
 
     assert "modified by an inplace operation" in (report.trace.ending.detail or "")
-    assert [finding.rule for finding in report.findings] == []
+    assert [finding.rule for finding in report.findings] == ["GS303"]

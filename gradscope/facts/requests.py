@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from gradscope.facts.functions import Compared, SavedInstead
 from gradscope.facts.magnitudes import Clearing, Summed, Update
 from gradscope.facts.places import Call, Location
+from gradscope.facts.refusals import Carried, Write
 from gradscope.facts.usage import Usage
 
 
@@ -225,6 +226,91 @@ class CopyBeforeWriting:
 
 
 @dataclass(frozen=True, slots=True)
+class OutOfPlace:
+    """Compute a new tensor where `write` changes one."""
+
+    write: Write
+
+
+@dataclass(frozen=True, slots=True)
+class CopyWhenSaved:
+    """Let `call` save a copy of what it keeps as `role`, the user's `name`."""
+
+    call: Call
+    role: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DetachCarried:
+    """Let go of the graph of a value once backward has run through it."""
+
+    carried: Carried
+
+
+@dataclass(frozen=True, slots=True)
+class DetachUse:
+    """Give `call` the value `name` without its graph."""
+
+    call: Call
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeAnew:
+    """Run `calls` in each turn of the loop that calls backward there."""
+
+    calls: tuple[Call, ...]
+    backward: Location
+
+
+@dataclass(frozen=True, slots=True)
+class KeepGraph:
+    """Let the backward that is called there leave its graph for a second one."""
+
+    backward: Location
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateLater:
+    """Make `update` once the backward that is called there has run."""
+
+    update: Write
+    backward: Location
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeAfterUpdate:
+    """Run `calls`, for the backward that is called there, once `update` is made."""
+
+    calls: tuple[Call, ...]
+    update: Write
+    backward: Location
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutGrad:
+    """Write into a leaf without autograd looking on."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyLeaf:
+    """Write into a copy of the leaf `name`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceLoss:
+    """Make one number of what is differentiated."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllowUnused:
+    """Let a gradient be None where there is no dependence."""
+
+
+@dataclass(frozen=True, slots=True)
 class Rewrite:
     """The gradient that a custom backward returns, corrected.
 
@@ -248,6 +334,21 @@ class Exchange:
     other: int
 
 
+# What autograd allows, in the place of what it refused.
+OfRefusals = (
+    OutOfPlace
+    | CopyWhenSaved
+    | DetachCarried
+    | DetachUse
+    | ComputeAnew
+    | KeepGraph
+    | UpdateLater
+    | ComputeAfterUpdate
+    | WithoutGrad
+    | CopyLeaf
+    | ReduceLoss
+    | AllowUnused
+)
 # Those whose words follow from themselves alone.
 Plain = (
     LowerRate
@@ -273,6 +374,7 @@ Plain = (
     | ScaleLoss
     | Reattach
     | CopyBeforeWriting
+    | OfRefusals
 )
 # Those that the op table words, with the operands of the op.
 OfOp = HarmlessOperand | KeepOff | DivideByOne | StableForm | WiderDtype | AllowEmpty

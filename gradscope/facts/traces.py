@@ -11,6 +11,7 @@ from gradscope.facts.functions import FunctionCheck
 from gradscope.facts.magnitudes import Magnitudes
 from gradscope.facts.places import Location
 from gradscope.facts.ranks import Share
+from gradscope.facts.refusals import AnyRefusal
 from gradscope.facts.symptoms import Symptom, Unexamined
 
 
@@ -181,6 +182,7 @@ class Trace:
     others: tuple[Share, ...] = ()  # of a repeated run: other ranks that came to a bad end
     unexamined: Unexamined | None = None  # where its trouble began, if only watched there
     compiled: Compiling | None = None  # by torch.compile
+    refusal: AnyRefusal | None = None  # what autograd raised on, and the program ended by
     rounded_otherwise: tuple[str, ...] = ()  # ops of which torch takes another formula under a mode
 
     @property

@@ -161,3 +161,23 @@ def _guarding(code: CodeType, lasti: int) -> Location | None:
                 if source is not None and source.names.dotted(called) in _GUARDS:
                     found = span(code, item)
     return found
+
+
+def frozen_at(code: CodeType) -> Location | None:
+    """The last statement of the file that takes `requires_grad` from something. No op is run when
+    an attribute is set: where that is written has to be read."""
+    source = source_of(code.co_filename)
+    found: list[ast.stmt] = []
+    for node in ast.walk(source.tree) if source else ():
+        match node:
+            case ast.Assign(
+                targets=[ast.Attribute(attr="requires_grad")], value=ast.Constant(value=False)
+            ):
+                found.append(node)
+            case ast.Expr(
+                value=ast.Call(
+                    func=ast.Attribute(attr="requires_grad_"), args=[ast.Constant(value=False)]
+                )
+            ):
+                found.append(node)
+    return span(code, max(found, key=lambda one: one.lineno)) if found else None

@@ -87,8 +87,7 @@ class Journal:
 
     def turn_step(self) -> None:
         """A new step begins: its calls go into a new generation, the oldest is dropped."""
-        if self.calls:
-            self.generations.append({})
+        self.generations.append({})
 
     def keep_only(self, ids: Iterable[int]) -> None:
         """Forget the events that nothing alive can lead back to."""

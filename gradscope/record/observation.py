@@ -7,16 +7,18 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Protocol
 
-from gradscope.facts import Ending, Trace
+from gradscope.facts import AnyRefusal, Ending, Trace
 from gradscope.record.array_warnings import ArrayWarnings
 from gradscope.record.environment import environment
 from gradscope.record.instrument import tell
 from gradscope.record.last_update import LastUpdate
-from gradscope.record.limit import Limit
-from gradscope.record.passes import Measure
+from gradscope.record.limit import Limit, StopTrace
 from gradscope.record.probes.function_checks import FunctionChecks, checked
 from gradscope.record.recorder import Recorder
+from gradscope.record.refusals import Notes, refusal_of
+from gradscope.record.schema import OpInfo
 from gradscope.record.sizes.magnitudes import MagnitudeWatch
+from gradscope.record.sizes.passes import Measure
 from gradscope.record.tracing import unobserved
 
 
@@ -81,11 +83,14 @@ class FullObservation:
             names=self.recorder.context.names,
             below=lambda: self.recorder.depth.below,
         )
+        recorder = self.recorder
+        self._notes = Notes(recorder.context, recorder.sees_ops, recorder.shielded)
+        self._refusal: AnyRefusal | None = None
         self._between_steps = between_steps
         self.recorder.watching.leaves = self.sizes.leaves.alive
         self.recorder.watching.updates_by_hand = lambda: self.sizes.updates_by_hand
         self.arrays = ArrayWarnings()
-        self.recorder.on_write = self.sizes.note_write
+        self.recorder.on_write = self._note_write
         self.recorder.on_result = self.sizes.note_result
         self.recorder.on_operands = self.sizes.usages.note_operands
         if self.recorder.functions is not None:
@@ -98,11 +103,24 @@ class FullObservation:
         for reading in readings[:2]:
             self._stack.push(reading)
             reading.begin()
-        tell(self._stack, *readings, elsewhere=self.recorder.elsewhere)
+        tell(self._stack, self._notes, *readings, elsewhere=self.recorder.elsewhere)
         return self
 
     def __exit__(self, *failure: object) -> None:
+        error = failure[1] if len(failure) > 1 else None
+        if isinstance(error, BaseException) and not isinstance(error, StopTrace):
+            with unobserved():
+                self.recorder.shielded("the exception", self._ask, error)
         self._stack.close()
+
+    def _ask(self, error: BaseException) -> None:
+        context = self.recorder.context
+        flow = self.sizes.inspection.refused or self.sizes.inspection.flow
+        self._refusal = refusal_of(error, self._notes, context, flow)
+
+    def _note_write(self, info: OpInfo, tensor: Any, frame: Any) -> None:
+        self.sizes.note_write(tensor, frame)
+        self.recorder.shielded(info.name, self._notes.note_write, info, tensor, frame)
 
     def _step_is_over(self) -> None:
         self.recorder.step_is_measured(self.sizes.updates_by_hand)
@@ -136,7 +154,7 @@ class FullObservation:
 
     @property
     def steps(self) -> int:
-        return len(self.recorder.steps)
+        return len(self.recorder.done)
 
     @property
     def is_at_limit(self) -> bool:
@@ -157,6 +175,7 @@ class FullObservation:
             not_checked=(*seen.not_checked, *self.sizes.not_checked),
             magnitudes=self.sizes.facts(),
             array_warnings=tuple(self.arrays.heard),
+            refusal=self._refusal,
         )
 
 

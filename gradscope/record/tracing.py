@@ -22,11 +22,8 @@ def computes_values() -> bool:
     """False where a tracer runs the program to write its ops down (make_fx, AOT, export, fake
     tensors, `torch.jit.trace`) or a CUDA graph captures them: what an op of ours would be given has
     no values then, and the op would become a part of what is written down."""
-    if _tracing_state() is not None:
+    if _tracing_state() is not None or any(_active(key) is not None for key in _TRACERS):
         return False
-    for key in _TRACERS:  # as `any` of them, which would take three times as long
-        if _active(key) is not None:
-            return False
     return not is_capturing()
 
 
@@ -53,30 +50,6 @@ class unobserved:
         del self._unseen
         if self._profiling:
             record_for_profiler(True)
-
-
-class shielded:
-    """Context manager: our own arithmetic. No mode sees it, no graph is made, and of a fault of it
-    only `notes` tell."""
-
-    __slots__ = ("_notes", "_off", "_unobserved")
-
-    def __init__(self, notes: list[str]) -> None:
-        self._notes = notes
-        self._unobserved = unobserved()
-
-    def __enter__(self) -> None:
-        self._unobserved.__enter__()
-        self._off = torch._C._DisableFuncTorch()
-
-    def __exit__(self, kind: object, fault: object, *rest: object) -> bool:
-        del self._off
-        self._unobserved.__exit__()
-        if isinstance(fault, Exception) and not self._notes:
-            self._notes.append(
-                f"gradient sizes were not all measured: {type(fault).__name__}: {fault}"
-            )
-        return isinstance(fault, Exception)
 
 
 def watch_captures(

@@ -8,6 +8,7 @@ leaves each value depends on, how large the activations are, and the gradient at
 from __future__ import annotations
 
 import math
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -22,7 +23,6 @@ from gradscope.record.instrument import tell
 from gradscope.record.limit import Limit, StopTrace
 from gradscope.record.names import Names
 from gradscope.record.optimizers import Work
-from gradscope.record.passes import BackwardPass, Graded, Measure
 from gradscope.record.running import Follower
 from gradscope.record.sites import note_site
 from gradscope.record.sizes.absences import Absences
@@ -34,10 +34,11 @@ from gradscope.record.sizes.freshness import Freshness
 from gradscope.record.sizes.growth import Growths, depth_of
 from gradscope.record.sizes.inspection import Inspection
 from gradscope.record.sizes.leaves import Leaves, norms_of
+from gradscope.record.sizes.passes import BackwardPass, Graded, Measure
 from gradscope.record.sizes.reduction import summed
 from gradscope.record.sizes.updates import Updates
 from gradscope.record.sizes.usage import Usages
-from gradscope.record.tracing import shielded
+from gradscope.record.tracing import unobserved
 
 _MEASURED_FIRST = 12  # steps
 _PART_OF_A_GRAPH = NotChecked(
@@ -53,8 +54,7 @@ class MagnitudeWatch:
     `follower` and `below` are as in `Inspection`; `names` knows the modules. Gradients are read and
     never written: those that `backward` leaves with the leaves, or, in a program that never calls
     it, those that `torch.autograd.grad` hands out. `measure` is told of each of these passes and of
-    each update. `limit` ends the program as a recorder does. A fault of ours costs a measurement
-    and not the program; it is in `notes`.
+    each update. `limit` ends the program as a recorder does. A fault of ours is in `notes`.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class MagnitudeWatch:
         self._additions = Additions()
         self.leaves = Leaves(self.names)
         self.losses: list[float | None] = []
-        self._inspection = Inspection(follower, self.names, below)
+        self.inspection = Inspection(follower, self.names, below)
         self._growths = Growths()
         self._depth: Depth | None = None
         self._updates = Updates(self.leaves)
@@ -111,12 +111,24 @@ class MagnitudeWatch:
         self._clipping.install(self._stack, thread)
         self.usages.install(self._stack, thread)
         self.leaves.allow_swaps(self._stack)
-        self._inspection.install(self._stack, thread)
-        self._inspection.begin()
+        self.inspection.install(self._stack, thread)
+        self.inspection.begin()
 
     def __exit__(self, *failure: object) -> None:
-        self._inspection.end()
+        self.inspection.end()
         self._stack.close()
+
+    @contextmanager
+    def _ours(self) -> Iterator[None]:
+        """Our own arithmetic: no mode sees it, no graph is made, no fault of it gets out."""
+        try:
+            with unobserved(), torch._C._DisableFuncTorch():
+                yield
+        except Exception as fault:
+            if not self.notes:
+                self.notes.append(
+                    f"gradient sizes were not all measured: {type(fault).__name__}: {fault}"
+                )
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -136,30 +148,30 @@ class MagnitudeWatch:
         self.limit.note_optimizer()
         self._updates.note_made(optimizer, frame)
         if not self._nested:
-            with shielded(self.notes):
+            with self._ours():
                 self._additions.note(optimizer, frame)
 
     # A backward pass
 
-    def run_backward(self, engine: Any, one: BackwardPass) -> Any:
-        if self._nested:
-            return engine(one)
-        self._clipping.begin_backward()
-        if not one.is_step:
-            if self._inspection.flow is not None:
-                self._inspection.flow.note_differentiated(one.outputs)
-            return engine(one)
+    def run_backward(self, engine: Any, outputs: Any, args: Any, kwargs: Any) -> Any:
+        if not self._nested:
+            self._clipping.begin_backward()
+        asked = BackwardPass.of(outputs, args, kwargs) if not self._nested else None
+        if asked is None:
+            if not self._nested and self.inspection.flow is not None:
+                self.inspection.flow.note_differentiated(outputs)
+            return engine(outputs, *args, **kwargs)
         if self.limit.is_reached(self.step):
             self.on_stop(self.limit.ending)
             raise StopTrace(self.limit.ending)
         if self._at_work:
             self._updates.forgive()
-        if one.accumulates and not self._accumulates:
+        if asked.accumulates and not self._accumulates:
             self._begin_accumulating()
-        if one.accumulates or (one.trains and not self._accumulates):
-            result = self._watched(engine, one)
+        if asked.accumulates or (asked.trains and not self._accumulates):
+            result = self._watched(engine, outputs, args, kwargs, asked)
         else:  # beside `backward`, what is handed out is not what the program trains with
-            result = engine(one)
+            result = engine(outputs, *args, **kwargs)
             self.losses.append(None)
         self.step += 1
         self.on_step(self.step)
@@ -174,18 +186,23 @@ class MagnitudeWatch:
             if self.measure is not None:
                 self.measure.forget()
 
-    def _watched(self, engine: Any, one: BackwardPass) -> Any:
-        flow = self._inspection.leave_forward()
+    def _watched(
+        self, engine: Any, outputs: Any, args: Any, kwargs: Any, asked: BackwardPass
+    ) -> Any:
+        frame = sys._getframe(3)
+        flow = self.inspection.leave_forward()
         crossings: Crossings | None = None
+        loss = None
         measured = False
-        if self.leaves.have_results:
-            with shielded(self.notes):
-                self._note_replaced(one.asked)
-        is_grown = self._inspection.graph_has_grown()
-        if flow is not None or is_grown or self._is_measured(one.loss):
-            with shielded(self.notes):
-                if flow is not None or is_grown:
-                    crossings = self._inspect(one, flow)
+        with self._ours():
+            loss = asked.loss()
+            self._note_replaced(asked.asked)
+            if flow is not None and self._summed is None:
+                self._summed = summed(asked.roots, flow)
+            crossings = self.inspection.hook_backward(self.step, asked.roots, flow, frame)
+            if crossings is not None and not crossings.is_whole:
+                self.not_checked = (_PART_OF_A_GRAPH,)
+            if crossings is not None or self._is_measured(loss):
                 trained, by_hand = self._updates.trained, self.updates_by_hand
                 self._freshness.begin(self.leaves.alive(), trained, by_hand=by_hand)
                 measured = True
@@ -194,42 +211,34 @@ class MagnitudeWatch:
         self._running = (crossings, flow) if crossings is not None else None
         self._nested += 1
         try:
-            result, self._running = engine(one), None
+            result, self._running = engine(outputs, *args, **kwargs), None
         except BaseException:
             self._note_running()
+            self.inspection.refused = flow
             raise
         finally:
             self._nested -= 1
             if crossings is not None:
                 crossings.close()
         if measured:
-            with shielded(self.notes):
+            with self._ours():
                 graded = (
-                    self._accumulated(crossings, one.frame)
-                    if one.accumulates
-                    else one.handed_out(result)
+                    self._accumulated(crossings, frame)
+                    if asked.accumulates
+                    else asked.handed_out(args[3], result)
                 )
-                self._after_backward(one, graded, flow, crossings)
-        self.losses.append(one.loss)
+                self._after_backward(asked, graded, flow, crossings, frame)
+        self.losses.append(loss)
         self._freshness.end()
         self.leaves.forget_results()
         self._passes += 1
-        self._inspection.watch_forward(self._passes, wanted=self.usages.wants_look)
+        self.inspection.watch_forward(self._passes, wanted=self.usages.wants_look)
         return result
-
-    def _inspect(self, one: BackwardPass, flow: Flow | None) -> Crossings:
-        roots = one.differentiable
-        if flow is not None and self._summed is None:
-            self._summed = summed(roots, flow)
-        crossings = self._inspection.hook_backward(self.step, roots, flow, one.frame)
-        if not crossings.is_whole:
-            self.not_checked = (_PART_OF_A_GRAPH,)
-        return crossings
 
     def _note_running(self) -> None:
         """Backward is stopped at a bad gradient: how it grew until there is still wanted."""
         if self._running is not None:
-            with shielded(self.notes):
+            with self._ours():
                 self._note_graph(*self._running)
             self._running = None
 
@@ -253,24 +262,25 @@ class MagnitudeWatch:
 
     def _after_backward(
         self,
-        one: BackwardPass,
+        asked: BackwardPass,
         graded: Graded,
         flow: Flow | None,
         crossings: Crossings | None,
+        frame: Any,
     ) -> None:
-        for leaf in one.asked:
-            self.leaves.meet(leaf, one.frame)
+        for leaf in asked.asked:
+            self.leaves.meet(leaf, frame)
         sizes = norms_of([grad for _, grad in graded])
         norms = {id(leaf): norm for (leaf, _), norm in zip(graded, sizes, strict=True)}
         self._freshness.note_norms(norms)
         self.usages.note_gradients()
         self.leaves.note(self.step, norms, weigh=crossings is not None)
-        if one.accumulates:
+        if asked.accumulates:
             self._total_after_backward = self._total() if crossings is not None else None
             if flow is not None:
                 zero = {key for key, norm in norms.items() if norm == 0.0}
                 trained = self._updates.trained
-                self.absences.look(self.step, flow, one.differentiable, crossings, zero, trained)
+                self.absences.look(self.step, flow, asked.roots, crossings, zero, trained)
         if crossings is not None:
             self._note_graph(crossings, flow)
         if self.measure is not None:
@@ -290,16 +300,16 @@ class MagnitudeWatch:
     # An optimizer step
 
     def optimizer_begins(self, work: Work) -> None:
-        self._inspection.pause(True)
+        self.inspection.pause(True)
         self._at_work = True
         if work.updates and not self._nested and self.step:
-            with shielded(self.notes):
+            with self._ours():
                 self._before_update(work)
 
     def optimizer_ends(self, work: Work) -> None:
         if work.over:
             self.limit.note_update(self.step)
-        self._inspection.pause(False)
+        self.inspection.pause(False)
         self._at_work = False
         if not work.updates:
             return
@@ -309,7 +319,7 @@ class MagnitudeWatch:
             if self.step <= _MEASURED_FIRST:
                 self._freshness.note_left(work.optimizer)
             if self.measure is not None:
-                with shielded(self.notes):
+                with self._ours():
                     self.measure.after_update(self.leaves.alive(), self.leaves.name_of)
         self.on_update(work)
 
@@ -329,12 +339,12 @@ class MagnitudeWatch:
             return
         leaf = self.leaves.stored_with(tensor)
         if leaf is not None and not is_first:
-            with shielded(self.notes):
+            with self._ours():
                 self._updates.train_by_hand(leaf, frame)
         elif leaf is not None:
             self._written = self.step
             self._freshness.note_update()
-            with shielded(self.notes):
+            with self._ours():
                 self._updates.note_by_hand(self.step - 1, leaf, self._freshness, frame)
 
     def note_result(self, operands: Sequence[Any], result: Any, frame: Any) -> None:
@@ -376,7 +386,7 @@ class MagnitudeWatch:
             died=self.absences.died(leaves, known),
             updates=self._updates.facts(),
             usages=self.usages.facts(),
-            inspected=tuple(self._inspection.steps),
+            inspected=tuple(self.inspection.steps),
             measured=self.measure.facts() if self.measure is not None else None,
             clips=self._clipping.facts(),
             summed=self._summed,

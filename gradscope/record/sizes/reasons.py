@@ -10,7 +10,7 @@ from types import CodeType
 
 import torch
 
-from gradscope.facts import Absence, Call
+from gradscope.facts import Absence, Call, Location
 from gradscope.ops.traits import Trait, has
 from gradscope.record.definitions import guard_of
 from gradscope.record.journal import to_call
@@ -54,13 +54,29 @@ def why_missing(step: int, leaf: torch.Tensor, flow: Flow, reached: int, held: b
         site = flow.last_use(bit)
         reason = "differentiated" if flow.differentiated & bit else "unreached"
         return replace(absence, reason=reason, location=resolve(*site[0]) if site else None)
+    reason, call, location, related = explained(cut)
+    return replace(absence, reason=reason, call=call, location=location, related=related)
+
+
+def explained(cut: Cut) -> tuple[str, Call, Location | None, Location | None]:
+    """The reason, the call, the place, and what else to point at: where a guard cuts, the place is
+    the guard."""
     user = cut.note.user
     location, related = resolve(*user[0]) if user else None, None
     reason = _reason_of(cut)
     if reason == "no_grad" and (guard := guard_of(user)) is not None:
         location, related = guard, location
-    call = to_call(cut.note)
-    return replace(absence, reason=reason, call=call, location=location, related=related)
+    return reason, to_call(cut.note), location, related
+
+
+def cut_upstream(flow: Flow, tensor: torch.Tensor) -> Cut | None:
+    """The last cut upstream of a value without a graph, else of all that were more than idle."""
+    _, cuts = flow.of(tensor)
+    for found in (list(flow.cuts_in(cuts)), [cut for cut in flow.cuts if cut.lost & ~cut.idle]):
+        telling = [cut for cut in found if cut.reason != "integer"] or found
+        if telling:
+            return telling[-1]
+    return None
 
 
 def blocking(bit: int, flow: Flow, reached: int) -> Cut | None:

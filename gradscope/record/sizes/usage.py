@@ -17,7 +17,6 @@ import torch
 
 from gradscope.facts import Usage
 from gradscope.record.optimizers import Work, parameters_of, rate_of
-from gradscope.record.passes import BackwardPass
 from gradscope.record.sites import USER, Site, file_in_torch, kind_of, note_site
 from gradscope.record.sizes.account import SAMPLE, Account, Moves
 from gradscope.record.sizes.clipping import Clip
@@ -95,21 +94,21 @@ class Usages:
 
     # Told by the instrument
 
-    def run_backward(self, engine: Any, one: BackwardPass) -> Any:
-        step = self._step() if one.accumulates and not self._depth and self._accounts else None
+    def run_backward(self, engine: Any, outputs: Any, args: Any, kwargs: Any) -> Any:
+        step = self._step() if kwargs.get("accumulate_grad", False) and not self._depth else None
         if step is None:
-            return engine(one)
+            return engine(outputs, *args, **kwargs)
         open_ = self._open()
         for account in open_:
             account.look()
         factor = None
         if step < SAMPLE:
             with unobserved():
-                factor = factor_of_mean(one.outputs, one.args[0] if one.args else ())
+                factor = factor_of_mean(outputs, args[0] if args else ())
         self._depth += 1
         self._graph = None
         try:
-            result = engine(one)
+            result = engine(outputs, *args, **kwargs)
         finally:
             self._depth -= 1
         for account in open_:

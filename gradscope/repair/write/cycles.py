@@ -16,7 +16,7 @@ from gradscope.facts import (
 )
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
-from gradscope.repair.write.splice import after, moved_before, past_of
+from gradscope.repair.write.splice import after, commented, moved_before, whole_lines
 from gradscope.repair.write.training import target_of
 from gradscope.source import Source, expression
 from gradscope.source.arguments import called
@@ -49,9 +49,9 @@ def cleared_late(culprit: Culprit, fix: Fix, request: ClearAfterStep) -> Iterato
     clear, place = source.nodes.statement(culprit.node), source.nodes.statement(step)
     above = source.parents[clear]
     if isinstance(above, ast.If) and above.body == [clear] and not above.orelse:
-        edits = _moved(source, above, place, source.of(clear))
+        edits = moved(source, above, place, source.of(clear))
     else:
-        edits = _moved(source, clear, place)
+        edits = moved(source, clear, place)
     if edits:
         yield Candidate(fix.kind, fix.title, edits)
 
@@ -84,9 +84,9 @@ def slowed(culprit: Culprit, fix: Fix, request: SlowSchedule) -> Iterator[Candid
     it was given, as long as the run was."""
     source, usage = culprit.source, request.usage
     move = source.nodes.statement(culprit.node) if culprit.node is not None else None
-    loops = _loops(source, move) if move is not None else []
+    loops = loops_around(source, move) if move is not None else []
     if move is not None and len(loops) > 1:
-        edits = _moved(source, move, loops[0])
+        edits = moved(source, move, loops[0])
         if edits:
             title = "move the schedule on once an epoch, and not at every batch"
             yield Candidate(fix.kind, title, edits)
@@ -103,7 +103,7 @@ def kept_scaler(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
     source = culprit.source
     name = _receiver(source, culprit.node if isinstance(culprit.node, ast.Call) else None)
     step = source.nodes.statement(culprit.node) if culprit.node is not None else None
-    loops = _loops(source, step) if step is not None else []
+    loops = loops_around(source, step) if step is not None else []
     for made in source.nodes.every(ast.Assign) if loops else ():
         if source.of(made.targets[0]) == name and loops[0] in ancestors(source, made):
             edits = moved_before(source, made, loops[-1])
@@ -152,22 +152,20 @@ def _receiver(source: Source, call: ast.Call | None) -> str | None:
     return source.of(function.value) if isinstance(function, ast.Attribute) else None
 
 
-def _moved(
+def moved(
     source: Source, what: ast.stmt, place: ast.stmt, text: str | None = None
 ) -> tuple[Edit, ...]:
     """A statement, or another `text` for it, below another one, or below the loop that it ends.
     Nothing where it shares its lines, or has its block to itself."""
-    start, past = source.offset(what.lineno, 0), past_of(source, what)
-    first, end = source.extent(what)
+    lines, text = whole_lines(source, what), text or commented(source, what)
     block = next((body for body in _bodies(source.parents[what]) if what in body), [what])
-    rest = source.text[end:past].strip()
-    if source.text[start:first].strip() or (rest and rest[0] != "#") or len(block) < 2:
+    if lines is None or len(block) < 2:
         return ()
     if what.end_lineno == place.end_lineno and what is not place:
-        line = f"{source.indent(place.lineno)}{text or source.of(what)}{source.newline}"
-        return (source.edit(start, past, line),)
-    edit = after(source, place, text or source.of(what))
-    return (source.edit(start, past, ""), edit) if edit is not None and what is not place else ()
+        line = f"{source.indent(place.lineno)}{text}{source.newline}"
+        return (source.edit(*lines, line),)
+    edit = after(source, place, text)
+    return (source.edit(*lines, ""), edit) if edit is not None and what is not place else ()
 
 
 def _bodies(node: ast.AST) -> Iterator[list[ast.stmt]]:
@@ -177,7 +175,7 @@ def _bodies(node: ast.AST) -> Iterator[list[ast.stmt]]:
             yield body
 
 
-def _loops(source: Source, what: ast.stmt) -> list[ast.For | ast.While]:
+def loops_around(source: Source, what: ast.stmt) -> list[ast.For | ast.While]:
     """Those around a statement in its function, the innermost first."""
     function = source.nodes.function(what)
     return [

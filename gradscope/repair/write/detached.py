@@ -35,6 +35,8 @@ def reconnected(culprit: Culprit, request: Reattach) -> Iterator[Candidate]:
             yield from _unwrapped(culprit)
         case "no_grad":
             yield from _enabled(culprit)
+        case "frozen":
+            yield from _thawed(culprit)
         case "unregistered":
             yield from _registered(culprit)
         case "stale":
@@ -178,6 +180,18 @@ def _enabled(culprit: Culprit) -> Iterator[Candidate]:
         if culprit.names.dotted(guard.func) in GUARDS:
             edit = culprit.replace(guard, enabled)
             yield Candidate("graph", "record the graph of what has to learn", (edit,))
+
+
+def _thawed(culprit: Culprit) -> Iterator[Candidate]:
+    """`requires_grad = True`, `requires_grad_(True)`."""
+    source, place = culprit.source, culprit.finding.location
+    for node in source.nodes.every(ast.Constant):
+        if place is None or node.value is not False or node.lineno != place.line:
+            continue
+        statement = source.nodes.statement(node)
+        if isinstance(statement, ast.Assign | ast.Expr):
+            edit = source.edit(*source.extent(node), "True")
+            yield Candidate("graph", "leave `requires_grad` on", (edit,))
 
 
 def _registered(culprit: Culprit) -> Iterator[Candidate]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import assert_never
 
 from gradscope.facts import (
     AllowEmpty,
@@ -52,6 +51,7 @@ from gradscope.repair.write import (
     guards,
     initial,
     masked,
+    refused,
     stable,
     stepping,
     training,
@@ -178,4 +178,5 @@ def _made(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
             return backward.exchanged(culprit, fix.request)
         case None:
             return iter(())
-    assert_never(fix.request)
+        case _:
+            return refused.allowed(culprit, fix, fix.request)

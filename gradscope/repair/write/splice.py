@@ -146,13 +146,21 @@ def after(source: Source, place: ast.stmt, *lines: str) -> Edit | None:
 
 def moved_before(source: Source, what: ast.stmt, place: ast.stmt) -> tuple[Edit, ...]:
     """A statement before another one, at its depth. Nothing where it shares its lines."""
-    edit = before(source, place, source.of(what))
+    edit, lines = before(source, place, commented(source, what)), whole_lines(source, what)
+    return (edit, source.edit(*lines, "")) if edit is not None and lines is not None else ()
+
+
+def whole_lines(source: Source, what: ast.stmt) -> tuple[int, int] | None:
+    """Where the lines of a statement start and end; None where it shares them."""
     start, past = source.offset(what.lineno, 0), past_of(source, what)
     first, end = source.extent(what)
     rest = source.text[end:past].strip()
-    if edit is None or source.text[start:first].strip() or (rest and rest[0] != "#"):
-        return ()
-    return (edit, source.edit(start, past, ""))
+    return (start, past) if not source.text[start:first].strip() and rest[:1] in ("", "#") else None
+
+
+def commented(source: Source, what: ast.stmt) -> str:
+    """The text of a statement that has its lines to itself, with the comment behind it."""
+    return source.text[source.extent(what)[0] : past_of(source, what)].rstrip()
 
 
 def past_of(source: Source, what: ast.stmt) -> int:

@@ -27,6 +27,11 @@ WORDS = {
         "no graph is recorded in here",
         "run the part that has to learn outside of `no_grad`",
     ),
+    "frozen": Words(
+        "`requires_grad` is False for all that it was computed from: autograd records nothing.",
+        "takes `requires_grad` away",
+        "leave `requires_grad` on for what has to learn",
+    ),
     "function": Words(
         "They go into a custom `autograd.Function` whose backward returns None in the place of"
         " their gradient.",

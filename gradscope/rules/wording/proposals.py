@@ -5,21 +5,31 @@ from __future__ import annotations
 from typing import assert_never
 
 from gradscope.facts import (
+    AllowUnused,
     AverageLoss,
     BoundSchedule,
     ClearAfterStep,
     ClearGradients,
     ClipNorm,
+    ComputeAfterUpdate,
+    ComputeAnew,
     CopyBeforeWriting,
+    CopyLeaf,
+    CopyWhenSaved,
     Descend,
+    DetachCarried,
+    DetachUse,
     DivideLoss,
     FillMemory,
     Fix,
+    KeepGraph,
     KeepNorm,
     KeepScaler,
     LowerRate,
     MoveClipping,
+    OutOfPlace,
     Reattach,
+    ReduceLoss,
     ScaleLoss,
     SetOption,
     SlowSchedule,
@@ -28,10 +38,13 @@ from gradscope.facts import (
     StepBeforeClearing,
     StepWhereCleared,
     Unsaturated,
+    UpdateLater,
     WiderWeights,
+    WithoutGrad,
     text_of,
 )
-from gradscope.facts.requests import Plain
+from gradscope.facts.requests import OfRefusals, Plain
+from gradscope.ops.display import spelled
 from gradscope.rules.wording import titles
 from gradscope.rules.wording.dead_gradient_words import WORDS
 
@@ -114,7 +127,40 @@ def proposed(request: Plain) -> Fix:
         case CopyBeforeWriting():
             title = "write into a copy, with autograd looking on"
             return Fix("graph", title, "unsafe", request=request)
-    assert_never(request)
+        case _:
+            return _allowed(request)
+
+
+def _allowed(request: OfRefusals) -> Fix:
+    """What autograd does not refuse."""
+    match request:
+        case OutOfPlace():
+            title = "compute a new tensor, and leave the one that was saved as it is"
+        case CopyWhenSaved(call):
+            title = f"let `{spelled(call.op)}` keep a copy of its own"
+        case DetachCarried(carried):
+            title = f"detach `{carried.name}` once backward has run"
+        case DetachUse(name=name):
+            title = f"detach `{name}` where the first loss reads it"
+        case ComputeAnew():
+            title = "compute it in each turn of the loop"
+        case KeepGraph():
+            title = "keep the graph for the second backward: `retain_graph=True` in the first"
+        case UpdateLater():
+            title = "update the parameters once both backward passes have run"
+        case ComputeAfterUpdate():
+            title = "compute the second loss after the update"
+        case WithoutGrad():
+            title = "write into the leaf under `torch.no_grad()`"
+        case CopyLeaf(name):
+            title = f"write into a copy of `{name}`"
+        case ReduceLoss():
+            title = "differentiate one number: the mean"
+        case AllowUnused():
+            title = "let that gradient be None: `allow_unused=True`"
+        case _:
+            assert_never(request)
+    return Fix("graph", title, "unsafe", request=request)
 
 
 def _slower(request: LowerRate) -> Fix:

@@ -1,0 +1,160 @@
+"""What autograd raised on, and what had been done to the graph before that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gradscope.facts.places import Call, Location
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One op that changed a tensor in place, or an update by `optimizer`. `module` is the class of
+    the library's layer that did it. `recorded`: autograd made a node of it."""
+
+    op: str
+    location: Location | None
+    frames: tuple[Location, ...] = ()
+    optimizer: str = ""
+    module: str = ""
+    recorded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A value with a graph that the program still held when the backward called at `backward` was
+    over: `name` reaches it there. `parts`: the name is that of a "tuple" or "list" of such."""
+
+    name: str
+    backward: Location
+    parts: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A part of the graph through which an earlier backward, called at `backward`, has run.
+
+    `made` is the call that made the value in which it ends, `name` the user's name of that value,
+    `used` the call that leads there from the present loss, None where the loss itself is in it;
+    `first_use` the one of the earlier loss. `again`: the line of `made` has run again since.
+    `calls` made the part, `updates` the optimizers that have stepped since; `trained`: one of them
+    holds parameters of it.
+    """
+
+    made: Call | None
+    name: str = ""
+    used: Call | None = None
+    first_use: Call | None = None
+    backward: Location | None = None
+    carried: Carried | None = None
+    again: bool = False
+    calls: tuple[Call, ...] = ()
+    updates: tuple[Write, ...] = ()
+    trained: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """`step` counts the backward passes before it, `raised_at` is the user's line that raised."""
+
+    step: int
+    raised_at: Location | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedInPlace(Refusal):
+    """A tensor that `saved` keeps for its backward under the name `role` has another version than
+    it had then: `writes` have changed it since, in this order. `above` are the calls between it and
+    the loss. `shared` tells of an earlier pass through the same part of the graph, if there was
+    one."""
+
+    saved: Call | None = None
+    role: str = ""
+    name: str = ""
+    shape: tuple[int, ...] = ()
+    writes: tuple[Write, ...] = ()
+    above: tuple[Call, ...] = ()
+    shared: Shared | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphFreed(Refusal):
+    """What an earlier backward has freed was needed again."""
+
+    shared: Shared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithoutGraph(Refusal):
+    """What was to be differentiated has no graph. `reason` is as in `Absence`, or "frozen": nothing
+    that the program computed with requires grad; `location` and `related` are as there. `frozen`
+    are parameters that do not."""
+
+    reason: str
+    call: Call | None = None
+    location: Location | None = None
+    related: Location | None = None
+    frozen: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafWritten(Refusal):
+    """An in-place op on a leaf that requires grad. `trained`: it is a parameter, or has a gradient
+    already; else it is an input."""
+
+    name: str
+    trained: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotScalar(Refusal):
+    """backward() of more than one number: `made` gave the tensor."""
+
+    name: str
+    shape: tuple[int, ...]
+    made: Call | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotUsed(Refusal):
+    """`torch.autograd.grad` was asked for the gradient of `name`, on which the result does not
+    depend. `reason` is as in `WithoutGraph`, "" where nothing was cut."""
+
+    name: str
+    reason: str = ""
+    call: Call | None = None
+    location: Location | None = None
+    related: Location | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongReturn(Refusal):
+    """The backward of the custom Function `function`, which `call` ran, returned so many gradients,
+    or one of another shape than its input. `location` is the return."""
+
+    function: str
+    call: Call | None
+    location: Location | None
+    expected: tuple[tuple[int, ...] | None, ...]  # the shapes of the inputs
+    returned: tuple[tuple[int, ...] | None, ...]  # and of what came back
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreduced(Refusal):
+    """DistributedDataParallel waits for the gradients of `parameters`, which the last backward did
+    not give. `location` is where the first one's layer is defined."""
+
+    parameters: tuple[str, ...]
+    location: Location | None = None
+
+
+AnyRefusal = (
+    ChangedInPlace
+    | GraphFreed
+    | WithoutGraph
+    | LeafWritten
+    | NotScalar
+    | NotUsed
+    | WrongReturn
+    | Unreduced
+)

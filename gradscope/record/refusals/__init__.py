@@ -1,0 +1,4 @@
+"""What autograd refuses: noted while the program runs, and asked for when an exception ends it."""
+
+from gradscope.record.refusals.inquiry import refusal_of as refusal_of
+from gradscope.record.refusals.notes import Notes as Notes

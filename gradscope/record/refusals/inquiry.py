@@ -1,0 +1,358 @@
+"""What autograd refused: the facts that lie behind its exception, gathered when the program ends.
+
+torch raises plain RuntimeErrors, without a type, a code or the tensor that they are about: which of
+its checks failed is told by the text alone, and `_CHECKS` is the one place that reads it. All else
+comes from the graph, which is alive as long as the exception is, and from what was noted before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import torch
+
+from gradscope.facts import (
+    AnyRefusal,
+    Call,
+    ChangedInPlace,
+    GraphFreed,
+    Location,
+    NotScalar,
+    NotUsed,
+    Shared,
+    WithoutGraph,
+    Write,
+)
+from gradscope.record import graph
+from gradscope.record.context import RunContext
+from gradscope.record.definitions import frozen_at
+from gradscope.record.events.provenance import storage_key
+from gradscope.record.graph import node_name
+from gradscope.record.held import variables
+from gradscope.record.journal import to_call
+from gradscope.record.refusals.notes import Noted, Notes, Updated, tensors_in
+from gradscope.record.sites import USER, kind_of, resolve
+from gradscope.record.sizes.flow import Flow
+from gradscope.record.sizes.reasons import cut_upstream, explained
+
+_CHAIN = 8  # exceptions that led to the last one
+
+Nodes = dict[Any, list[Any]]  # with the nodes above each
+Ask = Callable[["_Inquiry", "_Raised"], AnyRefusal | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Raised:
+    """An exception of autograd's. `frames` are the user's, innermost first."""
+
+    frames: list[FrameType]
+    place: Location | None
+    roots: list[torch.Tensor]
+    inputs: list[Any]
+    step: int
+    flow: Flow | None
+    nodes: Nodes = field(default_factory=dict)
+
+    @property
+    def frame(self) -> FrameType | None:
+        return self.frames[0] if self.frames else None
+
+
+def refusal_of(
+    error: BaseException, notes: Notes, context: RunContext, flow: Flow | None
+) -> AnyRefusal | None:
+    """What autograd refused, if that ends the program or led to its end. `flow` is that of the
+    forward that runs, or whose backward raised."""
+    for one in _chain(error):
+        check = next((ask for text, ask in _CHECKS if text in str(one)), None)
+        if check is not None and isinstance(one, RuntimeError):
+            return check(_Inquiry(context, notes), _raised(one, flow, context.step))
+    return None
+
+
+def _raised(error: BaseException, flow: Flow | None, step: int) -> _Raised:
+    frames: list[FrameType] = []
+    place, roots, inputs = None, [], []
+    traceback = error.__traceback__
+    while traceback is not None:
+        frame = traceback.tb_frame
+        if kind_of(frame.f_code) == USER:
+            frames.insert(0, frame)
+            place = resolve(frame.f_code, traceback.tb_lasti)
+        elif frame.f_code in _DIFFERENTIATING:
+            given = frame.f_locals
+            roots = tensors_in(given.get("tensors", given.get("outputs")))
+            inputs = tensors_in(given.get("inputs"))
+        traceback = traceback.tb_next
+    nodes = graph.consumers([root.grad_fn for root in roots if root.grad_fn is not None])
+    return _Raised(frames, place, roots, inputs, step, flow, nodes)
+
+
+class _Inquiry:
+    """What was noted, asked for what an exception was about."""
+
+    def __init__(self, context: RunContext, notes: Notes) -> None:
+        self._context = context
+        self._notes = notes
+
+    def _changed(self, raised: _Raised) -> AnyRefusal:
+        """A saved tensor was written. Backward meets the youngest node first."""
+        known = (
+            (node, role, tensor)
+            for node in sorted(raised.nodes, key=lambda one: one._sequence_nr(), reverse=True)
+            for role, tensor in _refused(node)
+            if tensor is not None
+        )
+        found = next(known, None)
+        if found is None:
+            return ChangedInPlace(step=raised.step, raised_at=raised.place)
+        node, role, tensor = found
+        others = {one for one, _, _ in known} | {node}
+        return ChangedInPlace(
+            step=raised.step,
+            raised_at=raised.place,
+            saved=self._call(node),
+            role=role,
+            name=self._context.names.name(tensor, raised.frame) or "",
+            shape=tuple(tensor.shape),
+            writes=tuple(self._since(node._sequence_nr(), tensor)),
+            above=self._calls(_up(others, raised.nodes)),
+            shared=self._shared(others, raised),
+        )
+
+    def _since(self, seq: int, tensor: torch.Tensor) -> Iterator[Write]:
+        """What has written the memory of a tensor since a node of that number was made."""
+        key = storage_key(tensor)
+        found: list[tuple[int, Write]] = [
+            (one.seq, _as_write(one))
+            for one in self._notes.writes
+            if one.seq > seq and one.storage.cdata == key
+        ]
+        found += [
+            (one.seq, _as_update(one))
+            for one in self._notes.updates
+            if one.seq > seq and key in map(storage_key, one.parameters)
+        ]
+        told: dict[Write, None] = {}
+        for _, write in sorted(found, key=lambda pair: pair[0]):
+            told[write] = None
+        return iter(told)
+
+    def _freed(self, raised: _Raised) -> AnyRefusal:
+        freed = {
+            node for node in raised.nodes if any(tensor is None for _, tensor in _refused(node))
+        }
+        shared = self._shared(freed, raised) or Shared(None)
+        return GraphFreed(step=raised.step, raised_at=raised.place, shared=shared)
+
+    def _shared(self, nodes: set[Any], raised: _Raised) -> Shared | None:
+        """The part through which an earlier pass has run, if it holds any of these nodes: where the
+        present graph leads into it."""
+        earlier = next(
+            (
+                one
+                for one in reversed(self._notes.passes)
+                if any(node._sequence_nr() in one.above for node in nodes)
+            ),
+            None,
+        )
+        if earlier is None:
+            return None
+        old = {node for node in raised.nodes if _is_older(node, earlier.until)}
+        if old.issuperset(raised.nodes):  # nothing of this graph was made since
+            old = {node for node in raised.nodes if node._sequence_nr() in earlier.above}
+        below = {end: _down(end) for end in _ends(old, raised.nodes)}
+        ends = [end for end in below if not nodes.isdisjoint(below[end])]
+        ends = [end for end in ends if end._sequence_nr() in earlier.carried] or ends
+        if not ends:
+            return None
+        end = max(ends, key=lambda one: one._sequence_nr())
+        seq = end._sequence_nr()
+        made = self._call(end)
+        after = [one for one in self._notes.updates if one.seq >= earlier.until]
+        leaves = {id(leaf) for leaf in graph.leaves({node: [] for node in below[end]})}
+        carried = earlier.carried.get(seq)
+        used = next((one for one in raised.nodes[end] if one not in old), None)
+        first = [self._call_of(one) for one in earlier.above.get(seq, ())]
+        return Shared(
+            made=made,
+            name=_name_of(end, raised.frames) or (carried.name if carried is not None else ""),
+            used=self._call(used) if used is not None else None,
+            first_use=next(filter(None, first), None),
+            backward=earlier.place,
+            carried=carried,
+            again=self._has_run_again(made, earlier.until),
+            calls=self._calls(below[end]),
+            updates=tuple(map(_as_update, after)),
+            trained=any(leaves & set(map(id, one.parameters)) for one in after),
+        )
+
+    def _has_run_again(self, made: Call | None, since: int) -> bool:
+        """Whether the line of a call has made a node after the one with that number."""
+        calls = self._context.journal.generations[-1]
+        return made is not None and any(
+            seq >= since and note.user and resolve(*note.user[0]).line == made.location.line
+            for seq, note in calls.items()
+            if made.location is not None
+        )
+
+    def _without_graph(self, raised: _Raised) -> AnyRefusal:
+        bare = [root for root in raised.roots if root.grad_fn is None and not root.requires_grad]
+        return WithoutGraph(
+            step=raised.step,
+            raised_at=raised.place,
+            **self._cut(bare, raised),
+            frozen=self._frozen(),
+        )
+
+    def _cut(self, values: Sequence[torch.Tensor], raised: _Raised) -> dict[str, Any]:
+        """What cuts one of them off, as the fields of a refusal."""
+        flow = raised.flow
+        cut = next(
+            filter(None, (cut_upstream(flow, one) for one in values)) if flow else iter(()), None
+        )
+        if cut is not None:
+            reason, call, location, related = explained(cut)
+            return {"reason": reason, "call": call, "location": location, "related": related}
+        code = raised.frames[0].f_code if raised.frames else None
+        place = frozen_at(code) if code is not None else None
+        return {"reason": "frozen", "location": place}
+
+    def _frozen(self) -> tuple[str, ...]:
+        names = self._context.names
+        return tuple(
+            names.owners[key].name
+            for key, leaf in names.parameters.items()
+            if not leaf.requires_grad
+        )
+
+    def _not_scalar(self, raised: _Raised) -> AnyRefusal | None:
+        root = next((one for one in raised.roots if one.numel() != 1), None)
+        if root is None:
+            return None
+        return NotScalar(
+            step=raised.step,
+            raised_at=raised.place,
+            name=self._name(root, raised),
+            shape=tuple(root.shape),
+            made=self._call(root.grad_fn) if root.grad_fn is not None else None,
+        )
+
+    def _not_used(self, raised: _Raised) -> AnyRefusal | None:
+        reached = set(map(id, graph.leaves(raised.nodes)))
+        for one in raised.inputs:
+            if id(one) in reached or (one.grad_fn is not None and one.grad_fn in raised.nodes):
+                continue
+            cut = self._cut(raised.roots, raised) if one.requires_grad else {"reason": "frozen"}
+            if cut["reason"] == "frozen" and one.requires_grad:
+                cut = {"reason": ""}
+            name = self._name(one, raised)
+            return NotUsed(step=raised.step, raised_at=raised.place, name=name, **cut)
+        return None
+
+    def _name(self, tensor: torch.Tensor, raised: _Raised) -> str:
+        return self._context.names.name(tensor, raised.frame) or ""
+
+    def _call(self, node: Any) -> Call | None:
+        note = self._context.call_of_node(node)
+        return to_call(note, node._sequence_nr(), node_name(node)) if note is not None else None
+
+    def _call_of(self, seq: int) -> Call | None:
+        note = self._context.journal.call_of(seq)
+        return to_call(note, seq) if note is not None else None
+
+    def _calls(self, nodes: set[Any]) -> tuple[Call, ...]:
+        """In the order in which they ran, each line once."""
+        found = (self._call(one) for one in sorted(nodes, key=lambda one: one._sequence_nr()))
+        return tuple({one.frames: one for one in found if one is not None}.values())
+
+
+_DIFFERENTIATING = (torch.autograd.backward.__code__, torch.autograd.grad.__code__)
+
+# A part of what torch says, by its checks (torch/csrc/autograd: saved_variable.cpp, engine.cpp,
+# VariableTypeUtils.h, torch/autograd/__init__.py).
+_CHECKS: tuple[tuple[str, Ask], ...] = (
+    ("has been modified by an inplace operation", _Inquiry._changed),
+    ("Trying to backward through the graph a second time", _Inquiry._freed),
+    ("does not require grad and does not have a grad_fn", _Inquiry._without_graph),
+    ("grad can be implicitly created only for scalar outputs", _Inquiry._not_scalar),
+    ("appears to not have been used in the graph", _Inquiry._not_used),
+    ("One of the differentiated Tensors does not require grad", _Inquiry._not_used),
+)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    for _ in range(_CHAIN):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _refused(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
+    """What a node has saved and does not hand out any more: with the tensor where that was changed,
+    without where it was freed."""
+    prefix = "_raw_saved_"
+    for name in dir(type(node)):
+        if not name.startswith(prefix):
+            continue
+        role = name.removeprefix(prefix)
+        raw = getattr(node, name, None)
+        try:
+            if role == "tensors":  # of a custom Function
+                node.saved_tensors  # noqa: B018 - what it raises is the answer
+            else:
+                getattr(node, f"_saved_{role}")
+        except RuntimeError:
+            for one in raw if isinstance(raw, tuple | list) else (raw,):
+                yield role, getattr(one, "data", None)
+
+
+def _as_write(one: Noted) -> Write:
+    frames = tuple(resolve(*frame) for frame in one.site)
+    return Write(one.op, frames[0], frames, module=one.module, recorded=one.recorded)
+
+
+def _as_update(one: Updated) -> Write:
+    frames = tuple(resolve(*frame) for frame in one.site)
+    place, optimizer = frames[0] if frames else None, one.optimizer()
+    return Write("step", place, frames, optimizer=type(optimizer).__name__)
+
+
+def _up(nodes: set[Any], above: Nodes) -> set[Any]:
+    """The nodes, and all that hand them a gradient."""
+    found, waiting = set(nodes), list(nodes)
+    while waiting:
+        for one in above[waiting.pop()]:
+            if one not in found:
+                found.add(one)
+                waiting.append(one)
+    return found
+
+
+def _is_older(node: Any, until: int) -> bool:
+    """Whether it was made before the node with that number. Those of leaves are of no time."""
+    return hasattr(node, "variable") or node._sequence_nr() < until
+
+
+def _ends(part: set[Any], above: Nodes) -> Iterator[Any]:
+    """The nodes of a part of a graph by which the rest of it, or the loss, leads there."""
+    for node in part:
+        if not hasattr(node, "variable") and not (above[node] and part.issuperset(above[node])):
+            yield node
+
+
+def _down(node: Any) -> set[Any]:
+    return set(graph.consumers([node]))
+
+
+def _name_of(node: Any, frames: Sequence[FrameType]) -> str:
+    """The variable that holds what a node gave."""
+    for frame in frames:
+        for name, value in variables(frame.f_locals):
+            if isinstance(value, torch.Tensor) and value.requires_grad and value.grad_fn is node:
+                return name
+    return ""

@@ -1,0 +1,172 @@
+"""What is noted while a program runs, in case autograd refuses something later: writes, updates,
+and what the last backward passes ran through."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import FrameType, FunctionType
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from gradscope.facts import Carried, Location
+from gradscope.record import graph
+from gradscope.record.context import RunContext
+from gradscope.record.events.provenance import storage_key
+from gradscope.record.held import parts_of, variables
+from gradscope.record.modules import ModuleFrame
+from gradscope.record.optimizers import Work, parameters_of
+from gradscope.record.schema import OpInfo
+from gradscope.record.sites import LIBRARY, Site, kind_of, note_site, resolve, user_frames
+from gradscope.record.tracing import unobserved
+
+_sequence_nr = torch._C._autograd._get_sequence_nr
+_PASSES = 4  # backward passes whose graphs are known, as in the journal
+_MOST_WRITES = 4_096
+_MOST_UPDATES = 16
+_LARGEST = 20_000  # nodes of a graph that is kept in mind
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A write: the memory that it went to, and the number that the next node was to get."""
+
+    storage: StorageWeakRef  # keeps the address from being given to another
+    seq: int
+    op: str
+    site: Site
+    module: str
+    recorded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A backward pass that is over. `above` are the nodes that it reached, by number, with those
+    that hand them their gradient."""
+
+    above: Mapping[int, tuple[int, ...]]
+    until: int  # the number of the first node that was made after it
+    place: Location
+    carried: Mapping[int, Carried]
+
+
+@dataclass(slots=True)
+class Updated:
+    optimizer: weakref.ref[Any]
+    site: Site
+    seq: int
+
+    @property
+    def parameters(self) -> list[torch.Tensor]:
+        optimizer = self.optimizer()
+        return list(parameters_of(optimizer)) if optimizer is not None else []
+
+
+class Notes:
+    """One reading of the instrument: notes writes, updates and the graphs of the last passes while
+    `sees` says that each op is looked at. A fault of ours goes to `shielded`."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        sees: Callable[[], bool],
+        shielded: Callable[..., None],
+    ) -> None:
+        self._context = context
+        self._sees = sees
+        self._shielded = shielded
+        self.writes: deque[Noted] = deque(maxlen=_MOST_WRITES)
+        self.updates: deque[Updated] = deque(maxlen=_MOST_UPDATES)
+        self.passes: deque[Pass] = deque(maxlen=_PASSES)
+
+    # While the program runs
+
+    def run_backward(self, engine: Any, outputs: Any, args: Any, kwargs: Any) -> Any:
+        result = engine(outputs, *args, **kwargs)
+        if self._sees() and not torch._C._are_functorch_transforms_active():
+            with unobserved():
+                frames = user_frames(sys._getframe(1))
+                self._shielded("backward", self._note_pass, outputs, frames)
+        return result
+
+    def optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
+        pass
+
+    def optimizer_begins(self, work: Work) -> None:
+        pass
+
+    def optimizer_ends(self, work: Work) -> None:
+        if work.over and self._sees():
+            self.updates.append(Updated(weakref.ref(work.optimizer), work.site, _sequence_nr()))
+
+    def note_write(self, info: OpInfo, tensor: Any, frame: FrameType) -> None:
+        """An op outside of backward and of optimizers is about to write a tensor."""
+        key = storage_key(tensor) if isinstance(tensor, torch.Tensor) else None
+        if key is None:
+            return
+        user, inner = note_site(frame, self._context.module)
+        if not user:
+            return
+        module = _library_layer(self._context.module) if inner else ""
+        recorded = torch.is_grad_enabled() and tensor.requires_grad
+        reference = StorageWeakRef(tensor.untyped_storage())
+        self.writes.append(Noted(reference, _sequence_nr(), info.name, user, module, recorded))
+
+    def _note_pass(self, outputs: Any, frames: Sequence[FrameType]) -> None:
+        nodes = [one.grad_fn for one in tensors_in(outputs) if one.grad_fn is not None]
+        if not frames or not nodes:
+            return
+        place = resolve(frames[0].f_code, frames[0].f_lasti)
+        reached = graph.consumers(nodes)
+        above: dict[int, tuple[int, ...]] = {}
+        if len(reached) <= _LARGEST:
+            above = {
+                node._sequence_nr(): tuple(one._sequence_nr() for one in by)
+                for node, by in reached.items()
+            }
+        carried = _carried(frames[0], place)
+        self.passes.append(Pass(above, _sequence_nr(), place, carried))
+
+
+def tensors_in(given: Any) -> list[torch.Tensor]:
+    if isinstance(given, torch.Tensor):
+        return [given]
+    many = given if isinstance(given, list | tuple) else ()
+    return [one for one in many if isinstance(one, torch.Tensor)]
+
+
+def _carried(frame: FrameType, place: Location) -> dict[int, Carried]:
+    """What the variables of a frame, and the objects in them, hold of graphs: by the number of the
+    node that made it."""
+    found: dict[int, Carried] = {}
+    held = [(name, value, 0) for name, value in variables(frame.f_locals)]
+    for name, value, depth in held:
+        is_many = isinstance(value, list | tuple)
+        numbers = [_number(one) for one in (value if is_many else (value,))]
+        known = [number for number in numbers if number is not None]
+        for number in known:
+            found.setdefault(number, Carried(name, place, type(value).__name__ if is_many else ""))
+        if not known and depth < 1 and not isinstance(value, FunctionType):
+            held += [(part, one, depth + 1) for part, one in parts_of(name, value)]
+    return found
+
+
+def _number(value: Any) -> int | None:
+    if not isinstance(value, torch.Tensor) or not value.requires_grad:
+        return None
+    node = value.grad_fn
+    return node._sequence_nr() if node is not None else None
+
+
+def _library_layer(module: ModuleFrame | None) -> str:
+    """The class of the innermost running module, where a library wrote it."""
+    if module is None:
+        return ""
+    kind = type(module.module)
+    code = getattr(kind.forward, "__code__", None)
+    return kind.__name__ if code is not None and kind_of(code) == LIBRARY else ""

@@ -1,0 +1,67 @@
+"""Autograd raised: the line that caused it, which is hardly ever the one that noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradscope.facts import Finding, Fix, Phase, Refusal, Related, Root, Trace
+from gradscope.rules.reading.refused import requests
+from gradscope.rules.rule import Rule
+from gradscope.rules.wording.proposals import proposed
+from gradscope.rules.wording.refused_words import told
+
+
+class BackwardRefused(Rule):
+    """
+    ## What it does
+    Finds the line that made autograd raise: a tensor changed in place that backward still needs, a
+    part of the graph that an earlier backward has freed, a loss that was cut off from what is to
+    learn, a leaf written in place, a loss of more than one number.
+
+    ## Why is this bad?
+    The exception names the call of `backward()`, which has only noticed. The cause lies in the
+    forward pass, or in an earlier step.
+
+    ## Example
+    ```python
+    import torch
+
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    y = x.sigmoid()
+    - y += 1
+    + y = y + 1
+    y.sum().backward()
+    ```
+
+    ## Fix safety
+    Unsafe: what raised will run, and where a graph is let go of, nothing learns through it.
+    """
+
+    code = "GS303"
+    name = "backward-refused"
+
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        if trace.refusal is not None and not roots:
+            yield self._about(trace.refusal)
+
+    def _about(self, refusal: Refusal) -> Finding:
+        said = told(refusal)
+        raised = ((refusal.raised_at, "autograd raised here"),)
+        related = {at: what for at, what in (*said.others, *raised) if at and at != said.place}
+        return self.found(
+            said.headline,
+            said.why,
+            phase=Phase.BACKWARD,
+            step=refusal.step,
+            op=said.op,
+            location=said.place or refusal.raised_at,
+            label=said.label,
+            related=tuple(Related("use", at, what) for at, what in related.items()),
+            evidence=said.evidence,
+            numbers=said.numbers,
+            fixes=tuple(_fixes(refusal)),
+        )
+
+
+def _fixes(refusal: Refusal) -> Iterator[Fix]:
+    yield from map(proposed, requests(refusal))

@@ -1,0 +1,105 @@
+"""What is asked for where autograd refused, the likeliest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradscope.facts import (
+    AllowUnused,
+    ChangedInPlace,
+    ComputeAfterUpdate,
+    ComputeAnew,
+    CopyLeaf,
+    CopyWhenSaved,
+    DetachCarried,
+    DetachUse,
+    GraphFreed,
+    KeepGraph,
+    LeafWritten,
+    Location,
+    NotScalar,
+    NotUsed,
+    OutOfPlace,
+    Reattach,
+    ReduceLoss,
+    Refusal,
+    Shared,
+    UpdateLater,
+    WithoutGrad,
+    WithoutGraph,
+    Write,
+)
+from gradscope.facts.requests import Plain
+
+
+def requests(refusal: Refusal) -> Iterator[Plain]:
+    match refusal:
+        case ChangedInPlace():
+            yield from _changed(refusal)
+        case GraphFreed(shared=shared):
+            yield from _shared(shared, refusal.raised_at)
+        case WithoutGraph(reason=reason):
+            yield Reattach(reason)
+        case LeafWritten(name=name, trained=trained):
+            yield from (
+                (WithoutGrad(), CopyLeaf(name)) if trained else (CopyLeaf(name), WithoutGrad())
+            )
+        case NotScalar():
+            yield ReduceLoss()
+        case NotUsed(reason=reason):
+            if reason:
+                yield Reattach(reason)
+            yield AllowUnused()
+
+
+def is_carried(shared: Shared | None) -> bool:
+    """Whether a value of one step was read in the next one, and is made in each."""
+    return shared is not None and shared.again and shared.used is not None
+
+
+def is_update(write: Write) -> bool:
+    """Whether it moves a parameter: by an optimizer."""
+    return bool(write.optimizer)
+
+
+def _changed(refusal: ChangedInPlace) -> Iterator[Plain]:
+    shared, saved = refusal.shared, refusal.saved
+    if shared is not None and (shared.used is not None or is_once(shared, refusal.raised_at)):
+        yield from _shared(shared, refusal.raised_at)
+    write = refusal.writes[0] if refusal.writes else None
+    copies = (CopyWhenSaved(saved, refusal.role, refusal.name),) if saved is not None else ()
+    if write is None:
+        yield from copies
+        return
+    if is_update(write) and refusal.raised_at is not None:
+        yield UpdateLater(write, refusal.raised_at)
+        yield ComputeAfterUpdate(refusal.above, write, refusal.raised_at)
+        return
+    if not write.recorded:
+        yield from copies
+    yield OutOfPlace(write)
+    if write.recorded:
+        yield from copies
+
+
+def is_once(shared: Shared, raised_at: Location | None) -> bool:
+    """Whether one backward, in a loop, runs for the second time through what was computed once."""
+    return not shared.again and shared.backward == raised_at
+
+
+def _shared(shared: Shared, raised_at: Location | None) -> Iterator[Plain]:
+    if is_carried(shared):
+        if shared.carried is not None:
+            yield DetachCarried(shared.carried)
+        return
+    if is_once(shared, raised_at) and raised_at is not None:
+        yield ComputeAnew(shared.calls, raised_at)
+        if shared.carried is not None and shared.used is not None:
+            yield DetachCarried(shared.carried)
+        return
+    if shared.updates and not shared.trained and shared.first_use is not None:
+        yield DetachUse(shared.first_use, shared.name)
+    if shared.updates and shared.trained and raised_at is not None:
+        yield ComputeAfterUpdate(shared.calls, shared.updates[-1], raised_at)
+    if shared.backward is not None:
+        yield KeepGraph(shared.backward)

@@ -1,0 +1,401 @@
+"""GS303: the line that made autograd raise, its repair, and right programs that look alike."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+from corpus import diagnosed_text
+
+from gradscope.facts import Finding, Report
+from gradscope.repair.write.splice import spliced
+from gradscope.source import Source
+
+HEAD = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+x, y = torch.randn(6, 3), torch.randn(6, 1)
+net = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+"""
+
+# The line to blame ends in `# <-`. Lines with "- " are in the program alone, with "+ " in what
+# the leading patch makes of it.
+CHANGED = {
+    "augmented": """
+        p = torch.sigmoid(net(x))
+        - p += 1  # <-
+        + p = p + 1  # <-
+        p.sum().backward()
+    """,
+    "method": """
+        p = torch.tanh(net(x))
+        - p.mul_(2)  # <-
+        + p = p.mul(2)  # <-
+        p.sum().backward()
+    """,
+    "method in an expression": """
+        p = net(x).exp()
+        - loss = p.add_(y).square().mean()  # <-
+        + loss = p.add(y).square().mean()  # <-
+        loss.backward()
+    """,
+    "function": """
+        p = torch.sigmoid(net(x))
+        - q = F.relu(p, inplace=True)  # <-
+        + q = F.relu(p, inplace=False)  # <-
+        q.sum().backward()
+    """,
+    "index": """
+        p = torch.tanh(net(x))
+        + p = p.clone()
+        p[:, 0] = 0.0  # <-
+        p.square().sum().backward()
+    """,
+    "masked fill": """
+        scores = torch.softmax(x @ net.weight.t() @ torch.ones(1, 4), -1)
+        - scores.masked_fill_(torch.eye(6, 4) > 0, 0.0)  # <-
+        + scores = scores.masked_fill(torch.eye(6, 4) > 0, 0.0)  # <-
+        scores.square().sum().backward()
+    """,
+    "layer": """
+        class Block(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.lin = nn.Linear(3, 3)
+        -         self.act = nn.ReLU(inplace=True)
+        +         self.act = nn.ReLU(inplace=False)
+
+            def forward(self, x):
+                h = torch.sigmoid(self.lin(x))
+                return self.act(h)  # <-
+
+        Block()(x).sum().backward()
+    """,
+    "residual": """
+        h = torch.relu(net(x))
+        p = h.square()
+        - h += y  # <-
+        + h = h + y  # <-
+        (p + h).sum().backward()
+    """,
+    "embedding with max_norm": """
+        table = nn.Embedding(5, 3, max_norm=0.5)
+        - scores = table.weight @ net.weight.t()
+        + scores = table.weight.clone() @ net.weight.t()
+        chosen = table(torch.tensor([1, 2])) @ net.weight.t()  # <-
+        (scores.sum() + chosen.sum()).backward()
+    """,
+    "buffer": """
+        level = torch.ones(1)
+        - p = net(x) * level
+        + p = net(x) * level.clone()
+        level.mul_(0.9)  # <-
+        p.sum().backward()
+    """,
+    "step between two backward passes": """
+        critic = nn.Linear(1, 1)
+        other = torch.optim.SGD(critic.parameters(), lr=0.1)
+        for _ in range(3):
+            made = net(x)
+            scores = critic(made)
+            loss = (critic(made.detach()) - 1).square().mean()
+            other.zero_grad()
+            loss.backward()
+        -     other.step()  # <-
+            optimizer.zero_grad()
+            scores.mean().backward()
+        +     other.step()  # <-
+            optimizer.step()
+    """,
+    "through time": """
+        cell = nn.GRUCell(3, 4)
+        optimizer = torch.optim.SGD(cell.parameters(), lr=0.1)
+        state = torch.zeros(6, 4)
+        for _ in range(3):
+            state = cell(x, state)  # <-
+            optimizer.zero_grad()
+            state.square().mean().backward(retain_graph=True)
+        +     state = state.detach()
+            optimizer.step()
+    """,
+}
+FREED = {
+    "state of a recurrence": """
+        rnn = nn.LSTM(3, 4)
+        optimizer = torch.optim.SGD(rnn.parameters(), lr=0.1)
+        state = torch.zeros(1, 4), torch.zeros(1, 4)
+        for _ in range(3):
+            out, state = rnn(x, state)  # <-
+            optimizer.zero_grad()
+            out.square().mean().backward()
+        +     state = tuple(one.detach() for one in state)
+            optimizer.step()
+    """,
+    "state of a module": """
+        class Memory(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.lin, self.held = nn.Linear(3, 3), torch.zeros(6, 3)
+
+            def forward(self, x):
+                self.held = torch.tanh(self.lin(x) + self.held)  # <-
+                return self.held
+
+        memory = Memory()
+        for _ in range(3):
+            memory(x).square().mean().backward()
+        +     memory.held = memory.held.detach()
+    """,
+    "sum of losses": """
+        total = 0.0
+        for _ in range(3):
+            loss = (net(x) - y).square().mean()
+            total += loss  # <-
+            optimizer.zero_grad()
+            total.backward()
+        +     total = total.detach()
+            optimizer.step()
+    """,
+    "prediction before the loop": """
+        - out = torch.tanh(net(x))  # <-
+        for _ in range(3):
+        +     out = torch.tanh(net(x))  # <-
+            loss = (out - y).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    """,
+    "generator and discriminator": """
+        critic = nn.Sequential(nn.Linear(1, 4), nn.Tanh(), nn.Linear(4, 1))
+        other = torch.optim.SGD(critic.parameters(), lr=0.1)
+        for _ in range(3):
+            made = torch.tanh(net(x))  # <-
+        -     loss = critic(made).mean() - critic(y).mean()
+        +     loss = critic(made.detach()).mean() - critic(y).mean()
+            other.zero_grad()
+            loss.backward()
+            other.step()
+            optimizer.zero_grad()
+            (-critic(made).mean()).backward()
+            optimizer.step()
+    """,
+    "two losses of one body": """
+        for _ in range(3):
+            h = torch.tanh(net(x))  # <-
+            one, other = (h - y).square().mean(), h.square().mean()
+            optimizer.zero_grad()
+        -     one.backward()
+        +     one.backward(retain_graph=True)
+            other.backward()
+            optimizer.step()
+    """,
+}
+CUT = {
+    "detach": """
+        - p = net(x).detach()  # <-
+        + p = net(x)  # <-
+        (p - y).square().mean().backward()
+    """,
+    "data": """
+        p = net(x)
+        - F.mse_loss(p.data, y).backward()  # <-
+        + F.mse_loss(p, y).backward()  # <-
+    """,
+    "tensor of losses": """
+        losses = [net(x).square().mean() for _ in range(3)]
+        - torch.tensor(losses).mean().backward()  # <-
+        + torch.stack(losses).mean().backward()  # <-
+    """,
+    "guard": """
+        - with torch.no_grad():  # <-
+        + with torch.enable_grad():  # <-
+            p = net(x)
+        (p - y).square().mean().backward()
+    """,
+    "frozen": """
+        for parameter in net.parameters():
+        -     parameter.requires_grad = False  # <-
+        +     parameter.requires_grad = True  # <-
+        net(x).square().mean().backward()
+    """,
+}
+OTHERS = {
+    "several numbers": """
+        loss = F.mse_loss(net(x), y, reduction="none")
+        - loss.backward()  # <-
+        + loss.mean().backward()  # <-
+    """,
+    "unused": """
+        z = x.clone().requires_grad_()
+        again = z.clone()
+        value = net(z).sum()
+        - torch.autograd.grad(value, again)  # <-
+        + torch.autograd.grad(value, again, allow_unused=True)  # <-
+    """,
+}
+BROKEN = {**CHANGED, **FREED, **CUT, **OTHERS}
+# What no text can repair.
+ADVICE = {
+    "numbers in numpy": """
+        p = net(x).detach().numpy()  # <-
+        torch.from_numpy(p * 2).mean().backward()
+    """,
+    "choice": """
+        p = torch.cat([net(x), -net(x)], 1).argmax(1).float()  # <-
+        (p - y[:, 0]).square().mean().backward()
+    """,
+    "comparison": """
+        p = (net(x) > 0).float()  # <-
+        (p - y).square().mean().backward()
+    """,
+}
+
+RIGHT = {
+    "retained for a second loss": """
+        h = torch.tanh(net(x))
+        h.mean().backward(retain_graph=True)
+        h.square().mean().backward()
+    """,
+    "detached for the critic": """
+        critic = nn.Linear(1, 1)
+        made = net(x)
+        critic(made.detach()).mean().backward()
+        critic(made).mean().backward()
+    """,
+    "state let go of": """
+        cell, state = nn.GRUCell(3, 1), torch.zeros(6, 1)
+        for _ in range(3):
+            state = cell(x, state.detach())
+            state.mean().backward()
+    """,
+    "in place where nothing was saved": """
+        h = net(x)
+        h += 1
+        h.relu_()
+        h.mean().backward()
+    """,
+    "in place before it is saved": """
+        h = torch.zeros(6, 1)
+        h[:3] = net(x)[:3]
+        h.exp().mean().backward()
+    """,
+    "in place without a graph": """
+        level = torch.ones(1)
+        (net(x) * level.clone()).mean().backward()
+        level.mul_(0.9)
+    """,
+    "frozen body": """
+        body = nn.Linear(3, 3).requires_grad_(False)
+        net(body(x)).mean().backward()
+    """,
+    "target without a graph": """
+        with torch.no_grad():
+            target = net(x)
+        (net(x) - target.detach() - y).square().mean().backward()
+    """,
+    "updated by hand": """
+        net(x).mean().backward()
+        with torch.no_grad():
+            net.weight -= 0.1 * net.weight.grad
+    """,
+    "refused and caught": """
+        h = torch.sigmoid(net(x))
+        h += 1
+        try:
+            h.sum().backward()
+        except RuntimeError:
+            net(x).mean().backward()
+    """,
+}
+
+
+def written(text: str, mark: str) -> str:
+    """The program without the lines that begin with a mark, and without the other mark."""
+    lines = (line for line in textwrap.dedent(text).strip().splitlines())
+    kept = (line for line in lines if not line.startswith(mark))
+    return HEAD + "\n".join(line[2:] if line[:2] in ("- ", "+ ") else line for line in kept) + "\n"
+
+
+def refused(report: Report) -> list[Finding]:
+    return [finding for finding in report.findings if finding.rule == "GS303"]
+
+
+@pytest.mark.parametrize("kind", [*BROKEN, *ADVICE])
+def test_the_line_that_caused_it_is_named(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = written({**BROKEN, **ADVICE}[kind], "+ ")
+
+    report = diagnosed_text(program, tmp_path)
+
+    assert [finding.rule for finding in report.findings] == ["GS303"], report.trace.notes
+    (finding,) = report.findings
+    assert finding.location is not None
+    assert "# <-" in program.splitlines()[finding.location.line - 1], finding.location.line
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_the_leading_patch_is_the_repair(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = written(BROKEN[kind], "+ ")
+
+    (finding,) = refused(diagnosed_text(program, tmp_path))
+
+    source = Source("program.py", program)
+    assert spliced(source, finding.fixes[0].edits) == written(BROKEN[kind], "- ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", BROKEN)
+def test_the_leading_patch_holds(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    (finding,) = refused(diagnosed_text(written(BROKEN[kind], "+ "), tmp_path, verify=True))
+
+    assert finding.fixes[0].verified is True, finding.fixes[0].verdict
+
+
+@pytest.mark.parametrize("kind", RIGHT)
+def test_right_programs_are_silent(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    report = diagnosed_text(written(RIGHT[kind], "+ "), tmp_path)
+
+    assert report.trace.ending.kind == "finished", report.trace.ending
+    assert refused(report) == []
+
+
+def test_a_late_refusal_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The step that fails was only watched: it is repeated, and its ops are looked at."""
+    monkeypatch.chdir(tmp_path)
+    program = written(
+        """
+        for step in range(30):
+            p = torch.sigmoid(net(x))
+            if step == 21:
+                p += 1  # <-
+            optimizer.zero_grad()
+            (p - y).square().mean().backward()
+            optimizer.step()
+        """,
+        "+ ",
+    )
+
+    (finding,) = refused(diagnosed_text(program, tmp_path))
+
+    assert finding.step == 21
+    assert finding.location is not None
+    assert "# <-" in program.splitlines()[finding.location.line - 1]
