@@ -28,6 +28,7 @@ from gradscope.facts.findings import Strength as Strength
 from gradscope.facts.functions import Compared as Compared
 from gradscope.facts.functions import Comparison as Comparison
 from gradscope.facts.functions import FunctionCheck as FunctionCheck
+from gradscope.facts.functions import OwnBackward as OwnBackward
 from gradscope.facts.functions import Relation as Relation
 from gradscope.facts.functions import SavedInstead as SavedInstead
 from gradscope.facts.functions import TensorFactor as TensorFactor
@@ -88,6 +89,7 @@ from gradscope.facts.requests import DivideLoss as DivideLoss
 from gradscope.facts.requests import Exchange as Exchange
 from gradscope.facts.requests import FillMemory as FillMemory
 from gradscope.facts.requests import HarmlessOperand as HarmlessOperand
+from gradscope.facts.requests import HookBackward as HookBackward
 from gradscope.facts.requests import KeepGraph as KeepGraph
 from gradscope.facts.requests import KeepNorm as KeepNorm
 from gradscope.facts.requests import KeepOff as KeepOff

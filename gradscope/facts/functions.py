@@ -41,6 +41,17 @@ class TensorFactor:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class OwnBackward:
+    """A module's class with a method `backward`, at `location`, that nobody called; `forward` is
+    where its forward is. `passes_on`: that hands on what it is given, as far as was seen."""
+
+    name: str
+    location: Location | None
+    forward: Location | None
+    passes_on: bool
+
+
 Detail = str | SavedInstead | Compared | TensorFactor
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from gradscope.facts.functions import OwnBackward
 from gradscope.facts.places import Call, Location
 from gradscope.facts.usage import Usage
 
@@ -265,6 +266,7 @@ class Magnitudes:
     # Of the first step at which results grew along repeats until they were no longer finite: their
     # own norms, in the order of the forward pass, and no gradient's.
     swelling: Growth | None = None
+    own_backwards: tuple[OwnBackward, ...] = ()  # of modules, that nobody called
     depth: Depth | None = None  # of the last step whose forward pass was watched
 
     def joined(self, others: Iterable[Magnitudes]) -> Magnitudes:

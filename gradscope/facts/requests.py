@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gradscope.facts.functions import Compared, SavedInstead
+from gradscope.facts.functions import Compared, OwnBackward, SavedInstead
 from gradscope.facts.magnitudes import Clearing, Summed, Update
 from gradscope.facts.places import Call, Location
 from gradscope.facts.refusals import Carried, Write
@@ -156,6 +156,13 @@ class Unsaturated:
     one instead."""
 
     call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class HookBackward:
+    """Let autograd call the method `backward` of a module, with the gradient of its result."""
+
+    own: OwnBackward
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,6 +368,7 @@ Plain = (
     | StepAtTheEnd
     | StepWhereCleared
     | Unsaturated
+    | HookBackward
     | SlowSchedule
     | KeepScaler
     | WiderWeights

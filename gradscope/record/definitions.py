@@ -73,7 +73,7 @@ def definition(
             code = _user_code(vars(kind).get("__init__"))
             for node in _assignments(code, attribute) if code else ():
                 assert code is not None
-                return span(code, node), _head(_user_code(parent.forward))
+                return span(code, node), head(_user_code(parent.forward))
     return None, None
 
 
@@ -92,7 +92,7 @@ def _assignments(code: CodeType, attribute: str) -> Iterator[ast.Assign | ast.An
                 yield node
 
 
-def _head(code: CodeType | None) -> Location | None:
+def head(code: CodeType | None) -> Location | None:
     """The `def` of a function and its name."""
     node = _function(code) if code else None
     if code is None or node is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -61,6 +61,7 @@ class Names:
         self._roots: list[tuple[str, torch.nn.Module]] = []  # by the user's variables
         self._unnamed: list[type] = []  # the classes of those that no variable leads to
         self.running: dict[int, torch.nn.Module] = {}  # that no other module called
+        self.on_root: Callable[[torch.nn.Module], None] = lambda module: None  # told of a new one
         self._kept: list[torch.Tensor] = []  # so that no other leaf gets the id of one
         self._held: dict[int, torch.Tensor] | None = None  # parameters and buffers by memory
 
@@ -69,6 +70,7 @@ class Names:
         if id(module) not in self.running:
             self.running[id(module)] = module
             self._held = None
+            self.on_root(module)
 
     def forget_memory(self) -> None:
         """Parameters may move to other memory between steps; look them up again."""

@@ -3,8 +3,8 @@ run without being seen."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -50,6 +50,25 @@ class unobserved:
         del self._unseen
         if self._profiling:
             record_for_profiler(True)
+
+
+class Shield:
+    """Around arithmetic of ours: no mode sees it, no graph is made, no fault of it gets out. The
+    first one is in `notes`."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        try:
+            with unobserved(), torch._C._DisableFuncTorch():
+                yield
+        except Exception as fault:
+            if not self.notes:
+                self.notes.append(
+                    f"gradient sizes were not all measured: {type(fault).__name__}: {fault}"
+                )
 
 
 def watch_captures(

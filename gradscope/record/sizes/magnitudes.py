@@ -34,11 +34,12 @@ from gradscope.record.sizes.freshness import Freshness
 from gradscope.record.sizes.growth import Growths, depth_of
 from gradscope.record.sizes.inspection import Inspection
 from gradscope.record.sizes.leaves import Leaves, norms_of
+from gradscope.record.sizes.own_backwards import OwnBackwards
 from gradscope.record.sizes.passes import BackwardPass, Graded, Measure
 from gradscope.record.sizes.reduction import summed
 from gradscope.record.sizes.updates import Updates
 from gradscope.record.sizes.usage import Usages
-from gradscope.record.tracing import unobserved
+from gradscope.record.tracing import Shield
 
 _MEASURED_FIRST = 12  # steps
 _PART_OF_A_GRAPH = NotChecked(
@@ -84,7 +85,8 @@ class MagnitudeWatch:
         self._growths = Growths()
         self._depth: Depth | None = None
         self._updates = Updates(self.leaves)
-        self.usages = Usages(self.leaves, lambda: None if self._nested else self.step)
+        self._ours = Shield()
+        self.usages = Usages(self.leaves, lambda: None if self._nested else self.step, self._ours)
         self._clipping = Clipping(lambda: max(self.step - 1, 0), self.usages.note_clip)
         self.usages.on_early_clip = self._clipping.note_early
         self._summed: Summed | None = None
@@ -97,7 +99,8 @@ class MagnitudeWatch:
         self._at_work = False  # an optimizer is
         self._nested = 0
         self._stack = ExitStack()
-        self.notes: list[str] = []
+        self._own_backwards = OwnBackwards(self._stack, self.names)
+        self.notes = self._ours.notes
         self.not_checked: tuple[NotChecked, ...] = ()
 
     def __enter__(self) -> MagnitudeWatch:
@@ -117,18 +120,6 @@ class MagnitudeWatch:
     def __exit__(self, *failure: object) -> None:
         self.inspection.end()
         self._stack.close()
-
-    @contextmanager
-    def _ours(self) -> Iterator[None]:
-        """Our own arithmetic: no mode sees it, no graph is made, no fault of it gets out."""
-        try:
-            with unobserved(), torch._C._DisableFuncTorch():
-                yield
-        except Exception as fault:
-            if not self.notes:
-                self.notes.append(
-                    f"gradient sizes were not all measured: {type(fault).__name__}: {fault}"
-                )
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -295,6 +286,7 @@ class MagnitudeWatch:
         self._growths.note(self.step, crossings.found, flow, activations)
         if flow is not None:
             self.usages.note_graph(crossings.found, flow)
+            self._own_backwards.look(flow)
             self._depth = depth_of(self.step, activations, crossings.found, flow, self.names)
 
     # An optimizer step
@@ -391,6 +383,7 @@ class MagnitudeWatch:
             clips=self._clipping.facts(),
             summed=self._summed,
             swelling=self._growths.swelling,
+            own_backwards=self._own_backwards.facts(),
             depth=self._depth,
         )
 

@@ -26,7 +26,7 @@ from gradscope.record.sizes.leaves import Leaves, Watched, has_memory
 from gradscope.record.sizes.movement import begin_movement, end_movement
 from gradscope.record.sizes.reduction import factor_of_mean
 from gradscope.record.stand_ins import stand_in
-from gradscope.record.tracing import unobserved
+from gradscope.record.tracing import Shield
 
 _MOST = 16  # optimizers: an inner loop makes them by the thousand
 # What torch itself does to gradients on the program's behalf is no use of them.
@@ -37,9 +37,10 @@ class Usages:
     """One reading of the instrument. `step` tells the coming pass, None where what runs is no step
     of the program."""
 
-    def __init__(self, leaves: Leaves, step: Callable[[], int | None]) -> None:
+    def __init__(self, leaves: Leaves, step: Callable[[], int | None], ours: Shield) -> None:
         self._leaves = leaves
         self._step = step
+        self._ours = ours
         self.on_early_clip: Callable[[Clip, Site], None] = lambda clip, site: None
         self._accounts: dict[int, Account] = {}
         self._gone: list[Account] = []
@@ -103,7 +104,7 @@ class Usages:
             account.look()
         factor = None
         if step < SAMPLE:
-            with unobserved():
+            with self._ours():
                 factor = factor_of_mean(outputs, args[0] if args else ())
         self._depth += 1
         self._graph = None
@@ -128,12 +129,12 @@ class Usages:
         if account is None or not work.updates or not step:
             return
         count = account.updates + 1
-        with unobserved():
+        with self._ours():
             held = parameters_of(work.optimizer)
             grads = (one.grad for one in held if one.grad is not None)
             account.fading.note_update(count, step - 1, grads)
         if count & (count - 1) == 0 and account.is_stock:
-            with unobserved():
+            with self._ours():
                 account.before = begin_movement(work.optimizer)
 
     def optimizer_ends(self, work: Work) -> None:
@@ -152,9 +153,9 @@ class Usages:
         account.note_update(step - 1, work.site, rate)
         if account.before is not None:
             before, account.before = account.before, None
-            with unobserved():
+            with self._ours():
                 found = end_movement(before, step - 1, rate or 0.0, self._leaves.names)
-            account.movements += [found] if found is not None else []
+                account.movements += [found] if found is not None else []
 
     # Told by what is put around torch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gradscope.facts import Compared, Edit, Exchange, Rewrite, SavedInstead
+from gradscope.facts import Compared, Edit, Exchange, Fix, HookBackward, Rewrite, SavedInstead
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import ATOMS, Culprit
 from gradscope.repair.write.reading import factor
@@ -44,7 +44,7 @@ def corrected(culprit: Culprit, request: Rewrite) -> Iterator[Candidate]:
 def _saved(culprit: Culprit, request: SavedInstead) -> Iterator[Candidate]:
     """`ctx.save_for_backward(x)` with the tensor that backward needs in the place of the one that
     it gets."""
-    was, needed, forward = request.was, request.needed, _forward(culprit)
+    was, needed, forward = request.was, request.needed, _method(culprit, "forward")
     if forward is None:
         return
     if request.is_output:
@@ -58,13 +58,31 @@ def _saved(culprit: Culprit, request: SavedInstead) -> Iterator[Candidate]:
                     yield Candidate("backward-rewrite", f"save `{needed}`, not `{was}`", (edit,))
 
 
-def _forward(culprit: Culprit) -> ast.FunctionDef | None:
-    """The forward beside the backward in which the finding is."""
+def hooked(culprit: Culprit, fix: Fix, request: HookBackward) -> Iterator[Candidate]:
+    """A hook on what a forward returns, which passes its input on."""
+    source, forward, own = culprit.source, _method(culprit, "forward"), _method(culprit, "backward")
+    returns = [one for one in ast.walk(forward) if isinstance(one, ast.Return)] if forward else []
+    if own is None or len(returns) != 1 or not request.own.passes_on:
+        return
+    self_ = own.args.args[0].arg if own.args.args else ""
+    value = returns[0].value
+    if len(own.args.args) - len(own.args.defaults) != 2 or value is None:
+        return
+    text = source.of(value)
+    made = f"{text}.view_as({text})" if isinstance(value, ast.Name) else text
+    indent = f"{source.newline}{source.indent(returns[0].lineno)}"
+    lines = (f"out = {made}", "if out.requires_grad:", f"    out.register_hook({self_}.backward)")
+    edit = source.edit(*source.extent(returns[0]), indent.join((*lines, "return out")))
+    yield Candidate(fix.kind, "call it by a hook on the result", (edit,))
+
+
+def _method(culprit: Culprit, name: str) -> ast.FunctionDef | None:
+    """The method of a name in the class in which the finding is."""
     location = culprit.finding.location
     for node in culprit.source.nodes.every(ast.ClassDef):
         if location is not None and node.lineno <= location.line <= (node.end_lineno or 0):
             functions = [n for n in node.body if isinstance(n, ast.FunctionDef)]
-            return next((n for n in functions if n.name == "forward"), None)
+            return next((n for n in functions if n.name == name), None)
     return None
 
 

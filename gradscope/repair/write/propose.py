@@ -21,6 +21,7 @@ from gradscope.facts import (
     FillMemory,
     Fix,
     HarmlessOperand,
+    HookBackward,
     KeepNorm,
     KeepOff,
     KeepScaler,
@@ -130,6 +131,8 @@ def _made(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
             return cycles.cleared_late(culprit, fix, fix.request)
         case StepAtTheEnd():
             return cycles.ended(culprit, fix)
+        case HookBackward():
+            return backward.hooked(culprit, fix, fix.request)
         case Unsaturated():
             return unsaturated.opposite(culprit, fix, fix.request)
         case StepWhereCleared():

@@ -22,6 +22,7 @@ from gradscope.facts import (
     DivideLoss,
     FillMemory,
     Fix,
+    HookBackward,
     KeepGraph,
     KeepNorm,
     KeepScaler,
@@ -75,6 +76,10 @@ def proposed(request: Plain) -> Fix:
         case StepAtTheEnd():
             title = "step after the last pass of an epoch too"
             return Fix("graph", title, "unsafe", request=request)
+        case HookBackward():
+            title = "have autograd call it: by a hook on the result, or in an autograd.Function"
+            code = "out = x.view_as(x)\nout.register_hook(self.backward)\nreturn out"
+            return Fix("backward-rewrite", title, "unsafe", code, request=request)
         case Unsaturated():
             title = "raise the log of the opposite label instead: it is steep where this is flat"
             code = "-torch.nn.functional.logsigmoid(logits)  # for log(1 - sigmoid(logits))"

@@ -1,0 +1,70 @@
+"""A module with a method `backward` of its own, which autograd knows nothing of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradscope.facts import Finding, HookBackward, Phase, Related, Root, Severity, Trace
+from gradscope.rules.rule import Rule
+from gradscope.rules.wording.proposals import proposed
+
+
+class UncalledBackward(Rule):
+    """
+    ## What it does
+    Finds a module with a method `backward` that nobody calls, in a program that trains.
+
+    ## Why is this bad?
+    Autograd differentiates what `forward` computes. It calls the `backward` of an
+    `autograd.Function`, and never one of an `nn.Module`: a gradient reversal that is written so
+    passes the gradient on as it is, and no error is raised.
+
+    ## Example
+    ```python
+    import torch
+
+    class Reverse(torch.nn.Module):
+        def forward(self, x):
+    -         return x
+    +         out = x.view_as(x)
+    +         if out.requires_grad:
+    +             out.register_hook(self.backward)
+    +         return out
+
+        def backward(self, grad):
+            return -grad
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), Reverse(), torch.nn.Linear(4, 1))
+    model(torch.ones(2, 4)).square().mean().backward()
+    ```
+
+    ## Fix safety
+    Unsafe: training takes other steps, which is the point. Where `forward` computes something, and
+    `backward` is what is left of a derivation by hand, it can be deleted: that is a warning.
+    """
+
+    code = "GS304"
+    name = "uncalled-backward"
+    of_sizes = True
+
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        magnitudes = trace.magnitudes
+        for own in magnitudes.own_backwards if magnitudes is not None else ():
+            does = "passes its input on" if own.passes_on else "computes something"
+            yield self.found(
+                f"`{own.name}.backward` is never called: autograd differentiates `forward`",
+                f"`{own.name}` is a module, and autograd calls the `backward` of an"
+                f" `autograd.Function` alone. Its `forward` {does}, and the gradient is the"
+                " derivative of that, whatever `backward` says.",
+                severity=Severity.ERROR if own.passes_on else Severity.WARNING,
+                phase=Phase.BACKWARD,
+                step=0,
+                op=own.name,
+                location=own.location,
+                label="nobody calls this",
+                related=(Related("use", own.forward, "this is differentiated"),)
+                if own.forward
+                else (),
+                evidence={"class": own.name, "passes_on": own.passes_on},
+                fixes=(proposed(HookBackward(own)),),
+            )

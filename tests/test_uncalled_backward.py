@@ -1,0 +1,131 @@
+"""GS304: a module's own backward that nobody calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from corpus import diagnosed_text
+from test_lost_update import loud, patched
+
+from gradscope.facts import Severity
+from gradscope.record.sizes.magnitudes import MagnitudeWatch
+
+PROGRAM = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+
+class Reverse(nn.Module):
+    def __init__(self, strength):
+        super().__init__()
+        self.strength = strength
+
+    def forward(self, x):
+        {returns}
+
+    def backward(self, grad):
+        return -self.strength * grad
+
+
+features = nn.Linear(8, 4)
+domain = nn.Sequential(Reverse(0.5), nn.Linear(4, 1))
+optimizer = torch.optim.SGD([*features.parameters(), *domain.parameters()], lr=0.1)
+for step in range({steps}):
+    x = torch.randn(16, 8)
+    loss = (domain(features(x)) - x[:, :1]).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(features.weight.grad)
+"""
+HOOKED = """out = {}
+        if out.requires_grad:
+            out.register_hook(self.backward)
+        return out"""
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+@pytest.mark.parametrize(
+    ("returned", "made"), [("x", "x.view_as(x)"), ("x.view_as(x)", "x.view_as(x)")]
+)
+def test_it_is_told_where_it_stands_and_hooked(
+    returned: str, made: str, steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = PROGRAM.format(returns=f"return {returned}", steps=steps)
+
+    (found,) = diagnosed_text(program, tmp_path, verify=True).findings
+
+    assert (found.rule, found.severity) == ("GS304", Severity.ERROR)
+    assert found.location is not None and found.location.line == 15
+    assert found.fixes[0].verified is True
+    text = patched(program, found.fixes[0].patch or "", tmp_path)
+    assert text == PROGRAM.format(returns=HOOKED.format(made), steps=steps)
+    assert loud(text) == []
+
+
+def test_one_beside_a_forward_that_computes_is_a_warning(tmp_path: Path) -> None:
+    program = PROGRAM.format(returns="return self.strength * x", steps=3)
+
+    (found,) = diagnosed_text(program, tmp_path).findings
+
+    assert (found.rule, found.severity) == ("GS304", Severity.WARNING)
+
+
+LOOP = "model = Model()\nfor step in range(4):\n"
+MODEL = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.layer(x)
+
+    def backward(self, loss):
+        {}
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        MODEL.format("loss.backward()")
+        + f"{LOOP}    loss = model(torch.ones(2, 4)).square().mean()\n    model.backward(loss)\n",
+        MODEL.format("self(loss).square().mean().backward()")
+        + f"{LOOP}    model.backward(torch.ones(2, 4))\n",
+        PROGRAM.format(returns=HOOKED.format("x.clone()"), steps=3),
+        PROGRAM.format(returns="return x", steps=3).replace(
+            "print(", "domain[0].backward(torch.ones(2))\nprint("
+        ),
+    ],
+    ids=["of a loss", "with the forward", "by a hook", "by hand"],
+)
+def test_one_that_is_called_is_no_fault(program: str) -> None:
+    assert loud(program) == []
+
+
+def test_the_class_is_left_as_it_was() -> None:
+    class Kept(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return 2 * x
+
+        def backward(self, grad: torch.Tensor) -> torch.Tensor:
+            return grad
+
+    own = vars(Kept)["backward"]
+    with MagnitudeWatch() as watch:
+        Kept()(torch.ones(2, requires_grad=True)).sum().backward()
+    assert len(watch.facts().own_backwards) == 1
+
+    assert vars(Kept)["backward"] is own
