@@ -186,6 +186,10 @@ def trace(
             if not ranks.leads:
                 again.follow()
                 return Report(target.name, seen, ranks=ranked)
+            if ranked.own.fate is Fate.HUNG:
+                done = plural(len(seen.steps), "backward pass", "backward passes")
+                ending = replace(seen.ending, kind="hung", detail=f"after {done}")
+                seen = replace(seen, ending=ending)
             require_backward(target, seen)
             remarks = (*remarks, *rank_remarks(ranked))
         if keep is not None:

@@ -25,6 +25,8 @@ _FATAL = {
     for name in ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS")
     if hasattr(signal, name)
 }
+# Asks the process of a program where it is, though it be in native code and hears nothing else.
+ASKS_PLACE: int | None = getattr(signal, "SIGRTMAX", None)
 HURRIED = ("SIGTERM", "SIGHUP")  # whoever sends these waits for the end
 
 

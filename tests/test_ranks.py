@@ -10,6 +10,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -387,6 +388,133 @@ def test_torchrun_prints_one_report(tmp_path: Path) -> None:
 
     assert done.returncode == 0
     assert done.stdout.count("healthy: every loss and gradient was finite") == 1
+
+
+ACCELERATED = """
+import torch
+from accelerate import Accelerator
+
+accelerator = Accelerator(cpu=True)
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+loader = torch.utils.data.DataLoader(torch.rand(32, 4), batch_size=4)
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+for step, x in enumerate(loader):
+    weight = torch.full((4,), 0.0 if step == 2 and accelerator.process_index else 1.0)
+    loss = (weight * model(x).pow(2).mean(1)).sum() / weight.sum()
+    accelerator.backward(loss)
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.slow
+def test_accelerate(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate")
+    (tmp_path / "train.py").write_text(ACCELERATED, encoding="utf-8")
+    options = ["--multi_gpu", "--num_processes", "2", "--num_machines", "1"]  # its way to torchrun
+    options += ["--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
+    launch = [sys.executable, "-m", "accelerate.commands.accelerate_cli", "launch", *options]
+    command = ["-m", "gradscope", "trace", "train.py", "--format", "json", "--output", "out.json"]
+    subprocess.run([*launch, *command], cwd=tmp_path, capture_output=True, timeout=120)
+
+    report = json.loads((tmp_path / "out.json").read_text())
+    (finding,) = report["findings"]
+    assert report["rank"] == 1
+    assert finding["location"]["line"] == line_of(ACCELERATED, "loss = ")
+    assert finding["fixes"][0]["verified"]
+
+
+def agreed(*shares: Share) -> Ranked:
+    """By ranks of this process, each in a thread of its own."""
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+
+    def connect() -> TCPStore:
+        return TCPStore("127.0.0.1", store.port, is_master=False)
+
+    def one(share: Share) -> Ranked:
+        ranks = Ranks(share.rank, len(shares), connect, "127.0.0.1")
+        ranked = ranks.agree(share)
+        if ranks.leads:
+            ranks.finish(0)
+        else:
+            assert ranks.serve(lambda asked: share) is None
+            ranks.finish(1)
+        return ranked
+
+    with ThreadPoolExecutor() as threads:
+        first, *others = threads.map(one, shares)
+    assert all(one == first for one in others)
+    return first
+
+
+@pytest.mark.parametrize(
+    ("shares", "teller", "fates"),
+    [
+        pytest.param(
+            [Share(0, Fate.RECEIVED, step=2), Share(1, Fate.BORN, step=4)],
+            1,
+            [Fate.RECEIVED, Fate.BORN],
+            id="received",
+        ),
+        pytest.param(
+            [Share(0, Fate.BORN, step=4), Share(1, Fate.BORN, step=3)],
+            1,
+            [Fate.BAD, Fate.BORN],
+            id="the earlier one",
+        ),
+        pytest.param(
+            [
+                Share(0, Fate.RAISED, order=2, detail="peer has gone"),
+                Share(1, Fate.RAISED, order=1, detail="no such file"),
+            ],
+            1,
+            [Fate.CALLED_OFF, Fate.RAISED],
+            id="raised",
+        ),
+        pytest.param(
+            [
+                Share(0, Fate.RAISED, order=1, is_stuck=True, waits=True),
+                Share(1, Fate.CALLED_OFF, order=2, is_stuck=True),
+            ],
+            1,
+            [Fate.CALLED_OFF, Fate.HUNG],
+            id="hung",
+        ),
+        pytest.param(
+            [
+                Share(0, Fate.CUT_SHORT, is_stuck=True),
+                Share(1, Fate.CUT_SHORT, is_stuck=True),
+            ],
+            0,
+            [Fate.CUT_SHORT, Fate.CUT_SHORT],
+            id="nobody waits",
+        ),
+    ],
+)
+def test_whose_story_is_told(shares: list[Share], teller: int, fates: list[Fate]) -> None:
+    ranked = agreed(*shares)
+
+    assert ranked.rank == teller
+    assert [one.fate for one in ranked.all] == fates
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_rank_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = parallel(before="if rank and step == 2: time.sleep(1000)")
+    patience = 'init_process_group("gloo", timeout=datetime.timedelta(seconds=6))'
+    text = text.replace('init_process_group("gloo")', patience)
+    text = text.replace("import contextlib", "import datetime, contextlib")
+    report, codes = on_ranks(text, tmp_path, monkeypatch)
+
+    assert codes == [0, 0]
+    assert report.verdict == "failed"
+    assert fates(report) == [Fate.CALLED_OFF, Fate.HUNG]
+    assert report.trace.ending.kind == "hung"
+    location = report.trace.ending.location
+    assert location is not None
+    assert location.line == line_of(text, "time.sleep")
 
 
 def test_many_ranks_are_told_in_few_words() -> None:

@@ -23,6 +23,7 @@ class Fate(StrEnum):
     RAISED = "raised"
     EXITED = "exited"  # by itself, with a code that is not 0
     DIED = "died"  # by a signal
+    HUNG = "hung"  # it did not come where the others wait
     CALLED_OFF = "called off"  # by us, since another rank had ended
     CUT_SHORT = "cut short"  # by a limit or Ctrl-C
     HEALTHY = "healthy"
@@ -31,7 +32,7 @@ class Fate(StrEnum):
     @property
     def is_own(self) -> bool:
         """Whether it came to a bad end by what it did itself."""
-        by_itself = (Fate.RAISED, Fate.EXITED, Fate.DIED)
+        by_itself = (Fate.RAISED, Fate.EXITED, Fate.DIED, Fate.HUNG)
         return self in (Fate.BORN, Fate.BAD, *by_itself)
 
 
@@ -50,6 +51,8 @@ class Share:
     detail: str = ""
     symptoms: tuple[Symptom, ...] = ()
     unexamined: Unexamined | None = None
+    is_stuck: bool = False  # no step was over for a while
+    waits: bool = False  # in a collective, or in a backward pass
     interrupted: bool = False  # by Ctrl-C: nothing more is to run
     hindered: Effect | None = None  # why it could not run again
 

@@ -37,7 +37,7 @@ from gradscope.programs.targets import Function, Parts, Script, Target
 from gradscope.record import StopTrace
 from gradscope.record.observation import FullObservation, Observation, SizesAlone
 from gradscope.record.sites import calls_program, claim, shown_path
-from gradscope.signals import as_python_starts, undisturbed
+from gradscope.signals import ASKS_PLACE, as_python_starts, undisturbed
 
 PROGRESS_EVERY = 0.1  # seconds
 INTERIM_SHARE = 0.01  # of the run's time may go into telling the facts so far
@@ -316,6 +316,8 @@ def _not_importable(target: Target, error: ImportError | SyntaxError) -> Unusabl
 
 def _redirect(job: Job) -> None:
     faulthandler.enable(job.deaths, all_threads=False)
+    if ASKS_PLACE is not None:
+        faulthandler.register(ASKS_PLACE, job.deaths, all_threads=False)
     as_python_starts()
     if job.silent:
         nowhere = os.open(os.devnull, os.O_RDWR)

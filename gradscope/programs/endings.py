@@ -7,12 +7,16 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
-from types import TracebackType
+from collections.abc import Iterable, Iterator
+from types import CodeType, TracebackType
 
 from gradscope.errors import CTRL_C
 from gradscope.facts import Ending, Location
-from gradscope.record.sites import OURS, USER, in_torch, kind_of, resolve, shown_path
+from gradscope.record.sites import OURS, USER, file_in_torch, in_torch, kind_of, resolve, shown_path
+
+_FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)  # faulthandler's
+# Of torch: who is in there may wait for other processes. The hooks of DDP and FSDP run in backward.
+_WAITING = ("distributed/", "autograd/graph.py")
 
 
 def ending_of(error: BaseException) -> Ending:
@@ -26,10 +30,12 @@ def ending_of(error: BaseException) -> Ending:
             print(code, file=sys.stderr)
             return Ending("exited", f"sys.exit({str(code)!r})", 1, location=place)
         case KeyboardInterrupt():
-            return Ending("interrupted", "Ctrl-C", CTRL_C, trimmed(error), place)
+            waits = _waits(_codes(error.__traceback__))
+            return Ending("interrupted", "Ctrl-C", CTRL_C, trimmed(error), place, waits=waits)
     detail = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
     lacked = _ran_out_of_memory(error)
-    return Ending("raised", detail, 1, trimmed(error), place, out_of_memory=lacked)
+    waits = _waits(_codes(error.__traceback__))
+    return Ending("raised", detail, 1, trimmed(error), place, out_of_memory=lacked, waits=waits)
 
 
 def _ran_out_of_memory(error: BaseException) -> bool:
@@ -59,7 +65,8 @@ def ending_of_status(status: int, deaths: str) -> Ending:
     )
     told = "".join(["Traceback (most recent call last):\n", *stack.format()]) if frames else ""
     place = _whole_line(*frames[-1]) if frames else None
-    return Ending("died", detail, status, told, place)
+    waits = _waits(compile("", file, "exec") for file, *_ in _FRAME.findall(deaths)[::-1])
+    return Ending("died", detail, status, told, place, waits=waits)
 
 
 def trimmed(error: BaseException) -> str:
@@ -91,6 +98,18 @@ def is_ours(error: BaseException) -> bool:
     return kind_of(code) == OURS and not is_wrapper
 
 
+def _waits(codes: Iterable[CodeType]) -> bool:
+    """Whether the innermost one, which comes last, is one of those; ours are around them."""
+    others = [code for code in codes if kind_of(code) != OURS]
+    return bool(others) and file_in_torch(others[-1]).startswith(_WAITING)
+
+
+def _codes(frames: TracebackType | None) -> Iterator[CodeType]:
+    while frames is not None:
+        yield frames.tb_frame.f_code
+        frames = frames.tb_next
+
+
 def kind_of_file(name: str) -> int:
     """Whose file it is. Code objects of two files can be equal, those of two names cannot."""
     return kind_of(compile("", name, "exec").replace(co_name=name))
@@ -115,7 +134,7 @@ def _innermost(frames: TracebackType | None) -> Location | None:
 
 def _native_frames(deaths: str) -> Iterator[tuple[str, int, str]]:
     """The user's frames in faulthandler's text, innermost last as in a traceback."""
-    for found in reversed(re.findall(r'^  File "(.+)", line (\d+) in (.+)$', deaths, re.MULTILINE)):
+    for found in reversed(_FRAME.findall(deaths)):
         file, line, name = found
         if kind_of_file(file) == USER:
             yield file, int(line), name

@@ -11,7 +11,7 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -23,6 +23,8 @@ from gradscope.facts.symptoms import Unexamined
 
 NAP = 0.05  # seconds between two looks into the store
 BEAT = 1.0  # seconds between two signs of life
+STUCK = 3.0  # seconds at least without the end of a step, after which a rank may hang
+SLOWER = 10.0  # and times its longest step
 SILENT = 15.0  # seconds without one, after which a rank is gone
 LATE = 120.0  # and until its first: machines do not start at once
 
@@ -35,6 +37,7 @@ _TELLS = (
     Fate.BORN,
     Fate.BAD,
     Fate.RECEIVED,
+    Fate.HUNG,
     Fate.DIED,
     Fate.RAISED,
     Fate.EXITED,
@@ -60,6 +63,7 @@ class Ranks:
         self._meetings = 0
         self._run = 0
         self._order = 0
+        self._is_stuck = False
         self._place = 0  # of this rank among the ends of a run, from 1
         self._seen_over: float | None = None  # when another rank was first seen to have ended
         self._looked = 0.0
@@ -112,12 +116,16 @@ class Ranks:
             os.environ["MASTER_PORT"] = before
             self._hosted = host  # others may still be in it, until the next one
 
-    def ended(self, trace: Trace) -> None:
-        """The program of this rank has told everything, or is gone; told once in a run."""
+    def ended(self, trace: Trace, moved: float) -> None:
+        """The program of this rank has told everything, or is gone; told once in a run. `moved` is
+        when its last step was over, by `time.monotonic`."""
         if self._is_over:
             return
         self._is_over = True
         ending = trace.ending
+        first, *later = [step.seconds for step in trace.steps] or [0.0]  # which begins with imports
+        usual = max(STUCK, first, SLOWER * max(later, default=0.0))
+        self._is_stuck = time.monotonic() - moved > usual
         stopped = ending.kind == "stopped" and not ending.at_limit
         self._place = int(self._ask(lambda: self._store.add(f"ended/{self._run}", 1)) or 0)
         if trace.symptoms or stopped or ending.gave_up:
@@ -149,6 +157,8 @@ class Ranks:
             detail=ending.detail,
             symptoms=trace.symptoms[:MOST_SYMPTOMS],
             unexamined=trace.unexamined,
+            is_stuck=self._is_stuck,
+            waits=ending.waits,
             interrupted=interrupted,
         )
 
@@ -158,7 +168,7 @@ class Ranks:
         """Of the steps that went wrong while they were only watched, that of all ranks to look at;
         None where there is none, or somebody wants the end."""
         shares = self._meet(share).values()
-        if any(one.interrupted for one in shares):
+        if any(one.interrupted or _hangs(one, shares) for one in shares):
             return None
         ends = sorted(shares, key=lambda one: one.order)
         found = [one.unexamined for one in ends if one.unexamined is not None]
@@ -170,6 +180,8 @@ class Ranks:
         """On the rank whose story is told: where the first bad value was born, else where the
         program came to its end first."""
         shares = self._meet(share)
+        hung = [rank for rank, one in shares.items() if _hangs(one, shares.values())]
+        shares |= {rank: replace(shares[rank], fate=Fate.HUNG) for rank in hung}
         teller = min(shares.values(), key=_precedence)
         self.leads = teller.rank == self.rank
         self._leader = teller.rank
@@ -231,7 +243,8 @@ class Ranks:
         for rank in self._others():
             self._get(f"left/{rank}", rank, until)
         self._ended.set()
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher ends those that end last
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher ends those that end last
         return code
 
     # The store
@@ -311,6 +324,13 @@ def _fate(trace: Trace) -> Fate:
     return Fate.CUT_SHORT if ending.at_limit else Fate.HEALTHY
 
 
+def _hangs(share: Share, all: Iterable[Share]) -> bool:
+    """Whether a rank did not come to a collective in which others have waited for long."""
+    is_cut = share.fate in (Fate.CUT_SHORT, Fate.CALLED_OFF)
+    is_elsewhere = share.is_stuck and not share.waits
+    return is_cut and is_elsewhere and any(one.is_stuck and one.waits for one in all)
+
+
 def _precedence(share: Share) -> tuple[int, int, int]:
     place = share.step
     if share.fate in (Fate.DIED, Fate.RAISED, Fate.EXITED):
@@ -325,7 +345,8 @@ def _as_told(share: Share, teller: Share) -> Share:
     and something else. And what it found in a later step, it may have received before."""
     if not teller.fate.is_own:
         return share
-    if share.fate is Fate.RAISED and share.detail != teller.detail:
+    raised = share.fate is Fate.RAISED and share.detail != teller.detail
+    if raised or (teller.fate is Fate.HUNG and share.waits):
         return replace(share, fate=Fate.CALLED_OFF)
     if share.fate is Fate.BORN and share.step > teller.step:
         return replace(share, fate=Fate.BAD, location=None, rule="")

@@ -27,7 +27,7 @@ from gradscope.programs.messages import (
 from gradscope.programs.run_options import DEFAULTS, Repeat, RunOptions
 from gradscope.programs.scratch import scratch_folder
 from gradscope.programs.targets import Target
-from gradscope.signals import HURRIED, PASSED_ON, heard, raise_from_now_on
+from gradscope.signals import ASKS_PLACE, HURRIED, PASSED_ON, heard, raise_from_now_on
 
 if TYPE_CHECKING:
     from gradscope.programs.process import Child
@@ -126,7 +126,7 @@ def run(
             raise KeyboardInterrupt  # nobody wants to see how half a trial ended
         trace = wait.trace(target.name, deaths)
     if ranks is not None:
-        ranks.ended(trace)
+        ranks.ended(trace, wait.moved)
     if passed_on:
         hurried = not set(HURRIED).isdisjoint(passed_on)
         trace = replace(trace, ending=replace(trace.ending, in_a_hurry=hurried))
@@ -218,7 +218,7 @@ class _Wait:
         self._limit = limit
         self._interrupts = interrupts  # when each Ctrl-C came
         self._on_progress = on_progress
-        self._started = time.monotonic()
+        self._started = self.moved = time.monotonic()  # when a step was last over
         self._progress = Progress(0, 0)
         self._latest: Trace | None = None
         self._latest_came = self._started
@@ -286,13 +286,15 @@ class _Wait:
     def _take(self, message: Message) -> None:
         match message:
             case Progress():
+                if message.steps != self._progress.steps:
+                    self.moved = time.monotonic()
                 self._progress = message
             case Interim(trace):
                 self._latest, self._latest_came = trace, time.monotonic()
             case Final():
                 self._final = message
                 if self._ranks is not None and not self._asked_to_end:
-                    self._ranks.ended(message.trace)
+                    self._ranks.ended(message.trace, self.moved)
                 if self._asked_to_end:
                     self._hang_up()
                 else:
@@ -332,6 +334,9 @@ class _Wait:
             self._asked_to_end = f"the time limit of {self._limit:g} s"
             self._ends_by = now + INTERRUPT_GRACE
         else:
+            if ASKS_PLACE is not None and self._final is None:
+                self._child.pass_on(ASKS_PLACE)
+                time.sleep(TICK)
             self._child.kill()
             self._status = self._child.poll() or 0
 
@@ -353,7 +358,8 @@ class _Wait:
                 trace = replace(trace, notes=(*trace.notes, note))
         if self._asked_to_end and trace.ending.kind != "stopped":
             code = CTRL_C if self._asked_to_end == "Ctrl-C" else None
-            place = trace.ending.location
-            ending = Ending("interrupted", self._asked_to_end, code, "", place, code is None)
+            before = trace.ending
+            ending = Ending("interrupted", self._asked_to_end, code, "", before.location)
+            ending = replace(ending, at_limit=code is None, waits=before.waits)
             trace = replace(trace, ending=ending)
         return trace

@@ -14,6 +14,7 @@ _ABOUT = {
     Fate.RAISED: "which ended first",
     Fate.EXITED: "which ended first",
     Fate.DIED: "which died",
+    Fate.HUNG: "which did not come where the others waited for it",
 }
 _BECAME = {
     Fate.BORN: "found {rule} too",
@@ -22,6 +23,7 @@ _BECAME = {
     Fate.RAISED: "raised {detail}",
     Fate.EXITED: "exited: {detail}",
     Fate.DIED: "died: {detail}",
+    Fate.HUNG: "did not come either",
     Fate.CALLED_OFF: "waited for it, and was stopped",
     Fate.CUT_SHORT: "was stopped: {detail}",
     Fate.HEALTHY: "came to its end, after {step} backward passes",
