@@ -14,7 +14,6 @@ QUICK = "bce_by_hand"
 # The twin takes another convention for what has no value, and these are as good.
 ANOTHER_WAY = {
     "direction_of_nothing": "a vector without a direction has the gradient 0, and not 1e6 times it",
-    "relative_error": "the mean is over all elements, of which the one without an error counts 0",
 }
 # What nobody can tell from the program, such as how small a spread may be.
 UNKNOWN = {"spread_of_a_policy"}

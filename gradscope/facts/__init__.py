@@ -94,6 +94,7 @@ from gradscope.facts.requests import KeepGraph as KeepGraph
 from gradscope.facts.requests import KeepNorm as KeepNorm
 from gradscope.facts.requests import KeepOff as KeepOff
 from gradscope.facts.requests import KeepScaler as KeepScaler
+from gradscope.facts.requests import LearnPositive as LearnPositive
 from gradscope.facts.requests import LowerRate as LowerRate
 from gradscope.facts.requests import MoveClipping as MoveClipping
 from gradscope.facts.requests import OutOfPlace as OutOfPlace
@@ -102,6 +103,7 @@ from gradscope.facts.requests import ReduceLoss as ReduceLoss
 from gradscope.facts.requests import Request as Request
 from gradscope.facts.requests import Rewrite as Rewrite
 from gradscope.facts.requests import ScaleLoss as ScaleLoss
+from gradscope.facts.requests import SelectElements as SelectElements
 from gradscope.facts.requests import SetOption as SetOption
 from gradscope.facts.requests import SlowSchedule as SlowSchedule
 from gradscope.facts.requests import StableForm as StableForm

@@ -194,6 +194,20 @@ class DivideByOne:
 
 
 @dataclass(frozen=True, slots=True)
+class LearnPositive:
+    """A function that stays positive, and learns: what is made at `made` has to be. In the place of
+    the ReLU there, or around it where it may have either sign (`signed`)."""
+
+    made: Location
+    signed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SelectElements:
+    """Reduce over the elements at which the op has a value: those of its data tell which."""
+
+
+@dataclass(frozen=True, slots=True)
 class StableForm:
     """Another form of the expression around the op, which computes the same."""
 
@@ -385,5 +399,14 @@ Plain = (
     | OfRefusals
 )
 # Those that the op table words, with the operands of the op.
-OfOp = HarmlessOperand | KeepOff | DivideByOne | StableForm | WiderDtype | AllowEmpty
+OfOp = (
+    HarmlessOperand
+    | KeepOff
+    | DivideByOne
+    | LearnPositive
+    | SelectElements
+    | StableForm
+    | WiderDtype
+    | AllowEmpty
+)
 Request = Plain | OfOp | Rewrite | Exchange

@@ -50,8 +50,8 @@ _EPS: dict[Margin, tuple[float, float, float, float]] = {
     Margin.LOG: (1e-30, 1e-12, 1e-12, 1e-4),
     # The distance must survive rounding next to 1 (1 - 1e-8 == 1 in float32): a few times eps.
     Margin.ENDPOINT: (1e-12, 1e-6, 1e-2, 1e-3),
-    # Half of the range, so that the square of the result, which losses often take, is finite too.
-    Margin.EXPONENT: (350.0, 40.0, 40.0, 5.0),
+    # What log-variances and log-rates are kept at: exp is 5e8 there. 5: its square is finite too.
+    Margin.EXPONENT: (20.0, 20.0, 20.0, 5.0),
     Margin.SQUARE: (1e77, 1e9, 1e9, 15.0),
     # The square root of the dtype's eps, or a little more: what elimination leaves of a pivot.
     Margin.PIVOT: (1e-8, 1e-4, 1e-1, 1e-2),

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from gradscope.facts import Finding, Fix, Holds, NotTried, Reason
 from gradscope.repair.attempt import Bench, Patched, ways
 from gradscope.repair.budget import Budget
-from gradscope.repair.compare import BOUNDS
 from gradscope.repair.fix_order import gives_the_truth, ordered
 from gradscope.repair.runtime import at_run_time
 from gradscope.repair.search import Search
@@ -127,8 +126,8 @@ class Service:
             best, outcome = bench.attempt(finding, one)
             tried = best.as_fix(outcome.verdict)
             yield tried
-            # Another spelling of a bound leaves values of the same size.
-            is_settled = isinstance(tried.verdict, Holds) and tried.kind in BOUNDS
+            # Another spelling of an epsilon leaves values of the same size.
+            is_settled = isinstance(tried.verdict, Holds) and tried.kind == "epsilon"
             if tried.verified is not False or is_settled:
                 return
 

@@ -11,7 +11,9 @@ from gradscope.facts import (
     Fix,
     HarmlessOperand,
     KeepOff,
+    LearnPositive,
     Root,
+    SelectElements,
     StableForm,
     Trace,
     WiderDtype,
@@ -58,6 +60,8 @@ class Remedy(Enum):
 
     EXACT = auto()  # another form of the expression, which computes the same
     NO_QUOTIENT = auto()  # 0 / 0 is 0: it has no limit, and 0 is as good as any
+    SELECT = auto()  # the average of the elements that have a value
+    POSITIVE = auto()  # a softplus where a ReLU made what has to be positive
     HIDDEN = auto()  # a harmless operand where a mask throws the result away
     HARMLESS = auto()  # a harmless operand where the op breaks
     WIDER_HALF = auto()  # float32 in the place of half precision
@@ -71,9 +75,22 @@ class Remedy(Enum):
 PREFERENCE: Mapping[str, tuple[Remedy, ...]] = {
     "masked-branch": (Remedy.HIDDEN, Remedy.EXACT, Remedy.KEEP_OFF),
     "singular-derivative": (Remedy.EXACT, Remedy.KEEP_OFF),
-    "zero-division": (Remedy.EXACT, Remedy.NO_QUOTIENT, Remedy.KEEP_OFF, Remedy.HARMLESS),
-    "log-zero": (Remedy.EXACT, Remedy.KEEP_OFF, Remedy.HARMLESS),
-    "domain-error": (Remedy.KEEP_OFF,),
+    "zero-division": (
+        Remedy.EXACT,
+        Remedy.NO_QUOTIENT,
+        Remedy.SELECT,
+        Remedy.POSITIVE,
+        Remedy.KEEP_OFF,
+        Remedy.HARMLESS,
+    ),
+    "log-zero": (
+        Remedy.EXACT,
+        Remedy.SELECT,
+        Remedy.POSITIVE,
+        Remedy.KEEP_OFF,
+        Remedy.HARMLESS,
+    ),
+    "domain-error": (Remedy.POSITIVE, Remedy.KEEP_OFF),
     "degenerate-decomposition": (Remedy.KEEP_OFF, Remedy.EXACT),
     "overflow": (Remedy.WIDER_HALF, Remedy.EXACT, Remedy.KEEP_OFF, Remedy.WIDER),
     "underflow": (Remedy.KEEP_OFF, Remedy.EXACT, Remedy.WIDER),
@@ -94,6 +111,10 @@ def _remedied(remedy: Remedy, root: Root, event: Event, edge: Edge | None, trace
             return _stable(edge, event, root, trace)
         case Remedy.NO_QUOTIENT:
             return _divisor(edge, event)
+        case Remedy.SELECT:
+            return _selected(edge, event)
+        case Remedy.POSITIVE:
+            return _positive(edge, event)
         case Remedy.HIDDEN:
             return (_masked(edge, event, hidden=True),)
         case Remedy.HARMLESS:
@@ -140,6 +161,54 @@ def _divisor(edge: Edge | None, event: Event) -> Fixes:
     title = titles.nothing(subject(edge, event))
     code = f"torch.where({x} != 0, {x}, 1.0)"
     return (Fix("guard-empty", title, "unsafe", code, request=DivideByOne()),)
+
+
+def _selected(edge: Edge | None, event: Event) -> Fixes:
+    """Leave out the elements at which the op has no value; nothing where it has none at all, or
+    where these are not told by data alone."""
+    operand = event.operand(edge.argument) if edge is not None else None
+    if edge is None or operand is None or not edge.cure.condition or operand.requires_grad:
+        return ()
+    shape = event.output.shape if event.output is not None else ()
+    if not shape or operand.shape != shape or operand.zeros >= operand.numel:
+        return ()
+    condition = _fill(edge.cure.condition, edge, event)
+    title = titles.selected(condition)
+    return (Fix("masked-branch", title, "unsafe", f"[{condition}]", request=SelectElements()),)
+
+
+# Of a layer that gives numbers of either sign, and what gives a part of its output another meaning.
+_HEADS = ("addmm", "mm", "bmm", "linear", "convolution")
+_PARTS = ("split", "chunk", "unbind", "select", "slice", "narrow", "index")
+
+
+def _positive(edge: Edge | None, event: Event) -> Fixes:
+    """A softplus for the ReLU that made the operand, or made what was summed up to it: shares are
+    divided by their sum, and may all be 0. Or around a layer whose output has to be positive."""
+    made = list(evidence.made_from(event, edge.argument)) if edge is not None else []
+    sums = ("add", "sum") if event.op != "div" else ()
+    call = next((one for one in made if one.op not in sums), None)
+    if edge is None or call is None or call.location is None or not edge.cure.guard:
+        return ()
+    is_head = call is made[0] and call.op in _HEADS and edge.nature is Nature.DOMAIN
+    if is_head and _is_part(event, edge.argument):
+        return ()
+    if not (is_head or call.op.strip("_") == "relu"):
+        return ()
+    title = titles.positive(subject(edge, event), "" if is_head else "relu")
+    request = LearnPositive(call.location, is_head)
+    code = "torch.nn.functional.softplus(x)"
+    return (Fix(_guard_kind(edge, event), title, "unsafe", code, request=request),)
+
+
+def _is_part(event: Event, role: str) -> bool:
+    """Whether an operand is a part of the output of the op that made it."""
+    one = evidence.above(event, role)
+    while one is not None and (one.call is None or evidence.moves(one.call)):
+        if one.call is not None and one.call.op.startswith(_PARTS):
+            return True
+        one = next((above for above in one.inputs if above is not None), None)
+    return False
 
 
 def _guard_kind(edge: Edge, event: Event) -> str:

@@ -28,10 +28,17 @@ def guarded(culprit: Culprit) -> Iterator[Candidate]:
         if node is None or not edge.cure.guard:
             continue
         yield from _number(culprit, edge, node)
-        text = filled(culprit, edge, edge.cure.guard, _unclamped(culprit, edge, node))
-        if text is not None:
-            kind = _kind(edge)
-            yield Candidate(kind, _title(kind, culprit, edge, node), (culprit.replace(node, text),))
+        guards = [edge.cure.guard]
+        if edge.cure.margin is Margin.EXPONENT:  # a millionth of it, where that is too large still
+            guards.append(
+                guards[0].replace("{eps}", f"{eps_for(culprit.dtype, Margin.EXPONENT) / 2:g}")
+            )
+        kind = _kind(edge)
+        for guard in guards:
+            text = filled(culprit, edge, guard, _unclamped(culprit, edge, node))
+            if text is not None:
+                title = _title(kind, culprit, edge, node)
+                yield Candidate(kind, title, (culprit.replace(node, text),))
     yield from _apart(culprit)
     yield from _added(culprit)
     yield from _upstream(culprit)

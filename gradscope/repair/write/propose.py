@@ -25,12 +25,14 @@ from gradscope.facts import (
     KeepNorm,
     KeepOff,
     KeepScaler,
+    LearnPositive,
     LowerRate,
     MoveClipping,
     Phase,
     Reattach,
     Rewrite,
     ScaleLoss,
+    SelectElements,
     SetOption,
     SlowSchedule,
     StableForm,
@@ -52,7 +54,9 @@ from gradscope.repair.write import (
     guards,
     initial,
     masked,
+    positive,
     refused,
+    selected,
     stable,
     stepping,
     training,
@@ -161,6 +165,10 @@ def _made(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
             return _kept_off(culprit)
         case DivideByOne():
             return guards.divided_by_one(culprit)
+        case LearnPositive():
+            return positive.learnt(culprit, fix, fix.request)
+        case SelectElements():
+            return selected.selected(culprit)
         case StableForm():
             return stable.rewritten(culprit)
         case WiderDtype():

@@ -19,6 +19,14 @@ def in_range(what: str, op: str) -> str:
     return f"bound {what} so that `{op}` stays in range"
 
 
+def selected(condition: str) -> str:
+    return f"take the elements at which `{condition}`"
+
+
+def positive(what: str, instead: str) -> str:
+    return f"keep {what} positive by softplus{f', in the place of {instead}' if instead else ''}"
+
+
 def nothing(what: str) -> str:
     return f"let 0 / 0 be 0: divide by 1 where {what} is 0"
 

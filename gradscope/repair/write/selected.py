@@ -1,0 +1,76 @@
+"""A mean or sum over the elements that have a value, where data tells which (masked-branch)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gradscope.repair.write.candidate import Candidate
+from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.spelling import filled, operand_of
+from gradscope.repair.write.uses import Uses
+from gradscope.rules.wording import titles
+from gradscope.source.arguments import spelled
+
+# Of each element its own, in one op with numbers or with as many elements.
+ELEMENTWISE = frozenset(
+    "abs add clamp cos div exp log log1p mul neg pow reciprocal sin sqrt sub tanh".split()
+)
+REDUCES = frozenset(("mean", "sum", "nanmean"))
+
+
+def selected(culprit: Culprit) -> Iterator[Candidate]:
+    """`((p - t) / t).abs().mean()` becomes `((p - t)[t != 0] / t[t != 0]).abs().mean()`: what is
+    averaged is selected before the op, or behind it where other tensors meet the result."""
+    edge = next(culprit.edges(), None)
+    node = operand_of(culprit, edge) if edge is not None else None
+    if edge is None or not isinstance(node, ast.Name | ast.Attribute):
+        return
+    condition = filled(culprit, edge, edge.cure.condition, node)
+    if condition is None or not isinstance(culprit.node, ast.expr):
+        return
+    whole, meets = _around(culprit, culprit.node)
+    if not _is_reduced(culprit, whole):
+        return
+    found = spelled(culprit.source, culprit.node)
+    parts = (culprit.node,) if found is None or found.method or meets else found.positional
+    if meets:
+        parts = (whole,)
+    chosen = [one for one in parts if not isinstance(one, ast.Constant)]
+    edits = [culprit.replace(one, f"{culprit.text(one)}[{condition}]") for one in chosen]
+    yield Candidate("masked-branch", titles.selected(condition), tuple(edits))
+
+
+def _around(culprit: Culprit, node: ast.expr) -> tuple[ast.expr, bool]:
+    """The largest expression whose elements are each made of the node's own, and whether another
+    tensor has a part in that."""
+    meets = False
+    while True:
+        above = culprit.source.parents[node]
+        if isinstance(above, ast.Attribute):
+            above = culprit.source.parents[above]
+        found = spelled(culprit.source, above)
+        if found is None or found.name not in ELEMENTWISE or not isinstance(above, ast.expr):
+            return node, meets
+        if node not in found.positional:
+            return node, meets
+        others = (one for one in found.positional if one is not node)
+        meets |= any(not isinstance(one, ast.Constant) for one in others)
+        node = above
+
+
+def _is_reduced(culprit: Culprit, whole: ast.expr) -> bool:
+    """Whether all that is made of it is a mean or sum over all its elements."""
+    uses = Uses.of(culprit.source, whole)
+    for reader in uses.readers if uses is not None else ():
+        last, meets = _around(culprit, reader)
+        above = culprit.source.parents[last]
+        if isinstance(above, ast.Attribute):
+            above = culprit.source.parents[above]
+        found = spelled(culprit.source, above)
+        is_whole = found is not None and len(found.positional) == 1 and not found.keywords
+        if found is None or found.name not in REDUCES or not is_whole:
+            return False
+        if meets and reader is not whole:
+            return False
+    return uses is not None and bool(uses.readers)
