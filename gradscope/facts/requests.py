@@ -399,14 +399,6 @@ Plain = (
     | OfRefusals
 )
 # Those that the op table words, with the operands of the op.
-OfOp = (
-    HarmlessOperand
-    | KeepOff
-    | DivideByOne
-    | LearnPositive
-    | SelectElements
-    | StableForm
-    | WiderDtype
-    | AllowEmpty
-)
+OfOperand = HarmlessOperand | KeepOff | DivideByOne | LearnPositive | SelectElements
+OfOp = OfOperand | StableForm | WiderDtype | AllowEmpty
 Request = Plain | OfOp | Rewrite | Exchange
