@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from gradscope.facts import Finding, Growth, Leaf, Limits, Magnitudes, Step, Trace, Update
+from gradscope.record.observation import steps_of
 from gradscope.record.sizes.crossings import Crossing
 from gradscope.record.sizes.growth import fit
 from gradscope.record.sizes.magnitudes import MagnitudeWatch
@@ -22,7 +23,7 @@ SIZES = ("GS205", "GS401", "GS402", "GS403", "GS404")
 
 
 def judge(watch: MagnitudeWatch) -> list[Finding]:
-    trace = Trace("t", steps=watch.steps(), magnitudes=watch.facts())
+    trace = Trace("t", steps=steps_of(watch.losses), magnitudes=watch.facts())
     assert watch.notes == []
     return [finding for code in SIZES for finding in RULES[code].check(trace, ())]
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gradscope.facts.functions import OwnBackward
+from gradscope.facts.leaps import Leap
 from gradscope.facts.places import Call, Location
 from gradscope.facts.usage import Usage
 
@@ -255,6 +256,7 @@ class Magnitudes:
 
     leaves: tuple[Leaf, ...] = ()
     growths: tuple[Growth, ...] = ()
+    leaps: tuple[Leap, ...] = ()
     absences: tuple[Absence, ...] = ()
     died: tuple[Absence, ...] = ()  # of leaves that had a gradient once, and have zeros by now
     updates: tuple[Update, ...] = ()

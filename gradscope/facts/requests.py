@@ -196,6 +196,18 @@ class Reattach:
 
 
 @dataclass(frozen=True, slots=True)
+class TameSlope:
+    """Let no gradient through where the operand `argument` is within a distance of a singular point
+    of the op: `near` is just beyond the elements that are, `far` just short of all others. None
+    where they were not measured. `own`: the steep slope is that towards this operand."""
+
+    argument: str
+    own: bool = True
+    near: float | None = None
+    far: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CopyBeforeWriting:
     """Write into a copy of what autograd has saved."""
 
@@ -351,5 +363,6 @@ Plain = (
     | Reattach
     | CopyBeforeWriting
     | OfRefusals
+    | TameSlope
 )
 Request = Plain | OfOp | Rewrite | Exchange

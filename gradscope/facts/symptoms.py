@@ -15,6 +15,7 @@ class Trouble(StrEnum):
     NONE = "none"  # it is missing
     WRONG = "wrong"
     EXPLODING = "exploding"
+    HUGE = "huge"  # by one op, and finite
     DIVERGING = "diverging"
     UNCHANGED = "unchanged"  # by a step that was to move it
 

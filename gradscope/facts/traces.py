@@ -183,6 +183,7 @@ class Trace:
     replay: Replay | None = None  # of a repeated run
     others: tuple[Share, ...] = ()  # of a repeated run: other ranks that came to a bad end
     unexamined: Unexamined | None = None  # where its trouble began, if only watched there
+    surged: int | None = None  # the first step whose gradient is absurd beside those before it
     compiled: Compiling | None = None  # by torch.compile
     refusal: AnyRefusal | None = None  # what autograd raised on, and the program ended by
     rounded_otherwise: tuple[str, ...] = ()  # ops of which torch takes another formula under a mode

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Protocol
 
-from gradscope.facts import AnyRefusal, Ending, Trace
+from gradscope.facts import AnyRefusal, Ending, Step, Trace
 from gradscope.record.array_warnings import ArrayWarnings
 from gradscope.record.environment import environment
 from gradscope.record.instrument import tell
@@ -86,6 +86,7 @@ class FullObservation:
         recorder = self.recorder
         self._notes = Notes(recorder.context, recorder.sees_ops, recorder.shielded)
         self._refusal: AnyRefusal | None = None
+        self.sizes.inspection.asked = lambda: self.recorder.depth.full_from
         self._between_steps = between_steps
         self.recorder.watching.leaves = self.sizes.leaves.alive
         self.recorder.watching.updates_by_hand = lambda: self.sizes.updates_by_hand
@@ -151,6 +152,7 @@ class FullObservation:
             recorder.functions.forget()
         with unobserved():
             recorder.watching.look_in_full_from(full_from)
+            self.sizes.inspection.watch_forward(self.steps)
 
     @property
     def steps(self) -> int:
@@ -174,6 +176,7 @@ class FullObservation:
             notes=(*seen.notes, *self.sizes.notes),
             not_checked=(*seen.not_checked, *self.sizes.not_checked),
             magnitudes=self.sizes.facts(),
+            surged=self.recorder.watching.surges.first,
             array_warnings=tuple(self.arrays.heard),
             refusal=self._refusal,
         )
@@ -231,7 +234,7 @@ class SizesAlone:
         return Trace(
             target,
             symptoms=self.functions.symptoms() if self.functions is not None else (),
-            steps=self.sizes.steps(),
+            steps=steps_of(self.sizes.losses),
             updates=self.sizes.limit.updates,
             ending=ending,
             environment=environment(),
@@ -243,3 +246,8 @@ class SizesAlone:
                 *self.sizes.not_checked,
             ),
         )
+
+
+def steps_of(losses: Sequence[float | None]) -> tuple[Step, ...]:
+    """The steps of a run that no recorder counted."""
+    return tuple(Step(index, loss, 0.0, 0, in_full=False) for index, loss in enumerate(losses))

@@ -14,6 +14,7 @@ from gradscope.record.depth import Depth
 from gradscope.record.events.symptoms import Symptoms, any_alive
 from gradscope.record.finite import holds_bad, quick_sum
 from gradscope.record.optimizers import Work, parameters_of
+from gradscope.record.surges import Surges
 from gradscope.record.tracing import unobserved
 
 _EVERY = 16  # steps from one look at the parameters to the next
@@ -39,6 +40,7 @@ class Watching:
         self._unexamined: Unexamined | None = None
         self._had_optimizer: bool | None = None
         self._seen = graph.SeenNodes()
+        self.surges = Surges()
 
     # Between two steps
 
@@ -106,6 +108,7 @@ class Watching:
     ) -> None:
         """Of a backward pass from `roots`, made by `nodes`: what it has handed out, else what the
         leaves have. What optimizers take is looked at when they do."""
+        self.surges.sample(self.context.step, self.leaves())
         if self.depth.is_full or (updates is not None and not handed_out):
             return
         grads = handed_out
@@ -136,6 +139,7 @@ class Watching:
 
     def finish(self) -> None:
         """The program is over: its last steps may have left something bad."""
+        self.surges.settle()
         if self._unexamined is None and not self.depth.is_full:
             found = list(self.leaves())
             if not all_finite(found):

@@ -21,8 +21,41 @@ _LED_TO = {
 def look_closer(
     seen: Trace, again: Again, patches: Mapping[str, str] | None = None
 ) -> tuple[Trace, Again, tuple[NotChecked, ...]]:
-    """What a run with `patches` in the place of files showed, in full where it went wrong; the way
-    to make that run again; and what was not looked at, with why.
+    """What a run with `patches` in the place of files showed, in full where it went wrong or where
+    its gradient leapt; the way to make that run again; and what was not looked at, with why."""
+    seen, again, left = _where_it_broke(seen, again, patches)
+    if seen.surged is None or again.budget.interrupted or left:
+        return seen, again, left
+    return _where_it_surged(seen, again, seen.surged, patches)
+
+
+def _where_it_surged(
+    seen: Trace, again: Again, step: int, patches: Mapping[str, str] | None
+) -> tuple[Trace, Again, tuple[NotChecked, ...]]:
+    """With the ops that made the gradient of the step so large: the rest is as it was seen."""
+    again.stages.begin(Doing.REPLAYING)
+    at = Unexamined(step, step, None)
+    try:
+        found = again.in_full(at, again.budget.seconds, patches)
+    except FAILURES as failure:
+        why = told(failure)
+    except KeyboardInterrupt:
+        again.budget.interrupt()
+        why = "interrupted"
+    else:
+        if seen.magnitudes is None or found.magnitudes is None or not found.magnitudes.leaps:
+            return seen, again, ()
+        leaps = tuple(dict.fromkeys((*seen.magnitudes.leaps, *found.magnitudes.leaps)))
+        first = replace(seen, magnitudes=replace(seen.magnitudes, leaps=leaps))
+        options = replace(again.options, full_from=step)
+        return first, replace(again, first=first, options=options), ()
+    return seen, again, (NotChecked(f"what made the gradient leap at step {step}", why),)
+
+
+def _where_it_broke(
+    seen: Trace, again: Again, patches: Mapping[str, str] | None
+) -> tuple[Trace, Again, tuple[NotChecked, ...]]:
+    """In full where a value broke that was only watched.
 
     For a bad value this takes as long as the program did until then, for a program that only gave
     up at most as long as fixes may be tried.

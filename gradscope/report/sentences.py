@@ -36,6 +36,7 @@ _TROUBLES = {
     Trouble.NONE: "is None",
     Trouble.WRONG: "is wrong",
     Trouble.EXPLODING: "explodes",
+    Trouble.HUGE: "is huge",
     Trouble.DIVERGING: "diverges",
     Trouble.UNCHANGED: "is unchanged",
 }

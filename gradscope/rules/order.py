@@ -17,6 +17,7 @@ ORDER = (
     "degenerate-decomposition",  # it has no derivative, with a mask behind it or without
     "diverging-training",  # before the op in which the growth of the loss ends
     "exploding-gradient",
+    "huge-gradient",
     "empty-reduction",
     "masked-branch",
     "bad-input",  # before the op that computes with it
@@ -37,10 +38,14 @@ CONSEQUENCES = {
         ("overflow", "inf-arithmetic", "diverging-training", "exploding-gradient")
     )
 }
+CONSEQUENCES["huge-gradient"] = CONSEQUENCES["exploding-gradient"] | {"huge-gradient"}
 
 # Errors that come before the finding that leads: steps that were to be bounded, and were not, are
-# why they overshoot.
-REASONS = {"misplaced-clipping": frozenset(("diverging-training", "exploding-gradient"))}
+# why they overshoot, and one step along a huge gradient is why the loss leaps.
+REASONS = {
+    "misplaced-clipping": frozenset(("diverging-training", "exploding-gradient")),
+    "huge-gradient": frozenset(("diverging-training",)),
+}
 
 _PLACES = {name: place for place, name in enumerate(ORDER)}
 

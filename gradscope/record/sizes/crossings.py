@@ -17,6 +17,7 @@ from gradscope.facts import Activation
 from gradscope.record import pieces
 from gradscope.record.finite import plain
 from gradscope.record.graph import node_name
+from gradscope.record.sizes.steep import Steep, steepest
 from gradscope.record.tracing import computes_values, unobserved
 
 MOST_NODES = 100_000
@@ -45,6 +46,7 @@ class Crossing:
     into: tuple[float | None, ...] = ()
     half: tuple[bool, ...] = ()  # whether numbers of a half type were passed on
     full: bool = False  # no element of the gradient that came in is 0; asked of selections alone
+    steep: Steep | None = None  # where it handed on far more than came in
     below: dict[int, int] = field(default_factory=dict)
     leaves: dict[int, int] = field(default_factory=dict)
 
@@ -83,7 +85,7 @@ class Crossings:
                 elif below in leaf_at:
                     crossing.leaves[position] = leaf_at[below]
             self.found.append(crossing)
-            self._hooks.append(node.register_hook(_measure(crossing, seq in selecting)))
+            self._hooks.append(node.register_hook(_measure(node, crossing, seq in selecting)))
 
     def close(self) -> None:
         for hook in self._hooks:
@@ -95,18 +97,20 @@ def _takes_nearest(node: Any) -> bool:
     return bool(getattr(node, "_saved_interpolation_mode", None) == _NEAREST)  # grid_sampler alone
 
 
-def _measure(crossing: Crossing, selects: bool) -> Callable[[Any, Any], None]:
+def _measure(node: Any, crossing: Crossing, selects: bool) -> Callable[[Any, Any], None]:
     def hook(grad_inputs: tuple[Any, ...], grad_outputs: tuple[Any, ...]) -> None:
         try:
             with unobserved():
                 norms = [norm_of(grad) for grad in grad_outputs if grad is not None]
                 into = tuple(None if grad is None else norm_of(grad) for grad in grad_inputs)
                 full = selects and all(map(_has_no_zero, grad_outputs))
+                steep = steepest(node, grad_outputs, grad_inputs, math.hypot(*norms), into)
         except Exception:  # a tensor of a kind that we cannot read: a gap, not the program's fault
             return
         crossing.out = math.hypot(*norms)
         crossing.into = into
         crossing.full = full
+        crossing.steep = steep
         # bfloat16 reaches as far down as float32.
         crossing.half = tuple(
             grad is not None and grad.dtype is torch.float16 and grad.numel() > 0

@@ -25,7 +25,7 @@ class Inspection:
     """Watches the forward and hooks the backward of the first steps, then of ever fewer, and the
     backward of those whose graph has grown. `follower` knows the running module, None makes us
     keep track of it. `below` tells how many dispatch modes are to lie below ours, None: those that
-    are there at the beginning."""
+    are there at the beginning. `asked` tells of one more step, that somebody asks for, or None."""
 
     def __init__(
         self,
@@ -33,6 +33,7 @@ class Inspection:
         names: Names,
         below: Callable[[], int] | None,
     ) -> None:
+        self.asked: Callable[[], int | None] = lambda: None
         self.module: ModuleFrame | None = None
         self.askers: set[object] = set()
         self.follower: Follower = follower or self
@@ -68,7 +69,8 @@ class Inspection:
 
     def watch_forward(self, passes: int, *, wanted: bool = False) -> None:
         """Watch the coming forward, after so many passes, if it is to be inspected."""
-        is_due = wanted or passes <= 2 or not passes & (passes - 1)
+        wanted |= passes <= 2 or passes == self.asked()
+        is_due = wanted or not passes & (passes - 1)
         if self.flow is not None or not is_due:
             return
         assert self._below is not None

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import Activation, Depth, Ending, Magnitudes, NotChecked, Step, Summed
+from gradscope.facts import Activation, Depth, Ending, Magnitudes, NotChecked, Summed
 from gradscope.record.finite import plain
 from gradscope.record.instrument import tell
 from gradscope.record.limit import Limit, StopTrace
@@ -33,6 +33,7 @@ from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.freshness import Freshness
 from gradscope.record.sizes.growth import Growths, depth_of
 from gradscope.record.sizes.inspection import Inspection
+from gradscope.record.sizes.leaps import Leaps
 from gradscope.record.sizes.leaves import Leaves, norms_of
 from gradscope.record.sizes.own_backwards import OwnBackwards
 from gradscope.record.sizes.passes import BackwardPass, Graded, Measure
@@ -83,6 +84,7 @@ class MagnitudeWatch:
         self.losses: list[float | None] = []
         self.inspection = Inspection(follower, self.names, below)
         self._growths = Growths()
+        self._leaps = Leaps(self.leaves)
         self._depth: Depth | None = None
         self._updates = Updates(self.leaves)
         self._ours = Shield()
@@ -95,7 +97,7 @@ class MagnitudeWatch:
         self._freshness = Freshness()
         self._written = 0  # the last step after which parameters were written by hand
         self._total_after_backward: float | None = None
-        self._running: tuple[Crossings, Flow | None] | None = None  # the backward that runs
+        self._running: tuple[Crossings, Flow | None, Any] | None = None  # the backward that runs
         self._at_work = False  # an optimizer is
         self._nested = 0
         self._stack = ExitStack()
@@ -199,7 +201,7 @@ class MagnitudeWatch:
                 measured = True
         if not measured:
             self._freshness.begin_unmeasured()
-        self._running = (crossings, flow) if crossings is not None else None
+        self._running = (crossings, flow, frame) if crossings is not None else None
         self._nested += 1
         try:
             result, self._running = engine(outputs, *args, **kwargs), None
@@ -273,19 +275,20 @@ class MagnitudeWatch:
                 trained = self._updates.trained
                 self.absences.look(self.step, flow, asked.roots, crossings, zero, trained)
         if crossings is not None:
-            self._note_graph(crossings, flow)
+            self._note_graph(crossings, flow, frame)
         if self.measure is not None:
             graded = self.leaves.in_module_order(graded)
             self.measure.after_backward(
                 self.step, graded, self.leaves.name_of, crossings is not None
             )
 
-    def _note_graph(self, crossings: Crossings, flow: Flow | None) -> None:
+    def _note_graph(self, crossings: Crossings, flow: Flow | None, frame: Any) -> None:
         """How large values and gradients are along an inspected graph."""
         activations: dict[int, Activation] = flow.activations.read() if flow is not None else {}
         self._growths.note(self.step, crossings.found, flow, activations)
         if flow is not None:
             self.usages.note_graph(crossings.found, flow)
+            self._leaps.note(self.step, crossings, flow, activations, frame)
             self._own_backwards.look(flow)
             self._depth = depth_of(self.step, activations, crossings.found, flow, self.names)
 
@@ -367,6 +370,7 @@ class MagnitudeWatch:
         return Magnitudes(
             leaves=leaves,
             growths=self._growths.strongest(),
+            leaps=tuple(self._leaps.found),
             absences=self.absences.facts(
                 leaves,
                 self._updates.trained,
@@ -386,8 +390,3 @@ class MagnitudeWatch:
             own_backwards=self._own_backwards.facts(),
             depth=self._depth,
         )
-
-    def steps(self) -> tuple[Step, ...]:
-        """The steps, for a run that no recorder counted."""
-        known = enumerate(self.losses)
-        return tuple(Step(index, loss, 0.0, 0, in_full=False) for index, loss in known)

@@ -40,6 +40,7 @@ from gradscope.facts import (
     StepAtTheEnd,
     StepBeforeClearing,
     StepWhereCleared,
+    TameSlope,
     Unsaturated,
     WiderDtype,
     WiderWeights,
@@ -59,6 +60,7 @@ from gradscope.repair.write import (
     selected,
     stable,
     stepping,
+    tamed,
     training,
     unsaturated,
     wider,
@@ -183,6 +185,8 @@ def _made(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
             return detached.reconnected(culprit, fix.request)
         case CopyBeforeWriting():
             return detached.copied(culprit)
+        case TameSlope():
+            return tamed.tamed(culprit, fix.request)
         case Rewrite():
             return backward.corrected(culprit, fix.request)
         case Exchange():

@@ -28,13 +28,12 @@ from gradscope.facts import (
     plural,
     text_of,
 )
-from gradscope.rules.reading.growths import explodes, facts_of
+from gradscope.rules.reading.growths import clip_bound, explodes, facts_of, is_clipped
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.proposals import proposed
 from gradscope.rules.wording.sizes import profile
 
-CLIPPED = 0.99  # a total norm that an optimizer saw this much smaller was clipped, or unscaled
 SHARE_OF_NORM = 1e-4  # an element of what the repeats have made, of a norm over many
 LARGEST_SHARE = 0.5  # of the growth that one repeat may make: more is an op, and no growth
 
@@ -87,8 +86,6 @@ class ExplodingGradient(Rule):
     def _about(self, growth: Growth, magnitudes: Magnitudes, roots: tuple[Root, ...]) -> Finding:
         step, totals = growth.step, magnitudes.totals()
         is_known = step < len(totals)
-        ratios = (update.clipped for update in magnitudes.updates)
-        is_clipped = any(ratio is not None and ratio < CLIPPED for ratio in ratios)
         explained = [
             root for root in roots if root.event.phase is Phase.BACKWARD and root.event.step == step
         ]
@@ -100,7 +97,7 @@ class ExplodingGradient(Rule):
             message,
             why,
             growth.call,
-            severity=Severity.WARNING if is_clipped else Severity.ERROR,
+            severity=Severity.WARNING if is_clipped(magnitudes) else Severity.ERROR,
             phase=Phase.BACKWARD,
             step=step,
             label=label,
@@ -183,12 +180,6 @@ def _words(growth: Growth) -> tuple[str, str, str]:
         " spike, so it comes from the weights and not from one bad batch, and it doubles with every"
         f" {more} more.",
     )
-
-
-def clip_bound(earlier: tuple[float, ...]) -> float:
-    """The median of the total norms before the explosion; 1.0, the usual choice, without any."""
-    healthy = sorted(norm for norm in earlier if 0 < norm < math.inf)
-    return float(f"{healthy[len(healthy) // 2]:.2g}") if len(healthy) >= 3 else 1.0
 
 
 def _overflows(growth: Growth, roots: tuple[Root, ...], limits: Limits) -> bool:

@@ -9,6 +9,7 @@ from gradscope.facts import Growth, Leaf, Limits, Magnitudes
 # Fewer repeats than this, or one repeat that makes half of the change, is an op and no growth.
 FEWEST_REPEATS = 5
 STEADY_SHARE = 0.5
+CLIPPED = 0.99  # a total norm that an optimizer saw this much smaller was clipped, or unscaled
 
 
 def explodes(growth: Growth, limits: Limits) -> bool:
@@ -61,3 +62,15 @@ def facts_of(growth: Growth) -> dict[str, object]:
         "range": [growth.low, growth.high],
         "norms": list(growth.norms),
     }
+
+
+def is_clipped(magnitudes: Magnitudes) -> bool:
+    """Whether an optimizer saw smaller gradients than backward left."""
+    ratios = (update.clipped for update in magnitudes.updates)
+    return any(ratio is not None and ratio < CLIPPED for ratio in ratios)
+
+
+def clip_bound(earlier: tuple[float, ...]) -> float:
+    """The median of the total norms before the explosion; 1.0, the usual choice, without any."""
+    healthy = sorted(norm for norm in earlier if 0 < norm < math.inf)
+    return float(f"{healthy[len(healthy) // 2]:.2g}") if len(healthy) >= 3 else 1.0

@@ -38,6 +38,7 @@ from gradscope.facts import (
     StepAtTheEnd,
     StepBeforeClearing,
     StepWhereCleared,
+    TameSlope,
     Unsaturated,
     UpdateLater,
     WiderWeights,
@@ -132,6 +133,8 @@ def proposed(request: Plain) -> Fix:
         case CopyBeforeWriting():
             title = "write into a copy, with autograd looking on"
             return Fix("graph", title, "unsafe", request=request)
+        case TameSlope():
+            return Fix("epsilon", titles.tamed(), "unsafe", request=request)
         case _:
             return _allowed(request)
 

@@ -49,3 +49,7 @@ def wider(op: str, dtype: str) -> str:
 
 def slower(old: float, new: float) -> str:
     return f"lower the learning rate from {old:g} to {new:g}"
+
+
+def tamed() -> str:
+    return "let no gradient through next to the singular point"

@@ -1,0 +1,186 @@
+"""At how many elements, and by how much, the slope of one op stands out from the others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gradscope.facts import Operand
+from gradscope.ops import lookup
+from gradscope.ops.display import node_stem
+from gradscope.ops.reach import Singularity, reach, singularity
+from gradscope.record.census import census, unravel
+from gradscope.record.finite import plain
+from gradscope.record.pieces import norm_of
+
+LOOKED_AT = 64.0  # times the norm that came into a node, from where on each element is
+_ELEMENTS = 2**22  # of a gradient that is looked at element by element
+_LOWEST = 2048  # powers of 2 below 1 that float64 has, and some
+_APART = 7  # powers of 2 without an element between the steep ones and the others
+_PREFIX = "_saved_"
+_INPUTS = {"self": 0, "other": 1, "tensor2": 2}  # of the node, by the names in the schema
+
+
+@dataclass(frozen=True, slots=True)
+class Steep:
+    """The elements of the gradient to input `edge` at which the slope stands out, as in `Leap`.
+    `out` is the norm of the gradient that came in there, `rest` that of what the other elements
+    handed on; `largest` the largest number that the op read or gave, as far as its node has saved
+    them."""
+
+    edge: int
+    slope: float
+    others: float | None
+    count: int
+    numel: int
+    index: tuple[int, ...]
+    out: float
+    rest: float
+    largest: float
+    operand: Operand | None = None
+    near: float | None = None
+    far: float | None = None
+    in_reach: bool = False
+    own: bool = True
+
+
+def steepest(
+    node: Any,
+    came: Sequence[torch.Tensor | None],
+    handed: Sequence[torch.Tensor | None],
+    out: float,
+    into: Sequence[float | None],
+) -> Steep | None:
+    """Of the largest gradient that a node handed on; None where that is no larger by far."""
+    edge = max(range(len(into)), key=lambda at: into[at] or 0.0, default=-1)
+    largest = into[edge] if edge >= 0 else None
+    if largest is None or not LOOKED_AT * out < largest < math.inf:
+        return None
+    most = handed[edge]
+    gradient = plain(most) if most is not None else None
+    given = [one for one in came if one is not None]
+    source = plain(given[0]) if len(given) == 1 else None
+    if gradient is None or source is None or gradient.numel() > _ELEMENTS:
+        return None
+    elementwise = gradient.shape == source.shape
+    slopes = _slopes(gradient, source if elementwise else None, source.abs().max())
+    found = _standing_out(slopes)
+    if found is None:
+        return None
+    mask, others = found
+    first = int(mask.reshape(-1).to(torch.uint8).argmax().item())
+    index = unravel(first, tuple(mask.shape))
+    saved = dict(_saved(node))
+    sizes = (float(one.abs().max()) for one in saved.values() if one.numel())
+    place = _nearest(node, edge, saved, mask, index)
+    return Steep(
+        edge=edge,
+        slope=float(slopes[mask].max()),
+        others=others,
+        count=int(mask.sum()),
+        numel=mask.numel(),
+        index=index,
+        out=norm_of(source[mask] if elementwise else source),
+        rest=norm_of(gradient[~mask]),
+        largest=max(sizes, default=0.0),
+        **(place or {}),
+    )
+
+
+def _slopes(
+    gradient: torch.Tensor, source: torch.Tensor | None, largest: torch.Tensor
+) -> torch.Tensor:
+    """What each element was multiplied by; at least that, where the shapes do not tell which."""
+    given = largest if source is None else torch.where(source == 0, largest, source.abs())
+    return gradient.abs().double() / given.double()
+
+
+def _standing_out(slopes: torch.Tensor) -> tuple[torch.Tensor, float | None] | None:
+    """Where slopes lie beyond the widest gap between them, and the largest on this side of it; all
+    of those that are not 0, and None, where there is no such gap."""
+    alive = (slopes > 0) & slopes.isfinite()
+    if not alive.any():
+        return None
+    powers = torch.frexp(slopes[alive]).exponent.long() + _LOWEST
+    powers = torch.bincount(powers).nonzero().reshape(-1) - _LOWEST
+    gaps = powers.diff()
+    if not gaps.numel() or int(gaps.max()) < _APART:
+        return alive, None
+    above = 2.0 ** (float(powers[int(gaps.argmax()) + 1]) - 1)  # frexp: mantissas from 0.5 on
+    mask = alive & (slopes >= above)
+    return mask, float(slopes[alive & ~mask].max())
+
+
+def _saved(node: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    for name in dir(node):
+        if name.startswith(_PREFIX):
+            try:
+                value = getattr(node, name)
+            except RuntimeError:  # freed already, or its hook gives it once alone
+                continue
+            values = plain(value) if isinstance(value, torch.Tensor) else None
+            if values is not None:
+                yield name.removeprefix(_PREFIX), values
+
+
+def _nearest(
+    node: Any,
+    edge: int,
+    saved: dict[str, torch.Tensor],
+    mask: torch.Tensor,
+    index: tuple[int, ...],
+) -> dict[str, Any] | None:
+    """The operand next to a singular point of the op, and how near the elements come to it."""
+    name = node_stem(node.name()).lower()
+    exponent = getattr(node, f"{_PREFIX}exponent", None)
+    point = singularity(name, exponent if isinstance(exponent, int | float) else None)
+    if point is None or point.beside:
+        return None
+    found = _values_of(name, point, saved)
+    if found is None:
+        return None
+    values, of = found
+    try:
+        values = values.expand(mask.shape)
+    except RuntimeError:  # a row's norm beside the row's elements
+        return None
+    distances = torch.stack([(of(values) - at).abs() for at in point.points]).amin(0)
+    near, rest = distances[mask], distances[~mask]
+    dtype = str(values.dtype).removeprefix("torch.")
+    counts = census(of(values))
+    value = float(of(values)[index])
+    operand = Operand(
+        role=point.argument, shape=tuple(values.shape), dtype=dtype, numel=values.numel(),
+        zeros=counts.zeros, min=counts.min, max=counts.max, at=value,
+    )  # fmt: skip
+    return {
+        "operand": operand,
+        "own": _INPUTS.get(point.argument, edge) == edge,
+        "near": float(near.max()),
+        "far": float(rest.min()) if rest.numel() else None,
+        # What an addition has rounded up a little is there as well.
+        "in_reach": float(near.max()) <= 2 * reach(dtype, point.margin, difference=False),
+    }
+
+
+def _values_of(
+    name: str, point: Singularity, saved: dict[str, torch.Tensor]
+) -> tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]] | None:
+    """The operand, or the result that its node saved in its place with the way back."""
+    if point.argument in saved:
+        return saved[point.argument], torch.Tensor.double
+    fact = lookup(name)
+    inverse = fact.inverse if fact is not None else None
+    if "result" not in saved or inverse is None:
+        return None
+    back = inverse  # of numbers
+    return saved["result"], lambda values: _mapped(values.double(), back)
+
+
+def _mapped(values: torch.Tensor, back: Callable[[float], float]) -> torch.Tensor:
+    numbers = [back(one) for one in values.reshape(-1).tolist()]
+    return torch.tensor(numbers, dtype=torch.float64).view(values.shape)

@@ -1,0 +1,94 @@
+"""No gradient where an op is next to its singular point (huge-gradient)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gradscope.facts import TameSlope
+from gradscope.ops import Edge
+from gradscope.ops.edges import Nature
+from gradscope.ops.predicates import points_of
+from gradscope.repair.write.candidate import Candidate
+from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.spelling import can_repeat, operand_of
+from gradscope.rules.wording import titles
+from gradscope.source.arguments import ARGUMENTS, spelled
+
+# Calls that divide by the lengths of vectors: the vectors, and whether their results keep the
+# dimension along which these are measured.
+_VECTORS = {"normalize": (("self",), True), "cosine_similarity": (("x1", "x2"), False)}
+_USUAL = 1e-6  # a length below which a vector has no direction
+_DIMENSION = "1"  # of both calls, where they are not given one
+_SINGULAR = (Nature.POLE, Nature.INFINITE_SLOPE)
+
+
+def tamed(culprit: Culprit, request: TameSlope) -> Iterator[Candidate]:
+    """The operand kept at a distance by a clamp, which hands on no gradient there; where the steep
+    slope is that of another one, 1 in its place. Else the value as it is, cut off from its
+    gradient."""
+    yield from _of_vectors(culprit, request)
+    edges = [one for one in culprit.edges() if one.argument == request.argument]
+    edge = min(edges, key=lambda one: one.nature not in _SINGULAR, default=None)
+    node = operand_of(culprit, edge) if edge is not None else None
+    if edge is None or node is None or request.near is None:
+        return
+    outside = _outside(edge)
+    if request.own:
+        # Next to a pole the value is as huge as the slope.
+        is_pole = edge.nature is Nature.POLE and request.far is not None
+        distance = request.far if is_pole else request.near
+        yield from _instead(culprit, node, edge.cure.guard, distance or request.near)
+    else:
+        yield from _instead(culprit, node, f"torch.where({outside}, {{x}}, 1.0)", request.near)
+    yield from _cut_off(culprit, node, outside, request.near)
+
+
+def _outside(edge: Edge) -> str:
+    """The condition that an operand is at a distance from all singular points, as a template."""
+    points = points_of(edge.holds, edge.argument)
+    return "{x}.abs() < 1 - {eps}" if points and set(points) <= {1, -1} else "{x}.abs() > {eps}"
+
+
+def _instead(
+    culprit: Culprit, node: ast.expr, template: str, distance: float
+) -> Iterator[Candidate]:
+    """The template in the place of an operand."""
+    if text := _filled(culprit, node, template, distance):
+        yield Candidate("epsilon", titles.tamed(), (culprit.replace(node, text),))
+
+
+def _cut_off(
+    culprit: Culprit, node: ast.expr, outside: str, distance: float
+) -> Iterator[Candidate]:
+    whole, where = culprit.node, culprit.torch("torch.where(")
+    condition = _filled(culprit, node, outside, distance)
+    if isinstance(whole, ast.expr) and where and condition and can_repeat(culprit, whole):
+        text = culprit.source.of(whole)
+        edit = culprit.replace(whole, f"{where}{condition}, {text}, ({text}).detach())")
+        yield Candidate("epsilon", titles.tamed(), (edit,))
+
+
+def _filled(culprit: Culprit, node: ast.expr, template: str, distance: float) -> str | None:
+    text = culprit.torch(template)
+    if not text or (template.count("{x}") > 1 and not can_repeat(culprit, node)):
+        return None
+    return text.format(x=culprit.text(node), eps=f"{distance:g}")
+
+
+def _of_vectors(culprit: Culprit, request: TameSlope) -> Iterator[Candidate]:
+    whole = culprit.node
+    found = spelled(culprit.source, whole) if whole is not None else None
+    if found is None or found.name not in _VECTORS or not isinstance(whole, ast.expr):
+        return
+    roles, keeps = _VECTORS[found.name]
+    given = dict(zip(ARGUMENTS[found.name], found.positional, strict=False))
+    given |= {"self" if name == "input" else name: one for name, one in found.keywords.items()}
+    if any(role not in given or not can_repeat(culprit, given[role]) for role in roles):
+        return
+    dim = culprit.source.of(given["dim"]) if "dim" in given else _DIMENSION
+    keep = ", keepdim=True" if keeps else ""
+    longer = f"{max(request.near or 0.0, _USUAL):g}"
+    lengths = (f"({culprit.text(given[role])}.norm(dim={dim}{keep}) > {longer})" for role in roles)
+    text = " * ".join((culprit.source.of(whole), *lengths))
+    yield Candidate("epsilon", titles.tamed(), (culprit.replace(whole, text),))

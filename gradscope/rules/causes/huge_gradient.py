@@ -1,0 +1,162 @@
+"""A finite gradient that one op makes far larger than all others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from gradscope.facts import (
+    ClipNorm,
+    Finding,
+    Leap,
+    Magnitudes,
+    Measured,
+    Phase,
+    Root,
+    Severity,
+    Subject,
+    Symptom,
+    TameSlope,
+    Trace,
+    Trouble,
+    plural,
+    text_of,
+)
+from gradscope.rules.reading.growths import clip_bound, is_clipped
+from gradscope.rules.reading.leaps import bound_of, is_huge
+from gradscope.rules.rule import Rule
+from gradscope.rules.wording import phrases
+from gradscope.rules.wording.proposals import proposed
+
+MOST = 3  # places told of a run
+
+
+class HugeGradient(Rule):
+    """
+    ## What it does
+    Finds an op whose backward multiplies a finite gradient by far more than its other elements,
+    its earlier steps and the units of its values explain: it stands next to a point where its
+    slope is infinite, and an epsilon alone keeps it off. `F.normalize` of a vector of zeros divides
+    by 1e-12, `sqrt(x + 1e-12)` has slope 5e5 at 0, `1 / (x + 1e-8)` has slope 1e16.
+
+    ## Why is this bad?
+    Nothing is NaN, and the loss looks well. But the gradient of every weight below is that of the
+    few elements, 1e12 times as large as what the others ask for. A step along it ruins the weights;
+    clipping leaves only its direction; Adam's averages remember it for a thousand steps.
+
+    ## Example
+    ```python
+    import torch
+
+    x = torch.tensor([0.0, 0.5, 2.0], requires_grad=True)
+    - loss = torch.sqrt(x + 1e-12).mean()
+    + loss = torch.sqrt((x + 1e-12).clamp_min(1e-11)).mean()
+    loss.backward()
+    ```
+
+    ## Fix safety
+    Unsafe: elements next to the point get no gradient any more. Their values stay as they are, or
+    move by about the epsilon.
+    """
+
+    code = "GS406"
+    name = "huge-gradient"
+
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        magnitudes = trace.magnitudes
+        if magnitudes is None:
+            return
+        # What is not finite at that step has a rule of its own.
+        broken = min((symptom.step for root in roots for symptom in root.symptoms), default=None)
+        told: set[object] = set()
+        for leap in sorted(filter(is_huge, magnitudes.leaps), key=lambda one: one.step):
+            place = leap.call.location
+            if (broken is None or leap.step < broken) and place not in told and len(told) < MOST:
+                told.add(place)
+                yield self._about(leap, magnitudes)
+
+    def _about(self, leap: Leap, magnitudes: Magnitudes) -> Finding:
+        op, count = phrases.spelled(leap.call.op), phrases.of_total(leap.steep, leap.numel)
+        totals = magnitudes.totals()
+        slope, norm = text_of(leap.slope, 3), text_of(leap.norm, 3)
+        own = Symptom(Trouble.HUGE, Subject.GRADIENT, leap.step, leap.leaf)
+        operand = leap.operand
+        return self.found(
+            f"the backward of `{op}` makes the gradient {slope} times as large ({count});"
+            f" that of `{leap.leaf}` has norm {norm}",
+            _why(leap, op),
+            leap.call,
+            severity=Severity.WARNING if is_clipped(magnitudes) else Severity.ERROR,
+            phase=Phase.BACKWARD,
+            step=leap.step,
+            label=_label(leap),
+            evidence={
+                "slope": leap.slope,
+                "others": leap.others,
+                "earlier": leap.earlier,
+                "index": list(leap.index),
+                "steep": leap.steep,
+                "numel": leap.numel,
+                "leaf": leap.leaf,
+                "norm": leap.norm,
+                "total_norm": totals[leap.step] if leap.step < len(totals) else None,
+            },
+            measured=Measured(
+                ((operand.role, operand.at),) if operand and operand.at is not None else (),
+                operand.dtype if operand else None,
+            ),
+            numbers=tuple(_numbers(leap)),
+            tensors=(operand,) if operand is not None else (),
+            symptoms=(own,),
+            fixes=(
+                proposed(TameSlope(operand.role if operand else "", leap.own, *bound_of(leap))),
+                proposed(ClipNorm(clip_bound(totals[: leap.step]))),
+            ),
+        )
+
+
+def _label(leap: Leap) -> str:
+    here = f"slope {text_of(leap.slope, 3)} at {phrases.place(leap.index) or 'its one element'}"
+    return f"{here}, {text_of(leap.others, 3)} at most elsewhere" if leap.others else here
+
+
+def _why(leap: Leap, op: str) -> str:
+    if leap.others is not None:
+        times = text_of(leap.slope / leap.others, 3)
+        beside = f"That is {times} times the slope at its other elements."
+    elif leap.earlier is not None and leap.earlier < leap.slope:
+        times = text_of(leap.slope / leap.earlier, 3)
+        beside = f"That is {times} times the slope that it had at the steps before."
+    else:
+        beside = "No element of it has another slope."
+    near = ""
+    if leap.near is not None:
+        near = (
+            f" The operand is {text_of(leap.near, 3)} from the point where the slope of `{op}` is"
+            " infinite; only an epsilon or rounding keeps it off."
+        )
+    return (
+        f"Everything is finite, but backward multiplies by {text_of(leap.slope, 3)} here. {beside}"
+        f"{near} The gradient of `{leap.leaf}` is that of"
+        f" {'this element' if leap.steep == 1 else 'these elements'} alone, and a step along it"
+        " undoes what the others ask for."
+    )
+
+
+def _numbers(leap: Leap) -> Iterator[str]:
+    yield (
+        f"slope {text_of(leap.slope, 3)} at {plural(leap.steep, 'element')}"
+        + (f", {text_of(leap.others, 3)} at most elsewhere" if leap.others else "")
+    )
+    if leap.operand is not None and leap.operand.at is not None:
+        ends = ", ".join(
+            f"{name} {text_of(value, 3)}"
+            for name, value in (("min", leap.operand.min), ("max", leap.operand.max))
+            if value is not None and math.isfinite(value)
+        )
+        at = f"{leap.operand.role}{phrases.place(leap.index)}"
+        yield f"{at} = {text_of(leap.operand.at, 4)}" + (f" ({ends})" if ends else "")
+    yield (
+        f"gradient of `{leap.leaf}` has norm {text_of(leap.norm, 4)},"
+        f" {text_of(leap.carried, 3)} times what came to `{phrases.spelled(leap.call.op)}` there"
+    )
