@@ -34,6 +34,7 @@ from gradscope.facts.functions import SavedInstead as SavedInstead
 from gradscope.facts.functions import TensorFactor as TensorFactor
 from gradscope.facts.functions import Worst as Worst
 from gradscope.facts.leaps import Leap as Leap
+from gradscope.facts.leaps import TameSlope as TameSlope
 from gradscope.facts.magnitudes import Absence as Absence
 from gradscope.facts.magnitudes import Activation as Activation
 from gradscope.facts.magnitudes import Clearing as Clearing
@@ -113,7 +114,6 @@ from gradscope.facts.requests import StepAfterBackward as StepAfterBackward
 from gradscope.facts.requests import StepAtTheEnd as StepAtTheEnd
 from gradscope.facts.requests import StepBeforeClearing as StepBeforeClearing
 from gradscope.facts.requests import StepWhereCleared as StepWhereCleared
-from gradscope.facts.requests import TameSlope as TameSlope
 from gradscope.facts.requests import Unsaturated as Unsaturated
 from gradscope.facts.requests import UpdateLater as UpdateLater
 from gradscope.facts.requests import WiderWeights as WiderWeights

@@ -46,3 +46,15 @@ class Leap:
     far: float | None = None
     in_reach: bool = False
     own: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TameSlope:
+    """Let no gradient through where the operand `argument` is within a distance of a singular point
+    of the op: `near` is just beyond the elements that are, `far` just short of all others. None
+    where they were not measured. `own`: the steep slope is that towards this operand."""
+
+    argument: str
+    own: bool = True
+    near: float | None = None
+    far: float | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gradscope.facts.functions import Compared, OwnBackward, SavedInstead
+from gradscope.facts.leaps import TameSlope
 from gradscope.facts.magnitudes import Clearing, Summed, Update
 from gradscope.facts.op_requests import OfOp
 from gradscope.facts.places import Call, Location
@@ -193,18 +194,6 @@ class Reattach:
     """Lead the gradient past what ends it; `reason` as in `Absence`."""
 
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class TameSlope:
-    """Let no gradient through where the operand `argument` is within a distance of a singular point
-    of the op: `near` is just beyond the elements that are, `far` just short of all others. None
-    where they were not measured. `own`: the steep slope is that towards this operand."""
-
-    argument: str
-    own: bool = True
-    near: float | None = None
-    far: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
