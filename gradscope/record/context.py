@@ -15,6 +15,7 @@ from gradscope.record.journal import Journal, Note
 from gradscope.record.modules import ModuleFrame
 from gradscope.record.names import Names
 from gradscope.record.oprun import NodeOps, OpRun, asked_by_user, runs_forward_again
+from gradscope.record.running import Askers
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import called_by_engine, note_site
 
@@ -30,7 +31,7 @@ class RunContext:
         self.names = Names()
         self.step = 0
         self.module: ModuleFrame | None = None  # the innermost one that is running, if
-        self.askers: set[object] = set()  # anybody asks
+        self.askers = Askers()  # anybody asks
         self.running = NodeOps()  # the ops of the autograd node that is running
         self.history: list[NodeOps] = []  # the nodes of this backward pass, while they are small
         self.seq: int = torch._C._autograd._get_sequence_nr()  # after the last op that was noted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -11,16 +12,17 @@ from typing import Any, Protocol
 import torch
 
 from gradscope.record.optimizers import Work, watch_optimizers
+from gradscope.record.passes import BackwardPass
 from gradscope.record.stand_ins import stand_in
 from gradscope.record.tracing import computes_values
 
-Engine = Callable[..., Any]
+Engine = Callable[[BackwardPass], Any]
 
 
 class Reading(Protocol):
     """What observes a run."""
 
-    def run_backward(self, engine: Engine, outputs: Any, args: Any, kwargs: Any) -> Any:
+    def run_backward(self, engine: Engine, one: BackwardPass) -> Any:
         """Run the engine, and look before and after. Not called where ops compute no values."""
 
     def optimizer_made(self, optimizer: Any, frame: FrameType) -> None: ...
@@ -33,8 +35,12 @@ def tell(stack: ExitStack, *readings: Reading, elsewhere: dict[str, None]) -> No
     the last is told first, and the others by the engine that it is given. The names of other
     threads that run backward go to `elsewhere`."""
     thread = threading.get_ident()
-    original: Engine = torch.autograd.graph._engine_run_backward
-    observed = original
+    original: Callable[..., Any] = torch.autograd.graph._engine_run_backward
+
+    def run(one: BackwardPass) -> Any:
+        return original(one.outputs, *one.args, **one.kwargs)
+
+    observed: Engine = run
     for reading in readings:
         observed = _around(observed, reading)
 
@@ -42,8 +48,9 @@ def tell(stack: ExitStack, *readings: Reading, elsewhere: dict[str, None]) -> No
         if threading.get_ident() != thread:
             elsewhere[threading.current_thread().name] = None
             return original(t_outputs, *args, **kwargs)
-        run = observed if computes_values() else original
-        return run(t_outputs, *args, **kwargs)
+        if not computes_values():
+            return original(t_outputs, *args, **kwargs)
+        return observed(BackwardPass(t_outputs, args, kwargs, sys._getframe(1)))
 
     for owner in (torch.autograd, torch.autograd.graph):
         stand_in(stack, owner, "_engine_run_backward", engine, inner=True)
@@ -64,7 +71,4 @@ def tell(stack: ExitStack, *readings: Reading, elsewhere: dict[str, None]) -> No
 
 
 def _around(inner: Engine, reading: Reading) -> Engine:
-    def run(outputs: Any, *args: Any, **kwargs: Any) -> Any:
-        return reading.run_backward(inner, outputs, args, kwargs)
-
-    return run
+    return lambda one: reading.run_backward(inner, one)

@@ -87,7 +87,8 @@ class Journal:
 
     def turn_step(self) -> None:
         """A new step begins: its calls go into a new generation, the oldest is dropped."""
-        self.generations.append({})
+        if self.calls:
+            self.generations.append({})
 
     def keep_only(self, ids: Iterable[int]) -> None:
         """Forget the events that nothing alive can lead back to."""

@@ -294,6 +294,8 @@ class RecordingMode(TorchDispatchMode):
 
     def leave(self, roots: Sequence[torch.Tensor]) -> None:
         """The backward pass of these is over: let go of what it held."""
+        if not self._entered and self.context.running.node is None:
+            return  # it was not seen
         self.window.close()
         self._enter_node(None)
         self._seen.hold(roots, self._entered)

@@ -13,12 +13,12 @@ from gradscope.record.environment import environment
 from gradscope.record.instrument import tell
 from gradscope.record.last_update import LastUpdate
 from gradscope.record.limit import Limit, StopTrace
+from gradscope.record.passes import Measure
 from gradscope.record.probes.function_checks import FunctionChecks, checked
 from gradscope.record.recorder import Recorder
 from gradscope.record.refusals import Notes, refusal_of
 from gradscope.record.schema import OpInfo
 from gradscope.record.sizes.magnitudes import MagnitudeWatch
-from gradscope.record.sizes.passes import Measure
 from gradscope.record.tracing import unobserved
 
 
@@ -156,7 +156,7 @@ class FullObservation:
 
     @property
     def steps(self) -> int:
-        return len(self.recorder.done)
+        return len(self.recorder.steps)
 
     @property
     def is_at_limit(self) -> bool:

@@ -8,9 +8,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.optim.optimizer import (
@@ -27,8 +26,7 @@ from gradscope.record.tracing import computes_values
 _SETTINGS = ("lr", "betas", "momentum", "dampening", "weight_decay", "eps", "alpha")
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """What an optimizer does by itself: all of `step()`, or a part of it up to a call of its
     closure, or from there on. `frame` runs `step()`, which `site` calls. `updates`: the optimizer
     has the gradients that it steps along; where it is given a closure, that one is yet to make them
@@ -119,7 +117,7 @@ def watch_optimizers(
                 return closure(*args, **kwargs)
             after(running[depth])
             result = closure(*args, **kwargs)
-            running[depth] = replace(running[depth], updates=True)
+            running[depth] = running[depth]._replace(updates=True)
             before(running[depth])
             return result
 
@@ -131,9 +129,9 @@ def watch_optimizers(
         while (work := running.pop()).optimizer is not optimizer:
             pass  # a step that raised has no end of its own
         if not work.updates:  # it has not called its closure
-            work = replace(work, updates=True)
+            work = work._replace(updates=True)
             before(work)
-        after(replace(work, over=True))
+        after(work._replace(over=True))
 
     if made is not None:
         stand_in(stack, torch.optim.Optimizer, "__init__", _telling(made, thread))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import lru_cache
 from typing import Any
-
-import torch
 
 from gradscope.facts import Ending, Kind, Setting, Step, Trace
 from gradscope.record.context import RunContext
@@ -19,7 +16,6 @@ from gradscope.record.events.examine import Examiner
 from gradscope.record.events.hidden import Hidden
 from gradscope.record.events.reads import NanReads
 from gradscope.record.events.symptoms import Symptoms
-from gradscope.record.finite import sum_of
 from gradscope.record.instrument import tell
 from gradscope.record.last_update import LastUpdate
 from gradscope.record.limit import FIRST_ERROR, Limit, StopTrace
@@ -30,10 +26,11 @@ from gradscope.record.modules import forget_names
 from gradscope.record.oprun import NodeOps, OpRun
 from gradscope.record.optimizers import Work, bad_settings
 from gradscope.record.overwrites import Overwrites
+from gradscope.record.passes import BackwardPass
 from gradscope.record.patches import install
 from gradscope.record.probes.function_checks import FunctionChecks
 from gradscope.record.schema import OpInfo
-from gradscope.record.sites import Site, resolve, user_frames
+from gradscope.record.sites import Site, resolve, user_site
 from gradscope.record.tracing import computes_values, unobserved
 from gradscope.record.watching import Watching
 
@@ -42,6 +39,30 @@ _SETTINGS_KEPT = 64
 _CAPTURED = "the ops of CUDA graphs were not observed, neither captured nor replayed"
 
 _resolved = lru_cache(64)(resolve)
+
+
+class Steps:
+    """Those that are over, kept as plain as they came: one is added at each backward."""
+
+    def __init__(self) -> None:
+        self._seen: list[tuple[float | None, float, int, Site, bool]] = []
+        self._clock = time.perf_counter()
+        self._ops = 0
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def add(self, loss: float | None, ops: int, site: Site, in_full: bool) -> None:
+        """After so many `ops` in all."""
+        now = time.perf_counter()
+        self._seen.append((loss, now - self._clock, ops - self._ops, site, in_full))
+        self._clock, self._ops = now, ops
+
+    def facts(self) -> tuple[Step, ...]:
+        return tuple(
+            Step(index, loss, seconds, ops, _resolved(*site[0]) if site else None, in_full)
+            for index, (loss, seconds, ops, site, in_full) in enumerate(self._seen)
+        )
 
 
 class Recorder:
@@ -93,13 +114,11 @@ class Recorder:
         self.on_result = self.on_operands
         self._ending = Ending("stopped")
         self.halted, self.nested = False, 0  # backward passes (reentrant checkpoint)
-        self.done: list[Step] = []
+        self.steps = Steps()
         self.notes: list[str] = []
         self.settings: list[Setting] = []
         self.elsewhere: dict[str, None] = {}  # names of other threads that ran backward, in order
         self.faults = 0
-        self._clock = time.perf_counter()
-        self._step_ops = 0
         self.last = LastUpdate(ends_with_update)
         self._stack = ExitStack()
 
@@ -181,40 +200,30 @@ class Recorder:
 
     # Steps
 
-    def run_backward(self, engine: Any, outputs: Any, args: Any, kwargs: Any) -> Any:
+    def run_backward(self, engine: Any, one: BackwardPass) -> Any:
         """Run autograd's engine; a pass that accumulates into leaves is a step."""
         if self.halted or self.probing or self.mode.capturing:
-            return engine(outputs, *args, **kwargs)
-        functional = torch._C._are_functorch_transforms_active()  # torch.func.grad and its kin
-        create_graph = bool(args[2]) and not functional if len(args) > 2 else False
-        into_leaves = bool(kwargs.get("accumulate_grad", False))
-        inputs = args[3] if len(args) > 3 else ()
-        asked = [
-            t for t in inputs or () if isinstance(t, torch.Tensor) and (t.is_leaf or functional)
-        ]
-        is_step = self.nested == 0 and (into_leaves or (bool(asked) and not create_graph))
+            return engine(one)
+        is_step = self.nested == 0 and (
+            one.accumulates or (bool(one.handed) and not one.create_graph)
+        )
         self.mode.window.close()
-        roots = [root for root in outputs if isinstance(root, torch.Tensor)]
-        graph = [root.grad_fn for root in roots if root.grad_fn is not None]
-        loss = place = None
+        graph = [root.grad_fn for root in one.differentiable]
+        site: Site = ()
         if is_step:
-            with unobserved():
-                loss = sum_of(roots)
-                self._begin_step(loss)
-            place = self._place()
+            self._begin_step(one.loss)
+            site = user_site(one.frame)
         self.nested += 1
         try:
-            result = engine(outputs, *args, **kwargs)
+            result = engine(one)
         finally:
             self.nested -= 1
             if self.nested == 0:
-                self.mode.leave(roots)
+                self.mode.leave(one.roots)
                 self.overwrites.forget()
         if is_step:
             with unobserved():
-                self._end_backward(
-                    roots, graph, loss, place, asked if not into_leaves else (), result
-                )
+                self._end_backward(one, graph, site, result)
         if self.nested == 0:
             self.mode.forget_history()
         return result
@@ -223,7 +232,9 @@ class Recorder:
         self.last.begin_backward()
         if self.at_limit:
             self.halt(self._reason)
-        self.watching.begin_backward(self.limit.updates, loss)
+        if self.depth.is_full:
+            with unobserved():
+                self.watching.begin_backward(self.limit.updates, loss)
 
     def step_is_measured(self, updates_by_hand: bool) -> None:
         """A backward is over, and all that is asked of it is known."""
@@ -235,35 +246,18 @@ class Recorder:
         if work.over and self.last.is_over_after(work.optimizer):
             self.halt(self._reason)
 
-    def _end_backward(
-        self,
-        roots: list[torch.Tensor],
-        graph: list[Any],
-        loss: float | None,
-        place: Any,
-        asked: Sequence[torch.Tensor],
-        result: Any,
-    ) -> None:
-        now = time.perf_counter()
-        self.done.append(
-            Step(
-                index=self.context.step,
-                loss=loss,
-                seconds=now - self._clock,
-                ops=self.mode.ops - self._step_ops,
-                backward_at=place,
-                in_full=self.depth.is_full,
-            )
-        )
-        self._clock, self._step_ops = now, self.mode.ops
+    def _end_backward(self, one: BackwardPass, graph: list[Any], site: Site, result: Any) -> None:
+        loss = one.loss
+        self.steps.add(loss, self.mode.ops, site, self.depth.is_full)
+        asked = () if one.accumulates else one.handed
         handed_out = result if asked else None
-        self.watching.look_at_gradients(roots, graph, handed_out, self.limit.updates)
-        suspects = roots if loss is None or loss - loss != 0.0 else []
+        self.watching.look_at_gradients(one.roots, graph, handed_out, self.limit.updates)
+        suspects = one.roots if loss is None or loss - loss != 0.0 else []
         self.symptoms.after_backward(suspects, graph, asked, result, last=self.at_limit)
         self.hidden.after_backward(graph)
         if self.margins is not None:
             self.shielded("backward", self.margins.after_backward, graph)
-        self.on_step(len(self.done), self.mode.ops)
+        self.on_step(len(self.steps), self.mode.ops)
         self.context.step += 1
         self._turn()
         self.watching.end_backward(self.limit.updates)
@@ -271,13 +265,13 @@ class Recorder:
     @property
     def at_limit(self) -> bool:
         """Whether the step that just ended is the last that will run, as far as is known."""
-        return self._was_wrong or self.limit.is_reached(len(self.done))
+        return self._was_wrong or self.limit.is_reached(len(self.steps))
 
     @property
     def _was_wrong(self) -> bool:
         """Whether a custom Function was, before the next step."""
         checks = None if self.keep_going else self.functions
-        return checks is not None and checks.wrong_before(len(self.done))
+        return checks is not None and checks.wrong_before(len(self.steps))
 
     @property
     def _reason(self) -> Ending:
@@ -310,7 +304,7 @@ class Recorder:
 
     def optimizer_ends(self, work: Work) -> None:
         if work.over:
-            self.limit.note_update(len(self.done))
+            self.limit.note_update(len(self.steps))
         if not self.context.in_optimizer:
             return
         self.mode.window.close()
@@ -327,10 +321,6 @@ class Recorder:
         self.mode.capturing = False
         if _CAPTURED not in self.notes:
             self.notes.append(_CAPTURED)
-
-    def _place(self) -> Any:
-        frames = user_frames(sys._getframe(2))
-        return _resolved(frames[0].f_code, frames[0].f_lasti) if frames else None
 
     # The end
 
@@ -372,7 +362,7 @@ class Recorder:
             target=target,
             events=events,
             symptoms=(*wrong, *symptoms),
-            steps=tuple(self.done),
+            steps=self.steps.facts(),
             updates=self.limit.updates,
             ending=ending,
             environment=environment(self._device(events)),

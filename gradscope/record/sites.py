@@ -270,5 +270,14 @@ def user_frames(frame: FrameType | None) -> list[FrameType]:
     return found
 
 
+def user_site(frame: FrameType | None) -> Site:
+    """The instruction of the innermost of them alone."""
+    while frame is not None and id(frame.f_code) not in _entries:
+        if kind_of(frame.f_code) == USER:
+            return ((frame.f_code, frame.f_lasti),)
+        frame = frame.f_back
+    return ()
+
+
 def current_frame() -> Any:
     return sys._getframe(1)

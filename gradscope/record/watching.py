@@ -113,9 +113,9 @@ class Watching:
             return
         grads = handed_out
         if not handed_out:
-            below = graph.consumers(nodes)
-            self._seen.hold(roots, list(below))
-            grads = [leaf.grad for leaf in graph.leaves(below)]
+            below, leaves = graph.below(nodes)
+            self._seen.hold(roots, below)
+            grads = [leaf.grad for leaf in leaves]
         self.context.bad_in_step |= not all_finite(grads)
 
     def _check_parameters(self, key: object, held: Callable[[], Iterable[torch.Tensor]]) -> None:

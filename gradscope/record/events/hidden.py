@@ -25,7 +25,7 @@ class Hidden:
         self._births: dict[object, tuple[Raw, Raw]] = {}  # a birth and what hid it, by place
 
     def after_backward(self, graph: list[Any]) -> None:
-        found = list(self._candidates())
+        found = list(self._candidates()) if self._context.journal.events else None
         if not found or len(self._births) >= _MOST:
             return
         on_the_way = {node._sequence_nr() for node in consumers(graph)}

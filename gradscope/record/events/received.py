@@ -98,6 +98,8 @@ class Received:
         return sources if reference is not None and not reference.expired() else ()
 
     def forget_dead(self) -> None:
+        if not (self._sent or self._arrivals):
+            return
         for key in [key for key, (one, _) in self._sent.items() if one.expired()]:
             del self._sent[key]
         for key in [key for key, one in self._arrivals.items() if one.storage.expired()]:

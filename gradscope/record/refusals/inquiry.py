@@ -33,7 +33,7 @@ from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import node_name
 from gradscope.record.held import variables
 from gradscope.record.journal import to_call
-from gradscope.record.refusals.notes import Noted, Notes, Updated, tensors_in
+from gradscope.record.refusals.notes import Noted, Notes, Updated
 from gradscope.record.sites import USER, kind_of, resolve
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.reasons import cut_upstream, explained
@@ -84,8 +84,8 @@ def _raised(error: BaseException, flow: Flow | None, step: int) -> _Raised:
             place = resolve(frame.f_code, traceback.tb_lasti)
         elif frame.f_code in _DIFFERENTIATING:
             given = frame.f_locals
-            roots = tensors_in(given.get("tensors", given.get("outputs")))
-            inputs = tensors_in(given.get("inputs"))
+            roots = _tensors_in(given.get("tensors", given.get("outputs")))
+            inputs = _tensors_in(given.get("inputs"))
         traceback = traceback.tb_next
     nodes = graph.consumers([root.grad_fn for root in roots if root.grad_fn is not None])
     return _Raised(frames, place, roots, inputs, step, flow, nodes)
@@ -356,3 +356,10 @@ def _name_of(node: Any, frames: Sequence[FrameType]) -> str:
             if isinstance(value, torch.Tensor) and value.requires_grad and value.grad_fn is node:
                 return name
     return ""
+
+
+def _tensors_in(given: Any) -> list[torch.Tensor]:
+    if isinstance(given, torch.Tensor):
+        return [given]
+    many = given if isinstance(given, list | tuple) else ()
+    return [one for one in many if isinstance(one, torch.Tensor)]

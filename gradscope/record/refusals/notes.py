@@ -3,10 +3,9 @@ and what the last backward passes ran through."""
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FrameType, FunctionType
 from typing import Any
@@ -19,8 +18,10 @@ from gradscope.record import graph
 from gradscope.record.context import RunContext
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.held import parts_of, variables
+from gradscope.record.instrument import Engine
 from gradscope.record.modules import ModuleFrame
 from gradscope.record.optimizers import Work, parameters_of
+from gradscope.record.passes import BackwardPass
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import LIBRARY, Site, kind_of, note_site, resolve, user_frames
 from gradscope.record.tracing import unobserved
@@ -86,12 +87,11 @@ class Notes:
 
     # While the program runs
 
-    def run_backward(self, engine: Any, outputs: Any, args: Any, kwargs: Any) -> Any:
-        result = engine(outputs, *args, **kwargs)
+    def run_backward(self, engine: Engine, one: BackwardPass) -> Any:
+        result = engine(one)
         if self._sees() and not torch._C._are_functorch_transforms_active():
             with unobserved():
-                frames = user_frames(sys._getframe(1))
-                self._shielded("backward", self._note_pass, outputs, frames)
+                self._shielded("backward", self._note_pass, one)
         return result
 
     def optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
@@ -117,8 +117,9 @@ class Notes:
         reference = StorageWeakRef(tensor.untyped_storage())
         self.writes.append(Noted(reference, _sequence_nr(), info.name, user, module, recorded))
 
-    def _note_pass(self, outputs: Any, frames: Sequence[FrameType]) -> None:
-        nodes = [one.grad_fn for one in tensors_in(outputs) if one.grad_fn is not None]
+    def _note_pass(self, one: BackwardPass) -> None:
+        frames = user_frames(one.frame)
+        nodes = [root.grad_fn for root in one.differentiable]
         if not frames or not nodes:
             return
         place = resolve(frames[0].f_code, frames[0].f_lasti)
@@ -131,13 +132,6 @@ class Notes:
             }
         carried = _carried(frames[0], place)
         self.passes.append(Pass(above, _sequence_nr(), place, carried))
-
-
-def tensors_in(given: Any) -> list[torch.Tensor]:
-    if isinstance(given, torch.Tensor):
-        return [given]
-    many = given if isinstance(given, list | tuple) else ()
-    return [one for one in many if isinstance(one, torch.Tensor)]
 
 
 def _carried(frame: FrameType, place: Location) -> dict[int, Carried]:

@@ -11,8 +11,8 @@ import torch
 from gradscope.facts import Clearing
 from gradscope.record.finite import is_zero
 from gradscope.record.optimizers import parameters_of
+from gradscope.record.passes import Graded
 from gradscope.record.sizes.clearing import before_backward
-from gradscope.record.sizes.passes import Graded
 
 Versions = dict[int, tuple[int, int]]  # leaf -> its gradient and the version of that, by id
 

@@ -12,7 +12,7 @@ from gradscope.record.graph import SeenNodes
 from gradscope.record.modes import depth_of, lifted_above, mode_count
 from gradscope.record.modules import ModuleFrame
 from gradscope.record.names import Names
-from gradscope.record.running import Follower, follow_functions, follow_modules
+from gradscope.record.running import Askers, Follower, follow_functions, follow_modules
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.flow import Flow
 
@@ -35,7 +35,7 @@ class Inspection:
     ) -> None:
         self.asked: Callable[[], int | None] = lambda: None
         self.module: ModuleFrame | None = None
-        self.askers: set[object] = set()
+        self.askers = Askers()
         self.follower: Follower = follower or self
         self.names = names
         self.steps: list[int] = []
@@ -43,7 +43,7 @@ class Inspection:
         self.refused: Flow | None = None  # of the forward whose backward raised
         self.function: str | None = None
         self._largest = 0  # nodes made for the largest graph that was inspected
-        self._made_until = 0
+        self._made = self._made_until = 0
         self._seen = SeenNodes()
         self._below = below
 
@@ -88,16 +88,17 @@ class Inspection:
                 flow.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         return flow
 
+    def graph_has_grown(self) -> bool:
+        """Asked once before each pass: whether its graph is to be looked at for that."""
+        now = _sequence_nr()
+        self._made, self._made_until = now - self._made_until, now
+        return self._made > _GROWN * self._largest and len(self.steps) < _MOST_GROWN
+
     def hook_backward(
         self, step: int, roots: Sequence[torch.Tensor], flow: Flow | None, frame: FrameType
-    ) -> Crossings | None:
-        """None where the pass, which `frame` asks for, is not to be inspected."""
-        made = _sequence_nr() - self._made_until
-        grown = made > _GROWN * self._largest and len(self.steps) < _MOST_GROWN
-        self._made_until = _sequence_nr()
-        if flow is None and not grown:
-            return None
-        self._largest = max(self._largest, made)
+    ) -> Crossings:
+        """Of a pass that is inspected, which `frame` asks for."""
+        self._largest = max(self._largest, self._made)
         self.steps.append(step)
         self.names.look(frame)
 

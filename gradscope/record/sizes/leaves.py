@@ -14,10 +14,10 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from gradscope.facts import Leaf
 from gradscope.record.finite import elements
 from gradscope.record.names import Names
+from gradscope.record.passes import Graded
 from gradscope.record.shards import shard_of
 from gradscope.record.sites import Site
 from gradscope.record.sizes.crossings import norm_of
-from gradscope.record.sizes.passes import Graded
 from gradscope.record.stand_ins import stand_in
 
 
@@ -97,6 +97,10 @@ class Leaves:
         if name is not None and operand.shape == result.shape and has_memory(result):
             storage = StorageWeakRef(result.untyped_storage())
             self._results[storage.cdata] = Replacement(storage, name, site())
+
+    @property
+    def have_results(self) -> bool:
+        return bool(self._results)
 
     def _result(self, tensor: Any) -> Replacement | None:
         if not self._results or not has_memory(tensor):

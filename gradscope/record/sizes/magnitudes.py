@@ -8,7 +8,6 @@ leaves each value depends on, how large the activations are, and the gradient at
 from __future__ import annotations
 
 import math
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -23,6 +22,7 @@ from gradscope.record.instrument import tell
 from gradscope.record.limit import Limit, StopTrace
 from gradscope.record.names import Names
 from gradscope.record.optimizers import Work
+from gradscope.record.passes import BackwardPass, Graded, Measure
 from gradscope.record.running import Follower
 from gradscope.record.sites import note_site
 from gradscope.record.sizes.absences import Absences
@@ -36,11 +36,10 @@ from gradscope.record.sizes.inspection import Inspection
 from gradscope.record.sizes.leaps import Leaps
 from gradscope.record.sizes.leaves import Leaves, norms_of
 from gradscope.record.sizes.own_backwards import OwnBackwards
-from gradscope.record.sizes.passes import BackwardPass, Graded, Measure
 from gradscope.record.sizes.reduction import summed
 from gradscope.record.sizes.updates import Updates
 from gradscope.record.sizes.usage import Usages
-from gradscope.record.tracing import Shield
+from gradscope.record.tracing import shielded
 
 _MEASURED_FIRST = 12  # steps
 _PART_OF_A_GRAPH = NotChecked(
@@ -87,8 +86,8 @@ class MagnitudeWatch:
         self._leaps = Leaps(self.leaves)
         self._depth: Depth | None = None
         self._updates = Updates(self.leaves)
-        self._ours = Shield()
-        self.usages = Usages(self.leaves, lambda: None if self._nested else self.step, self._ours)
+        self.notes: list[str] = []
+        self.usages = Usages(self.leaves, lambda: None if self._nested else self.step, self.notes)
         self._clipping = Clipping(lambda: max(self.step - 1, 0), self.usages.note_clip)
         self.usages.on_early_clip = self._clipping.note_early
         self._summed: Summed | None = None
@@ -102,7 +101,6 @@ class MagnitudeWatch:
         self._nested = 0
         self._stack = ExitStack()
         self._own_backwards = OwnBackwards(self._stack, self.names)
-        self.notes = self._ours.notes
         self.not_checked: tuple[NotChecked, ...] = ()
 
     def __enter__(self) -> MagnitudeWatch:
@@ -141,30 +139,30 @@ class MagnitudeWatch:
         self.limit.note_optimizer()
         self._updates.note_made(optimizer, frame)
         if not self._nested:
-            with self._ours():
+            with shielded(self.notes):
                 self._additions.note(optimizer, frame)
 
     # A backward pass
 
-    def run_backward(self, engine: Any, outputs: Any, args: Any, kwargs: Any) -> Any:
-        if not self._nested:
-            self._clipping.begin_backward()
-        asked = BackwardPass.of(outputs, args, kwargs) if not self._nested else None
-        if asked is None:
-            if not self._nested and self.inspection.flow is not None:
-                self.inspection.flow.note_differentiated(outputs)
-            return engine(outputs, *args, **kwargs)
+    def run_backward(self, engine: Any, one: BackwardPass) -> Any:
+        if self._nested:
+            return engine(one)
+        self._clipping.begin_backward()
+        if not one.is_step:
+            if self.inspection.flow is not None:
+                self.inspection.flow.note_differentiated(one.outputs)
+            return engine(one)
         if self.limit.is_reached(self.step):
             self.on_stop(self.limit.ending)
             raise StopTrace(self.limit.ending)
         if self._at_work:
             self._updates.forgive()
-        if asked.accumulates and not self._accumulates:
+        if one.accumulates and not self._accumulates:
             self._begin_accumulating()
-        if asked.accumulates or (asked.trains and not self._accumulates):
-            result = self._watched(engine, outputs, args, kwargs, asked)
+        if one.accumulates or (one.trains and not self._accumulates):
+            result = self._watched(engine, one)
         else:  # beside `backward`, what is handed out is not what the program trains with
-            result = engine(outputs, *args, **kwargs)
+            result = engine(one)
             self.losses.append(None)
         self.step += 1
         self.on_step(self.step)
@@ -179,32 +177,27 @@ class MagnitudeWatch:
             if self.measure is not None:
                 self.measure.forget()
 
-    def _watched(
-        self, engine: Any, outputs: Any, args: Any, kwargs: Any, asked: BackwardPass
-    ) -> Any:
-        frame = sys._getframe(3)
+    def _watched(self, engine: Any, one: BackwardPass) -> Any:
         flow = self.inspection.leave_forward()
         crossings: Crossings | None = None
-        loss = None
         measured = False
-        with self._ours():
-            loss = asked.loss()
-            self._note_replaced(asked.asked)
-            if flow is not None and self._summed is None:
-                self._summed = summed(asked.roots, flow)
-            crossings = self.inspection.hook_backward(self.step, asked.roots, flow, frame)
-            if crossings is not None and not crossings.is_whole:
-                self.not_checked = (_PART_OF_A_GRAPH,)
-            if crossings is not None or self._is_measured(loss):
+        if self.leaves.have_results:
+            with shielded(self.notes):
+                self._note_replaced(one.asked)
+        is_grown = self.inspection.graph_has_grown()
+        if flow is not None or is_grown or self._is_measured(one.loss):
+            with shielded(self.notes):
+                if flow is not None or is_grown:
+                    crossings = self._inspect(one, flow)
                 trained, by_hand = self._updates.trained, self.updates_by_hand
                 self._freshness.begin(self.leaves.alive(), trained, by_hand=by_hand)
                 measured = True
         if not measured:
             self._freshness.begin_unmeasured()
-        self._running = (crossings, flow, frame) if crossings is not None else None
+        self._running = (crossings, flow, one.frame) if crossings is not None else None
         self._nested += 1
         try:
-            result, self._running = engine(outputs, *args, **kwargs), None
+            result, self._running = engine(one), None
         except BaseException:
             self._note_running()
             self.inspection.refused = flow
@@ -214,24 +207,33 @@ class MagnitudeWatch:
             if crossings is not None:
                 crossings.close()
         if measured:
-            with self._ours():
+            with shielded(self.notes):
                 graded = (
-                    self._accumulated(crossings, frame)
-                    if asked.accumulates
-                    else asked.handed_out(args[3], result)
+                    self._accumulated(crossings, one.frame)
+                    if one.accumulates
+                    else one.handed_out(result)
                 )
-                self._after_backward(asked, graded, flow, crossings, frame)
-        self.losses.append(loss)
+                self._after_backward(one, graded, flow, crossings)
+        self.losses.append(one.loss)
         self._freshness.end()
         self.leaves.forget_results()
         self._passes += 1
         self.inspection.watch_forward(self._passes, wanted=self.usages.wants_look)
         return result
 
+    def _inspect(self, one: BackwardPass, flow: Flow | None) -> Crossings:
+        roots = one.differentiable
+        if flow is not None and self._summed is None:
+            self._summed = summed(roots, flow)
+        crossings = self.inspection.hook_backward(self.step, roots, flow, one.frame)
+        if not crossings.is_whole:
+            self.not_checked = (_PART_OF_A_GRAPH,)
+        return crossings
+
     def _note_running(self) -> None:
         """Backward is stopped at a bad gradient: how it grew until there is still wanted."""
         if self._running is not None:
-            with self._ours():
+            with shielded(self.notes):
                 self._note_graph(*self._running)
             self._running = None
 
@@ -255,27 +257,26 @@ class MagnitudeWatch:
 
     def _after_backward(
         self,
-        asked: BackwardPass,
+        one: BackwardPass,
         graded: Graded,
         flow: Flow | None,
         crossings: Crossings | None,
-        frame: Any,
     ) -> None:
-        for leaf in asked.asked:
-            self.leaves.meet(leaf, frame)
+        for leaf in one.asked:
+            self.leaves.meet(leaf, one.frame)
         sizes = norms_of([grad for _, grad in graded])
         norms = {id(leaf): norm for (leaf, _), norm in zip(graded, sizes, strict=True)}
         self._freshness.note_norms(norms)
         self.usages.note_gradients()
         self.leaves.note(self.step, norms, weigh=crossings is not None)
-        if asked.accumulates:
+        if one.accumulates:
             self._total_after_backward = self._total() if crossings is not None else None
             if flow is not None:
                 zero = {key for key, norm in norms.items() if norm == 0.0}
                 trained = self._updates.trained
-                self.absences.look(self.step, flow, asked.roots, crossings, zero, trained)
+                self.absences.look(self.step, flow, one.differentiable, crossings, zero, trained)
         if crossings is not None:
-            self._note_graph(crossings, flow, frame)
+            self._note_graph(crossings, flow, one.frame)
         if self.measure is not None:
             graded = self.leaves.in_module_order(graded)
             self.measure.after_backward(
@@ -298,7 +299,7 @@ class MagnitudeWatch:
         self.inspection.pause(True)
         self._at_work = True
         if work.updates and not self._nested and self.step:
-            with self._ours():
+            with shielded(self.notes):
                 self._before_update(work)
 
     def optimizer_ends(self, work: Work) -> None:
@@ -314,7 +315,7 @@ class MagnitudeWatch:
             if self.step <= _MEASURED_FIRST:
                 self._freshness.note_left(work.optimizer)
             if self.measure is not None:
-                with self._ours():
+                with shielded(self.notes):
                     self.measure.after_update(self.leaves.alive(), self.leaves.name_of)
         self.on_update(work)
 
@@ -334,12 +335,12 @@ class MagnitudeWatch:
             return
         leaf = self.leaves.stored_with(tensor)
         if leaf is not None and not is_first:
-            with self._ours():
+            with shielded(self.notes):
                 self._updates.train_by_hand(leaf, frame)
         elif leaf is not None:
             self._written = self.step
             self._freshness.note_update()
-            with self._ours():
+            with shielded(self.notes):
                 self._updates.note_by_hand(self.step - 1, leaf, self._freshness, frame)
 
     def note_result(self, operands: Sequence[Any], result: Any, frame: Any) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from types import CodeType, FrameType
 from typing import Any
 
@@ -49,7 +51,7 @@ class Updates:
             self._look(optimizer, work.frame)
         for succession in self._leaves.successions.values():
             succession.note_update(held_by(optimizer))
-        step_code = getattr(inspect.unwrap(type(optimizer).step), "__code__", None)
+        step_code = _code_of(type(optimizer).step)
         if step_code is not None and kind_of(step_code) == USER:
             self._own[type(optimizer).__name__] = step_code
         settings = optimizer.param_groups[0]
@@ -144,6 +146,11 @@ class Updates:
         if site not in self._places:
             self._places[site] = resolve(*user[0])
         return self._places[site]
+
+
+@cache
+def _code_of(step: Callable[..., Any]) -> CodeType | None:
+    return getattr(inspect.unwrap(step), "__code__", None)
 
 
 def _keep(updates: list[Update], update: Update) -> None:

@@ -17,6 +17,7 @@ import torch
 
 from gradscope.facts import Usage
 from gradscope.record.optimizers import Work, parameters_of, rate_of
+from gradscope.record.passes import BackwardPass
 from gradscope.record.sites import USER, Site, file_in_torch, kind_of, note_site
 from gradscope.record.sizes.account import SAMPLE, Account, Moves
 from gradscope.record.sizes.clipping import Clip
@@ -26,7 +27,7 @@ from gradscope.record.sizes.leaves import Leaves, Watched, has_memory
 from gradscope.record.sizes.movement import begin_movement, end_movement
 from gradscope.record.sizes.reduction import factor_of_mean
 from gradscope.record.stand_ins import stand_in
-from gradscope.record.tracing import Shield
+from gradscope.record.tracing import shielded
 
 _MOST = 16  # optimizers: an inner loop makes them by the thousand
 # What torch itself does to gradients on the program's behalf is no use of them.
@@ -37,10 +38,10 @@ class Usages:
     """One reading of the instrument. `step` tells the coming pass, None where what runs is no step
     of the program."""
 
-    def __init__(self, leaves: Leaves, step: Callable[[], int | None], ours: Shield) -> None:
+    def __init__(self, leaves: Leaves, step: Callable[[], int | None], notes: list[str]) -> None:
         self._leaves = leaves
         self._step = step
-        self._ours = ours
+        self._notes = notes
         self.on_early_clip: Callable[[Clip, Site], None] = lambda clip, site: None
         self._accounts: dict[int, Account] = {}
         self._gone: list[Account] = []
@@ -95,21 +96,21 @@ class Usages:
 
     # Told by the instrument
 
-    def run_backward(self, engine: Any, outputs: Any, args: Any, kwargs: Any) -> Any:
-        step = self._step() if kwargs.get("accumulate_grad", False) and not self._depth else None
+    def run_backward(self, engine: Any, one: BackwardPass) -> Any:
+        step = self._step() if one.accumulates and not self._depth and self._accounts else None
         if step is None:
-            return engine(outputs, *args, **kwargs)
+            return engine(one)
         open_ = self._open()
         for account in open_:
             account.look()
         factor = None
         if step < SAMPLE:
-            with self._ours():
-                factor = factor_of_mean(outputs, args[0] if args else ())
+            with shielded(self._notes):
+                factor = factor_of_mean(one.outputs, one.args[0] if one.args else ())
         self._depth += 1
         self._graph = None
         try:
-            result = engine(outputs, *args, **kwargs)
+            result = engine(one)
         finally:
             self._depth -= 1
         for account in open_:
@@ -129,12 +130,12 @@ class Usages:
         if account is None or not work.updates or not step:
             return
         count = account.updates + 1
-        with self._ours():
+        with shielded(self._notes):
             held = parameters_of(work.optimizer)
             grads = (one.grad for one in held if one.grad is not None)
             account.fading.note_update(count, step - 1, grads)
         if count & (count - 1) == 0 and account.is_stock:
-            with self._ours():
+            with shielded(self._notes):
                 account.before = begin_movement(work.optimizer)
 
     def optimizer_ends(self, work: Work) -> None:
@@ -153,7 +154,7 @@ class Usages:
         account.note_update(step - 1, work.site, rate)
         if account.before is not None:
             before, account.before = account.before, None
-            with self._ours():
+            with shielded(self._notes):
                 found = end_movement(before, step - 1, rate or 0.0, self._leaves.names)
                 account.movements += [found] if found is not None else []
 

@@ -1,0 +1,114 @@
+"""One backward pass as autograd's engine is asked for it, and the gradients that come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import FrameType
+from typing import Any, Protocol
+
+import torch
+
+from gradscope.record.finite import is_indirect, sum_of, unwrapped
+from gradscope.record.tracing import unobserved
+
+Graded = list[tuple[torch.Tensor, torch.Tensor]]  # leaves with the gradients that a pass gave them
+_UNREAD = object()
+
+
+class Measure(Protocol):
+    """What a command measures on top. Called with no mode active and without grad."""
+
+    def after_backward(
+        self, step: int, graded: Graded, name: Callable[[torch.Tensor], str], inspected: bool
+    ) -> None:
+        """`graded` is in module order."""
+
+    def after_update(
+        self, leaves: Sequence[torch.Tensor], name: Callable[[torch.Tensor], str]
+    ) -> None: ...
+
+    def forget(self) -> None:
+        """What was measured so far was not training."""
+
+    def facts(self) -> object: ...
+
+
+class BackwardPass:
+    """`roots` are what is differentiated, `frame` asks for it. `handed` are the leaves whose
+    gradients `torch.autograd.grad` and `torch.func.grad` hand out; none where `backward` adds them
+    to the leaves' own, which `accumulates`. `asked` are those of them that the program may train
+    with: none where what is handed out is differentiated again."""
+
+    def __init__(self, outputs: Any, args: Any, kwargs: Any, frame: FrameType) -> None:
+        self.outputs, self.args, self.kwargs, self.frame = outputs, args, kwargs, frame
+        self.roots = [root for root in outputs if isinstance(root, torch.Tensor)]
+        self.accumulates: bool = kwargs.get("accumulate_grad", False)
+        self.create_graph, self.is_step = False, True  # this, to those that measure sizes
+        self.inputs: tuple[torch.Tensor, ...] = ()
+        self.handed: tuple[torch.Tensor, ...] = ()
+        self.asked: tuple[torch.Tensor, ...] = ()
+        self._loss: float | object | None = _UNREAD
+        if not self.accumulates:
+            self._note_asked(args)
+
+    def _note_asked(self, args: Any) -> None:
+        """No step is a pass that is differentiated again, that hands out the gradients of what is
+        no leaf, or many at once."""
+        functional = torch._C._are_functorch_transforms_active()
+        self.create_graph = bool(args[2]) and not functional if len(args) > 2 else False
+        self.inputs = (args[3] if len(args) > 3 else ()) or ()
+        tensors = tuple(one for one in self.inputs if _is_tensor(one))
+        self.handed = tuple(one for one in tensors if one.is_leaf or functional)
+        if any(_is_tensor(grad) and is_indirect(grad) for grad in (args[0] if args else ()) or ()):
+            self.is_step = False  # a Jacobian: a gradient for each of many `grad_outputs` at once
+        elif functional:
+            nested = any(map(_is_differentiated_again, self.differentiable))
+            self.asked = () if nested else tuple(map(unwrapped, tensors))
+        else:
+            self.is_step = bool(self.handed) and not self.create_graph
+            self.asked = self.handed if self.is_step else ()
+
+    @property
+    def differentiable(self) -> list[torch.Tensor]:
+        """The roots that are no leaves."""
+        return [root for root in self.roots if root.grad_fn is not None]
+
+    @property
+    def trains(self) -> bool:
+        """Whether its gradients may be what the program trains with."""
+        return self.accumulates or bool(self.asked)
+
+    @property
+    def loss(self) -> float | None:
+        """The sum of the roots; None where one cannot be read. Asked for before the pass has run,
+        read once."""
+        if self._loss is _UNREAD:
+            self._loss = None
+            with unobserved(), suppress(RuntimeError, TypeError):
+                self._loss = sum_of(self.roots)
+        return self._loss  # type: ignore[return-value]
+
+    def handed_out(self, result: Any) -> Graded:
+        """The leaves that were asked for, with what came back."""
+        asked = {id(leaf) for leaf in self.asked}
+        pairs = zip(self.inputs, result or (), strict=False)
+        return [
+            (leaf, unwrapped(grad))
+            for leaf, grad in ((unwrapped(one), grad) for one, grad in pairs if _is_tensor(one))
+            if id(leaf) in asked and _is_tensor(grad)
+        ]
+
+
+def _is_tensor(value: object) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _is_differentiated_again(root: torch.Tensor) -> bool:
+    """Whether another torch.func.grad is around the one that asks."""
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(root):
+        root = functorch.get_unwrapped(root)
+        if functorch.is_functorch_wrapped_tensor(root) and root.requires_grad:
+            return True
+    return False
