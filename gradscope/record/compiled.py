@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from gradscope.facts import Compiling
-from gradscope.record.sites import Site, note_site, resolve
+from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.stand_ins import stand_in
 
 
@@ -47,7 +47,7 @@ class Compiled:
     def fact(self) -> Compiling | None:
         if self.first is None:
             return None
-        return Compiling(resolve(*self.first[0]) if self.first else None, self.was_left_out)
+        return Compiling(place_of(self.first), self.was_left_out)
 
     def leave_out(self) -> None:
         """From now on it runs uncompiled."""

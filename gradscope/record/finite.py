@@ -169,7 +169,7 @@ def value_at(tensor: torch.Tensor, index: tuple[int, ...], shape: tuple[int, ...
     return float(tensor[tuple(place)].item())
 
 
-def _is_number(tensor: torch.Tensor) -> bool:
+def is_number(tensor: torch.Tensor) -> bool:
     """One plain floating number, as losses are, which can be read as it is."""
     if type(tensor) is not torch.Tensor or tensor.dim() or tensor.is_meta or _is_wrapped(tensor):
         return False
@@ -181,7 +181,7 @@ def sum_of(tensors: Iterable[torch.Tensor]) -> float | None:
     read. In float64 where the device has it for nothing."""
     total = 0.0
     for tensor in tensors:
-        if _is_number(tensor):
+        if is_number(tensor):
             total += tensor.item()
             continue
         values = plain(tensor)

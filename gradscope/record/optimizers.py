@@ -124,7 +124,7 @@ def watch_optimizers(
         return call
 
     def end(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if is_foreign() or all(work.optimizer is not optimizer for work in running):
+        if is_foreign() or not any(work.optimizer is optimizer for work in reversed(running)):
             return
         while (work := running.pop()).optimizer is not optimizer:
             pass  # a step that raised has no end of its own

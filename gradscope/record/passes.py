@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import torch
 
-from gradscope.record.finite import is_indirect, sum_of, unwrapped
-from gradscope.record.tracing import unobserved
+from gradscope.record.finite import is_indirect, is_number, sum_of, unwrapped
+from gradscope.record.tracing import is_observed, unobserved
 
 Graded = list[tuple[torch.Tensor, torch.Tensor]]  # leaves with the gradients that a pass gave them
 _UNREAD = object()
@@ -85,6 +85,10 @@ class BackwardPass:
         read once."""
         if self._loss is _UNREAD:
             self._loss = None
+            root = self.roots[0] if len(self.roots) == 1 else None
+            if root is not None and is_number(root) and not is_observed():
+                self._loss = root.item()
+                return self._loss
             with unobserved(), suppress(RuntimeError, TypeError):
                 self._loss = sum_of(self.roots)
         return self._loss  # type: ignore[return-value]

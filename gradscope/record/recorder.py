@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import lru_cache
 from typing import Any
 
 from gradscope.facts import Ending, Kind, Setting, Step, Trace
@@ -30,15 +29,13 @@ from gradscope.record.passes import BackwardPass
 from gradscope.record.patches import install
 from gradscope.record.probes.function_checks import FunctionChecks
 from gradscope.record.schema import OpInfo
-from gradscope.record.sites import Site, resolve, user_site
+from gradscope.record.sites import Site, place_of, user_site
 from gradscope.record.tracing import computes_values, unobserved
 from gradscope.record.watching import Watching
 
 _FAULTS_TOLD = 3
 _SETTINGS_KEPT = 64
 _CAPTURED = "the ops of CUDA graphs were not observed, neither captured nor replayed"
-
-_resolved = lru_cache(64)(resolve)
 
 
 class Steps:
@@ -60,7 +57,7 @@ class Steps:
 
     def facts(self) -> tuple[Step, ...]:
         return tuple(
-            Step(index, loss, seconds, ops, _resolved(*site[0]) if site else None, in_full)
+            Step(index, loss, seconds, ops, place_of(site), in_full)
             for index, (loss, seconds, ops, site, in_full) in enumerate(self._seen)
         )
 
@@ -309,8 +306,9 @@ class Recorder:
             return
         self.mode.window.close()
         self.context.in_optimizer = False
-        with unobserved():
-            self.symptoms.after_optimizer(work.optimizer)
+        if self.context.bad_in_step:
+            with unobserved():
+                self.symptoms.after_optimizer(work.optimizer)
         self.watching.end_update(work, self.limit.updates)
 
     def capture_begins(self) -> None:

@@ -28,6 +28,7 @@ from gradscope.source.cells import cell_of
 
 USER, LIBRARY, OURS, ENGINE = range(4)
 _INNER = 8  # library frames kept an op
+_MOST_PLACES = 1024  # whose lines are remembered
 _DEEPEST = 64  # user frames kept an op: enough for people, bounded for recursive programs
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _EXAMPLES = os.path.join(_PACKAGE, "examples") + os.sep
@@ -70,6 +71,7 @@ _classified: list[CodeType] = []
 _module_calls: set[int] = set()  # those of ours that call a module's forward, by identity too
 _entries: set[int] = set()  # those of ours that call the program: what called them is not its own
 _claimed: tuple[str, ...] = ()
+_places: dict[tuple[int, int], tuple[CodeType, Location]] = {}
 
 
 def kind_of(code: CodeType) -> int:
@@ -105,6 +107,7 @@ def claim(files: Iterable[str]) -> None:
         _home(path) for path in map(os.path.realpath, files) if not path.startswith(_TORCH)
     )
     _kinds.clear()
+    _places.clear()
 
 
 def _home(path: str) -> str:
@@ -216,6 +219,20 @@ def resolve(code: CodeType, lasti: int, module: str | None = None) -> Location:
         installed=kind_of(code) == LIBRARY,
         cell=cell_of(code.co_filename) is not None,
     )
+
+
+def place_of(site: Site) -> Location | None:
+    """Where the innermost of its instructions stands. Known by the identity of the code, which
+    would be read from end to end to be hashed."""
+    if not site:
+        return None
+    code, lasti = site[0]
+    known = _places.get((id(code), lasti))
+    if known is None:
+        if len(_places) >= _MOST_PLACES:
+            _places.clear()
+        known = _places[id(code), lasti] = (code, resolve(code, lasti))
+    return known[1]
 
 
 def _head(file: str, line: int, col: int) -> int | None:

@@ -12,6 +12,7 @@ import torch
 from gradscope.record.stand_ins import stand_in
 
 _TRACERS = tuple(torch._C._TorchDispatchModeKey.__members__.values())  # proxy, fake, functional
+_modes = torch._C._len_torch_dispatch_stack
 _active = torch._C._get_dispatch_mode
 is_profiling = torch._C._autograd._profiler_enabled
 record_for_profiler = torch._C._autograd._enable_record_function
@@ -32,6 +33,11 @@ def computes_values() -> bool:
 
 def is_capturing() -> bool:
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
+def is_observed() -> bool:
+    """Whether a mode or a profiler would see an op of ours now."""
+    return _modes() > 0 or is_profiling()
 
 
 class unobserved:

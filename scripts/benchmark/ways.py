@@ -16,6 +16,7 @@ from gradscope.norms import NormOptions
 from gradscope.norms.meter import Measure
 from gradscope.record.depth import Depth
 from gradscope.record.observation import FullObservation, SizesAlone
+from gradscope.record.sizes.fading import Fading
 
 AfterStep = Callable[[], object]
 Way = Callable[[], AbstractContextManager[AfterStep]]
@@ -38,8 +39,10 @@ def bare() -> Iterator[AfterStep]:
 
 @contextmanager
 def watching() -> Iterator[AfterStep]:
-    """As `gradscope trace` watches the steps that it does not look at in full."""
-    with FullObservation(full_from=None), patch.object(Depth, "is_due", never):
+    """As `gradscope trace` watches the steps that it does not look at in full, without what is
+    measured ever more rarely."""
+    rare = patch.object(Depth, "is_due", never), patch.object(Fading, "note_update", never)
+    with FullObservation(full_from=None), rare[0], rare[1]:
         pass_inspections()
         yield nothing
 

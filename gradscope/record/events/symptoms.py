@@ -120,9 +120,7 @@ class Symptoms:
             self.on_confirmed()
 
     def after_optimizer(self, optimizer: Any) -> None:
-        """Values that became bad in the update itself."""
-        if not self.context.bad_in_step:
-            return
+        """Of a step in which something bad was made: values that became so in the update."""
         found = []
         for parameter in parameters_of(optimizer):
             stain = self.context.provenance.of(parameter)

@@ -17,7 +17,7 @@ from gradscope.facts import FunctionCheck, NotChecked, Symptom
 from gradscope.record.graph import function_name
 from gradscope.record.probes import isolate
 from gradscope.record.probes.calls import NoVerdict, first_rows, needs_grad
-from gradscope.record.sites import Site, current_frame, note_site, resolve
+from gradscope.record.sites import Site, current_frame, note_site, place_of
 from gradscope.record.stand_ins import hide_from_dynamo, stand_in
 from gradscope.record.tracing import computes_values
 
@@ -91,7 +91,7 @@ class FunctionChecks:
         with self.aside():
             checks = self._examined(cls, args, kwargs, apply)
         self._spent += time.monotonic() - started
-        call = resolve(*site[0]) if site else None
+        call = place_of(site)
         self.found += [replace(check, step=self._step(), call=call) for check in checks]
         for check in checks:
             if check.verdict == "unknown":

@@ -14,7 +14,7 @@ from gradscope.record.definitions import definition
 from gradscope.record.finite import elements
 from gradscope.record.names import Names, in_some_module
 from gradscope.record.optimizers import held_by
-from gradscope.record.sites import Site, resolve
+from gradscope.record.sites import Site, place_of
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.cuts import Selection
 from gradscope.record.sizes.flow import Flow
@@ -104,7 +104,7 @@ class Absences:
         for parameter, site in added.items():
             held = by_name.get(self._name(id(parameter), names))
             if id(parameter) not in trained and held is not None and _stands_still(held):
-                place = resolve(*site[0]) if site else None
+                place = place_of(site)
                 found.append(Absence(held.name, False, "added", False, 0, location=place))
         return (*found, *self._of_zeros(leaves, names))
 

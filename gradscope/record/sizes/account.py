@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import Location, Movement, Rates, Schedule, Skipping, Usage
+from gradscope.facts import Movement, Rates, Schedule, Skipping, Usage
 from gradscope.record.optimizers import held_by, parameters_of
-from gradscope.record.sites import Site, resolve
+from gradscope.record.sites import Site, place_of
 from gradscope.record.sizes.clipping import Clip
 from gradscope.record.sizes.fading import Fading
 from gradscope.record.sizes.freshness import version_of
@@ -118,7 +118,7 @@ class Account:
         """A GradScaler was asked to step."""
         if self.skipping is None:
             self.scale = float(scaler.get_scale())
-        known = self.skipping or Skipping(0, 0, 0.0, 0.0, _place(site))
+        known = self.skipping or Skipping(0, 0, 0.0, 0.0, place_of(site))
         in_a_row = known.skipped + 1 if skipped else 0
         scale = float(scaler.get_scale()) if skipped else 0.0
         first = known.first if in_a_row > 1 else scale
@@ -160,9 +160,9 @@ class Account:
             left=self.pending,
             discarded=tuple(self.discarded),
             used=tuple(self.used),
-            made=_place(self.made),
-            steps_at=_place(self.steps_at),
-            clears_at=_place(self.clears_at),
+            made=place_of(self.made),
+            steps_at=place_of(self.steps_at),
+            clears_at=place_of(self.clears_at),
             handled=handled,
             held=tuple(one.name for one in known),
             still=bool(known) and all(one.weight == one.fact.start for one in known),
@@ -182,13 +182,9 @@ class Moves:
         self.name, self.made, self.moved_at, self.moves = name, made, (), 0  # type: str, Site, Site, int
 
     def fact(self) -> Schedule:
-        return Schedule(self.name, _place(self.made), _place(self.moved_at), self.moves)
+        return Schedule(self.name, place_of(self.made), place_of(self.moved_at), self.moves)
 
 
 def _note(counts: list[int], count: int) -> None:
     if len(counts) < _FIRST:
         counts.append(count)
-
-
-def _place(site: Site) -> Location | None:
-    return resolve(*site[0]) if site else None

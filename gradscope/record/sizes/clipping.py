@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch.nn.utils import clip_grad
 
-from gradscope.facts import LateClip, Location
+from gradscope.facts import LateClip
 from gradscope.record.optimizers import Work, parameters_of
-from gradscope.record.sites import Site, note_site, resolve
+from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.stand_ins import stand_in
 from gradscope.record.tracing import computes_values
 
@@ -45,7 +45,7 @@ class Clipping:
         self._waiting: list[tuple[set[int], Clip, Site]] = []  # with the step that came too early
         self._last_update: Site = ()
         # Parameters without gradients that were clipped, by place: backward may come afterwards.
-        self._early: dict[Site, tuple[set[int], Clip]] = {}
+        self._early: dict[object, tuple[set[int], Clip]] = {}
         self._found: dict[object, LateClip] = {}
 
     def install(self, stack: ExitStack, thread: int) -> None:
@@ -128,16 +128,17 @@ class Clipping:
     def _clips_early(
         self, parameters: list[torch.Tensor], grads: list[torch.Tensor], clip: Clip
     ) -> None:
-        self._early.pop(clip.site, None)
+        key = tuple((id(code), at) for code, at in clip.site)  # code is slow to hash
+        self._early.pop(key, None)
         if parameters and not grads:
-            self._early[clip.site] = (set(map(id, parameters)), clip)
+            self._early[key] = (set(map(id, parameters)), clip)
 
     def _settle_early(self, optimizer: Any, updated: set[int]) -> None:
         """What was clipped before backward was updated as backward left it."""
         held = set(map(id, parameters_of(optimizer)))
-        for site, (parameters, clip) in list(self._early.items()):
+        for key, (parameters, clip) in list(self._early.items()):
             if parameters & held:
-                del self._early[site]
+                del self._early[key]
                 if not updated & self._clipped.keys():
                     norms = [grad.norm() for grad in _grads(parameters_of(optimizer))]
                     seen = replace(clip, total=torch.stack(norms).norm())
@@ -151,22 +152,18 @@ class Clipping:
 
     def _note(self, order: str, clip: Clip, other: Site, scale: float) -> None:
         """One fact for each call in the source: of the first step where it did anything."""
-        place = _place(clip.site)
+        place = place_of(clip.site)
         before = self._found.get((order, place))
         if before is not None and before.acts:
             return
         total = float(clip.total.item()) if clip.total is not None else None
         late = LateClip(
-            self._step(), order, clip.function, clip.bound, total, scale, place, _place(other)
+            self._step(), order, clip.function, clip.bound, total, scale, place, place_of(other)
         )
         if before is None and len(self._found) < _MOST_KEPT:
             self._found[order, place] = late
         elif before is not None and late.acts:
             self._found[order, place] = replace(late, step=before.step)
-
-
-def _place(site: Site) -> Location | None:
-    return resolve(*site[0]) if site else None
 
 
 def _graded(optimizer: Any) -> set[int]:

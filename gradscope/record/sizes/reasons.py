@@ -14,7 +14,7 @@ from gradscope.facts import Absence, Call, Location
 from gradscope.ops.traits import Trait, has
 from gradscope.record.definitions import guard_of
 from gradscope.record.journal import to_call
-from gradscope.record.sites import resolve
+from gradscope.record.sites import place_of
 from gradscope.record.sizes.crossings import Crossing, Crossings
 from gradscope.record.sizes.cuts import Cut, Selection
 from gradscope.record.sizes.flow import Flow
@@ -53,7 +53,7 @@ def why_missing(step: int, leaf: torch.Tensor, flow: Flow, reached: int, held: b
             return absence
         site = flow.last_use(bit)
         reason = "differentiated" if flow.differentiated & bit else "unreached"
-        return replace(absence, reason=reason, location=resolve(*site[0]) if site else None)
+        return replace(absence, reason=reason, location=place_of(site))
     reason, call, location, related = explained(cut)
     return replace(absence, reason=reason, call=call, location=location, related=related)
 
@@ -62,7 +62,7 @@ def explained(cut: Cut) -> tuple[str, Call, Location | None, Location | None]:
     """The reason, the call, the place, and what else to point at: where a guard cuts, the place is
     the guard."""
     user = cut.note.user
-    location, related = resolve(*user[0]) if user else None, None
+    location, related = place_of(user), None
     reason = _reason_of(cut)
     if reason == "no_grad" and (guard := guard_of(user)) is not None:
         location, related = guard, location

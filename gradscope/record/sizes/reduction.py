@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gradscope.facts import Summed
-from gradscope.record.sites import resolve
+from gradscope.record.sites import place_of
 from gradscope.record.sizes.flow import Flow
 
 _MEAN, _SUM = 1, 2  # at::Reduction
@@ -39,7 +39,7 @@ def summed(roots: Sequence[torch.Tensor], flow: Flow) -> Summed | None:
     if terms < _FEWEST or weight * terms < _FEWEST:
         return None
     call = flow.calls.get(node._sequence_nr())
-    place = resolve(*call.user[0]) if call is not None and call.user else None
+    place = place_of(call.user) if call is not None else None
     return Summed(terms, call.info.name if call is not None else "sum", place)
 
 

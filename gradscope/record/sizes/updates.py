@@ -14,7 +14,7 @@ import torch
 from gradscope.facts import Location, Update
 from gradscope.record.finite import is_zero
 from gradscope.record.optimizers import Work, held_by, parameters_of
-from gradscope.record.sites import USER, Site, kind_of, note_site, resolve
+from gradscope.record.sites import USER, kind_of, note_site, place_of
 from gradscope.record.sizes.clearing import after_step
 from gradscope.record.sizes.freshness import Freshness
 from gradscope.record.sizes.leaves import Leaves, Replacement
@@ -35,13 +35,12 @@ class Updates:
         self._leaves = leaves
         self._updates: list[Update] = []
         self._by_hand: list[Update] = []
-        self._places: dict[Site, Location] = {}
         self._looked: dict[int, int] = {}  # by id of the optimizer
         self._own: dict[str, CodeType] = {}  # the `step` of the program's own optimizers
         self._made: dict[int, Location | None] = {}  # likewise
 
     def note_made(self, optimizer: Any, frame: FrameType) -> None:
-        self._made[id(optimizer)] = self._place(note_site(frame)[0])
+        self._made[id(optimizer)] = place_of(note_site(frame)[0])
 
     def note(self, step: int, work: Work, fresh: Freshness, clipped: float | None) -> None:
         optimizer = work.optimizer
@@ -61,7 +60,7 @@ class Updates:
             step=step,
             optimizer=type(optimizer).__name__,
             lr=float(settings.get("lr", 0.0)),
-            location=self._place(work.site),
+            location=place_of(work.site),
             made=self._made.get(id(optimizer)),
             stale=None if fresh.stale is None else bool(stale),
             cleared=None if fresh.graded is None else _is_cleared(optimizer, fresh.graded),
@@ -82,7 +81,7 @@ class Updates:
             step,
             "",
             None,
-            self._place(user),
+            place_of(user),
             stale=known,
             clearing=fresh.clearing if known else None,
         )
@@ -99,7 +98,7 @@ class Updates:
         watched = self._leaves.settle(leaf, found)
         if watched is not None:
             watched.trained = True
-            _keep(self._by_hand, Update(step, "", None, self._place(found.user)))
+            _keep(self._by_hand, Update(step, "", None, place_of(found.user)))
 
     @property
     def are_by_hand(self) -> bool:
@@ -138,14 +137,6 @@ class Updates:
     def _train(self, leaf: torch.Tensor, frame: Any) -> None:
         self.trained[id(leaf)] = leaf
         self._leaves.meet(leaf, frame).trained = True
-
-    def _place(self, user: Site) -> Location | None:
-        if not user:
-            return None
-        site = user[:1]
-        if site not in self._places:
-            self._places[site] = resolve(*user[0])
-        return self._places[site]
 
 
 @cache
