@@ -218,11 +218,55 @@ CUT = {
             p = net(x)
         (p - y).square().mean().backward()
     """,
+    "tensor of a tensor": """
+        loss = net(x).square().mean()
+        - total = torch.tensor(loss)  # <-
+        + total = loss  # <-
+        total.backward()
+    """,
+    "switched off": """
+        - torch.set_grad_enabled(False)  # <-
+        + torch.set_grad_enabled(True)  # <-
+        net(x).square().mean().backward()
+    """,
+    "no leaf": """
+        - w = torch.ones(3, 1)  # <-
+        + w = torch.ones(3, 1, requires_grad=True)  # <-
+        (x @ w - y).square().mean().backward()
+        print(w.grad)
+    """,
     "frozen": """
         for parameter in net.parameters():
         -     parameter.requires_grad = False  # <-
         +     parameter.requires_grad = True  # <-
         net(x).square().mean().backward()
+    """,
+}
+LEAVES = {
+    "updates by hand": """
+        w, b = torch.zeros(3, 1, requires_grad=True), torch.zeros(1, requires_grad=True)
+        for _ in range(3):
+            (x @ w + b - y).square().mean().backward()
+        -     w -= 0.1 * w.grad  # <-
+        -     b -= 0.1 * b.grad
+        +     with torch.no_grad():
+        +         w -= 0.1 * w.grad  # <-
+        +         b -= 0.1 * b.grad
+            w.grad = b.grad = None
+    """,
+    "initialised by hand": """
+        - net.weight[0, 0] = 1.0  # <-
+        - net.bias.fill_(0.5)
+        + with torch.no_grad():
+        +     net.weight[0, 0] = 1.0  # <-
+        +     net.bias.fill_(0.5)
+        net(x).mean().backward()
+    """,
+    "input": """
+        z = torch.ones(4, requires_grad=True)
+        + z = z.clone()
+        z[0] = 3.0  # <-
+        z.square().sum().backward()
     """,
 }
 OTHERS = {
@@ -239,7 +283,7 @@ OTHERS = {
         + torch.autograd.grad(value, again, allow_unused=True)  # <-
     """,
 }
-BROKEN = {**CHANGED, **FREED, **CUT, **OTHERS}
+BROKEN = {**CHANGED, **FREED, **CUT, **LEAVES, **OTHERS}
 # What no text can repair.
 ADVICE = {
     "numbers in numpy": """
@@ -376,6 +420,74 @@ def test_right_programs_are_silent(
 
     assert report.trace.ending.kind == "finished", report.trace.ending
     assert refused(report) == []
+
+
+def test_a_backward_that_returns_too_few_gradients_gets_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told as a wrong backward, which it is."""
+    monkeypatch.chdir(tmp_path)
+    program = written(
+        """
+        class Scale(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, value, factor):
+                ctx.factor = factor
+                return value * factor
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad * ctx.factor
+
+        Scale.apply(net(x), 2.0).mean().backward()
+        """,
+        "+ ",
+    )
+
+    (finding,) = diagnosed_text(program, tmp_path).findings
+
+    assert finding.rule == "GS301"
+    assert "+        return grad * ctx.factor, None" in (finding.fixes[0].patch or "")
+
+
+def test_parameters_that_a_data_parallel_model_waits_for_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = written(
+        """
+        import os
+        import torch.distributed as dist
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.used = nn.Linear(3, 1)
+                self.spare = nn.Linear(3, 1)  # <-
+
+            def forward(self, x):
+                return self.used(x)
+
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        model = nn.parallel.DistributedDataParallel(Net())
+        for _ in range(2):
+            model(x).mean().backward()
+        """,
+        "+ ",
+    )
+
+    finding = refused(diagnosed_text(program, tmp_path))[0]
+
+    assert finding.location is not None
+    assert "# <-" in program.splitlines()[finding.location.line - 1]
+    assert "Parallel(Net(), find_unused_parameters=True)" in (finding.fixes[0].patch or "")
+
+
+def test_what_torch_itself_refuses_is_no_fault_of_ours(tmp_path: Path) -> None:
+    """numpy() is stood in for, and raises as it does without us."""
+    report = diagnosed_text(written("net(x).numpy()", "+ "), tmp_path)
+
+    assert report.trace.ending.detail.startswith("RuntimeError: Can't call numpy()")
 
 
 def test_a_late_refusal_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,6 @@ from gradscope.facts.refusals import Shared as Shared
 from gradscope.facts.refusals import Unreduced as Unreduced
 from gradscope.facts.refusals import WithoutGraph as WithoutGraph
 from gradscope.facts.refusals import Write as Write
-from gradscope.facts.refusals import WrongReturn as WrongReturn
 from gradscope.facts.reports import Report as Report
 from gradscope.facts.reports import Summary as Summary
 from gradscope.facts.requests import AllowUnused as AllowUnused
@@ -96,6 +95,7 @@ from gradscope.facts.requests import DetachUse as DetachUse
 from gradscope.facts.requests import DivideLoss as DivideLoss
 from gradscope.facts.requests import Exchange as Exchange
 from gradscope.facts.requests import FillMemory as FillMemory
+from gradscope.facts.requests import FindUnused as FindUnused
 from gradscope.facts.requests import HookBackward as HookBackward
 from gradscope.facts.requests import KeepGraph as KeepGraph
 from gradscope.facts.requests import KeepNorm as KeepNorm

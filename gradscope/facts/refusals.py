@@ -86,9 +86,9 @@ class GraphFreed(Refusal):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithoutGraph(Refusal):
-    """What was to be differentiated has no graph. `reason` is as in `Absence`, or "frozen": nothing
-    that the program computed with requires grad; `location` and `related` are as there. `frozen`
-    are parameters that do not."""
+    """What was to be differentiated has no graph. `reason` is as in `Absence`, or "frozen" or
+    "leafless": nothing that the program computed with requires grad; `location` and `related` are
+    as there. `frozen` are parameters that do not."""
 
     reason: str
     call: Call | None = None
@@ -128,18 +128,6 @@ class NotUsed(Refusal):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WrongReturn(Refusal):
-    """The backward of the custom Function `function`, which `call` ran, returned so many gradients,
-    or one of another shape than its input. `location` is the return."""
-
-    function: str
-    call: Call | None
-    location: Location | None
-    expected: tuple[tuple[int, ...] | None, ...]  # the shapes of the inputs
-    returned: tuple[tuple[int, ...] | None, ...]  # and of what came back
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Unreduced(Refusal):
     """DistributedDataParallel waits for the gradients of `parameters`, which the last backward did
     not give. `location` is where the first one's layer is defined."""
@@ -149,12 +137,5 @@ class Unreduced(Refusal):
 
 
 AnyRefusal = (
-    ChangedInPlace
-    | GraphFreed
-    | WithoutGraph
-    | LeafWritten
-    | NotScalar
-    | NotUsed
-    | WrongReturn
-    | Unreduced
+    ChangedInPlace | GraphFreed | WithoutGraph | LeafWritten | NotScalar | NotUsed | Unreduced
 )

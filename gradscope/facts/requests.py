@@ -282,6 +282,11 @@ class ReduceLoss:
 
 
 @dataclass(frozen=True, slots=True)
+class FindUnused:
+    """Let DistributedDataParallel look for the parameters that a forward does not use."""
+
+
+@dataclass(frozen=True, slots=True)
 class AllowUnused:
     """Let a gradient be None where there is no dependence."""
 
@@ -323,6 +328,7 @@ OfRefusals = (
     | WithoutGrad
     | CopyLeaf
     | ReduceLoss
+    | FindUnused
     | AllowUnused
 )
 # Those whose words follow from themselves alone.

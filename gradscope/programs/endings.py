@@ -13,6 +13,7 @@ from types import CodeType, TracebackType
 from gradscope.errors import CTRL_C
 from gradscope.facts import Ending, Location
 from gradscope.record.sites import OURS, USER, file_in_torch, in_torch, kind_of, resolve, shown_path
+from gradscope.record.stand_ins import stands_in
 
 _FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)  # faulthandler's
 # Of torch: who is in there may wait for other processes. The hooks of DDP and FSDP run in backward.
@@ -94,7 +95,7 @@ def is_ours(error: BaseException) -> bool:
     code = last.tb_frame.f_code
     # An op that raises does so in a wrapper of torch's, as does what cannot be compiled, or in our
     # mode, which only calls it.
-    is_wrapper = in_torch(code) or code.co_name == "__torch_dispatch__"
+    is_wrapper = in_torch(code) or code.co_name == "__torch_dispatch__" or stands_in(code)
     return kind_of(code) == OURS and not is_wrapper
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import CodeType
 from typing import Any
@@ -15,6 +15,7 @@ import torch
 from gradscope.facts import Location
 from gradscope.record.sites import USER, Site, kind_of, resolve, shown_path
 from gradscope.source import Source
+from gradscope.source import definition as definition_of
 from gradscope.source.cells import cell_of
 from gradscope.source.text import characters
 
@@ -141,8 +142,20 @@ def _expression(found: ast.stmt, position: int) -> ast.expr | None:
 
 def guard_of(user: Site) -> Location | None:
     """The `with torch.no_grad()` (or the decorator) that is around the innermost of these frames
-    that has one."""
-    return next(filter(None, (_guarding(*frame) for frame in user)), None)
+    that has one, else the call of `torch.set_grad_enabled` that holds from there on."""
+    guards = (*(_guarding(*frame) for frame in user), *(_switch(*frame) for frame in user))
+    return next(filter(None, guards), None)
+
+
+def _switch(code: CodeType, lasti: int) -> Location | None:
+    source, line = source_of(code.co_filename), resolve(code, lasti).line
+    calls = [
+        node.value
+        for node in (source.nodes.every(ast.Expr) if source else ())
+        if isinstance(node.value, ast.Call) and node.lineno < line
+    ]
+    switches = [one for one in calls if source and source.names.dotted(one.func) in _GUARDS]
+    return span(code, switches[-1]) if switches else None
 
 
 def _guarding(code: CodeType, lasti: int) -> Location | None:
@@ -181,3 +194,19 @@ def frozen_at(code: CodeType) -> Location | None:
             ):
                 found.append(node)
     return span(code, max(found, key=lambda one: one.lineno)) if found else None
+
+
+def leaf_at(code: CodeType, variables: Mapping[str, Any]) -> Location | None:
+    """Where the first of the variables is computed whose gradient the code reads: a tensor that
+    does not require one."""
+    source = source_of(code.co_filename)
+    for node in source.nodes.every(ast.Attribute) if source else ():
+        name = node.value
+        if node.attr != "grad" or not isinstance(name, ast.Name) or source is None:
+            continue
+        value = variables.get(name.id)
+        if isinstance(value, torch.Tensor) and not value.requires_grad:
+            made = definition_of(source, name)
+            if made is not None:
+                return span(code, made)
+    return None

@@ -6,12 +6,13 @@ import inspect
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import WRAPPER_ASSIGNMENTS
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
 
 _dynamo: Any = torch._C._dynamo.eval_frame
+_stand_ins: dict[int, CodeType] = {}  # kept, so that no other code gets the identity of one
 _SKIP, _DEFAULT = _dynamo._FrameAction.SKIP, _dynamo._FrameAction.DEFAULT
 
 
@@ -32,6 +33,7 @@ def stand_in(
         if inspect.signature(new) != signature:
             new.__signature__ = signature  # type: ignore[attr-defined]
     hide_from_dynamo(new, inner=inner)
+    _stand_ins[id(new.__code__)] = new.__code__
     vars(new)["_torchdynamo_inline"] = original  # what Dynamo traces in its place
     if name in vars(owner):
         stack.callback(setattr, owner, name, old)
@@ -46,3 +48,8 @@ def hide_from_dynamo(function: Callable[..., Any], *, inner: bool = True) -> Non
     assert isinstance(function, FunctionType)
     strategy = _dynamo._FrameExecStrategy(_SKIP, _SKIP if inner else _DEFAULT)
     _dynamo.set_code_exec_strategy(function.__code__, strategy)
+
+
+def stands_in(code: CodeType) -> bool:
+    """Whether it runs in the place of a function of torch's: what it lets out is that one's."""
+    return id(code) in _stand_ins

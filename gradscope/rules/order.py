@@ -11,6 +11,7 @@ from gradscope.facts import Finding, Phase, Severity, Trouble
 
 # Among explanations of the same strength the first one here wins.
 ORDER = (
+    "backward-refused",  # it has ended the program
     "bad-setting",  # of the optimizer, before what it computes from it
     "all-masked-softmax",  # before the 0 / 0 and the inf - inf that such a row consists of
     "bad-custom-backward",  # before what comes of the steps along a wrong gradient

@@ -105,3 +105,15 @@ def parenthesized(source: Source, node: ast.expr) -> tuple[int, int]:
         if before > 0 and (text[before - 1].isalnum() or text[before - 1] in "_)]"):
             return start, end
         start, end = before, after + 1
+
+
+def statement_at(source: Source, place: Location | None) -> ast.stmt | None:
+    """The innermost statement around a place; None where that is in another file."""
+    if place is None or place.file != source.file:
+        return None
+    found = [
+        one
+        for one in ast.walk(source.tree)
+        if isinstance(one, ast.stmt) and one.lineno <= place.line <= (one.end_lineno or 0)
+    ]
+    return max(found, key=lambda one: (one.lineno, one.col_offset), default=None)

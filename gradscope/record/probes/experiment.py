@@ -48,7 +48,11 @@ def examined(
         except TooFew as few:
             detail = f"{few.got} of {len(args)}"
             relation = Relation(("count",), None, detail)
-            check = _about(calls, few.got, "wrong", relation=relation, bad=1)
+            rest = args[few.got :]
+            # What no gradient is asked of gets None.
+            is_plain = not any(isinstance(one, torch.Tensor) and one.requires_grad for one in rest)
+            rewrite = "{returned}" + ", None" * len(rest) if is_plain and few.got else None
+            check = _about(calls, few.got, "wrong", relation=relation, bad=1, rewrite=rewrite)
             return (Watcher(calls.formula).blamed(check, cls, None),)
         except NoVerdict as reason:
             why = str(reason)

@@ -7,8 +7,9 @@ comes from the graph, which is alive as long as the exception is, and from what 
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
 
@@ -19,28 +20,32 @@ from gradscope.facts import (
     Call,
     ChangedInPlace,
     GraphFreed,
+    LeafWritten,
     Location,
     NotScalar,
     NotUsed,
     Shared,
+    Unreduced,
     WithoutGraph,
     Write,
 )
 from gradscope.record import graph
 from gradscope.record.context import RunContext
-from gradscope.record.definitions import frozen_at
+from gradscope.record.definitions import definition, frozen_at, leaf_at, source_of
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import node_name
 from gradscope.record.held import variables
 from gradscope.record.journal import to_call
 from gradscope.record.refusals.notes import Noted, Notes, Updated
+from gradscope.record.refusals.parts import Nodes, down, ends, is_older, up, withheld
 from gradscope.record.sites import USER, kind_of, resolve
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.reasons import cut_upstream, explained
+from gradscope.source.spans import expression, statement_at
+from gradscope.source.written import holder_of, written
 
 _CHAIN = 8  # exceptions that led to the last one
 
-Nodes = dict[Any, list[Any]]  # with the nodes above each
 Ask = Callable[["_Inquiry", "_Raised"], AnyRefusal | None]
 
 
@@ -103,7 +108,7 @@ class _Inquiry:
         known = (
             (node, role, tensor)
             for node in sorted(raised.nodes, key=lambda one: one._sequence_nr(), reverse=True)
-            for role, tensor in _refused(node)
+            for role, tensor in withheld(node)
             if tensor is not None
         )
         found = next(known, None)
@@ -119,7 +124,7 @@ class _Inquiry:
             name=self._context.names.name(tensor, raised.frame) or "",
             shape=tuple(tensor.shape),
             writes=tuple(self._since(node._sequence_nr(), tensor)),
-            above=self._calls(_up(others, raised.nodes)),
+            above=self._calls(up(others, raised.nodes)),
             shared=self._shared(others, raised),
         )
 
@@ -143,7 +148,7 @@ class _Inquiry:
 
     def _freed(self, raised: _Raised) -> AnyRefusal:
         freed = {
-            node for node in raised.nodes if any(tensor is None for _, tensor in _refused(node))
+            node for node in raised.nodes if any(tensor is None for _, tensor in withheld(node))
         }
         shared = self._shared(freed, raised) or Shared(None)
         return GraphFreed(step=raised.step, raised_at=raised.place, shared=shared)
@@ -161,15 +166,15 @@ class _Inquiry:
         )
         if earlier is None:
             return None
-        old = {node for node in raised.nodes if _is_older(node, earlier.until)}
+        old = {node for node in raised.nodes if is_older(node, earlier.until)}
         if old.issuperset(raised.nodes):  # nothing of this graph was made since
             old = {node for node in raised.nodes if node._sequence_nr() in earlier.above}
-        below = {end: _down(end) for end in _ends(old, raised.nodes)}
-        ends = [end for end in below if not nodes.isdisjoint(below[end])]
-        ends = [end for end in ends if end._sequence_nr() in earlier.carried] or ends
-        if not ends:
+        below = {end: down(end) for end in ends(old, raised.nodes)}
+        found = [end for end in below if not nodes.isdisjoint(below[end])]
+        found = [end for end in found if end._sequence_nr() in earlier.carried] or found
+        if not found:
             return None
-        end = max(ends, key=lambda one: one._sequence_nr())
+        end = max(found, key=lambda one: one._sequence_nr())
         seq = end._sequence_nr()
         made = self._call(end)
         after = [one for one in self._notes.updates if one.seq >= earlier.until]
@@ -217,9 +222,13 @@ class _Inquiry:
         if cut is not None:
             reason, call, location, related = explained(cut)
             return {"reason": reason, "call": call, "location": location, "related": related}
-        code = raised.frames[0].f_code if raised.frames else None
-        place = frozen_at(code) if code is not None else None
-        return {"reason": "frozen", "location": place}
+        frame = raised.frame
+        if frame is None:
+            return {"reason": "frozen"}
+        leaf = leaf_at(frame.f_code, frame.f_locals)
+        if leaf is not None:
+            return {"reason": "leafless", "location": leaf}
+        return {"reason": "frozen", "location": frozen_at(frame.f_code)}
 
     def _frozen(self) -> tuple[str, ...]:
         names = self._context.names
@@ -227,6 +236,35 @@ class _Inquiry:
             names.owners[key].name
             for key, leaf in names.parameters.items()
             if not leaf.requires_grad
+        )
+
+    def _leaf_written(self, raised: _Raised) -> AnyRefusal | None:
+        """By an op that raised before any mode could see it: what it writes into has to be read."""
+        source = source_of(raised.frame.f_code.co_filename) if raised.frame is not None else None
+        if source is None or raised.place is None or raised.frame is None:
+            return None
+        here = replace(raised.place, file=source.file)
+        node = expression(source, here) or statement_at(source, here)
+        holder = holder_of(written(source, node))
+        if holder is None:
+            return None
+        leaf = _held(holder, raised.frame)
+        trained = isinstance(leaf, torch.nn.Parameter) or getattr(leaf, "grad", None) is not None
+        name = source.of(holder)
+        return LeafWritten(step=raised.step, raised_at=raised.place, name=name, trained=trained)
+
+    def _unreduced(self, raised: _Raised) -> AnyRefusal:
+        names = self._context.names
+        owners = [
+            names.owners[key]
+            for key, leaf in names.parameters.items()
+            if leaf.requires_grad and leaf.grad is None
+        ]
+        return Unreduced(
+            step=raised.step,
+            raised_at=raised.place,
+            parameters=tuple(owner.name for owner in owners),
+            location=definition(owners[0].path)[0] if owners else None,
         )
 
     def _not_scalar(self, raised: _Raised) -> AnyRefusal | None:
@@ -247,7 +285,7 @@ class _Inquiry:
             if id(one) in reached or (one.grad_fn is not None and one.grad_fn in raised.nodes):
                 continue
             cut = self._cut(raised.roots, raised) if one.requires_grad else {"reason": "frozen"}
-            if cut["reason"] == "frozen" and one.requires_grad:
+            if cut["reason"] in ("frozen", "leafless") and one.requires_grad:
                 cut = {"reason": ""}
             name = self._name(one, raised)
             return NotUsed(step=raised.step, raised_at=raised.place, name=name, **cut)
@@ -279,6 +317,8 @@ _CHECKS: tuple[tuple[str, Ask], ...] = (
     ("Trying to backward through the graph a second time", _Inquiry._freed),
     ("does not require grad and does not have a grad_fn", _Inquiry._without_graph),
     ("grad can be implicitly created only for scalar outputs", _Inquiry._not_scalar),
+    ("leaf Variable that requires grad is being used in an in-place", _Inquiry._leaf_written),
+    ("Expected to have finished reduction in the prior iteration", _Inquiry._unreduced),
     ("appears to not have been used in the graph", _Inquiry._not_used),
     ("One of the differentiated Tensors does not require grad", _Inquiry._not_used),
 )
@@ -292,25 +332,6 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _refused(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
-    """What a node has saved and does not hand out any more: with the tensor where that was changed,
-    without where it was freed."""
-    prefix = "_raw_saved_"
-    for name in dir(type(node)):
-        if not name.startswith(prefix):
-            continue
-        role = name.removeprefix(prefix)
-        raw = getattr(node, name, None)
-        try:
-            if role == "tensors":  # of a custom Function
-                node.saved_tensors  # noqa: B018 - what it raises is the answer
-            else:
-                getattr(node, f"_saved_{role}")
-        except RuntimeError:
-            for one in raw if isinstance(raw, tuple | list) else (raw,):
-                yield role, getattr(one, "data", None)
-
-
 def _as_write(one: Noted) -> Write:
     frames = tuple(resolve(*frame) for frame in one.site)
     return Write(one.op, frames[0], frames, module=one.module, recorded=one.recorded)
@@ -320,33 +341,6 @@ def _as_update(one: Updated) -> Write:
     frames = tuple(resolve(*frame) for frame in one.site)
     place, optimizer = frames[0] if frames else None, one.optimizer()
     return Write("step", place, frames, optimizer=type(optimizer).__name__)
-
-
-def _up(nodes: set[Any], above: Nodes) -> set[Any]:
-    """The nodes, and all that hand them a gradient."""
-    found, waiting = set(nodes), list(nodes)
-    while waiting:
-        for one in above[waiting.pop()]:
-            if one not in found:
-                found.add(one)
-                waiting.append(one)
-    return found
-
-
-def _is_older(node: Any, until: int) -> bool:
-    """Whether it was made before the node with that number. Those of leaves are of no time."""
-    return hasattr(node, "variable") or node._sequence_nr() < until
-
-
-def _ends(part: set[Any], above: Nodes) -> Iterator[Any]:
-    """The nodes of a part of a graph by which the rest of it, or the loss, leads there."""
-    for node in part:
-        if not hasattr(node, "variable") and not (above[node] and part.issuperset(above[node])):
-            yield node
-
-
-def _down(node: Any) -> set[Any]:
-    return set(graph.consumers([node]))
 
 
 def _name_of(node: Any, frames: Sequence[FrameType]) -> str:
@@ -363,3 +357,15 @@ def _tensors_in(given: Any) -> list[torch.Tensor]:
         return [given]
     many = given if isinstance(given, list | tuple) else ()
     return [one for one in many if isinstance(one, torch.Tensor)]
+
+
+def _held(holder: ast.expr, frame: FrameType) -> Any:
+    """What `w`, `self.scale`, `net.weight` are in a frame; None where that is not plain."""
+    if isinstance(holder, ast.Name):
+        return frame.f_locals.get(holder.id, frame.f_globals.get(holder.id))
+    if isinstance(holder, ast.Attribute):
+        owner = _held(holder.value, frame)
+        if isinstance(owner, torch.nn.Module):
+            return owner._parameters.get(holder.attr, owner._modules.get(holder.attr))
+        return getattr(owner, "__dict__", {}).get(holder.attr)
+    return None

@@ -9,11 +9,16 @@ from gradscope.facts import Edit, Reattach
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.spelling import can_repeat
+from gradscope.repair.write.splice import keyword
 from gradscope.source.arguments import spelled
 from gradscope.source.spans import ancestors
 
 PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 GUARDS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.set_grad_enabled"})
+FACTORIES = frozenset(
+    f"torch.{name}" for name in "tensor zeros ones full rand randn linspace arange eye".split()
+)
+COPIES = frozenset({"torch.tensor", "torch.as_tensor"})  # of the numbers, without the graph
 VARIABLE = "torch.autograd.Variable"  # of 2017; it makes a leaf of what it is given
 
 
@@ -37,6 +42,8 @@ def reconnected(culprit: Culprit, request: Reattach) -> Iterator[Candidate]:
             yield from _enabled(culprit)
         case "frozen":
             yield from _thawed(culprit)
+        case "leafless":
+            yield from _required(culprit)
         case "unregistered":
             yield from _registered(culprit)
         case "stale":
@@ -50,6 +57,9 @@ def _attached(culprit: Culprit) -> Iterator[Candidate]:
         inner = node.func.value if node.func.attr == "detach" else None
     else:
         inner = node.value if isinstance(node, ast.Attribute) and node.attr == "data" else None
+    title = "drop the `.detach()` (or `.data`) on the way to the loss"
+    if isinstance(node, ast.Call) and culprit.names.dotted(node.func) in COPIES and node.args:
+        inner, title = node.args[0], "use the tensor itself: `torch.tensor` copies its numbers"
     if inner is None or not isinstance(node, ast.expr):
         return
     around = culprit.source.parents.get(node)
@@ -58,7 +68,6 @@ def _attached(culprit: Culprit) -> Iterator[Candidate]:
     elif isinstance(around, ast.Attribute) and around.attr == "requires_grad_":
         call = culprit.source.parents.get(around)  # it hides that the graph is gone
         node = call if isinstance(call, ast.Call) else node
-    title = "drop the `.detach()` (or `.data`) on the way to the loss"
     whole = culprit.replace(node, culprit.source.of(inner))
     yield Candidate("graph", title, (whole,))
     others = tuple(_detached_elsewhere(culprit, node))
@@ -176,10 +185,25 @@ def _unwrapped(culprit: Culprit) -> Iterator[Candidate]:
 def _enabled(culprit: Culprit) -> Iterator[Candidate]:
     """`with torch.enable_grad():`, and the same for a decorator."""
     guard, enabled = culprit.node, culprit.torch("torch.enable_grad()")
-    if isinstance(guard, ast.Call) and enabled is not None:
+    if isinstance(guard, ast.Call) and isinstance(culprit.source.parents[guard], ast.Expr):
+        if guard.args:  # a call that holds from there on
+            edit = culprit.replace(guard.args[0], "True")
+            yield Candidate("graph", "leave gradients switched on", (edit,))
+    elif isinstance(guard, ast.Call) and enabled is not None:
         if culprit.names.dotted(guard.func) in GUARDS:
             edit = culprit.replace(guard, enabled)
             yield Candidate("graph", "record the graph of what has to learn", (edit,))
+
+
+def _required(culprit: Culprit) -> Iterator[Candidate]:
+    """`torch.tensor(values, requires_grad=True)`, `x.requires_grad_()`."""
+    source, node = culprit.source, culprit.node
+    if isinstance(node, ast.Call) and culprit.names.dotted(node.func) in FACTORIES:
+        edit = keyword(source, node, "requires_grad", "True")
+        yield Candidate("graph", "let the tensor require a gradient", (edit,))
+    elif isinstance(node, ast.expr):
+        edit = source.edit(*source.extent(node), f"{culprit.text(node)}.requires_grad_()")
+        yield Candidate("graph", "let the tensor require a gradient", (edit,))
 
 
 def _thawed(culprit: Culprit) -> Iterator[Candidate]:

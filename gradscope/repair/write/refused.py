@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import takewhile
 
 from gradscope.facts import (
     AllowUnused,
@@ -16,6 +18,7 @@ from gradscope.facts import (
     DetachCarried,
     DetachUse,
     Edit,
+    FindUnused,
     Fix,
     KeepGraph,
     Location,
@@ -31,13 +34,16 @@ from gradscope.repair.write.cycles import loops_around, moved
 from gradscope.repair.write.splice import after, before, commented, keyword, whole_lines
 from gradscope.source import Source, expression, operands
 from gradscope.source.arguments import BINARY, called
-from gradscope.source.spans import ancestors
+from gradscope.source.spans import ancestors, statement_at
+from gradscope.source.written import Holder, holder_of, is_write, written
 
 # Ops that only write: without the underscore they are no ops, or others.
 _FILLS = frozenset("copy_ fill_ zero_ uniform_ normal_ set_ resize_ random_ bernoulli_".split())
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "mm": "@"}
+_PARALLEL = tuple(
+    f"torch.nn.parallel.{module}DistributedDataParallel" for module in ("", "distributed.")
+)
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
-_Holder = ast.Name | ast.Attribute
 
 
 def allowed(culprit: Culprit, fix: Fix, request: OfRefusals) -> Iterator[Candidate]:
@@ -71,6 +77,8 @@ def _ways(culprit: Culprit, request: OfRefusals) -> Iterator[Iterable[Edit]]:
             yield _before(culprit, culprit.finding.location, f"{name} = {name}.clone()")
         case ReduceLoss():
             yield from _reduced(culprit)
+        case FindUnused():
+            yield from _finding_unused(culprit)
         case AllowUnused():
             yield _with_keyword(culprit, culprit.finding.location, "allow_unused")
 
@@ -89,13 +97,13 @@ def _out_of_place(
     if isinstance(node, ast.Call):
         yield list(_switched_off(source, node))
         yield list(_renamed(source, node))
-    if isinstance(node, ast.AugAssign) and isinstance(node.target, _Holder):
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, Holder):
         sign = _SIGNS.get(BINARY.get(type(node.op), ""))
         if sign is not None:
             target, value = source.of(node.target), source.of(node.value)
             value = value if isinstance(node.value, _ATOMS) else f"({value})"
             yield [source.edit(*source.extent(node), f"{target} = {target} {sign} {value}")]
-    holder = _holder(_written(node)) if node is not None else None
+    holder = holder_of(written(source, node))
     if holder is not None:
         name = source.of(holder)
         yield _before(culprit, place, f"{name} = {name}.clone()")
@@ -128,43 +136,14 @@ def _renamed(source: Source, call: ast.Call) -> Iterator[Edit]:
     if not isinstance(function, ast.Attribute):
         return
     statement = source.nodes.statement(call)
-    written = _written(call)
+    target = written(source, call)
     if isinstance(statement, ast.Expr) and statement.value is call:
-        if not isinstance(written, _Holder):
+        if not isinstance(target, Holder):
             return
         start = source.extent(call)[0]
-        yield source.edit(start, start, f"{source.of(written)} = ")
+        yield source.edit(start, start, f"{source.of(target)} = ")
     end = source.extent(function)[1]
     yield source.edit(end - 1, end, "")
-
-
-def _written(node: ast.AST | None) -> ast.expr | None:
-    """What a statement, a call or a target writes into."""
-    if isinstance(node, ast.AugAssign):
-        return node.target
-    if isinstance(node, ast.Assign):
-        return node.targets[0]
-    if isinstance(node, ast.Expr):
-        return _written(node.value)
-    if isinstance(node, ast.Call):
-        is_method = isinstance(node.func, ast.Attribute)
-        base = node.func.value if isinstance(node.func, ast.Attribute) else None
-        is_function = not is_method or (isinstance(base, ast.Name) and base.id in ("torch", "F"))
-        if is_function and node.args:
-            return node.args[0]
-        return base
-    return node if isinstance(node, ast.expr) else None
-
-
-def _holder(written: ast.expr | None) -> _Holder | None:
-    """The variable behind `x[:, 0]`, `x[0].view(-1)`, `x.data`."""
-    while True:
-        if isinstance(written, ast.Subscript):
-            written = written.value
-        elif isinstance(written, ast.Call) and isinstance(written.func, ast.Attribute):
-            written = written.func.value
-        else:
-            return written if isinstance(written, _Holder) else None
 
 
 def _copied(culprit: Culprit, request: CopyWhenSaved) -> Iterator[Iterable[Edit]]:
@@ -176,22 +155,23 @@ def _copied(culprit: Culprit, request: CopyWhenSaved) -> Iterator[Iterable[Edit]
         yield [source.edit(*source.extent(node), f"{culprit.text(node)}.clone()")]
         return
     given = operands(source, node, request.call.op).get(request.role)
-    named = [one for one in ast.walk(node) if isinstance(one, _Holder)]
+    named = [one for one in ast.walk(node) if isinstance(one, Holder)]
     for one in (given, *(part for part in named if source.of(part) == request.name)):
         if isinstance(one, ast.expr) and isinstance(getattr(one, "ctx", ast.Load()), ast.Load):
             yield [source.edit(*source.extent(one), f"{culprit.text(one)}.clone()")]
 
 
 def _without_grad(culprit: Culprit) -> Iterable[Edit]:
-    """The statement in `with torch.no_grad():`."""
-    source = culprit.source
-    statement = _statement(source, culprit.finding.location)
-    guard = culprit.torch("torch.no_grad()")
-    if statement is None or guard is None or not whole_lines(source, statement):
+    """The statement, and those below it that write as well, in `with torch.no_grad():`."""
+    source, guard = culprit.source, culprit.torch("torch.no_grad()")
+    statement = statement_at(source, culprit.finding.location)
+    if statement is None or guard is None or whole_lines(source, statement) is None:
         return ()
-    start, end = source.extent(statement)
+    block = _block(source, statement)
+    rest = takewhile(partial(is_write, source), block[block.index(statement) + 1 :])
+    start, end = source.extent(statement)[0], source.extent([statement, *rest][-1])[1]
     indent = source.indent(statement.lineno)
-    text = source.of(statement).replace(source.newline, f"{source.newline}    ")
+    text = source.text[start:end].replace(source.newline, f"{source.newline}    ")
     return [source.edit(start, end, f"with {guard}:{source.newline}{indent}    {text}")]
 
 
@@ -206,7 +186,7 @@ def _let_go(culprit: Culprit, request: DetachCarried) -> Iterable[Edit]:
         text = f"{name} = tuple(one.detach() for one in {name})"
     elif request.carried.parts == "list":
         text = f"{name} = [one.detach() for one in {name}]"
-    statement = _statement(culprit.source, request.carried.backward)
+    statement = statement_at(culprit.source, request.carried.backward)
     edit = after(culprit.source, statement, text) if statement is not None else None
     return [edit] if edit is not None else ()
 
@@ -218,14 +198,14 @@ def _detached(culprit: Culprit, call: Call, name: str) -> Iterator[Iterable[Edit
     for frame in sorted(frames, key=lambda one: place is None or one.function != place.function):
         node = _node(source, frame)
         for one in ast.walk(node) if node is not None else ():
-            if isinstance(one, _Holder) and source.of(one) == name:
+            if isinstance(one, Holder) and source.of(one) == name:
                 yield [source.edit(*source.extent(one), f"{name}.detach()")]
                 return
 
 
 def _each_turn(culprit: Culprit, request: ComputeAnew) -> Iterable[Edit]:
     """What stands before the loop, at its begin."""
-    source, backward = culprit.source, _statement(culprit.source, request.backward)
+    source, backward = culprit.source, statement_at(culprit.source, request.backward)
     for loop in loops_around(source, backward) if backward is not None else ():
         block = _block(source, loop)
         lines = _lines(request.calls, request.backward)
@@ -284,6 +264,13 @@ def _with_keyword(culprit: Culprit, place: Location | None, name: str) -> Iterab
     return [keyword(culprit.source, node, name, "True")] if isinstance(node, ast.Call) else ()
 
 
+def _finding_unused(culprit: Culprit) -> Iterator[Iterable[Edit]]:
+    """`find_unused_parameters=True`, where the file makes the DistributedDataParallel."""
+    for call in culprit.source.nodes.every(ast.Call):
+        if culprit.names.dotted(call.func) in _PARALLEL:
+            yield [keyword(culprit.source, call, "find_unused_parameters", "True")]
+
+
 def _reduced(culprit: Culprit) -> Iterator[Iterable[Edit]]:
     """`loss.mean().backward()`."""
     source, call = culprit.source, culprit.node
@@ -302,26 +289,14 @@ def _node(source: Source, place: Location | None) -> ast.AST | None:
     """The expression that a place covers, else the statement on its lines."""
     if place is None or place.file != source.file:
         return None
-    return expression(source, place) or _statement(source, place)
-
-
-def _statement(source: Source, place: Location | None) -> ast.stmt | None:
-    """The innermost statement around a place."""
-    if place is None or place.file != source.file:
-        return None
-    found = [
-        one
-        for one in ast.walk(source.tree)
-        if isinstance(one, ast.stmt) and one.lineno <= place.line <= (one.end_lineno or 0)
-    ]
-    return max(found, key=lambda one: (one.lineno, one.col_offset), default=None)
+    return expression(source, place) or statement_at(source, place)
 
 
 def _beside(
     source: Source, one: Location | None, other: Location
 ) -> tuple[ast.stmt | None, ast.stmt | None]:
     """The statements around two places that stand in one block, the first one first."""
-    first, second = _statement(source, one), _statement(source, other)
+    first, second = statement_at(source, one), statement_at(source, other)
     if first is None or second is None:
         return None, None
     around = [second, *(node for node in ancestors(source, second) if isinstance(node, ast.stmt))]
@@ -359,7 +334,7 @@ def _is_on(statement: ast.stmt, lines: set[int]) -> bool:
 
 
 def _before(culprit: Culprit, place: Location | None, line: str) -> Iterable[Edit]:
-    statement = _statement(culprit.source, place)
+    statement = statement_at(culprit.source, place)
     edit = before(culprit.source, statement, line) if statement is not None else None
     return [edit] if edit is not None else ()
 

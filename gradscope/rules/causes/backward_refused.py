@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradscope.facts import Finding, Fix, Phase, Refusal, Related, Root, Trace
+from gradscope.facts import Finding, Phase, Refusal, Related, Root, Trace
 from gradscope.rules.reading.refused import requests
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording.proposals import proposed
@@ -41,27 +41,24 @@ class BackwardRefused(Rule):
     name = "backward-refused"
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
-        if trace.refusal is not None and not roots:
+        if trace.refusal is not None:
             yield self._about(trace.refusal)
 
     def _about(self, refusal: Refusal) -> Finding:
         said = told(refusal)
+        place = said.place or refusal.raised_at
         raised = ((refusal.raised_at, "autograd raised here"),)
-        related = {at: what for at, what in (*said.others, *raised) if at and at != said.place}
+        related = {at: what for at, what in (*raised, *said.others) if at and at != place}
         return self.found(
             said.headline,
             said.why,
             phase=Phase.BACKWARD,
             step=refusal.step,
             op=said.op,
-            location=said.place or refusal.raised_at,
+            location=place,
             label=said.label,
             related=tuple(Related("use", at, what) for at, what in related.items()),
             evidence=said.evidence,
             numbers=said.numbers,
-            fixes=tuple(_fixes(refusal)),
+            fixes=tuple(map(proposed, requests(refusal))),
         )
-
-
-def _fixes(refusal: Refusal) -> Iterator[Fix]:
-    yield from map(proposed, requests(refusal))

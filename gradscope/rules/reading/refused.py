@@ -13,6 +13,7 @@ from gradscope.facts import (
     CopyWhenSaved,
     DetachCarried,
     DetachUse,
+    FindUnused,
     GraphFreed,
     KeepGraph,
     LeafWritten,
@@ -24,6 +25,7 @@ from gradscope.facts import (
     ReduceLoss,
     Refusal,
     Shared,
+    Unreduced,
     UpdateLater,
     WithoutGrad,
     WithoutGraph,
@@ -44,6 +46,8 @@ def requests(refusal: Refusal) -> Iterator[Plain]:
             yield from (
                 (WithoutGrad(), CopyLeaf(name)) if trained else (CopyLeaf(name), WithoutGrad())
             )
+        case Unreduced():
+            yield FindUnused()
         case NotScalar():
             yield ReduceLoss()
         case NotUsed(reason=reason):

@@ -32,6 +32,12 @@ WORDS = {
         "takes `requires_grad` away",
         "leave `requires_grad` on for what has to learn",
     ),
+    "leafless": Words(
+        "Nothing that it was computed from requires a gradient: a tensor does so only where that is"
+        " asked for.",
+        "does not require a gradient",
+        "let the tensor require a gradient",
+    ),
     "function": Words(
         "They go into a custom `autograd.Function` whose backward returns None in the place of"
         " their gradient.",

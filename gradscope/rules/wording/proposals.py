@@ -21,6 +21,7 @@ from gradscope.facts import (
     DetachUse,
     DivideLoss,
     FillMemory,
+    FindUnused,
     Fix,
     HookBackward,
     KeepGraph,
@@ -164,6 +165,8 @@ def _allowed(request: OfRefusals) -> Fix:
             title = f"write into a copy of `{name}`"
         case ReduceLoss():
             title = "differentiate one number: the mean"
+        case FindUnused():
+            title = "let it look for unused parameters: `find_unused_parameters=True`"
         case AllowUnused():
             title = "let that gradient be None: `allow_unused=True`"
         case _:

@@ -15,6 +15,7 @@ from gradscope.facts import (
     NotScalar,
     NotUsed,
     Refusal,
+    Unreduced,
     WithoutGraph,
     Write,
     plural,
@@ -54,6 +55,8 @@ def told(refusal: Refusal) -> Told:
             return _not_scalar(refusal)
         case NotUsed():
             return _not_used(refusal)
+        case Unreduced():
+            return _unreduced(refusal)
     raise TypeError(type(refusal).__name__)
 
 
@@ -178,11 +181,19 @@ def _freed(one: GraphFreed) -> Told:
     return Told(headline, why, label, place, shared.made.op, others, evidence, numbers)
 
 
+_ENDS = {
+    "no_grad": "it was computed where none is recorded",
+    "number": "it was made from a Python number",
+    "frozen": "nothing in it requires grad",
+    "leafless": "nothing in it requires grad",
+}
+
+
 def _without_graph(one: WithoutGraph) -> Told:
     words = WORDS[one.reason]
     op = one.call.op if one.call is not None else ""
     related: Places = ((one.related, "runs without a graph"),)
-    what = f"`{phrases.spelled(op)}` cuts it off" if op else "nothing in it requires grad"
+    what = _ENDS.get(one.reason, f"`{phrases.spelled(op)}` cuts it off")
     numbers = (_frozen(one.frozen),) if one.frozen and one.reason == "frozen" else ()
     numbers = numbers or ("0 leaves that the loss depends on",)
     return Told(
@@ -215,6 +226,7 @@ def _leaf(one: LeafWritten) -> Told:
         None,
         "",
         evidence={"reason": "leaf", "name": one.name, "trained": one.trained},
+        numbers=("a parameter, or a leaf with a gradient" if one.trained else "an input",),
     )
 
 
@@ -254,6 +266,21 @@ def _not_used(one: NotUsed) -> Told:
         ((one.related, "runs without a graph"),),
         {"reason": one.reason or "unused", "name": one.name},
         ("0 ops between it and the result",) if not one.reason else (),
+    )
+
+
+def _unreduced(one: Unreduced) -> Told:
+    names, count = one.parameters, len(one.parameters)
+    return Told(
+        f"DistributedDataParallel waits for {plural(count, 'gradient')} that the last backward did"
+        f" not give: {phrases.listed(names)}",
+        "It adds up the gradients of all ranks once every parameter has one. A forward that leaves"
+        " a layer out gives that layer none, and the next step cannot begin.",
+        "was not used in the last step",
+        one.location,
+        "",
+        evidence={"reason": "unreduced", "parameters": list(names)},
+        numbers=(f"{plural(count, 'parameter')} without a gradient",),
     )
 
 
