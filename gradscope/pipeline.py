@@ -182,7 +182,7 @@ def trace(
         ranked = None
         if ranks is not None:
             seen, _ = ranks.joined(seen)
-            ranked = ranks.agree(_share(ranks, seen, options.limits))
+            ranked = ranks.agree(share_of(ranks, seen, options.limits))
             if not ranks.leads:
                 again.follow()
                 return Report(target.name, seen, ranks=ranked)
@@ -221,7 +221,7 @@ def trace(
     return replace(report, runs=1 + budget.runs, replay=again.latest, seconds=seconds, ranks=ranked)
 
 
-def _share(ranks: Ranks, seen: Trace, limits: Limits) -> Share:
+def share_of(ranks: Ranks, seen: Trace, limits: Limits) -> Share:
     """What this rank tells the others: whether its first bad value is its own."""
     share = ranks.share(seen)
     errors = [one for one in diagnose(seen, limits) if one.severity is Severity.ERROR]

@@ -11,9 +11,10 @@ from pathlib import Path
 from gradscope.config import Config
 from gradscope.errors import GradscopeError
 from gradscope.examples import FOLDER as EXAMPLES
-from gradscope.facts import Edit, Effect, Finding, Fix, Severity, Trace
-from gradscope.pipeline import Findings, LeftOut, conclude, untouched
+from gradscope.facts import Edit, Effect, Fate, Finding, Fix, Severity, Share, Trace
+from gradscope.pipeline import Findings, LeftOut, conclude, share_of, untouched
 from gradscope.programs import RunOptions, Target, run
+from gradscope.programs.ranks import Ranks
 from gradscope.record.sites import shown_path
 from gradscope.repair import Again, Budget, repaired
 from gradscope.repair.again import Hindered
@@ -52,6 +53,7 @@ class Repaired:
     started: int = field(default_factory=time.time_ns)
     trace: Trace | None = None  # the last one
     budget: Budget = field(default_factory=Budget)
+    is_over: bool = False
     unseen: Effect | None = None  # why nobody saw what the last fixes lead to
 
     @property
@@ -82,13 +84,86 @@ def fix_all(
     budget: Budget | None = None,
     stages: Stages | None = None,
     tell: Callable[[str], None] = lambda line: None,
+    ranks: Ranks | None = None,
+    follow: Callable[[], Repaired | None] = lambda: None,
 ) -> Repaired:
     """Repair the program that `rerun` runs. Each round traces it with the patches found so far and
     applies every fix that `may_apply` allows; the last round shows what they led to. The budget
     is for all rounds together. Ctrl-C ends the work with the fixes that were verified by then; a
-    second one raises KeyboardInterrupt."""
+    second one raises KeyboardInterrupt.
+
+    Of several `ranks` all run the program; one makes the round, and the others `follow` it, and go
+    on from where it has come.
+    """
     state = Repaired(budget=budget or Budget())
     config, stages = config or Config(), stages or Stages()
+    while not state.is_over:
+        seen = _seen(state, rerun, stages, ranks)
+        if ranks is not None and not _leads(ranks, state, seen, config):
+            state = replace(follow() or replace(state, is_over=True), budget=state.budget)
+            continue
+        if seen is not None and not state.is_over:
+            try:
+                _make_round(state, seen, rerun, may_apply, config, stages, tell)
+            except KeyboardInterrupt:
+                _note_interrupt(state)
+        if ranks is not None:
+            ranks.release(state)
+    return state
+
+
+def _seen(state: Repaired, rerun: Run, stages: Stages, ranks: Ranks | None) -> Trace | None:
+    """The program with all fixes so far; None where it could not run, and all is over."""
+    if ranks is not None:
+        ranks.leads = False  # in this run each is as good as the other
+    try:
+        stages.begin(Doing.RUNNING)
+        seen = rerun(state.texts, None, None)
+        if seen.ending.kind == "interrupted" and seen.ending.code is not None:
+            raise KeyboardInterrupt
+        return seen
+    except KeyboardInterrupt:
+        _note_interrupt(state)
+    except Hindered as hindered:
+        _note_unseen(state, hindered.effect)
+    return None
+
+
+def _note_interrupt(state: Repaired) -> None:
+    if state.budget.interrupted:
+        raise KeyboardInterrupt  # the second one
+    state.interrupted = state.is_over = True
+
+
+def _note_unseen(state: Repaired, effect: Effect) -> None:
+    state.unseen, state.is_over = effect, True
+    state.left = tuple(one for one in state.left if not state.is_applied(one))
+
+
+def _leads(ranks: Ranks, state: Repaired, seen: Trace | None, config: Config) -> bool:
+    """Whether this rank makes the round."""
+    share = Share(ranks.rank, Fate.CUT_SHORT, interrupted=state.interrupted, hindered=state.unseen)
+    if seen is not None:
+        share = share_of(ranks, seen, config.thresholds.limits)
+    ranked = ranks.agree(share)
+    hindered = next((one.hindered for one in ranked.all if one.hindered is not None), None)
+    if hindered is not None:
+        _note_unseen(state, hindered)
+    if any(one.interrupted for one in ranked.all):
+        state.interrupted = state.is_over = True
+    return ranks.leads
+
+
+def _make_round(
+    state: Repaired,
+    seen: Trace,
+    rerun: Run,
+    may_apply: Callable[[Fix], bool],
+    config: Config,
+    stages: Stages,
+    tell: Callable[[str], None],
+) -> None:
+    """Judge what the last fixes led to, and apply those that it asks for."""
 
     def mend(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
         def patched(patches: Mapping[str, str], steps: range, limit: float) -> Trace:
@@ -99,42 +174,25 @@ def fix_all(
         )
         return tried, ()
 
-    while True:
-        last = state.rounds == MOST_ROUNDS
-        try:
-            stages.begin(Doing.RUNNING)
-            seen = rerun(state.texts, None, None)
-            if seen.ending.kind == "interrupted" and seen.ending.code is not None:
-                raise KeyboardInterrupt
-            stages.begin(Doing.DIAGNOSING)
-            report = conclude(
-                seen.target,
-                seen,
-                config,
-                told=_is_error,
-                mend=untouched if last else mend,
-                texts=state.as_patched,
-            )
-        except KeyboardInterrupt:
-            if state.budget.interrupted:
-                raise  # the second one
-            state.interrupted = True
-            return state
-        except Hindered as hindered:
-            state.unseen = hindered.effect
-            state.left = tuple(one for one in state.left if not state.is_applied(one))
-            return state
-        state.trace = seen
-        state.left = report.findings
-        if last or not state.left:
-            return state
-        state.interrupted = state.budget.interrupted
-        state.rounds += 1
-        if not _apply(state, report.findings, may_apply, tell):
-            state.rounds -= 1
-            return state
-        if state.interrupted:
-            return state
+    last = state.rounds == MOST_ROUNDS
+    stages.begin(Doing.DIAGNOSING)
+    report = conclude(
+        seen.target,
+        seen,
+        config,
+        told=_is_error,
+        mend=untouched if last else mend,
+        texts=state.as_patched,
+    )
+    state.trace, state.left, state.is_over = seen, report.findings, True
+    if last or not state.left:
+        return
+    state.interrupted = state.budget.interrupted
+    state.rounds += 1
+    if _apply(state, report.findings, may_apply, tell):
+        state.is_over = state.interrupted
+    else:
+        state.rounds -= 1
 
 
 def _is_error(finding: Finding) -> bool:
@@ -148,6 +206,7 @@ def fix_target(
     may_apply: Callable[[Fix], bool],
     stages: Stages | None = None,
     tell: Callable[[str], None] = lambda line: None,
+    ranks: Ranks | None = None,
 ) -> Repaired:
     """`fix_all` for a target. What the program prints is not shown: stdout is for the patch."""
     told, spent = stages or Stages(), Budget(config.verify_time, config.verify_runs)
@@ -158,15 +217,27 @@ def fix_target(
         nonlocal again
         if again is None:
             progress = told.progress(options.steps)
-            first = run(target, options, silent=True, on_progress=progress)
-            again = Again(target, options, first, spent, told, after_update=False)
+            first = run(target, options, silent=True, on_progress=progress, ranks=ranks)
+            again = Again(target, options, first, spent, told, after_update=False, ranks=ranks)
             seen, again, _ = look_closer(first, again)
             return seen
         if steps is None or limit is None:
             return look_closer(again.whole(patches), again, patches)[0]
         return again.patched(patches, steps, limit)
 
-    return fix_all(rerun, may_apply=may_apply, config=config, budget=spent, stages=told, tell=tell)
+    def follow() -> Repaired | None:
+        return None if again is None else again.follow()
+
+    return fix_all(
+        rerun,
+        may_apply=may_apply,
+        config=config,
+        budget=spent,
+        stages=told,
+        tell=tell,
+        ranks=ranks,
+        follow=follow,
+    )
 
 
 def policy(*, write: bool, unsafe: bool) -> Callable[[Fix], bool]:

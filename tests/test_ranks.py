@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from apart import in_fork
+from test_collectives import CALLS, PROGRAM
 from torch._C._distributed_c10d import TCPStore
 
 from gradscope.config import Config
@@ -26,6 +27,7 @@ from gradscope.pipeline import trace
 from gradscope.programs import Target, parse_target
 from gradscope.programs.ranks import Ranks
 from gradscope.report.ranks import remarks
+from gradscope.rounds import fix_target, policy
 
 DATA_PARALLEL = """
 import contextlib, os, signal, time
@@ -390,6 +392,56 @@ def test_torchrun_prints_one_report(tmp_path: Path) -> None:
     assert done.stdout.count("healthy: every loss and gradient was finite") == 1
 
 
+@pytest.mark.filterwarnings("ignore:.*fork")
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name == "point_to_point" else pytest.param(name, marks=pytest.mark.slow)
+        for name in CALLS
+    ],
+)
+def test_a_value_that_was_sent_is_told_where_it_was_made(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = PROGRAM.format(call=CALLS[name])
+    report, codes = on_ranks(text, tmp_path, monkeypatch, verify=False)
+
+    assert codes == [0, 0]
+    assert [one.rule for one in report.findings] == ["GS202"]
+    assert fates(report)[1] is Fate.BORN
+    assert fates(report)[0] in AFTER
+    location = report.findings[0].location
+    assert location is not None
+    assert location.line == line_of(text, "x.log()")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_each_rank_repairs_what_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = parallel(
+        before="kept = torch.full((8,), 0.0 if step == 2 + rank else 1.0)", after="loss = {mean}"
+    )
+    first, second = ("(kept * model(x).pow(2).mean(1)).sum() / kept.sum()", "(loss / kept).mean()")
+    text = text.replace("{mean}", f"{first} if rank else loss")
+    text = text.replace(
+        "    optimizer.zero", f"    loss = loss if rank else {second}\n    optimizer.zero"
+    )
+    target, config = program(text, tmp_path), Config()
+    allowed = policy(write=False, unsafe=False)
+    done, codes = together(
+        lambda ranks: fix_target(target, config, may_apply=allowed, ranks=ranks),
+        tmp_path,
+        monkeypatch,
+    )
+
+    assert codes == [0, 0]
+    assert (done.left, done.rounds) == ((), 2)
+    assert [one.finding.location.line for one in done.applied] == [
+        line_of(text, second),
+        line_of(text, first),
+    ]
+
+
 ACCELERATED = """
 import torch
 from accelerate import Accelerator
@@ -525,5 +577,5 @@ def test_many_ranks_are_told_in_few_words() -> None:
     assert remarks(ranked) == (
         "this is rank 3 of 6, where it went wrong first, at step 5",
         "ranks 0, 1, 2 and 5 got bad values by a collective",
-        "rank 4 does not answer any more",
+        "rank 4 gave no answer any more",
     )

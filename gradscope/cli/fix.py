@@ -10,6 +10,7 @@ import typer
 from gradscope.cli import options
 from gradscope.cli.app import STARTED, subcommand
 from gradscope.cli.output import say
+from gradscope.cli.ranks import ranks_of
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import plural
 
@@ -64,7 +65,10 @@ def fix(
             may_apply=rounds.policy(write=write, unsafe=unsafe),
             stages=stages,
             tell=tell,
+            ranks=(ranks := ranks_of()),
         )
+    if ranks is not None and not ranks.leads:
+        return ExitCode.OK
     if done.interrupted:
         sys.stdout.write(done.patch)
         sys.stdout.flush()

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -112,6 +112,9 @@ class Ranks:
         os.environ["MASTER_PORT"] = port.decode() if port else before
         try:
             yield
+        except BaseException:
+            self.gave_up()
+            raise
         finally:
             os.environ["MASTER_PORT"] = before
             self._hosted = host  # others may still be in it, until the next one
@@ -121,14 +124,22 @@ class Ranks:
         when its last step was over, by `time.monotonic`."""
         if self._is_over:
             return
-        self._is_over = True
         ending = trace.ending
         first, *later = [step.seconds for step in trace.steps] or [0.0]  # which begins with imports
         usual = max(STUCK, first, SLOWER * max(later, default=0.0))
         self._is_stuck = time.monotonic() - moved > usual
         stopped = ending.kind == "stopped" and not ending.at_limit
+        self._end(bool(trace.symptoms or stopped or ending.gave_up))
+
+    def gave_up(self) -> None:
+        """This rank makes no run, or has broken it off: the others' is in vain."""
+        if not self._is_over:
+            self._end(True)
+
+    def _end(self, in_trouble: bool) -> None:
+        self._is_over = True
         self._place = int(self._ask(lambda: self._store.add(f"ended/{self._run}", 1)) or 0)
-        if trace.symptoms or stopped or ending.gave_up:
+        if in_trouble:
             self._set(f"trouble/{self._run}", b"1")
 
     def is_called_off(self) -> bool:
@@ -213,14 +224,19 @@ class Ranks:
         found = (self._get(f"{key}/{rank}", rank, until) for rank in self._others())
         return tuple(pickle.loads(one) for one in found if one is not None)
 
-    def serve(self, carry_out: Callable[[Any], Share]) -> None:
-        """Do what the leading rank orders, until it orders nothing more."""
+    def release(self, result: object = None) -> None:
+        """Nothing more is ordered: that is what came of it, for all."""
+        self.order(_Over(result))
+
+    def serve(self, carry_out: Callable[[Any], Share]) -> Any:
+        """Do what the leading rank orders, until it releases this one: what came of it all; None
+        where the leading rank is gone."""
         while True:
             self._order += 1
             asked = self._get(f"order/{self._order}", self._leader or 0)
-            what = pickle.loads(asked) if asked is not None else None
-            if what is None:
-                return
+            what = pickle.loads(asked) if asked is not None else _Over(None)
+            if isinstance(what, _Over):
+                return what.result
             answer = carry_out(what)
             self._set(f"answer/{self._order}/{self.rank}", pickle.dumps(answer))
 
@@ -233,7 +249,7 @@ class Ranks:
     def finish(self, code: int) -> int:
         """All end together, with the leading rank's exit code."""
         if self.leads:
-            self.order(None)
+            self.release()
             self._set("code", str(code).encode())
         elif self._leader is not None:
             told = self._get("code", self._leader)
@@ -310,6 +326,11 @@ class Ranks:
             self._beats[rank] = (beat, now)
             return False
         return now - since > (SILENT if beat else LATE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Over:
+    result: object
 
 
 def _fate(trace: Trace) -> Fate:

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import (
@@ -177,20 +177,22 @@ class Again:
         return self._unhindered(trace, plan)
 
     def _from_start(self, plan: _Plan, limit: float | None) -> Trace:
-        repeat = self._repeat(plan, 0)
-        self.budget.runs += 1
-        if self.ranks is None:
-            trace = self._ran(plan, limit, repeat)
+        ranks = self.ranks
+        if ranks is None:
+            trace = self._ran(plan, limit)
         else:
-            if self.ranks.leads:
-                self.ranks.order((plan, limit))
-            with self.ranks.repeated():
-                trace = self._ran(plan, limit, repeat)
-            if self.ranks.leads:
-                trace = _with_theirs(trace, self.ranks.answers(_REPLY))
+            if ranks.leads:
+                self._repeat(plan, 0)  # is asked before anybody begins
+                ranks.order((plan, limit))
+            with ranks.repeated():
+                trace = self._ran(plan, limit)
+            if ranks.leads:
+                trace = _with_theirs(trace, ranks.answers(_REPLY))
         return self._told(self._unhindered(trace, plan), plan, Origin.START, 0)
 
-    def _ran(self, plan: _Plan, limit: float | None, repeat: Repeat) -> Trace:
+    def _ran(self, plan: _Plan, limit: float | None) -> Trace:
+        repeat = self._repeat(plan, 0)
+        self.budget.runs += 1
         return run(
             self.target,
             plan.options,
@@ -202,8 +204,9 @@ class Again:
             ranks=self.ranks,
         )
 
-    def follow(self) -> None:
-        """As another rank than the one that the report is about: run again what it runs."""
+    def follow(self) -> Any:
+        """As another rank than the one that the report is about: run again what it runs, until it
+        has told what came of it."""
         ranks = self.ranks
         assert ranks is not None
 
@@ -216,7 +219,7 @@ class Again:
             except (*FAILURES, KeyboardInterrupt):
                 return Share(ranks.rank, Fate.CUT_SHORT)
 
-        ranks.serve(carry_out)
+        return ranks.serve(carry_out)
 
     def _repeat(self, plan: _Plan, start: int) -> Repeat:
         """Raises Hindered where it is known to do what it may not, from step `start` on."""

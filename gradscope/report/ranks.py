@@ -24,10 +24,10 @@ _BECAME = {
     Fate.EXITED: "exited: {detail}",
     Fate.DIED: "died: {detail}",
     Fate.HUNG: "did not come either",
-    Fate.CALLED_OFF: "waited for it, and was stopped",
-    Fate.CUT_SHORT: "was stopped: {detail}",
+    Fate.CALLED_OFF: "waited for it in vain",
+    Fate.CUT_SHORT: "ended with {detail}",
     Fate.HEALTHY: "came to its end, after {step} backward passes",
-    Fate.GONE: "does not answer any more",
+    Fate.GONE: "gave no answer any more",
 }
 
 
