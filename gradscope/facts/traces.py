@@ -121,6 +121,7 @@ class Origin(StrEnum):
     """Where a repeated run begins."""
 
     SNAPSHOT = "snapshot"  # between two steps of the first run
+    IN_PLACE = "in-place"  # before the update, by whoever drives the loop
     START = "start"
 
 

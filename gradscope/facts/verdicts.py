@@ -223,6 +223,7 @@ class Reason(Enum):
     FAULT = auto()  # gradscope itself failed (its error)
     MACHINE = auto()  # a full disk and the like (what the system said)
     OUTSIDE = auto()  # what the program does outside it is not to do twice
+    NOT_THERE = auto()  # a copy of the process could not run the step with it
     RUNS = auto()  # as many as there may be were made (how many)
 
 

@@ -12,7 +12,16 @@ from types import CodeType, TracebackType
 
 from gradscope.errors import CTRL_C
 from gradscope.facts import Ending, Location
-from gradscope.record.sites import OURS, USER, file_in_torch, in_torch, kind_of, resolve, shown_path
+from gradscope.record.sites import (
+    OURS,
+    USER,
+    file_in_torch,
+    in_torch,
+    kind_of,
+    kind_of_file,
+    resolve,
+    shown_path,
+)
 from gradscope.record.stand_ins import stands_in
 
 _FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)  # faulthandler's
@@ -109,11 +118,6 @@ def _codes(frames: TracebackType | None) -> Iterator[CodeType]:
     while frames is not None:
         yield frames.tb_frame.f_code
         frames = frames.tb_next
-
-
-def kind_of_file(name: str) -> int:
-    """Whose file it is. Code objects of two files can be equal, those of two names cannot."""
-    return kind_of(compile("", name, "exec").replace(co_name=name))
 
 
 def _chain(told: traceback.TracebackException | None) -> Iterator[traceback.TracebackException]:

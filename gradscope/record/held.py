@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -10,7 +11,7 @@ from typing import Any
 
 import torch
 
-from gradscope.record.sites import user_frames
+from gradscope.record.sites import LIBRARY, kind_of_file, user_frames
 
 _MANY = 200  # entries of a container that are looked through
 _DEEPEST = 3  # holders between a variable and a module: `trainer.parts["nets"][0]`
@@ -37,8 +38,18 @@ def parts_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     elif not isinstance(value, type | torch.Tensor):
         attributes = getattr(value, "__dict__", None)
         if type(value).__module__ not in ("builtins", "torch") and isinstance(attributes, dict):
-            found = [(key, one) for key, one in attributes.items() if isinstance(key, str)]
+            hidden = "_" if _is_installed(type(value)) else ()  # which nobody would write
+            found = [
+                (key, one)
+                for key, one in attributes.items()
+                if isinstance(key, str) and not key.startswith(hidden)
+            ]
             yield from ((f"{name}.{key}", one) for key, one in found)
+
+
+def _is_installed(kind: type) -> bool:
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return file is not None and kind_of_file(file) == LIBRARY
 
 
 def held_as(
@@ -74,7 +85,7 @@ def _modules_in(scope: Mapping[str, Any]) -> Iterator[tuple[str, torch.nn.Module
         if not waiting:
             break
         name, value, depth = waiting.popleft()
-        if isinstance(value, torch.nn.Module):
+        if issubclass(type(value), torch.nn.Module):  # and no proxy of one
             if name != "self":
                 yield name, value
         elif depth < _DEEPEST and id(value) not in seen:

@@ -62,6 +62,7 @@ class Names:
         self._unnamed: list[type] = []  # the classes of those that no variable leads to
         self.running: dict[int, torch.nn.Module] = {}  # that no other module called
         self.on_root: Callable[[torch.nn.Module], None] = lambda module: None  # told of a new one
+        self._callers: list[torch.nn.Module] = []  # whose methods have called those
         self._kept: list[torch.Tensor] = []  # so that no other leaf gets the id of one
         self._held: dict[int, torch.Tensor] | None = None  # parameters and buffers by memory
 
@@ -71,6 +72,13 @@ class Names:
             self.running[id(module)] = module
             self._held = None
             self.on_root(module)
+            # A framework may hold the model, and call another of its methods than its forward.
+            holders = [one.f_locals.get("self") for one in user_frames(sys._getframe(1))]
+            self._callers += (
+                one
+                for one in reversed(holders)
+                if issubclass(type(one), torch.nn.Module) and id(one) not in self.running
+            )
 
     def forget_memory(self) -> None:
         """Parameters may move to other memory between steps; look them up again."""
@@ -88,7 +96,7 @@ class Names:
         # The whole model before the lists and variables that hold parts of it.
         for name, module in sorted(held, key=lambda pair: -sum(1 for _ in pair[1].modules())):
             self._learn(name, module)
-        for module in self.running.values():
+        for module in (*self._callers, *self.running.values()):
             unnamed = sum(kind is type(module) for kind in self._unnamed)
             if id(module) not in self.modules:
                 name = f"{type(module).__name__} {unnamed + 1}" if self._unnamed else ""

@@ -154,6 +154,12 @@ class FullObservation:
             recorder.watching.look_in_full_from(full_from)
             self.sizes.inspection.watch_forward(self.steps)
 
+    def follow(self, other: FullObservation, steps: int) -> None:
+        """Begin after so many backward passes, which another one has seen."""
+        self.recorder.steps = other.recorder.steps.first(steps)
+        self.recorder.context.step = self.sizes.step = steps
+        self.sizes.losses = other.sizes.losses[:steps]
+
     @property
     def steps(self) -> int:
         return len(self.recorder.steps)

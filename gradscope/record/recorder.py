@@ -55,6 +55,11 @@ class Steps:
         self._seen.append((loss, now - self._clock, ops - self._ops, site, in_full))
         self._clock, self._ops = now, ops
 
+    def first(self, count: int) -> Steps:
+        found = Steps()
+        found._seen = self._seen[:count]
+        return found
+
     def facts(self) -> tuple[Step, ...]:
         return tuple(
             Step(index, loss, seconds, ops, place_of(site), in_full)

@@ -83,6 +83,12 @@ def kind_of(code: CodeType) -> int:
     return kind
 
 
+@cache
+def kind_of_file(name: str) -> int:
+    """Whose file it is. Code objects of two files can be equal, those of two names cannot."""
+    return kind_of(compile("", name, "exec").replace(co_name=name))
+
+
 def _classify(code: CodeType) -> int:
     name = code.co_filename
     if code is _ENGINE_CODE:
@@ -108,6 +114,7 @@ def claim(files: Iterable[str]) -> None:
     )
     _kinds.clear()
     _places.clear()
+    kind_of_file.cache_clear()
 
 
 def _home(path: str) -> str:

@@ -13,7 +13,7 @@ from symtable import symtable
 from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Fix, Holds, NotTried, Reason, Refuted, Trace, Verdict, Verified
 from gradscope.facts.verdicts import CannotRun
-from gradscope.programs import ChildFault
+from gradscope.programs import ChildFault, NoAnswer
 from gradscope.repair.again import FAILURES, Hindered, Setup
 from gradscope.repair.budget import Budget, Purpose, RunsSpent
 from gradscope.repair.compare import Outcome, Seen, acting, compare, last_step
@@ -180,6 +180,8 @@ class Bench:
             return Outcome(Refuted(CannotRun(str(error))))
         except ChildFault as fault:
             return Outcome(NotTried(Reason.FAULT, fault.last_line))
+        except NoAnswer:
+            return Outcome(NotTried(Reason.NOT_THERE))
         return outcome
 
     def _run(self, path: str, text: str, first: int, steps: int, purpose: Purpose) -> Trace:
@@ -216,7 +218,7 @@ class Bench:
                         raise TimeoutError
                     return rerun(in_float64, range(step + 1), limit)
 
-                with suppress(*FAILURES):  # TimeoutError is an OSError
+                with suppress(*FAILURES, NoAnswer):  # TimeoutError is an OSError
                     trace = self.budget.run(Purpose.TRUTH, wider)
                     if is_sound(self.before.trace, trace, step):
                         self._exact[step] = trace

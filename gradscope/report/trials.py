@@ -80,6 +80,8 @@ _REASONS = {
     Reason.ENCODING: "the file is encoded as {}, and patches are UTF-8",
     Reason.FAULT: "gradscope itself failed ({})",
     Reason.MACHINE: "{}",
+    Reason.NOT_THERE: "the step alone cannot be repeated with it: it changes what runs elsewhere, "
+    "or does something outside",
     Reason.RUNS: "the program was run again {} times, and may not be more often; --verify-runs N "
     "gives more",
 }

@@ -35,7 +35,7 @@ LAYERS = [
     "__main__",
 ]
 BESIDE = {"examples"}  # they import nothing of ours
-WITH_TORCH = {"record", "programs", "norms", "repair", "check", "examples"}
+WITH_TORCH = {"record", "programs", "norms", "repair", "check", "examples", "integrations"}
 STRANGERS = [
     ("rules", "report"),
     ("rules", "source"),

@@ -44,11 +44,17 @@ class Swapped:
 
     @property
     def holds(self) -> bool:
-        """Whether the changed functions have run, and none of them as it was."""
+        """Whether the changed functions have run, none of them as it was, and none goes on that
+        had begun before."""
         frame: FrameType | None = sys._getframe()
         while frame is not None and id(frame.f_code) not in self._old:
             frame = frame.f_back
-        return frame is None and not self._is_stale and not self._new
+        return frame is None and self.has_run
+
+    @property
+    def has_run(self) -> bool:
+        """Whether they have run, and none of them has begun again as it was."""
+        return not self._is_stale and not self._new
 
     def _note(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "call":

@@ -1,0 +1,133 @@
+"""The failing step once more, in a copy of the process: in full, and with patches.
+
+Whoever drives the loop knows what a step is: a function, called with a batch. Before the update
+the parameters are still those that the step began with, so that calling it again, with the random
+states of its start, is the failing step.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+
+import torch
+
+from gradscope.config import Config
+from gradscope.diagnose import diagnose
+from gradscope.facts import Ending, Finding, NotChecked, Origin, Replay, Report, Trace
+from gradscope.pipeline import conclude
+from gradscope.programs import NoAnswer, Repeat, redirect
+from gradscope.programs.audit import Effects
+from gradscope.programs.overlay import Overlay
+from gradscope.programs.scratch import scratch_folder
+from gradscope.programs.snapshots.swap import Swapped
+from gradscope.record.observation import FullObservation
+from gradscope.record.probes.isolate import FORKS, Randomness, forked
+from gradscope.repair import Budget, repaired
+from gradscope.repair.differences import repeats
+
+_MOST_KEPT = 64  # calls between two updates: their batches stay in memory
+_SILENT = Repeat(frozenset(), allowed=False, after_update=False)
+_WHAT = "the failing step, repeated in full"
+
+Setup = Callable[[], None]
+
+
+class InPlace:
+    """The calls since the last update, each with the random states before it. `seen` is what
+    watches them, and `leave` takes it off in a copy."""
+
+    def __init__(
+        self, name: str, config: Config, seen: FullObservation, leave: Callable[[], object]
+    ) -> None:
+        self._name = name
+        self._config = config
+        self._seen = seen
+        self._leave = leave
+        self._first = 0  # the backward pass with which the calls begin
+        self._calls: list[tuple[Randomness, Callable[[], object]]] = []
+        self._left_out = ""
+
+    def begin(self, call: Callable[[], object]) -> None:
+        """A step, or a part of one whose gradients add up, is about to run. `call` does again what
+        it does: forward and backward, and no update."""
+        if len(self._calls) < _MOST_KEPT:
+            self._calls.append((Randomness(), call))
+        else:
+            self._left_out = f"more than {_MOST_KEPT} backward passes lie between two updates"
+
+    def forget(self) -> None:
+        """The update is done."""
+        self._calls.clear()
+        self._left_out = ""
+        self.note_sound()
+
+    def note_sound(self) -> None:
+        """Nothing is wrong so far: what an optimizer asks for once more, in the same step, has
+        passes of its own."""
+        self._first = self._seen.steps
+
+    def report(self) -> Report:
+        """What the calls show that are made again. Without findings where that is not possible,
+        and `not_searched` says why."""
+        began = Trace(self._name)
+        if why := self._left_out or _hindrance():
+            return Report(self._name, began, not_searched=(NotChecked(_WHAT, why),))
+        config = self._config
+        budget = Budget(config.verify_time, config.verify_runs)
+        try:
+            seen = self._again({}, None, budget.seconds)
+        except NoAnswer:
+            why = "the copy of the process did not come to its end"
+            return Report(self._name, began, not_searched=(NotChecked(_WHAT, why),))
+
+        def mend(seen: Trace, found: tuple[Finding, ...]) -> tuple[tuple[Finding, ...], tuple[()]]:
+            return repaired(
+                seen,
+                found,
+                lambda patches, steps, limit: self._again(patches, None, limit),
+                rerun_with=lambda setup, steps, limit: self._again({}, setup, limit),
+                verify=config.verify,
+                budget=budget,
+                diagnosis=partial(diagnose, limits=config.thresholds.limits),
+            ), ()
+
+        report = conclude(self._name, seen, config, mend=mend)
+        steps = range(self._first, len(seen.steps))
+        same = repeats(Trace(self._name, steps=self._seen.recorder.steps.facts()), seen, steps)
+        return replace(report, replay=Replay(Origin.IN_PLACE, self._first, len(steps), same))
+
+    def _again(self, patches: Mapping[str, str], setup: Setup | None, limit: float) -> Trace:
+        """Raises NoAnswer where the step cannot be told of: it did something outside, the patch
+        changes what does not run again, or there was no time."""
+        with scratch_folder(_SILENT) as folder:
+            trace = forked(partial(self._in_copy, folder, patches, setup), limit)
+        if trace is None:
+            raise NoAnswer
+        return trace
+
+    def _in_copy(self, folder: str, patches: Mapping[str, str], setup: Setup | None) -> Trace:
+        self._leave()
+        Effects(int, lambda effect: os._exit(0))
+        swapped = Swapped(patches) if patches else None
+        redirect.install(Overlay(folder))
+        if setup is not None:
+            setup()
+        observation = FullObservation(keep_going=True)
+        observation.follow(self._seen, self._first)
+        with torch.enable_grad(), observation:
+            for randomness, call in self._calls:
+                randomness.put_back()
+                call()
+        if swapped is not None and not swapped.has_run:  # calls begin anew
+            raise NoAnswer
+        return observation.trace(self._name, Ending("finished"))
+
+
+def _hindrance() -> str:
+    """Why no copy of this process can compute; nothing where one can."""
+    if torch.cuda.is_initialized():
+        return "a process that uses a GPU cannot be copied"
+    return "" if FORKS else "processes are copied on Linux alone"

@@ -1,0 +1,151 @@
+"""A training loop that is somebody else's, as its callbacks see it: what all of them share.
+
+begin ──► (step, ...) ──► before_update ──► after_update ──► ... ──► end
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gradscope.config import load_config
+from gradscope.config.scalars import words
+from gradscope.errors import GradscopeError
+from gradscope.facts import NotChecked, Report, Severity, Trace, Trouble
+from gradscope.integrations.in_place import InPlace
+from gradscope.integrations.watch import Watch
+from gradscope.outputs import write_whole
+from gradscope.record.tracing import unobserved
+from gradscope.record.watching import all_finite
+
+PAGE = "gradscope.html"
+_FIRST_JUDGED = 8  # updates, and then as often as they double
+_BAD = (Trouble.NAN, Trouble.INF)
+
+
+class Session(Watch):
+    """Watches a whole training. The step that fails is repeated in a copy of the process, before
+    the update that it would spoil: in full, and to try its fixes."""
+
+    def __init__(self, name: str, **settings: Any) -> None:
+        config = load_config().overridden(
+            select=words(settings.pop("select")), ignore=words(settings.pop("ignore"))
+        )
+        super().__init__(name, config, **settings)
+        self._in_place = InPlace(name, config, self._observation, self._start_again)
+        self._held: list[torch.Tensor] = []  # what the update is about to change
+        self._replayed: Report | None = None
+        self._updates = 0
+        self.is_over = False
+
+    def step(self, call: Callable[[], object] | None) -> None:
+        """One begins; `call` does again what it does, None where nothing can."""
+        if call is not None:
+            self._in_place.begin(call)
+
+    def before_update(self, parameters: Iterable[torch.Tensor]) -> bool:
+        """Whether to stop, since their gradients are bad or the training so far is unhealthy."""
+        if self._replayed is not None:
+            return False
+        self._held = list(parameters)
+        with unobserved():
+            is_bad = not all_finite(one.grad for one in self._held)
+        if is_bad:
+            self._replayed = self._in_place.report()
+        else:
+            self._in_place.note_sound()
+        return is_bad or self._is_due()
+
+    def after_update(self) -> None:
+        self._in_place.forget()
+        self._updates += 1
+
+    def _is_due(self) -> bool:
+        number = self._updates
+        if number < _FIRST_JUDGED or number & (number - 1):
+            return False
+        return self.report().has(Severity.ERROR)
+
+    def _start_again(self) -> None:
+        """In a copy, which has the gradients of the step that it repeats."""
+        self.leave()
+        self._replayed = Report(self._name, Trace(self._name))  # none of a copy's own
+        for one in self._held:
+            one.grad = None
+
+    def leave(self) -> None:
+        """The end, however it came."""
+        if not self.is_over:
+            self.is_over = True
+            self.__exit__(None, None, None)
+
+    def report(self) -> Report:
+        """What was seen of the training, with what the repeated step showed in the place of what
+        came of it."""
+        own, again = super().report(), self._replayed
+        if again is None:
+            return own
+        if not again.findings:
+            left = again.not_searched or (NotChecked("the failing step", "it was sound again"),)
+            return replace(own, not_searched=left)
+        kept = (
+            one
+            for one in own.findings
+            if one.step < self._first_replayed or any(s.trouble not in _BAD for s in one.symptoms)
+        )
+        return replace(own, findings=(*again.findings, *kept), replay=again.replay)
+
+    @property
+    def _first_replayed(self) -> int:
+        assert self._replayed is not None and self._replayed.replay is not None
+        return self._replayed.replay.step
+
+
+class Callback:
+    """The parameters that the callbacks of all frameworks have, and what they do with them.
+
+    The training is watched as `gradscope.watch` does. With `stop` it ends, without the update, at
+    the first step whose gradients are bad; else it runs on. `folder` is where the report lies as a
+    page, by default beside the checkpoints. `select` and `ignore` are codes, names or families of
+    rules. `session` has the findings, and the report in any format.
+    """
+
+    def __init__(
+        self,
+        *,
+        stop: bool = True,
+        every_step: bool = False,
+        select: str | Iterable[str] | None = None,
+        ignore: str | Iterable[str] | None = None,
+        folder: str | Path | None = None,
+    ) -> None:
+        super().__init__()
+        self.stop = stop
+        self.folder = folder
+        self._settings = {"every_step": every_step, "select": select, "ignore": ignore}
+        self.session: Session | None = None
+
+    def begin(self, name: str) -> Session:
+        self.session = Session(name, **self._settings)
+        self.session.__enter__()
+        return self.session
+
+    def end(self, beside: str | Path | None) -> None:
+        """Print the report, and write it as a page; once."""
+        session = self.session
+        if session is None or session.is_over:
+            return
+        session.leave()
+        print(session.text(), file=sys.stdout, flush=True)
+        folder = self.folder or beside
+        if folder is not None:
+            with suppress(OSError, GradscopeError):  # a full disk must not cost the model
+                path = Path(folder)
+                path.mkdir(parents=True, exist_ok=True)
+                write_whole(path / PAGE, session.text("html"))

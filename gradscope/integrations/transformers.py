@@ -1,0 +1,74 @@
+"""transformers: Trainer(..., callbacks=[GradscopeCallback()])."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import FrameType
+from typing import Any
+
+from gradscope.integrations import training
+
+transformers: Any = import_module("transformers")
+
+
+class GradscopeCallback(training.Callback, transformers.TrainerCallback):  # type: ignore[misc]
+    __doc__ = training.Callback.__doc__
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **known: Any) -> None:
+        self._trainer = _calling(self)
+        session = self.begin(f"{type(known['model']).__name__} in Trainer.train")
+        if self._trainer is not None:
+            self._trainer.training_step = self._stepping(session, self._trainer.training_step)
+
+    def _stepping(self, session: training.Session, step: Any) -> Any:
+        """The trainer's step, which is noted before it is made."""
+
+        def training_step(*args: Any, **kwargs: Any) -> Any:
+            if self._trainer.args.world_size == 1:
+                session.step(lambda: step(*args, **kwargs))
+            try:
+                return step(*args, **kwargs)
+            except BaseException:
+                self._leave()
+                raise
+
+        return training_step
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **known: Any) -> None:
+        if self.session is None or getattr(_accelerator(self._trainer), "scaler", None) is not None:
+            return  # a scaler skips the steps whose gradients are bad, and is meant to
+        held = list(known["model"].parameters())
+        if self.session.before_update(held) and self.stop:
+            for one in held:
+                one.grad = None
+            control.should_training_stop = True
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **known: Any) -> None:
+        if self.session is not None:
+            self.session.after_update()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **known: Any) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        trainer = self._trainer
+        if trainer is not None:
+            vars(trainer).pop("training_step", None)
+        first = trainer is None or trainer.is_world_process_zero()
+        self.end(trainer.args.output_dir if trainer is not None and first else None)
+
+
+def _accelerator(trainer: Any) -> Any:
+    return getattr(trainer, "accelerator", None)
+
+
+def _calling(callback: object) -> Any:
+    """The trainer that calls a callback, which is not handed to it; None where there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        one = frame.f_locals.get("self")
+        if isinstance(one, transformers.Trainer) and callback in one.callback_handler.callbacks:
+            return one
+        frame = frame.f_back
+    return None
