@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -137,3 +138,33 @@ def test_the_line_that_constructed_the_optimizer_is_named(tmp_path: Path):
 
     assert found.location is not None
     assert MADE_OUT_OF_SIGHT.splitlines()[found.location.line - 1].strip().startswith("Slow(net")
+
+
+LATER = """\
+import copy
+import torch
+from torch import nn
+
+net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+{}optimizer = torch.optim.SGD(net.parameters(), lr=1e-2)
+{}for step in range(6):
+    optimizer.zero_grad()
+    net(torch.ones(4, 4)).square().mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("line", ["net[2] = nn.Linear(8, 1)\n", "net = copy.deepcopy(net)\n"])
+def test_the_optimizer_is_made_after_the_model(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found, *_ = diagnosed_text(LATER.format("", line), tmp_path, verify=True).findings
+
+    assert (found.rule, found.fixes[0].verified) == ("GS403", True)
+    assert patched(found.fixes[0].patch or "", tmp_path) == LATER.format(line, "")
+
+
+def patched(patch: str, folder: Path) -> str:
+    subprocess.run(["git", "apply"], input=patch, cwd=folder, text=True, check=True)
+    return (folder / "program.py").read_text()

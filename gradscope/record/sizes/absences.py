@@ -162,7 +162,7 @@ class Absences:
             # A tensor that is there for one pass alone is a batch whose gradient is asked for.
             if leaf is not None and len(leaf.known) > 1 and any(leaf.known) and not leaf.trained:
                 place, _ = definition(owner.path)
-                yield Absence(leaf.name, False, "unregistered", False, 0, location=place)
+                yield Absence(leaf.name, False, "unregistered", False, 1, location=place)
 
     def _spare(self, gone: set[int], trained: Mapping[int, torch.Tensor]) -> set[int]:
         """The parameters of modules of which nothing was read, and that nobody trains: the layer

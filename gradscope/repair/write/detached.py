@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import takewhile
 
 from gradscope.facts import Edit, Reattach
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.cycles import moved
 from gradscope.repair.write.spelling import can_repeat
 from gradscope.repair.write.splice import keyword
 from gradscope.source.arguments import spelled
@@ -246,22 +248,16 @@ def _made_later(culprit: Culprit) -> Iterator[Candidate]:
     made = source.nodes.statement(call)
     body = getattr(source.parents[made], "body", [])
     given = {node.id for node in ast.walk(call.args[0]) if isinstance(node, ast.Name)}
-    later = [one for one in body if one.lineno > made.lineno and _replaces(one, given)]
-    if made not in body or not later:
-        return
-    start, end = source.extent(made)
-    last = source.extent(later[-1])[1]
-    first_line, past_line = source.offset(made.lineno, 0), end + len(source.newline)
-    if source.text[first_line:start].strip() or not source.text[end:past_line].isspace():
-        return  # the line holds something else as well
-    again = f"{source.newline}{source.indent(made.lineno)}{source.text[start:end]}"
-    edits = (source.edit(first_line, past_line, ""), source.edit(last, last, again))
-    yield Candidate("graph", "make the optimizer after the model is complete", edits)
+    later = (one for one in body if one.lineno > made.lineno)
+    until_trained = takewhile(lambda one: not isinstance(one, ast.For | ast.While), later)
+    for last in [one for one in until_trained if _replaces(one, given)][-1:]:
+        if edits := moved(source, made, last):
+            yield Candidate("graph", "make the optimizer after the model is complete", edits)
 
 
 def _replaces(place: ast.stmt, names: set[str]) -> bool:
-    """`model.fc = nn.Linear(...)` for one of the names."""
-    if not isinstance(place, ast.Assign) or not isinstance(place.targets[0], ast.Attribute):
+    """`model.fc = nn.Linear(...)` for one of the names, or another model for it."""
+    if not isinstance(place, ast.Assign):
         return False
     root: ast.expr = place.targets[0]
     while isinstance(root, ast.Attribute | ast.Subscript):
