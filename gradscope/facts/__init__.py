@@ -134,6 +134,7 @@ from gradscope.facts.traces import Setting as Setting
 from gradscope.facts.traces import Step as Step
 from gradscope.facts.traces import Trace as Trace
 from gradscope.facts.usage import Flat as Flat
+from gradscope.facts.usage import ModeKept as ModeKept
 from gradscope.facts.usage import Movement as Movement
 from gradscope.facts.usage import Rates as Rates
 from gradscope.facts.usage import Schedule as Schedule

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from gradscope.facts.functions import OwnBackward
 from gradscope.facts.leaps import Leap
 from gradscope.facts.places import Call, Location
-from gradscope.facts.usage import Usage
+from gradscope.facts.usage import ModeKept, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +269,7 @@ class Magnitudes:
     # own norms, in the order of the forward pass, and no gradient's.
     swelling: Growth | None = None
     own_backwards: tuple[OwnBackward, ...] = ()  # of modules, that nobody called
+    modes: tuple[ModeKept, ...] = ()  # that models were left in
     depth: Depth | None = None  # of the last step whose forward pass was watched
 
     def joined(self, others: Iterable[Magnitudes]) -> Magnitudes:

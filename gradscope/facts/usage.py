@@ -71,6 +71,22 @@ class Flat:
 
 
 @dataclass(frozen=True, slots=True)
+class ModeKept:
+    """A model that is trained, and the `mode` that it was left in: "eval" at the last `times`
+    passes, from `since` on; "train" where it ran without gradients, so many times between two
+    passes, the first of them after `since`. `parts` are the classes in it that make a difference;
+    `location` is where the mode was set, or where it ran."""
+
+    model: str
+    mode: str
+    parts: tuple[str, ...]
+    times: int
+    passes: int
+    since: int
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """How one optimizer used the backward passes that gave a gradient to what it holds.
 

@@ -37,6 +37,7 @@ from gradscope.record.sizes.leaps import Leaps
 from gradscope.record.sizes.leaves import Leaves, norms_of
 from gradscope.record.sizes.own_backwards import OwnBackwards
 from gradscope.record.sizes.reduction import summed
+from gradscope.record.sizes.training_modes import TrainingModes
 from gradscope.record.sizes.updates import Updates
 from gradscope.record.sizes.usage import Usages
 from gradscope.record.tracing import shielded
@@ -101,6 +102,7 @@ class MagnitudeWatch:
         self._nested = 0
         self._stack = ExitStack()
         self._own_backwards = OwnBackwards(self._stack, self.names)
+        self._modes = TrainingModes(self.names)
         self.not_checked: tuple[NotChecked, ...] = ()
 
     def __enter__(self) -> MagnitudeWatch:
@@ -113,6 +115,7 @@ class MagnitudeWatch:
         thread = threading.get_ident()
         self._clipping.install(self._stack, thread)
         self.usages.install(self._stack, thread)
+        self._modes.install(self._stack, thread)
         self.leaves.allow_swaps(self._stack)
         self.inspection.install(self._stack, thread)
         self.inspection.begin()
@@ -160,6 +163,7 @@ class MagnitudeWatch:
         if one.accumulates and not self._accumulates:
             self._begin_accumulating()
         if one.accumulates or (one.trains and not self._accumulates):
+            self._modes.note_pass(self.step)
             result = self._watched(engine, one)
         else:  # beside `backward`, what is handed out is not what the program trains with
             result = engine(one)
@@ -389,5 +393,6 @@ class MagnitudeWatch:
             summed=self._summed,
             swelling=self._growths.swelling,
             own_backwards=self._own_backwards.facts(),
+            modes=self._modes.facts(self._updates.trained.keys(), self.names.modules),
             depth=self._depth,
         )

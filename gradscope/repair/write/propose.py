@@ -92,6 +92,8 @@ def fixes_of(culprit: Culprit) -> tuple[Fix, ...]:
     """The fixes that the rule proposes, after what the source shows to be the better one: the
     stable form, the scaler that was to take the step."""
     fixes = culprit.finding.fixes
+    if any(isinstance(fix.request, Unsaturated) for fix in fixes):
+        return fixes  # the stable form of what is flat is as flat
     if any(isinstance(fix.request, LowerRate) and fix.request.update for fix in fixes):
         scaler = next(training.through_scaler(culprit), None)
         return (

@@ -1,0 +1,136 @@
+"""Whether models that behave otherwise in training are in the right mode: BatchNorm and Dropout."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack
+from types import FrameType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from gradscope.facts import ModeKept
+from gradscope.record.names import Names
+from gradscope.record.sites import USER, Site, kind_of, note_site, resolve
+from gradscope.record.stand_ins import stand_in
+
+_FEWEST = 3  # passes in a row: one may be an attack, or a look at the data
+_RARE = 0.25  # of all passes: what runs at each step gives a loss of another model its values
+_TWO_MODES = (_BatchNorm, nn.Dropout)
+
+
+class _Model:
+    """One that no other calls, with parts that have two modes."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self.parts = [one for one in module.modules() if isinstance(one, _TWO_MODES)]
+        self.trains = self.evals = self.since = 0
+        self.ran_after: list[int] = []  # passes before it ran without gradients in train mode
+        self.ran_at: Site = ()
+
+    def note_pass(self, step: int) -> None:
+        if self.module.training:
+            self.trains, self.evals = self.trains + 1, 0
+        else:
+            self.since = self.since if self.evals else step
+            self.evals += 1
+
+
+class TrainingModes:
+    """Asked at each pass, and told of each `train()`, `eval()` and run without gradients."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._models: dict[int, _Model] = {}
+        # Where the mode of a module was set last, and after how many passes.
+        self._set: WeakKeyDictionary[nn.Module, tuple[Site, int]] = WeakKeyDictionary()
+        self._passes = 0
+        self._setting = False
+
+    def install(self, stack: ExitStack, thread: int) -> None:
+        train: Any = nn.Module.train
+
+        def set_mode(one: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._setting or threading.get_ident() != thread:
+                return train(one, *args, **kwargs)
+            self._setting = True
+            try:
+                return train(one, *args, **kwargs)
+            finally:
+                self._setting = False
+                self._set[one] = note_site(sys._getframe(1))[0], self._passes
+
+        stand_in(stack, nn.Module, "train", set_mode)
+        for kind in _TWO_MODES:
+            self._watch(stack, thread, kind)
+
+    def _watch(self, stack: ExitStack, thread: int, kind: Any) -> None:
+        original = kind.forward
+
+        def forward(one: Any, *args: Any, **kwargs: Any) -> Any:
+            if one.training and not torch.is_grad_enabled() and threading.get_ident() == thread:
+                self._note_run(sys._getframe(1))
+            return original(one, *args, **kwargs)
+
+        stand_in(stack, kind, "forward", forward)
+
+    def _note_run(self, frame: FrameType | None) -> None:
+        """A part runs in train mode and without gradients: of the outermost module around it."""
+        root = caller = None
+        while frame is not None:
+            one = frame.f_locals.get("self") if frame.f_code is _CALL else None
+            if one is not None:
+                root, caller = one, frame.f_back
+            frame = frame.f_back
+        model = self._models.get(id(root))
+        while caller is not None and kind_of(caller.f_code) != USER:
+            caller = caller.f_back
+        if model is None or caller is None or not self._passes:
+            return
+        _, set_after = self._set.get(model.module, ((), -1))
+        if set_after != self._passes and model.ran_after[-1:] != [self._passes]:
+            model.ran_after.append(self._passes)
+            model.ran_at = note_site(caller)[0]
+
+    def note_pass(self, step: int) -> None:
+        """A backward pass begins."""
+        self._passes += 1
+        for key, module in self._names.running.items():
+            if key not in self._models:
+                self._models[key] = _Model(module)
+            if self._models[key].parts:
+                self._models[key].note_pass(step)
+
+    def facts(self, trained: Collection[int], names: Mapping[int, str]) -> tuple[ModeKept, ...]:
+        """Of the models whose parameters, by id, somebody trains."""
+        found = []
+        for key, model in self._models.items():
+            kinds = tuple(sorted({type(one).__name__ for one in model.parts}))
+            passes = model.trains + model.evals
+            is_trained = any(id(one) in trained for one in model.module.parameters())
+            if not kinds or not is_trained or passes < _FEWEST:
+                continue
+            name = names.get(key) or type(model.module).__name__
+            if model.evals >= _FEWEST:
+                place = _place(self._set.get(model.module, ((), 0))[0])
+                kept = ModeKept(name, "eval", kinds, model.evals, passes, model.since, place)
+                found.append(kept)
+            runs = len(model.ran_after)
+            if 0 < runs <= passes * _RARE and model.trains:
+                place = _place(model.ran_at)
+                kept = ModeKept(name, "train", kinds, runs, passes, model.ran_after[0], place)
+                found.append(kept)
+        return tuple(found)
+
+
+_CALL = nn.Module._call_impl.__code__
+
+
+def _place(site: Site) -> Any:
+    return resolve(*site[0]) if site else None

@@ -1,0 +1,85 @@
+"""A model that trains as if it were evaluated, or is evaluated as if it trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradscope.facts import Finding, Fix, ModeKept, Phase, Root, Severity, Trace, plural
+from gradscope.rules.rule import Rule
+from gradscope.rules.wording import phrases
+
+
+class WrongMode(Rule):
+    """
+    ## What it does
+    Finds a model with BatchNorm or Dropout that is trained in eval mode, or that runs without
+    gradients in train mode, now and then, as an evaluation does.
+
+    ## Why is this bad?
+    In eval mode BatchNorm normalises by statistics that no longer follow the data, and Dropout does
+    nothing. In train mode an evaluation hangs on what else is in its batch, drops activations at
+    random, and moves the statistics of BatchNorm by data that the model is not trained on.
+
+    ## Example
+    ```python
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(3):
+    +     model.train()
+        for step in range(4):
+            optimizer.zero_grad()
+            model(torch.randn(8, 4)).square().mean().backward()
+            optimizer.step()
+        model.eval()
+    ```
+
+    ## Fix safety
+    Display-only. It is a note, since both are done on purpose: statistics that are frozen for small
+    batches, samples that are drawn with Dropout.
+    """
+
+    code = "GS410"
+    name = "wrong-mode"
+    of_sizes = True
+
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        for kept in trace.magnitudes.modes if trace.magnitudes is not None else ():
+            yield self._about(kept)
+
+    def _about(self, kept: ModeKept) -> Finding:
+        parts, times = phrases.listed(kept.parts), plural(kept.times, "time")
+        if kept.mode == "eval":
+            message = (
+                f"`{kept.model}` is in eval mode in the last {kept.times} of {kept.passes} passes"
+            )
+            why = (
+                f"{parts} in it then do not do what they do in training: no statistics are"
+                " followed, nothing is dropped. `eval()` lasts until `train()` is called."
+            )
+            title, label = "call `train()` before the training goes on", "sets eval mode"
+        else:
+            message = f"`{kept.model}` runs in train mode without gradients, {times} between passes"
+            why = (
+                f"{parts} in it then do what they do in training: the result hangs on the rest of"
+                " the batch, or on chance, and statistics move by data that is not trained on."
+            )
+            title, label = "call `eval()` before an evaluation, and `train()` after it", "runs here"
+        return self.found(
+            message,
+            why,
+            severity=Severity.NOTE,
+            phase=Phase.FORWARD,
+            step=kept.since,
+            op=kept.model,
+            location=kept.location,
+            label=label,
+            evidence={
+                "mode": kept.mode,
+                "parts": list(kept.parts),
+                "times": kept.times,
+                "passes": kept.passes,
+            },
+            fixes=(Fix("graph", title, "display-only", f"{kept.model}.train()"),),
+        )

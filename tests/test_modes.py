@@ -1,0 +1,105 @@
+"""GS410: models in the wrong mode are noted, and those in the right one are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from corpus import diagnosed_text
+
+from gradscope.facts import Finding
+
+PROGRAM = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(8, 16), {part}, nn.ReLU(), nn.Linear(16, 1))
+{setup}
+optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+
+
+def score():
+    {score}
+
+
+for epoch in range(4):
+    {before}
+    for batch in range(4):
+        x = torch.randn(16, 8)
+        loss = (net(x) - x[:, :1]).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    score()
+"""
+SCORED = "with torch.no_grad():\n        return net(torch.randn(32, 8)).mean()"
+EVALUATED = f"net.eval()\n    {SCORED}"
+
+
+def noted(
+    score: str, *, part: str = "nn.BatchNorm1d(16)", setup: str = "", before: str = "pass"
+) -> str:
+    return PROGRAM.format(score=score, part=part, setup=setup, before=before)
+
+
+def found(program: str, folder: Path) -> list[Finding]:
+    return [one for one in diagnosed_text(program, folder).findings if one.rule == "GS410"]
+
+
+@pytest.mark.parametrize(
+    ("program", "mode", "line"),
+    [
+        (noted(EVALUATED), "eval", "net.eval()"),
+        (noted(EVALUATED, part="nn.Dropout(0.2)"), "eval", "net.eval()"),
+        (noted(SCORED), "train", "net(torch.randn(32, 8))"),
+        (noted(SCORED, part="nn.Dropout(0.2)"), "train", "net(torch.randn(32, 8))"),
+        (noted("pass", before="net.eval()"), "eval", "net.eval()"),
+    ],
+)
+def test_a_mode_that_was_left_on_is_noted(
+    program: str, mode: str, line: str, tmp_path: Path
+) -> None:
+    (one,) = found(program, tmp_path)
+
+    assert (one.severity, one.evidence["mode"]) == ("note", mode)
+    place = one.location
+    assert place is not None
+    assert program.splitlines()[place.line - 1][place.col : place.end_col] == line
+
+
+FAKES = """\
+import torch
+from torch import nn
+
+G = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 4))
+D = nn.Linear(4, 1)
+opts = [torch.optim.SGD(one.parameters(), lr=0.01) for one in (G, D)]
+for step in range(6):
+    with torch.no_grad():
+        fake = G(torch.randn(8, 4))
+    losses = lambda: D(fake).mean(), lambda: -D(G(torch.ones(8, 4))).mean()
+    for opt, loss in zip(opts[::-1], losses):
+        opt.zero_grad()
+        loss().backward()
+        opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        noted(EVALUATED, before="net.train()"),
+        noted(EVALUATED, part="nn.LayerNorm(16)"),
+        noted(SCORED, part="nn.LayerNorm(16)"),
+        noted("pass", setup="net[1].eval()"),
+        noted(f"net.train()\n    {SCORED}"),
+        noted(f"net.eval()\n    net[1].train()\n    {SCORED}\n", before="net.train()"),
+        noted("pass", setup=SCORED.replace("return ", "").replace("\n        ", "\n    ")),
+        FAKES,
+    ],
+    ids=["both", "eval without parts", "train without parts", "statistics kept",
+         "statistics taken anew", "samples by Dropout", "before the training", "of a generator"],
+)  # fmt: skip
+def test_the_right_mode_is_not_noted(program: str, tmp_path: Path) -> None:
+    assert found(program, tmp_path) == []
