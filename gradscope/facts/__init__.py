@@ -61,6 +61,13 @@ from gradscope.facts.op_requests import StableForm as StableForm
 from gradscope.facts.op_requests import WiderDtype as WiderDtype
 from gradscope.facts.places import Call as Call
 from gradscope.facts.places import Location as Location
+from gradscope.facts.raised import AddToDiagonal as AddToDiagonal
+from gradscope.facts.raised import FitNumber as FitNumber
+from gradscope.facts.raised import IgnoreTarget as IgnoreTarget
+from gradscope.facts.raised import OutOfRange as OutOfRange
+from gradscope.facts.raised import Raised as Raised
+from gradscope.facts.raised import Spectrum as Spectrum
+from gradscope.facts.raised import Unfit as Unfit
 from gradscope.facts.ranks import Fate as Fate
 from gradscope.facts.ranks import Ranked as Ranked
 from gradscope.facts.ranks import Share as Share

@@ -9,6 +9,7 @@ from gradscope.facts.leaps import TameSlope
 from gradscope.facts.magnitudes import Clearing, Summed, Update
 from gradscope.facts.op_requests import OfOp
 from gradscope.facts.places import Call, Location
+from gradscope.facts.raised import OfRaised
 from gradscope.facts.refusals import Carried, Write
 from gradscope.facts.usage import Usage
 
@@ -360,4 +361,4 @@ Plain = (
     | OfRefusals
     | TameSlope
 )
-Request = Plain | OfOp | Rewrite | Exchange
+Request = Plain | OfOp | OfRaised | Rewrite | Exchange

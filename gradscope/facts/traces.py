@@ -10,6 +10,7 @@ from gradscope.facts.events import Approach, Event, Headroom, NanRead, Overwrite
 from gradscope.facts.functions import FunctionCheck
 from gradscope.facts.magnitudes import Magnitudes
 from gradscope.facts.places import Location
+from gradscope.facts.raised import Raised
 from gradscope.facts.ranks import Share
 from gradscope.facts.refusals import AnyRefusal
 from gradscope.facts.symptoms import Symptom, Unexamined
@@ -184,6 +185,7 @@ class Trace:
     replay: Replay | None = None  # of a repeated run
     others: tuple[Share, ...] = ()  # of a repeated run: other ranks that came to a bad end
     unexamined: Unexamined | None = None  # where its trouble began, if only watched there
+    raised: Raised | None = None  # the op that ended the program, where its operands tell why
     surged: int | None = None  # the first step whose gradient is absurd beside those before it
     compiled: Compiling | None = None  # by torch.compile
     refusal: AnyRefusal | None = None  # what autograd raised on, and the program ended by

@@ -85,10 +85,12 @@ too_near = partial(Edge, nature=Nature.OVERFLOW, cause="overflow", slope="inf", 
 class Decomposition:
     """An op on a matrix (its name in the schema). `values` is the output that holds eigenvalues or
     singular values: the slope of the others, the vectors, is infinite where two of those are
-    equal. Without one, value or slope is infinite where the matrix is singular."""
+    equal. Without one, value or slope is infinite where the matrix is singular. `definite`: it
+    takes symmetric matrices alone, whose eigenvalues are greater than 0."""
 
     argument: str
     values: int | None = None
+    definite: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,7 +168,7 @@ FACTS = (
         value="the matrix is not positive definite",
         slope="slope solves with the factor, and a diagonal element of it is 0: not positive"
         " definite",
-        matrix=Decomposition("self"),
+        matrix=Decomposition("self", definite=True),
     ),
     _decomposition(
         "cholesky_inverse", "self", value="a diagonal element of the factor is 0", slope=_PIVOT

@@ -21,6 +21,7 @@ from gradscope.record.journal import Note
 from gradscope.record.margins import Margins
 from gradscope.record.oprun import NodeOps, OpRun, flatten
 from gradscope.record.overwrites import Overwrites
+from gradscope.record.raised import RaisedOps
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import note_site
 from gradscope.record.stand_ins import hide_from_dynamo
@@ -68,6 +69,7 @@ class RecordingMode(TorchDispatchMode):
         self.looker = looker
         self.history_room = _HISTORY
         self.window = Window(context, looker)
+        self.raised = RaisedOps(context)
         self.ops = 0
         self.below = 0  # modes that were there before this one
         self.capturing = False  # a CUDA graph
@@ -108,7 +110,11 @@ class RecordingMode(TorchDispatchMode):
             running = context.running
         before = self._before_write(info, args, kwargs) if info.written else None
 
-        out = func(*args, **kwargs)
+        try:
+            out = func(*args, **kwargs)
+        except Exception as error:
+            self.raised.note(info, args, kwargs, sys._getframe(1), error)
+            raise
 
         profiling = is_profiling()
         if profiling:
@@ -123,6 +129,8 @@ class RecordingMode(TorchDispatchMode):
                     looker.measure_margins(context.op_run(sys._getframe(1), *made))
             elif info.written and (taken := self._note_after_clone(info, seq, args, kwargs)):
                 seq, noted = taken.start + 1, True
+            if info.definite:
+                self.raised.note_definite(info, args, kwargs, sys._getframe(1))
             if node is None and not context.in_optimizer:
                 looker.on_operands(args, out, sys._getframe(1))
                 if info.shifts and not info.written:

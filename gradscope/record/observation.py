@@ -185,6 +185,7 @@ class FullObservation:
             surged=self.recorder.watching.surges.first,
             array_warnings=tuple(self.arrays.heard),
             refusal=self._refusal,
+            raised=self.recorder.mode.raised.fact(ending),
         )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from gradscope.ops.table import breaks_at_operands
+from gradscope.ops.table import breaks_at_operands, lookup
 from gradscope.ops.traits import Trait, has
 
 # Memory that nothing has written yet; reading it is a cause of its own, making it is not.
@@ -54,6 +54,7 @@ class OpInfo:
     view: bool = False
     keeps_operand: bool = False
     hangs_on_modes: bool = False
+    definite: str = ""  # the argument that has to be a definite matrix
 
     def named_arguments(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -125,11 +126,18 @@ def read_schema(func: Any) -> OpInfo:
         view=_only_views(schema),
         keeps_operand=_is_pointwise(func) and breaks_at_operands(name),
         hangs_on_modes=has(name, Trait.HANGS_ON_MODES),
+        definite=_definite(name),
         receives=fills_first or namespace in _FUNCTIONAL_COLLECTIVES,
         fills_first=fills_first,
         # Aten's naming rule for its factories; no schema tells that values are not read.
         shape_only=name.endswith("_like") or name.startswith("new_"),
     )
+
+
+def _definite(name: str) -> str:
+    fact = lookup(name)
+    matrix = fact.matrix if fact is not None else None
+    return matrix.argument if matrix is not None and matrix.definite else ""
 
 
 def _is_pointwise(func: Any) -> bool:

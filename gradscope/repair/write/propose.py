@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gradscope.facts import (
+    AddToDiagonal,
     AllowEmpty,
     AverageLoss,
     BoundSchedule,
@@ -19,9 +20,11 @@ from gradscope.facts import (
     Edit,
     Exchange,
     FillMemory,
+    FitNumber,
     Fix,
     HarmlessOperand,
     HookBackward,
+    IgnoreTarget,
     KeepNorm,
     KeepOff,
     KeepScaler,
@@ -55,6 +58,7 @@ from gradscope.repair.write import (
     guards,
     initial,
     masked,
+    objected,
     positive,
     refused,
     selected,
@@ -187,6 +191,12 @@ def _made(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
             return detached.reconnected(culprit, fix.request)
         case CopyBeforeWriting():
             return detached.copied(culprit)
+        case AddToDiagonal(size):
+            return objected.diagonal(culprit, size)
+        case FitNumber(unfit):
+            return objected.fitted(culprit, unfit)
+        case IgnoreTarget(value):
+            return objected.ignored(culprit, value)
         case TameSlope():
             return tamed.tamed(culprit, fix.request)
         case Rewrite():

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Event, Finding, Fix, KeepOff, Kind, Phase, Root, Trace
-from gradscope.ops import Edge, Nature, lookup
+import math
+from collections.abc import Iterator
+
+from gradscope.facts import (
+    AddToDiagonal,
+    Event,
+    Finding,
+    Fix,
+    KeepOff,
+    Kind,
+    Measured,
+    Operand,
+    Phase,
+    Raised,
+    Root,
+    Spectrum,
+    Trace,
+    WiderDtype,
+    text_of,
+)
+from gradscope.ops import Edge, Nature, finfo, lookup
+from gradscope.ops.dtypes import wider
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
 from gradscope.rules.rule import Rule
-from gradscope.rules.wording import phrases
+from gradscope.rules.wording import phrases, titles
 
 
 class DegenerateDecomposition(Rule):
@@ -15,7 +35,8 @@ class DegenerateDecomposition(Rule):
     ## What it does
     Finds a matrix function at a matrix where its derivative does not exist: `svd` or `eigh` with
     equal (or zero) singular values or eigenvalues, an inverse, `cholesky`, `qr` or `slogdet` of a
-    singular matrix.
+    singular matrix. Where `cholesky` raises, it tells the smallest eigenvalue, and how the
+    condition grew over the steps.
 
     ## Why is this bad?
     The derivative of singular vectors divides by the differences of the singular values. An
@@ -41,6 +62,54 @@ class DegenerateDecomposition(Rule):
     code = "GS208"
     name = "degenerate-decomposition"
 
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        yield from super().check(trace, roots)
+        if trace.raised is not None and isinstance(trace.raised.why, Spectrum) and not roots:
+            yield self._not_definite(trace.raised, trace.raised.why)
+
+    def _not_definite(self, raised: Raised, found: Spectrum) -> Finding:
+        op, (matrix, *_) = phrases.spelled(raised.call.op), raised.operands
+        eps = finfo(matrix.dtype).eps
+        smallest, largest = text_of(found.smallest, 3), text_of(found.largest, 3)
+        is_rounding = found.smallest > -math.sqrt(eps) * found.largest
+        why = (
+            f"The smallest eigenvalue is {smallest}, the largest {largest}: in"
+            f" {matrix.dtype} a matrix of order {found.order} needs one above about"
+            f" {text_of(found.order * eps * found.largest, 2)} to be factored. "
+        )
+        if is_rounding:
+            why += "Its rows have become so alike that rounding decides about the sign."
+        else:
+            why += (
+                "That is no rounding: the matrix is no covariance, and no small addition makes it"
+                " one."
+            )
+        if found.asymmetry > math.sqrt(eps) * found.largest:
+            why += (
+                f" It is not symmetric either (elements differ by {text_of(found.asymmetry, 2)}),"
+                f" and `{op}` reads one half of it."
+            )
+        steps = [*raised.earlier, found]
+        history = ", ".join(f"{text_of(_condition(one), 2)} at step {one.step}" for one in steps)
+        return self.found(
+            f"{phrases.name(matrix, 'the matrix')} is not positive definite in {matrix.dtype}: its"
+            f" smallest eigenvalue is {smallest}",
+            why,
+            raised.call,
+            step=raised.step,
+            label=f"smallest eigenvalue {smallest}, largest {largest}",
+            evidence={
+                "smallest": found.smallest,
+                "largest": found.largest,
+                "asymmetry": found.asymmetry,
+                "earlier": [[one.step, one.smallest, one.largest] for one in raised.earlier],
+            },
+            measured=Measured((), matrix.dtype),
+            numbers=(f"condition {history}",),
+            tensors=raised.operands,
+            fixes=tuple(_additions(matrix, found, eps)) if is_rounding else (),
+        )
+
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         event = root.event
         if event.kind is Kind.MINTED or evidence.situation(root) is evidence.Situation.OUTSIDE:
@@ -60,6 +129,26 @@ class DegenerateDecomposition(Rule):
             why=_mechanism(event),
             fixes=_repairs(event, edge, root, trace),
         )
+
+
+def _condition(found: Spectrum) -> float:
+    """The largest eigenvalue over the smallest one's magnitude."""
+    return found.largest / abs(found.smallest) if found.smallest else math.inf
+
+
+def _additions(matrix: Operand, found: Spectrum, eps: float) -> Iterator[Fix]:
+    """What lifts the smallest eigenvalue well above what rounding makes of it, then more."""
+    least = max(-2 * found.smallest, 10 * found.order * eps * found.largest)
+    x = matrix.name or "x"
+    for more in (1.0, 100.0):
+        size = more * 10.0 ** math.ceil(math.log10(least))
+        title = titles.jitter(f"{size:g}")
+        code = f"{x} + {size:g} * torch.eye({x}.shape[-1], dtype={x}.dtype, device={x}.device)"
+        yield Fix("epsilon", title, "unsafe", code, request=AddToDiagonal(size))
+    wide, cast = wider(matrix.dtype)
+    if wide != matrix.dtype:
+        title = f"compute the matrix and its factor in {wide}"
+        yield Fix("dtype", title, "unsafe", f"{x}.{cast}", request=WiderDtype())
 
 
 def _decomposes(event: Event) -> bool:

@@ -11,11 +11,14 @@ from gradscope.facts import (
     ClipNorm,
     Event,
     Finding,
+    FitNumber,
     Fix,
     Kind,
     LowerRate,
+    Measured,
     Operand,
     Phase,
+    Raised,
     Related,
     Root,
     Strength,
@@ -23,6 +26,7 @@ from gradscope.facts import (
     Symptom,
     Trace,
     Trouble,
+    Unfit,
     plural,
 )
 from gradscope.ops import Edge
@@ -31,7 +35,7 @@ from gradscope.rules import fixes
 from gradscope.rules.reading import evidence, measurements
 from gradscope.rules.reading.missing import overflow_behind
 from gradscope.rules.rule import Rule
-from gradscope.rules.wording import phrases
+from gradscope.rules.wording import phrases, titles
 from gradscope.rules.wording.proposals import proposed
 
 
@@ -68,6 +72,27 @@ class Overflow(Rule):
         first, zeros = (None, ()) if roots else overflow_behind(trace)
         if first is not None and zeros:
             yield self._behind_zeros(first, zeros, trace)
+        if trace.raised is not None and isinstance(trace.raised.why, Unfit) and not roots:
+            yield self._unfit(trace.raised, trace.raised.why)
+
+    def _unfit(self, raised: Raised, unfit: Unfit) -> Finding:
+        """A number of the program's own that the dtype cannot hold, which torch refuses."""
+        op, value = phrases.spelled(raised.call.op), phrases.number(unfit.value)
+        largest = phrases.number(unfit.largest)
+        title = titles.fits(unfit.dtype)
+        return self.found(
+            f"`{op}` is to write {value} into {unfit.dtype}, which ends at {largest}",
+            f"A number that a program gives has to fit into the dtype of the tensor; {value} would"
+            f" be inf in {unfit.dtype}, and torch refuses it. Under autocast or `half()` the same"
+            " line gets a narrower tensor than it was written for.",
+            raised.call,
+            step=raised.step,
+            label=f"{value} is beyond {unfit.dtype}",
+            evidence={"value": unfit.value, "dtype": unfit.dtype, "largest": unfit.largest},
+            measured=Measured(((unfit.role, unfit.value),), unfit.dtype),
+            tensors=raised.operands,
+            fixes=(Fix("dtype", title, "unsafe", request=FitNumber(unfit)),),
+        )
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         event = root.event

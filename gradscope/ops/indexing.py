@@ -1,0 +1,38 @@
+"""Ops that look elements up: which operand holds the indices, and what they go into."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Indexing:
+    """`index` holds positions along a dimension of `into`, by the names of the schema: `dim`, or
+    the one that the argument "dim" names (None). `from_end`: negative ones count from its end.
+    `classes`: the dimension of classes, which is the last of one or two and else the second."""
+
+    index: str
+    into: str = "self"
+    dim: int | None = None
+    from_end: bool = False
+    classes: bool = False
+
+
+INDEXING: Mapping[str, Indexing] = {
+    "embedding": Indexing("indices", "weight", 0),
+    "embedding_bag": Indexing("indices", "weight", 0),
+    "_embedding_bag": Indexing("indices", "weight", 0),
+    "index_select": Indexing("index"),
+    "index_add": Indexing("index"),
+    "index_copy": Indexing("index"),
+    "index_fill": Indexing("index"),
+    "gather": Indexing("index"),
+    "scatter": Indexing("index"),
+    "scatter_add": Indexing("index"),
+    "scatter_reduce": Indexing("index"),
+    "index": Indexing("indices", dim=0, from_end=True),
+    "index_put": Indexing("indices", dim=0, from_end=True),
+    "nll_loss_forward": Indexing("target", classes=True),
+    "nll_loss2d_forward": Indexing("target", classes=True),
+}

@@ -1,0 +1,182 @@
+"""Which op ended the program, and what of its operands it refused."""
+
+from __future__ import annotations
+
+import traceback
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from types import FrameType
+from typing import Any
+
+import torch
+
+from gradscope.facts import Ending, Operand
+from gradscope.facts.raised import Objected, OutOfRange, Raised, Spectrum, Unfit
+from gradscope.ops import lookup
+from gradscope.ops.dtypes import finfo
+from gradscope.ops.indexing import INDEXING
+from gradscope.record.census import unravel
+from gradscope.record.context import RunContext
+from gradscope.record.events.measure import operand
+from gradscope.record.finite import plain
+from gradscope.record.journal import Note, to_call
+from gradscope.record.schema import OpInfo
+from gradscope.record.sites import note_site
+from gradscope.record.tracing import unobserved
+
+_LARGEST = 256  # the order of a matrix whose eigenvalues are computed beside the program's
+_MOST_MATRICES = 64  # in a batch
+_MOST_KEPT = 16  # spectra of one call
+
+Named = Mapping[str, Any]
+
+
+class RaisedOps:
+    """Told of ops that raise, outside of backward, and of those that take definite matrices. Most
+    programs catch nothing, and one that does tries again: only the last one counts, and only if its
+    exception is what the program ended with."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._last: tuple[str, Raised] | None = None  # with the exception's own line
+        self._spectra: dict[object, list[Spectrum]] = {}  # by call
+        # What an op that takes a matrix has left for a check of its own, which raises.
+        self._matrix: tuple[Note, str, weakref.ref[torch.Tensor]] | None = None
+
+    def fact(self, ending: Ending) -> Raised | None:
+        if ending.kind != "raised" or self._last is None or self._last[0] != ending.detail:
+            return None
+        return self._last[1]
+
+    def note_definite(self, info: OpInfo, args: Any, kwargs: Any, frame: FrameType) -> None:
+        """An op has taken a matrix that has to be definite."""
+        matrix = dict(info.named_arguments(args, kwargs)).get(info.definite)
+        if not isinstance(matrix, torch.Tensor):
+            return
+        with suppress(Exception), unobserved():  # a fault of ours must not become the program's
+            note = Note(info, *note_site(frame), self._context.module)
+            self._matrix = note, info.definite, weakref.ref(matrix)
+            spectrum = _spectrum(matrix, self._context.step)
+            known = self._spectra.setdefault(note.user[:1], [])
+            if spectrum is not None and len(known) < _MOST_KEPT:
+                known.append(spectrum)
+
+    def note(
+        self, info: OpInfo, args: Any, kwargs: Any, frame: FrameType, error: BaseException
+    ) -> None:
+        try:
+            with unobserved():
+                note = Note(info, *note_site(frame), self._context.module)
+                given = dict(info.named_arguments(args, kwargs))
+                matrix = None
+                if self._matrix is not None and self._matrix[0].user == note.user:
+                    matrix = self._matrix[2]()
+                    note, given = self._matrix[0], {self._matrix[1]: matrix}
+                self._keep(note, given, frame, error)
+        except Exception:  # what cannot be measured is not told
+            self._last = None
+
+    def _keep(self, note: Note, given: Named, frame: FrameType, error: BaseException) -> None:
+        self._last = None
+        why = _refused(note.info.name, given, self._context.step)
+        if why is None or not note.user:
+            return
+        spectra = self._spectra.get(note.user[:1], []) if isinstance(why, Spectrum) else []
+        raised = Raised(
+            step=self._context.step,
+            call=to_call(note),
+            operands=tuple(self._operands(given, why, frame)),
+            why=why,
+            earlier=tuple(one for one in spectra if one.step < self._context.step),
+        )
+        self._last = _line_of(error), raised
+
+    def _operands(self, given: Named, why: Objected, frame: FrameType) -> Iterator[Operand]:
+        found = {why.role: why.index} if isinstance(why, OutOfRange) else {}
+        for role, value in given.items():
+            if isinstance(value, torch.Tensor):
+                index = found.get(role, ())
+                shape = tuple(value.shape) if index else None
+                yield operand(role, value, self._context, index=index, shape=shape, frame=frame)
+
+
+def _line_of(error: BaseException) -> str:
+    return traceback.format_exception_only(error)[-1].strip().splitlines()[0]
+
+
+def _refused(op: str, given: Named, step: int) -> Objected | None:
+    fact = lookup(op)
+    if fact is not None and fact.matrix is not None and fact.matrix.definite:
+        matrix = given.get(fact.matrix.argument)
+        return _spectrum(matrix, step) if isinstance(matrix, torch.Tensor) else None
+    return _out_of_range(op, given) or _unfit(given)
+
+
+def _spectrum(matrix: torch.Tensor, step: int) -> Spectrum | None:
+    """None where it is too large to be looked at, or not finite."""
+    values = plain(matrix)
+    if values is None or matrix.is_complex() or values.dim() < 2 or not values.numel():
+        return None
+    order, matrices = values.shape[-1], values.shape[:-2].numel()
+    if order > _LARGEST or matrices > _MOST_MATRICES or not bool(values.isfinite().all()):
+        return None
+    wide = values.double()
+    found = torch.linalg.eigvalsh(wide).reshape(-1, order)  # of the lower half, as Cholesky reads
+    worst = int(found[:, 0].argmin())
+    ends = found[worst, 0].item(), found[worst, -1].item()
+    asymmetry = float((wide - wide.mT).abs().max())
+    return Spectrum(step, *ends, order=order, asymmetry=asymmetry)
+
+
+def _out_of_range(op: str, given: Named) -> OutOfRange | None:
+    known = INDEXING.get(op)
+    into = given.get(known.into) if known is not None else None
+    indices = given.get(known.index) if known is not None else None
+    if known is None or not isinstance(into, torch.Tensor):
+        return None
+    listed = indices if isinstance(indices, list | tuple) else [indices]
+    ignored = given.get("ignore_index") if known.classes else None
+    for position, index in enumerate(listed):
+        if not isinstance(index, torch.Tensor) or index.dtype not in (torch.int64, torch.int32):
+            continue
+        dim = known.dim if known.dim is not None else given.get("dim", 0)
+        if known.classes:
+            dim = 1 if into.dim() > 1 else 0
+        dim = dim + position if known.from_end else dim % max(into.dim(), 1)
+        size = into.shape[dim] if into.dim() else 1
+        found = _outside(index, -size if known.from_end else 0, size, ignored)
+        if found is not None:
+            return OutOfRange(known.index, *found, size, known.into, dim, _is_only(index, found))
+    return None
+
+
+def _outside(
+    index: torch.Tensor, low: int, high: int, ignored: object
+) -> tuple[int, tuple[int, ...], int, int] | None:
+    """The first value that is, where it is, how many are, of how many."""
+    bad = (index < low) | (index >= high)
+    if isinstance(ignored, int):
+        bad &= index != ignored
+    count = int(bad.sum())
+    if not count:
+        return None
+    flat = int(bad.reshape(-1).to(torch.uint8).argmax())
+    value = int(index.reshape(-1)[flat])
+    return value, unravel(flat, tuple(index.shape)), count, index.numel()
+
+
+def _is_only(index: torch.Tensor, found: tuple[int, tuple[int, ...], int, int]) -> bool:
+    return int((index == found[0]).sum()) == found[2]
+
+
+def _unfit(given: Named) -> Unfit | None:
+    """A number beyond the dtype of the tensor that it is to be written into."""
+    tensors = [one for one in given.values() if isinstance(one, torch.Tensor)]
+    floating = [one for one in tensors if one.is_floating_point()]
+    for role, value in given.items():
+        if floating and isinstance(value, int | float) and not isinstance(value, bool):
+            dtype = str(floating[0].dtype).removeprefix("torch.")
+            if finfo(dtype).max < abs(value) < float("inf"):
+                return Unfit(role, float(value), dtype, finfo(dtype).max)
+    return None

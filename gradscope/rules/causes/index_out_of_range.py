@@ -1,0 +1,92 @@
+"""An index that lies outside of what it is to look up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradscope.facts import (
+    Finding,
+    Fix,
+    IgnoreTarget,
+    OutOfRange,
+    Phase,
+    Raised,
+    Root,
+    Trace,
+)
+from gradscope.rules.rule import Rule
+from gradscope.rules.wording import phrases, titles
+
+UNLABELLED = 255  # what data sets of images write where there is no class
+
+
+class IndexOutOfRange(Rule):
+    """
+    ## What it does
+    Finds the index that `embedding`, `gather`, `index_select`, `x[i]` or the target of a
+    classification refused: its value, its place, and how many elements there are to look up.
+
+    ## Why is this bad?
+    The exception names neither the index nor the table. On a GPU it comes as a device-side assert,
+    at whatever line runs next, and every later call fails too: run the program on the CPU, where
+    the op itself raises.
+
+    ## Example
+    ```python
+    import torch
+
+    table = torch.randn(10, 4, requires_grad=True)
+    - words = torch.tensor([3, 10])
+    + words = torch.tensor([3, 9])
+    torch.nn.functional.embedding(words, table).sum().backward()
+    ```
+
+    ## Fix safety
+    There is no patch in general: whether the index is wrong or the table too small is for the data
+    to say. Targets that mean "no class" can be left out with `ignore_index`.
+    """
+
+    code = "GS505"
+    name = "index-out-of-range"
+
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        if trace.raised is not None and isinstance(trace.raised.why, OutOfRange):
+            yield self._about(trace.raised, trace.raised.why)
+
+    def _about(self, raised: Raised, found: OutOfRange) -> Finding:
+        named = {one.role: one for one in raised.operands}
+        index, into = named.get(found.role), named.get(found.into)
+        table = phrases.name(into, "what it looks up")
+        what = f"{phrases.name(index, 'the index')}{phrases.place(found.index)}"
+        count = phrases.of_total(found.bad, found.numel)
+        return self.found(
+            f"{what} is {found.value}, and dimension {found.dim} of {table} has {found.size}"
+            f" elements ({count} outside)",
+            f"`{phrases.spelled(raised.call.op)}` takes 0 to {found.size - 1} here. An index beyond"
+            " comes from data that was not mapped to these numbers, a table that was made too"
+            " small, or a count that starts at 1.",
+            raised.call,
+            phase=Phase.DATA,
+            step=raised.step,
+            label=f"index {found.value}, {found.size} elements",
+            evidence={
+                "index": list(found.index),
+                "value": found.value,
+                "size": found.size,
+                "dim": found.dim,
+                "bad": found.bad,
+                "numel": found.numel,
+            },
+            tensors=raised.operands,
+            fixes=tuple(_fixes(found)),
+        )
+
+
+def _fixes(found: OutOfRange) -> Iterator[Fix]:
+    is_class = found.role == "target"
+    if is_class and found.only and (found.value < 0 or found.value == UNLABELLED):
+        code = f"ignore_index={found.value}"
+        title, request = titles.ignored(found.value), IgnoreTarget(found.value)
+        yield Fix("data", title, "unsafe", code, request=request)
+    if found.value >= 0:
+        yield Fix("data", f"make room for {found.value + 1} or more, or map the indices")

@@ -1,0 +1,207 @@
+"""Exceptions of single ops: what of the operands was refused, where, and what is taken instead."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from corpus import diagnosed_text
+
+from gradscope.facts import Finding, Severity
+from gradscope.pipeline import exit_code
+
+HEAD = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+torch.manual_seed(0)
+"""
+KERNEL = """\
+x = torch.randn(6, 2, requires_grad=True)
+opt = torch.optim.Adam([x], lr=0.1)
+for step in range(14):
+    k = torch.exp(-torch.cdist(x, x).square() / {})
+    half = torch.linalg.cholesky(k)
+    loss = half.diagonal().log().sum() + x.square().sum()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+TARGETS = """\
+w = torch.randn(4, 3, requires_grad=True)
+for step in range(3):
+    x = torch.randn(8, 4)
+    t = torch.randint(0, 3, (8,))
+    if step == 1:
+        t[2] = {}
+    loss = F.cross_entropy(x @ w, t)
+    loss.backward()
+"""
+WORDS = """\
+net = nn.Sequential(nn.Embedding(10, 4), nn.Linear(4, 10))
+for step in range(8):
+    words = torch.randint(0, 10, (2, 6))
+    if step == 5:
+        words[1, 3] = 12
+    loss = net(words).square().mean()
+    loss.backward()
+"""
+SCORES = """\
+x = torch.randn(4, 4, requires_grad=True)
+scores = x.half() @ x.half().T
+scores = scores.masked_fill(torch.eye(4).bool(), -1e9)
+loss = scores.softmax(-1).float()[0, 1]
+loss.backward()
+"""
+
+
+def found_in(program: str, folder: Path, *, verify: bool = False) -> Finding:
+    report = diagnosed_text(f"{HEAD}{program}", folder, verify=verify)
+    assert exit_code(report, Severity.ERROR) == 1
+    assert report.trace.ending.kind == "raised"
+    (found,) = report.findings
+    return found
+
+
+def line_of(found: Finding, folder: Path) -> str:
+    assert found.location is not None
+    return (folder / "program.py").read_text().splitlines()[found.location.line - 1].strip()
+
+
+def mended(found: Finding, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    fix = found.fixes[0]
+    assert fix.verified is True
+    subprocess.run(["git", "apply"], input=fix.patch, cwd=folder, text=True, check=True)
+    text = (folder / "program.py").read_text()
+    exec(text, {"__name__": "__main__"})
+    return text
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_matrix_that_is_not_definite_is_told_by_its_eigenvalues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = found_in(KERNEL.format("50.0"), tmp_path, verify=True)
+
+    assert (found.rule, line_of(found, tmp_path)) == ("GS208", "half = torch.linalg.cholesky(k)")
+    smallest, largest = found.evidence["smallest"], found.evidence["largest"]
+    assert abs(smallest) < 1e-5 < 1.0 < largest  # type: ignore[operator,arg-type]
+    assert len(found.evidence["earlier"]) >= 2  # type: ignore[arg-type]
+    assert "torch.eye(" in mended(found, tmp_path, monkeypatch)
+
+
+def test_a_matrix_that_is_no_covariance_gets_no_jitter(tmp_path: Path) -> None:
+    matrix = "a = torch.tensor([[1.0, 2.0], [2.0, 1.0]], requires_grad=True)\n"
+
+    found = found_in(f"{matrix}torch.linalg.cholesky(a).sum().backward()\n", tmp_path)
+
+    assert found.evidence["smallest"] == pytest.approx(-1.0)
+    assert "no covariance" in found.why
+    assert found.fixes == ()
+
+
+def test_a_program_that_tries_again_with_jitter_is_right(tmp_path: Path) -> None:
+    again = """\
+a = torch.ones(3, 3, requires_grad=True)
+for jitter in (0.0, 1e-3):
+    try:
+        half = torch.linalg.cholesky(a + jitter * torch.eye(3))
+    except torch.linalg.LinAlgError:
+        pass
+half.diagonal().sum().backward()
+"""
+
+    assert diagnosed_text(f"{HEAD}{again}", tmp_path).verdict == "healthy"
+
+
+def test_another_exception_is_not_put_down_to_what_was_caught(tmp_path: Path) -> None:
+    other = """\
+a = torch.ones(3, 3, requires_grad=True)
+try:
+    torch.linalg.cholesky(a)
+except torch.linalg.LinAlgError:
+    pass
+a.sum().backward()
+raise KeyError("other")
+"""
+
+    report = diagnosed_text(f"{HEAD}{other}", tmp_path)
+
+    assert (report.findings, report.verdict) == ((), "failed")
+
+
+def test_an_index_is_told_with_its_place_and_the_size(tmp_path: Path) -> None:
+    found = found_in(WORDS, tmp_path)
+
+    assert (found.rule, found.step) == ("GS505", 5)
+    assert line_of(found, tmp_path) == "loss = net(words).square().mean()"
+    told = {key: found.evidence[key] for key in ("index", "value", "size", "bad", "numel")}
+    assert told == {"index": [1, 3], "value": 12, "size": 10, "bad": 1, "numel": 12}
+
+
+@pytest.mark.parametrize(
+    ("op", "value", "size"),
+    [
+        ("x.gather(1, torch.tensor([[0], [7]]))", 7, 3),
+        ("x.index_select(0, torch.tensor([1, 2]))", 2, 2),
+        ("x[torch.tensor([-3])]", -3, 2),
+        ("x[:, torch.tensor([3])]", 3, 3),
+        ("x.scatter(1, torch.tensor([[5]]), 1.0)", 5, 3),
+        ("F.embedding(torch.tensor([2]), x)", 2, 2),
+        ("F.cross_entropy(x, torch.tensor([1, 3]))", 3, 3),
+        ("F.nll_loss(x, torch.tensor([1, -1]))", -1, 3),
+        ("F.cross_entropy(x.T[None], torch.tensor([[0, 9]]))", 9, 3),
+    ],
+)
+def test_indices_of_many_ops(op: str, value: int, size: int, tmp_path: Path) -> None:
+    made = "x = torch.randn(2, 3, requires_grad=True)\n"
+
+    found = found_in(f"{made}loss = {op}.sum()\nloss.backward()\n", tmp_path)
+
+    assert (found.rule, found.evidence["value"], found.evidence["size"]) == ("GS505", value, size)
+
+
+def test_targets_that_mean_no_class_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = found_in(TARGETS.format(-1), tmp_path, verify=True)
+
+    assert (found.rule, found.evidence["value"]) == ("GS505", -1)
+    assert "F.cross_entropy(x @ w, t, ignore_index=-1)" in mended(found, tmp_path, monkeypatch)
+
+
+def test_a_target_that_is_a_class_too_many_is_not_left_out(tmp_path: Path) -> None:
+    found = found_in(TARGETS.format(3), tmp_path)
+
+    assert [fix.safety for fix in found.fixes] == ["display-only"]
+
+
+def test_a_number_beyond_half_precision_is_replaced_by_its_largest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = found_in(SCORES, tmp_path, verify=True)
+
+    assert (found.rule, found.evidence["value"]) == ("GS204", -1e9)
+    assert line_of(found, tmp_path).startswith("scores = scores.masked_fill(")
+    assert "torch.finfo(scores.dtype).min" in mended(found, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torch.distributions.Normal(h, torch.ones(4)).log_prob(torch.zeros(4)).sum().backward()",
+        "torch.linalg.eigvalsh(h.diag()).sum().backward()",
+    ],
+)
+def test_what_refuses_nan_is_traced_to_where_it_was_born(line: str, tmp_path: Path) -> None:
+    born = "x = torch.tensor([1.0, 0.0, 2.0, 3.0], requires_grad=True)\nh = x.log() * x.sign()\n"
+
+    report = diagnosed_text(f"{HEAD}{born}{line}\n", tmp_path)
+
+    assert report.findings[0].op == "log"
