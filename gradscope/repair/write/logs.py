@@ -39,9 +39,13 @@ def logarithm(read: Reading, node: ast.expr) -> str | None:
 
 def log_of(read: Reading, node: ast.expr) -> str | None:
     """The logarithm of an expression, as text; None where nothing in it is undone by that."""
+    if isinstance(node, ast.Name) and node.id in read.carried:
+        return read.culprit.source.of(node)
     if (text := read.rewrite(node, lambda given: _log_of(read, given))) is not None:
         return text
     given = read.given(node)
+    while isinstance(given, ast.Name):
+        given = read.given(given)
     with suppress(Rebound):
         # `p = cat([p, p])` means something else by now, and log(p) may be written without that.
         if given is not None and (found := log_of(read, given)) is not None:
@@ -55,7 +59,7 @@ def _log_of(read: Reading, node: ast.expr) -> str | None:
     found = spelled(read.culprit.source, node)
     if found is None or not found.positional:
         return None
-    if found.name in MOVES:
+    if found.name in MOVES and not (read.carried and found.name == "diag"):
         return _moved(read, node, found.positional[0])
     if found.name in JOINS:
         return _joined(read, node, found)
@@ -129,6 +133,37 @@ def _log_expm1(z: str) -> str:
 def _det(read: Reading, found: Spelled) -> str:
     # The method of this name is the same function.
     return read.call("logdet", read.text(found.positional[0]))
+
+
+def _mm(read: Reading, found: Spelled) -> str | None:
+    """Of the matrices of a recurrence: elsewhere the sum over all products takes too much room."""
+    first, second = found.positional[:2]
+    one, other = log_of(read, first), log_of(read, second)
+    if (rows := scaling(read, first)) is not None and other is not None:
+        return f"{atom(rows)}.unsqueeze(-1) + {term(other)}"
+    if (columns := scaling(read, second)) is not None and one is not None:
+        return f"{one} + {term(columns)}"
+    if not read.carried or (one is None and other is None):
+        return None
+    one = one or read.call("log", read.text(first))
+    other = other or read.call("log", read.text(second))
+    is_vector = isinstance(second, ast.Name) and second.id in read.carried and not read.as_matrix
+    if is_vector:
+        return f"torch.logsumexp({one} + {term(other)}, dim=-1)"
+    return f"torch.logsumexp({atom(one)}.unsqueeze(-1) + {term(other)}, dim=-2)"
+
+
+def scaling(read: Reading, node: ast.expr) -> str | None:
+    """The logarithm of the factors of `diag(factors)`, by which a recurrence's matrix is scaled."""
+    factors = read.argument(node, "diag") if read.carried else None
+    return log_of(read, factors) if factors is not None else None
+
+
+def _ones(read: Reading, found: Spelled) -> str | None:
+    if not read.carried:
+        return None
+    given = ", ".join(filter(None, (read.text(found.positional[0]), read.rest(found))))
+    return f"torch.{found.name.replace('ones', 'zeros')}({given})"
 
 
 def _abs(read: Reading, found: Spelled) -> str | None:
@@ -275,7 +310,10 @@ _RULES: dict[str, Callable[[Reading, Spelled], str | None]] = {
     "exp": _exp,
     "expm1": _expm1,
     "i0": _bessel,
+    "mm": _mm,
     "mul": _mul,
+    "ones": _ones,
+    "ones_like": _ones,
     "pow": _pow,
     "prod": _prod,
     "reciprocal": _reciprocal,

@@ -35,7 +35,10 @@ class Reading:
     seen: set[ast.AST] = field(default_factory=set)
     rewritten: dict[ast.expr, str] = field(default_factory=dict)
     apart: frozenset[ast.expr] = frozenset()
-    _handed: set[ast.AST] = field(default_factory=set)  # reads of what was rewritten
+    carried: frozenset[str] = frozenset()  # names that hold logarithms already
+    as_matrix: bool = False  # what they are multiplied with
+    _given: set[ast.AST] = field(default_factory=set)  # what names were given, of that
+    _handed: set[ast.AST] = field(default_factory=set)  # reads of it
     has_plain_log: bool = False  # what was written takes a logarithm that undoes nothing
 
     def meaning(self, node: ast.expr) -> ast.expr:
@@ -71,12 +74,14 @@ class Reading:
             if text is None:
                 return None
             self.rewritten[given] = text
+            self._given.add(given)
         self._handed.add(name)
         return self.culprit.source.of(name)
 
     def misread(self) -> frozenset[ast.expr]:
         """What was rewritten, and is read elsewhere as it was."""
-        return frozenset(given for given in self.rewritten if not self._is_all_handed(given))
+        handed = {one for one in self.rewritten if one in self._given}
+        return frozenset(given for given in handed if not self._is_all_handed(given))
 
     def _is_all_handed(self, given: ast.expr) -> bool:
         source, made = self.culprit.source, self.culprit.source.parents[given]

@@ -6,7 +6,7 @@ import ast
 from collections import deque
 from collections.abc import Iterator, Mapping, Set
 
-from gradscope.repair.write import ends
+from gradscope.repair.write import ends, recurrences
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.composites import FORMS, Form
 from gradscope.repair.write.culprit import Culprit
@@ -36,6 +36,7 @@ def rewritten(culprit: Culprit) -> Iterator[Candidate]:
                 yield candidate
                 break
     yield from ends.both(culprit)
+    yield from recurrences.in_logarithms(culprit)
 
 
 def _written(culprit: Culprit, node: ast.expr, form: Form) -> Candidate | None:

@@ -43,6 +43,11 @@ def in_logarithms(text: str) -> str:
     return f"keep to logarithms up to `{text}`"
 
 
+def recurrence(names: list[str]) -> str:
+    told = " and ".join(f"`{name}`" for name in names)
+    return f"carry {told} along as logarithms"
+
+
 def wider(op: str, dtype: str) -> str:
     return f"compute `{op}` in {dtype}"
 

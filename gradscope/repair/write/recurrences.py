@@ -1,0 +1,155 @@
+"""A recurrence of products, kept in logarithms from its start to its end.
+
+Sinkhorn's scaling vectors, the forward variable of a hidden Markov model, a likelihood that each
+step multiplies: all leave the dtype after some steps, while their logarithms stay small.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gradscope.repair.write.candidate import Candidate
+from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.logs import MOVES, log_of, scaling
+from gradscope.repair.write.reading import Reading
+from gradscope.rules.wording import titles
+from gradscope.source.arguments import spelled
+from gradscope.source.scopes import Binding, Scope
+from gradscope.source.spans import ancestors
+
+_LOOPS = ast.For | ast.While
+MOST = 8  # places that give a name of a recurrence a value
+_PRODUCTS = MOVES | {"div", "mm", "mul", "sum"}
+
+
+def in_logarithms(culprit: Culprit) -> Iterator[Candidate]:
+    """Every line that gives such a name a value, or reads it: with what it is multiplied by as a
+    vector, then as a matrix."""
+    if not isinstance(culprit.node, ast.expr):
+        return
+    scope = culprit.source.nodes.scope(culprit.node).function
+    for as_matrix in (False, True):
+        carried, apart = _carried(culprit, scope), frozenset[ast.expr]()
+        while carried and not culprit.search.is_over:
+            read = Reading(
+                culprit, culprit.node, True, apart=apart, carried=carried, as_matrix=as_matrix
+            )
+            try:
+                _rewrite(read, scope)
+            except NoProduct as none:
+                carried -= {none.name}
+                continue
+            if misread := read.misread():
+                apart |= misread
+                continue
+            yield from _candidate(culprit, read)
+            break
+
+
+class NoProduct(Exception):
+    """What a name is given, or used for, has no logarithm that is known."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+def _carried(culprit: Culprit, scope: Scope) -> frozenset[str]:
+    """The names of the culprit's statement that a loop gives values made of their own, or of each
+    other's."""
+    found = set[str]()
+    assert culprit.node is not None
+    waiting = 2 * _names(culprit.source.nodes.statement(culprit.node))
+    while waiting:
+        name = waiting.pop()
+        made = scope.bindings.get(name, ())
+        if name in found or not 0 < len(made) <= MOST:
+            continue
+        read = [other for one in made if one.value for other in _names(one.value)]
+        is_plain = all(one.value is not None for one in made)
+        if not is_plain or not any(_is_in_loop(culprit, one) for one in made):
+            continue
+        if len(made) > 1 or not found.isdisjoint(read):
+            found.add(name)
+            waiting += read
+    return frozenset(found)
+
+
+def _names(node: ast.AST) -> list[str]:
+    return [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
+
+
+def _is_in_loop(culprit: Culprit, made: Binding) -> bool:
+    return any(isinstance(one, _LOOPS) for one in ancestors(culprit.source, made.statement))
+
+
+def _rewrite(read: Reading, scope: Scope) -> None:
+    """Gathers all that is to be rewritten, or raises NoProduct."""
+    inside: set[ast.AST] = set()
+    for name in sorted(read.carried):
+        for value in (one.value for one in scope.bindings[name]):
+            assert value is not None
+            read.place = value
+            text = log_of(read, value)
+            if text is None and read.carried.isdisjoint(_names(value)):
+                text = f"torch.log({read.text(value)})"
+            if text is None:
+                raise NoProduct(name)
+            read.rewritten[value] = text
+            inside |= {*ast.walk(value)}
+    for name in sorted(read.carried):
+        for node in scope.reads.get(name, ()):
+            if node not in inside and not _used(read, node):
+                raise NoProduct(name)
+
+
+def _used(read: Reading, node: ast.expr) -> bool:
+    """What reads the name gets its value back, where it does not take the logarithm of that."""
+    source, whole = read.culprit.source, node
+    read.place = node
+    while True:
+        above = source.parents[whole]
+        while isinstance(above, ast.Attribute):
+            above = source.parents[above]
+        found = spelled(source, above)
+        is_log = found is not None and found.name == "log"
+        if not isinstance(above, ast.expr) or not (is_log or _is_product(read, above, whole)):
+            break
+        whole = above
+        if is_log:
+            break
+    if whole in read.rewritten:
+        return True
+    read.place = whole
+    inner = found.positional[0] if is_log and found is not None else whole
+    text = log_of(read, inner)
+    if text is not None:
+        read.rewritten[whole] = text if is_log else f"torch.exp({text})"
+    return text is not None
+
+
+def _is_product(read: Reading, above: ast.expr, node: ast.expr) -> bool:
+    """Of the node and of others whose logarithm is known."""
+    if isinstance(above, ast.Subscript):
+        return above.value is node
+    found = spelled(read.culprit.source, above)
+    if found is None or found.name not in _PRODUCTS:
+        return False
+    if found.name in MOVES or found.name == "sum":
+        return found.positional[0] is node
+    others = (one for one in found.positional if one is not node)
+    return node in found.positional and all(
+        log_of(read, one) is not None or scaling(read, one) is not None for one in others
+    )
+
+
+def _candidate(culprit: Culprit, read: Reading) -> Iterator[Candidate]:
+    edits = []
+    for node, template in read.rewritten.items():
+        text = culprit.torch(template)
+        if text is None or "\n" in text:
+            return
+        if text != culprit.source.of(node):
+            edits.append(culprit.replace(node, text))
+    yield Candidate("stable-op", titles.recurrence(sorted(read.carried)), tuple(edits))
