@@ -75,6 +75,7 @@ class BadInput(Rule):
             root,
             trace,
             blame=reader,
+            step=evidence.first_use(root).step,  # a worker may have brought it in a step before
             phase=Phase.DATA,
             message=_headline(event, reader, what),
             label=f"{what} comes in here",

@@ -245,12 +245,16 @@ def _places(call: Call) -> bool:
     return moves(call) or has(call.op, Trait.JOINS | Trait.WRITES)
 
 
-def reader(root: Root) -> Call:
-    """The first call that computes with bad values from outside."""
+def first_use(root: Root) -> Event:
+    """The first op that computes with bad values from outside: `reader` is its call."""
     forward = (one for one in root.chain if one.phase is not Phase.BACKWARD)
-    calls = (one.blame for one in forward if one is not root.event)
+    used = (one for one in forward if one is not root.event)
     # What read them first may have absorbed them: exp of a parameter that holds -inf.
-    return next((call for call in calls if not _places(call) and call.location), root.event.blame)
+    return next((e for e in used if not _places(e.blame) and e.blame.location), root.event)
+
+
+def reader(root: Root) -> Call:
+    return first_use(root).blame
 
 
 def outside(event: Event) -> Operand | None:
