@@ -13,7 +13,7 @@ from gradscope.errors import GradscopeError
 from gradscope.examples import FOLDER as EXAMPLES
 from gradscope.facts import Edit, Effect, Fate, Finding, Fix, Severity, Share, Trace
 from gradscope.pipeline import Findings, LeftOut, conclude, share_of, untouched
-from gradscope.programs import RunOptions, Target, run
+from gradscope.programs import Kept, RunOptions, Target, run
 from gradscope.programs.ranks import Ranks
 from gradscope.record.sites import shown_path
 from gradscope.repair import Again, Budget, repaired
@@ -217,27 +217,38 @@ def fix_target(
         nonlocal again
         if again is None:
             progress = told.progress(options.steps)
-            first = run(target, options, silent=True, on_progress=progress, ranks=ranks)
-            again = Again(target, options, first, spent, told, after_update=False, ranks=ranks)
+            first = run(
+                target,
+                options,
+                silent=True,
+                on_progress=progress,
+                kept=kept if ranks is None else None,  # a copy would share the connections
+                ranks=ranks,
+            )
+            again = Again(
+                target, options, first, spent, told, after_update=False, kept=kept, ranks=ranks
+            )
             seen, again, _ = look_closer(first, again)
             return seen
         if steps is None or limit is None:
+            kept.release()  # with the patches it is another run
             return look_closer(again.whole(patches), again, patches)[0]
         return again.patched(patches, steps, limit)
 
     def follow() -> Repaired | None:
         return None if again is None else again.follow()
 
-    return fix_all(
-        rerun,
-        may_apply=may_apply,
-        config=config,
-        budget=spent,
-        stages=told,
-        tell=tell,
-        ranks=ranks,
-        follow=follow,
-    )
+    with Kept() as kept:
+        return fix_all(
+            rerun,
+            may_apply=may_apply,
+            config=config,
+            budget=spent,
+            stages=told,
+            tell=tell,
+            ranks=ranks,
+            follow=follow,
+        )
 
 
 def policy(*, write: bool, unsafe: bool) -> Callable[[Fix], bool]:

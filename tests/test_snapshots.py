@@ -19,6 +19,7 @@ from gradscope.programs import Kept, Repeat, RunOptions, parse_target, run
 from gradscope.programs.snapshots import sleepers
 from gradscope.report.closing import effort
 from gradscope.report.json_document import document
+from gradscope.rounds import fix_target
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="snapshots need Linux")
 
@@ -104,6 +105,20 @@ def test_a_fix_of_a_late_failure_is_tried_from_shortly_before(traced):
         "identical": replay.identical,
     }
     assert len(Path("train.log").read_text().splitlines()) == 151  # until the next loss
+    assert Path("ended").read_text() == "one\n"
+
+
+def test_gradscope_fix_tries_a_late_patch_from_there_too(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sleepers, "SHARE", 1.0)
+    text = BEGIN + LOSS + STEP + LOOP.replace("10_000", "60")
+    Path("program.py").write_text(text.replace("LAST", "50"))
+
+    repaired = fix_target(parse_target("program.py"), Config(), may_apply=lambda fix: True)
+
+    assert [one.finding.name for one in repaired.applied] == ["singular-derivative"]
+    assert not repaired.left
+    assert repaired.runs <= 3  # as it is, with the patch, and one where a copy is slow
     assert Path("ended").read_text() == "one\n"
 
 

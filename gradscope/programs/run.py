@@ -158,9 +158,13 @@ class Kept:
         return self
 
     def __exit__(self, *failure: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Let the program see its end. Nothing more is asked."""
         if self._wait is not None:
-            self.snapshots = ()
-            self._wait.release()
+            wait, self._wait, self.snapshots = self._wait, None, ()
+            wait.release()
 
     def ask(
         self,

@@ -21,7 +21,7 @@ from gradscope.record.sizes.fading import Fading
 AfterStep = Callable[[], object]
 Way = Callable[[], AbstractContextManager[AfterStep]]
 LINES_KEPT = 1_000
-INSPECTED_UNTIL = 32
+INSPECTED_UNTIL = 512
 
 
 def nothing() -> None:
@@ -65,7 +65,7 @@ def norms() -> Iterator[AfterStep]:
 
 def pass_inspections() -> None:
     """The steps 0, 1, 2, 4, 8, ... are inspected in full, which is no part of an ordinary step's
-    price; after the 32 passes of this the next one is far."""
+    price; after the 512 passes of this the next one is far."""
     for _ in range(INSPECTED_UNTIL + 1):
         torch.ones(1, requires_grad=True).sum().backward()
 
