@@ -182,7 +182,7 @@ def trace(
         ranked = None
         if ranks is not None:
             seen, _ = ranks.joined(seen)
-            ranked = ranks.agree(share_of(ranks, seen, options.limits))
+            ranked = ranks.agree(share_of(ranks.share(seen), seen, options.limits))
             if not ranks.leads:
                 again.follow()
                 return Report(target.name, seen, ranks=ranked)
@@ -221,9 +221,8 @@ def trace(
     return replace(report, runs=1 + budget.runs, replay=again.latest, seconds=seconds, ranks=ranked)
 
 
-def share_of(ranks: Ranks, seen: Trace, limits: Limits) -> Share:
-    """What this rank tells the others: whether its first bad value is its own."""
-    share = ranks.share(seen)
+def share_of(share: Share, seen: Trace, limits: Limits) -> Share:
+    """What a rank tells the others of what it has seen: whether its first bad value is its own."""
     errors = [one for one in diagnose(seen, limits) if one.severity is Severity.ERROR]
     if not errors:
         return share

@@ -9,6 +9,7 @@ import os
 import pickle
 import subprocess
 import sys
+from ast import literal_eval
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -16,15 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apart import in_fork
+from apart import in_fork, run_plainly
 from test_collectives import CALLS, PROGRAM
 from torch._C._distributed_c10d import TCPStore
 
 from gradscope.config import Config
 from gradscope.facts import Fate, Ranked, Report, Share
+from gradscope.integrations import shared
 from gradscope.norms import NormOptions, NormReport, norms
 from gradscope.pipeline import trace
 from gradscope.programs import Target, parse_target
+from gradscope.programs.board import Board
 from gradscope.programs.ranks import Ranks
 from gradscope.report.ranks import remarks
 from gradscope.rounds import fix_target, policy
@@ -128,8 +131,26 @@ def program(text: str, folder: Path) -> Target:
 def together(
     act: Callable[[Ranks], object], folder: Path, monkeypatch: pytest.MonkeyPatch, count: int = 2
 ) -> tuple[Any, list[int]]:
-    """What the leading rank has made, and the exit codes of all; every rank is a fork of this
-    process, and we are the launcher that holds their store."""
+    """What the leading rank has made, and the exit codes of all."""
+
+    def one(rank: int) -> None:
+        ranks = Ranks.found()
+        assert ranks is not None
+        made = act(ranks)
+        if ranks.leads:
+            (folder / f"{rank}.made").write_bytes(pickle.dumps(made))
+        assert ranks.finish(7 if ranks.leads else 0) == 7
+
+    codes = on_each(one, monkeypatch, count)
+    (told,) = folder.glob("*.made")
+    return pickle.loads(told.read_bytes()), codes
+
+
+def on_each(
+    act: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, count: int = 2
+) -> list[int]:
+    """The exit codes of all ranks, each a fork of this process; we are the launcher that holds
+    their store."""
     importlib.import_module("torch._dynamo")  # else every child does, for its first optimizer
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     given = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": store.port, "WORLD_SIZE": count}
@@ -139,12 +160,7 @@ def together(
 
     def one(rank: int) -> None:
         os.environ["RANK"] = str(rank)
-        ranks = Ranks.found()
-        assert ranks is not None
-        made = act(ranks)
-        if ranks.leads:
-            (folder / f"{rank}.made").write_bytes(pickle.dumps(made))
-        assert ranks.finish(7 if ranks.leads else 0) == 7
+        act(rank)
 
     pids = []
     for rank in range(count):
@@ -152,9 +168,7 @@ def together(
         if pid == 0:
             os._exit(in_fork(partial(one, rank)))
         pids.append(pid)
-    codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
-    (told,) = folder.glob("*.made")
-    return pickle.loads(told.read_bytes()), codes
+    return [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
 
 
 def fates(report: Report) -> list[Fate]:
@@ -442,6 +456,40 @@ def test_each_rank_repairs_what_is_its_own(tmp_path: Path, monkeypatch: pytest.M
     ]
 
 
+WATCHED = """
+import pathlib
+import gradscope
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+w = torch.nn.Parameter(torch.ones(4))
+with gradscope.watch() as seen:
+    for step in range(3):
+        loss = (w * torch.full((4,), float(rank and step == 1))).sum().sqrt() if rank else w.sum()
+        loss.backward()
+        dist.all_reduce(w.grad)
+told = [str(seen), seen.report().ranks.rank, [one.rule for one in seen.findings()], seen.fails]
+pathlib.Path(__file__).with_name(f"{rank}.told").write_text(repr(told))
+"""
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_block_that_all_ranks_watch_is_told_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "watched.py"
+    path.write_text(WATCHED, encoding="utf-8")
+    shared._board.cache_clear()
+
+    assert on_each(lambda rank: run_plainly(path), monkeypatch) == [0, 0]
+    first, second = (literal_eval((tmp_path / f"{one}.told").read_text()) for one in range(2))
+    assert first[0].startswith("this is rank 1 of 2, where it went wrong first, at step 0")
+    assert second[0] == "rank 1: the report is shown by rank 0\n"
+    assert first[1:] == second[1:] == [1, ["GS102"], True]
+
+
 ACCELERATED = """
 import torch
 from accelerate import Accelerator
@@ -485,7 +533,7 @@ def agreed(*shares: Share) -> Ranked:
         return TCPStore("127.0.0.1", store.port, is_master=False)
 
     def one(share: Share) -> Ranked:
-        ranks = Ranks(share.rank, len(shares), connect, "127.0.0.1")
+        ranks = Ranks(Board(share.rank, len(shares), connect, "127.0.0.1"))
         ranked = ranks.agree(share)
         if ranks.leads:
             ranks.finish(0)

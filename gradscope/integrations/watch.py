@@ -15,12 +15,14 @@ from typing import Any
 
 from gradscope.config import Config, load_config
 from gradscope.config.scalars import words
-from gradscope.facts import Ending, Finding, Report
+from gradscope.facts import Ending, Finding, Report, Trace
+from gradscope.integrations.shared import SharedBlock
 from gradscope.integrations.shown import mimebundle
 from gradscope.pipeline import conclude
 from gradscope.record import StopTrace
 from gradscope.record.observation import FullObservation
 from gradscope.report import FORMATS, Options
+from gradscope.report.ranks import remarks as rank_remarks
 from gradscope.rules import rule_filter
 
 
@@ -68,9 +70,12 @@ class Watch:
         self.config = config
         self._ending = Ending("finished")
         full_from = 0 if every_step or config.every_step else None
+        self._shared: SharedBlock | None = None
+        self._has_ended = False
         self._observation = FullObservation(passes=steps, keep_going=not stop, full_from=full_from)
 
     def __enter__(self) -> Watch:
+        self._shared = SharedBlock.begun()
         self._observation.__enter__()
         return self
 
@@ -83,6 +88,9 @@ class Watch:
         self._observation.__exit__(kind, error, traceback)
         if isinstance(error, StopTrace):
             self._ending = error.ending
+        self._has_ended = True
+        if self._shared is not None:
+            self._shared.ended(self._trace())
         return isinstance(error, StopTrace)
 
     def accept(self, *rules: str) -> None:
@@ -99,13 +107,26 @@ class Watch:
         return self.report().has(self.config.fail_on)
 
     def report(self) -> Report:
-        """The report so far."""
-        trace = self._observation.trace(self._name, self._ending)
-        return conclude(self._name, trace, self.config)
+        """The report so far. Where several ranks have watched the block, it is for all of them
+        that of one, once they have left it."""
+        trace, ranked = self._trace(), None
+        if self._shared is not None and self._has_ended:
+            trace, ranked = self._shared.told(trace, self.config.thresholds.limits)
+        remarks = () if ranked is None else rank_remarks(ranked)
+        report = conclude(self._name, trace, self.config, remarks=remarks)
+        return replace(report, ranks=ranked)
+
+    def _trace(self) -> Trace:
+        return self._observation.trace(self._name, self._ending)
 
     def text(self, format: str = "terminal", options: Options | None = None) -> str:
-        """The report in one of the formats of `gradscope check`."""
-        return FORMATS[format].render(self.report(), options or Options.fitting(sys.stdout))
+        """The report in one of the formats of `gradscope check`; of several ranks the first one
+        shows it on a terminal."""
+        report = self.report()
+        rank = self._shared.board.rank if self._shared is not None and report.ranks else 0
+        if rank and format == "terminal":
+            return f"rank {rank}: the report is shown by rank 0\n"
+        return FORMATS[format].render(report, options or Options.fitting(sys.stdout))
 
     def __str__(self) -> str:
         return self.text()

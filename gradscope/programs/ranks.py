@@ -1,36 +1,27 @@
 """The ranks of a program that torchrun has started, each in a gradscope of its own: they agree over
-the launcher's own store, never by a collective in the program's stream.
-
-Every key is ours alone. A rank that does not answer for a while is gone, and nobody waits for it.
-"""
+the launcher's own store, never by a collective in the program's stream."""
 
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import Any
 
 from gradscope.facts import Magnitudes, Trace
 from gradscope.facts.ranks import MOST_SYMPTOMS, OTHERS, Fate, Ranked, Share
 from gradscope.facts.symptoms import Unexamined
+from gradscope.programs.board import NAP, REPLY, Board
 
-NAP = 0.05  # seconds between two looks into the store
-BEAT = 1.0  # seconds between two signs of life
 STUCK = 3.0  # seconds at least without the end of a step, after which a rank may hang
 SLOWER = 10.0  # and times its longest step
-SILENT = 15.0  # seconds without one, after which a rank is gone
-LATE = 120.0  # and until its first: machines do not start at once
 
 _TROUBLED_GRACE = 0.5  # seconds that a rank has to see the same trouble by itself
 _REPEATED_GRACE = 5.0  # and to come to the end of a repeated run, where another one has
-_REPLY = timedelta(seconds=20)  # of the store
 _FAREWELL = 5.0  # seconds for all to end together
 # Whose story is told, first: among equals that of the earliest step.
 _TELLS = (
@@ -53,13 +44,11 @@ class Ranks:
 
     _known: Ranks | None = None  # those that this process is one of
 
-    def __init__(self, rank: int, count: int, connect: Callable[[], Any], address: str) -> None:
-        self.rank, self.count = rank, count
+    def __init__(self, board: Board) -> None:
+        self.rank, self.count = board.rank, board.count
         self.leads = False  # the report is about this rank: it orders further runs
         self._leader: int | None = None
-        self._store = connect()
-        self._address = address
-        self._lost = False  # the store has gone
+        self._board = board
         self._meetings = 0
         self._run = 0
         self._order = 0
@@ -68,29 +57,12 @@ class Ranks:
         self._seen_over: float | None = None  # when another rank was first seen to have ended
         self._looked = 0.0
         self._is_over = False
-        self._beats: dict[int, tuple[bytes, float]] = {}  # the last of each rank, and when it came
-        self._ended = threading.Event()
-        threading.Thread(target=self._beat, args=(connect,), daemon=True).start()
 
     @classmethod
-    def found(cls, environ: Mapping[str, str] = os.environ) -> Ranks | None:
-        """Those of torchrun, which keeps a store for its workers; None in a program of one rank, or
-        of another launcher."""
-        count = int(environ.get("WORLD_SIZE", "1"))
-        if count < 2 or environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-            return None
-        from torch._C._distributed_c10d import PrefixStore, TCPStore
-
-        address, port = environ["MASTER_ADDR"], int(environ["MASTER_PORT"])
-        prefix = f"gradscope/{environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
-
-        def connect() -> Any:
-            plain = TCPStore(address, port, is_master=False, timeout=_REPLY)
-            return PrefixStore(prefix, plain)
-
-        if cls._known is None:
-            with suppress(RuntimeError):  # those of torch.distributed are
-                cls._known = cls(int(environ["RANK"]), count, connect, address)
+    def found(cls) -> Ranks | None:
+        """As `Board.found`; the same whenever it is asked for."""
+        if cls._known is None and (board := Board.found()) is not None:
+            cls._known = cls(board)
         return cls._known
 
     # One run
@@ -105,11 +77,11 @@ class Ranks:
         self._seen_over, self._is_over = None, False
         key, host = f"port/{self._run}", None
         if self.rank == 0:
-            host = TCPStore(self._address, 0, is_master=True, wait_for_workers=False)
-            self._set(key, str(host.port).encode())
-        port = self._get(key, 0, time.monotonic() + _REPLY.total_seconds())
+            host = TCPStore(self._board.address, 0, is_master=True, wait_for_workers=False)
+            self._board.post(key, host.port)
         before = os.environ["MASTER_PORT"]
-        os.environ["MASTER_PORT"] = port.decode() if port else before
+        port = self._board.read(key, 0, time.monotonic() + REPLY.total_seconds())
+        os.environ["MASTER_PORT"] = str(port or before)
         try:
             yield
         except BaseException:
@@ -138,9 +110,9 @@ class Ranks:
 
     def _end(self, in_trouble: bool) -> None:
         self._is_over = True
-        self._place = int(self._ask(lambda: self._store.add(f"ended/{self._run}", 1)) or 0)
+        self._place = self._board.count_up(f"ended/{self._run}")
         if in_trouble:
-            self._set(f"trouble/{self._run}", b"1")
+            self._board.post(f"trouble/{self._run}", True)
 
     def is_called_off(self) -> bool:
         """Whether this rank's run is in vain, since another one's has ended."""
@@ -149,27 +121,19 @@ class Ranks:
             if now - self._looked < 4 * NAP:
                 return False
             self._looked = now
-            if self._has(f"trouble/{self._run}"):
+            if self._board.has(f"trouble/{self._run}"):
                 self._seen_over = now + _TROUBLED_GRACE
-            elif self._run and self._has(f"ended/{self._run}"):
+            elif self._run and self._board.has(f"ended/{self._run}"):
                 self._seen_over = now + _REPEATED_GRACE
             return False
         return now >= self._seen_over
 
     def share(self, trace: Trace, *, interrupted: bool = False) -> Share:
         """What the others have to know of a run of this rank."""
-        ending = trace.ending
-        return Share(
-            self.rank,
-            _fate(trace),
-            self._place,
-            min((one.step for one in trace.symptoms), default=len(trace.steps)),
-            ending.location,
-            detail=ending.detail,
-            symptoms=trace.symptoms[:MOST_SYMPTOMS],
-            unexamined=trace.unexamined,
+        return replace(
+            shared_of(self.rank, trace),
+            order=self._place,
             is_stuck=self._is_stuck,
-            waits=ending.waits,
             interrupted=interrupted,
         )
 
@@ -190,15 +154,9 @@ class Ranks:
     def agree(self, share: Share) -> Ranked:
         """On the rank whose story is told: where the first bad value was born, else where the
         program came to its end first."""
-        shares = self._meet(share)
-        hung = [rank for rank, one in shares.items() if _hangs(one, shares.values())]
-        shares |= {rank: replace(shares[rank], fate=Fate.HUNG) for rank in hung}
-        teller = min(shares.values(), key=_precedence)
-        self.leads = teller.rank == self.rank
-        self._leader = teller.rank
-        others = [shares.get(rank, Share(rank, Fate.GONE)) for rank in range(self.count)]
-        told = (_as_told(one, teller) for one in others if one.rank != teller.rank)
-        return Ranked(teller.rank, self.count, teller, tuple(told))
+        ranked = told_by_one(self._meet(share), self.count)
+        self.leads, self._leader = ranked.rank == self.rank, ranked.rank
+        return ranked
 
     def joined(self, seen: Trace) -> tuple[Trace, list[Magnitudes]]:
         """With the sizes of whole gradients, of which each rank has seen a part; and what the
@@ -215,14 +173,14 @@ class Ranks:
     def order(self, what: object) -> None:
         """All the others are to do this."""
         self._order += 1
-        self._set(f"order/{self._order}", pickle.dumps(what))
+        self._board.post(f"order/{self._order}", what)
 
     def answers(self, patience: float) -> tuple[Share, ...]:
         """What came of the last order, of those ranks that have answered in time."""
         until = time.monotonic() + patience
         key = f"answer/{self._order}"
-        found = (self._get(f"{key}/{rank}", rank, until) for rank in self._others())
-        return tuple(pickle.loads(one) for one in found if one is not None)
+        found = (self._board.read(f"{key}/{rank}", rank, until) for rank in self._board.others)
+        return tuple(one for one in found if one is not None)
 
     def release(self, result: object = None) -> None:
         """Nothing more is ordered: that is what came of it, for all."""
@@ -233,104 +191,62 @@ class Ranks:
         where the leading rank is gone."""
         while True:
             self._order += 1
-            asked = self._get(f"order/{self._order}", self._leader or 0)
-            what = pickle.loads(asked) if asked is not None else _Over(None)
-            if isinstance(what, _Over):
-                return what.result
-            answer = carry_out(what)
-            self._set(f"answer/{self._order}/{self.rank}", pickle.dumps(answer))
+            what = self._board.read(f"order/{self._order}", self._leader or 0)
+            if what is None or isinstance(what, _Over):
+                return None if what is None else what.result
+            self._board.post(f"answer/{self._order}/{self.rank}", carry_out(what))
 
     def is_first_to_say(self, message: str) -> bool:
         """Whether no other rank has said that before."""
-        own = str(self.rank)
-        said = self._ask(lambda: self._store.compare_set(f"said/{message}", "", own))
-        return said is None or bytes(said).decode() == own
+        return self._board.is_first(f"said/{message}")
 
     def finish(self, code: int) -> int:
         """All end together, with the leading rank's exit code."""
         if self.leads:
             self.release()
-            self._set("code", str(code).encode())
+            self._board.post("code", code)
         elif self._leader is not None:
-            told = self._get("code", self._leader)
-            code = int(told) if told is not None else code
-        self._set(f"left/{self.rank}", b"1")
-        until = time.monotonic() + _FAREWELL
-        for rank in self._others():
-            self._get(f"left/{rank}", rank, until)
-        self._ended.set()
+            told: int | None = self._board.read("code", self._leader)
+            code = code if told is None else told
+        self._board.leave(_FAREWELL)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher ends those that end last
         return code
 
-    # The store
-
     def _meet(self, fact: Any) -> dict[int, Any]:
-        """What each rank brings to this meeting, in their order; without those that are gone."""
+        """What each rank brings to this meeting."""
         self._meetings += 1
-        key = f"meeting/{self._meetings}"
-        self._set(f"{key}/{self.rank}", pickle.dumps(fact))
-        found = {self.rank: fact}
-        for rank in self._others():
-            told = self._get(f"{key}/{rank}", rank)
-            if told is not None:
-                found[rank] = pickle.loads(told)
-        return dict(sorted(found.items()))
-
-    def _others(self) -> list[int]:
-        return [rank for rank in range(self.count) if rank != self.rank]
-
-    def _get(self, key: str, of: int, until: float = float("inf")) -> bytes | None:
-        """What a rank has put there, or will; None once it is gone, or it is that late."""
-        while not self._has(key):
-            if self._lost or time.monotonic() >= until or self._is_gone(of):
-                return None
-            time.sleep(NAP)
-        value = self._ask(lambda: self._store.get(key))
-        return bytes(value) if value is not None else None
-
-    def _has(self, key: str) -> bool:
-        return bool(self._ask(lambda: self._store.check([key])))
-
-    def _set(self, key: str, value: bytes) -> None:
-        self._ask(lambda: self._store.set(key, value))
-
-    def _ask(self, question: Callable[[], Any]) -> Any:
-        """The store's answer; None from now on where it is gone, with the launcher."""
-        if self._lost:
-            return None
-        try:
-            return question()
-        except RuntimeError:
-            self._lost = True
-            return None
-
-    def _beat(self, connect: Callable[[], Any]) -> None:
-        """In a thread of its own: signs of life, whatever the rest of this process does."""
-        with suppress(RuntimeError):
-            store, count = connect(), 0
-            while True:
-                store.set(f"alive/{self.rank}", str(count))
-                count += 1
-                if self._ended.wait(BEAT):
-                    return
-
-    def _is_gone(self, rank: int) -> bool:
-        """Whether there was no sign of life for a while, or it has said its farewell."""
-        if self._has(f"left/{rank}"):
-            return True
-        key, now = f"alive/{rank}", time.monotonic()
-        beat = bytes(self._ask(lambda: self._store.get(key)) or b"") if self._has(key) else b""
-        known, since = self._beats.get(rank, (None, now))
-        if rank == self.rank or beat != known:
-            self._beats[rank] = (beat, now)
-            return False
-        return now - since > (SILENT if beat else LATE)
+        return self._board.exchanged(f"meeting/{self._meetings}", fact)
 
 
 @dataclass(frozen=True, slots=True)
 class _Over:
     result: object
+
+
+def shared_of(rank: int, trace: Trace) -> Share:
+    """What a run itself tells of a rank."""
+    ending = trace.ending
+    return Share(
+        rank,
+        _fate(trace),
+        step=min((one.step for one in trace.symptoms), default=len(trace.steps)),
+        location=ending.location,
+        detail=ending.detail,
+        symptoms=trace.symptoms[:MOST_SYMPTOMS],
+        unexamined=trace.unexamined,
+        waits=ending.waits,
+    )
+
+
+def told_by_one(shares: Mapping[int, Share], count: int) -> Ranked:
+    """Whose story it is, of `count` ranks; those without a share are gone."""
+    hung = [rank for rank, one in shares.items() if _hangs(one, shares.values())]
+    known = {**shares, **{rank: replace(shares[rank], fate=Fate.HUNG) for rank in hung}}
+    teller = min(known.values(), key=_precedence)
+    others = (known.get(rank, Share(rank, Fate.GONE)) for rank in range(count))
+    told = (_as_told(one, teller) for one in others if one.rank != teller.rank)
+    return Ranked(teller.rank, count, teller, tuple(told))
 
 
 def _fate(trace: Trace) -> Fate:

@@ -1,0 +1,130 @@
+"""Where the ranks of a program post what the others are to know: the launcher's own store, under
+keys that are ours alone. A rank that gives no sign of life for a while is gone."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+NAP = 0.05  # seconds between two looks into the store
+BEAT = 1.0  # seconds between two signs of life
+SILENT = 15.0  # seconds without one, after which a rank is gone
+LATE = 120.0  # and until its first: machines do not start at once
+REPLY = timedelta(seconds=20)  # of the store
+
+
+class Board:
+    """That of this rank, one of `count`; `address` is where the store is. `connect` opens it. With
+    `beats` the others see that this process lives."""
+
+    def __init__(
+        self, rank: int, count: int, connect: Callable[[], Any], address: str, *, beats: bool = True
+    ) -> None:
+        self.rank, self.count, self.address = rank, count, address
+        self._store = connect()
+        self._lost = False  # the store has gone, with the launcher
+        self._beats: dict[int, tuple[bytes, float]] = {}  # the last of each rank, and when it came
+        self._has_left = threading.Event()
+        if beats:
+            threading.Thread(target=self._beat, args=(connect,), daemon=True).start()
+
+    @classmethod
+    def found(cls, environ: Mapping[str, str] = os.environ, *, beats: bool = True) -> Board | None:
+        """That of torchrun, which keeps a store for its workers; None in a program of one rank, or
+        of another launcher."""
+        count = int(environ.get("WORLD_SIZE", "1"))
+        if count < 2 or environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+            return None
+        from torch._C._distributed_c10d import PrefixStore, TCPStore
+
+        address, port = environ["MASTER_ADDR"], int(environ["MASTER_PORT"])
+        prefix = f"gradscope/{environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+
+        def connect() -> Any:
+            plain = TCPStore(address, port, is_master=False, timeout=REPLY)
+            return PrefixStore(prefix, plain)
+
+        with suppress(RuntimeError):  # those of torch.distributed are
+            return cls(int(environ["RANK"]), count, connect, address, beats=beats)
+        return None
+
+    @property
+    def others(self) -> list[int]:
+        return [rank for rank in range(self.count) if rank != self.rank]
+
+    def post(self, key: str, fact: object) -> None:
+        self._ask(lambda: self._store.set(key, pickle.dumps(fact)))
+
+    def has(self, key: str) -> bool:
+        return bool(self._ask(lambda: self._store.check([key])))
+
+    def read(self, key: str, of: int, until: float = float("inf")) -> Any:
+        """What a rank has posted, or will; None once it is gone, or it is that late."""
+        while not self.has(key):
+            is_late = self._lost or time.monotonic() >= until or self._is_gone(of)
+            if is_late and not self.has(key):  # it may be its last word
+                return None
+            time.sleep(NAP)
+        value = self._ask(lambda: self._store.get(key))
+        return pickle.loads(value) if value is not None else None
+
+    def exchanged(self, key: str, fact: Any, until: float = float("inf")) -> dict[int, Any]:
+        """What each rank posts under a key, in their order; without those that are gone."""
+        self.post(f"{key}/{self.rank}", (fact,))  # which may be None
+        found = {rank: self.read(f"{key}/{rank}", rank, until) for rank in self.others}
+        told = {rank: one[0] for rank, one in found.items() if one is not None}
+        return dict(sorted({**told, self.rank: fact}.items()))
+
+    def count_up(self, key: str) -> int:
+        """How many have come by here, with this one."""
+        return int(self._ask(lambda: self._store.add(key, 1)) or 0)
+
+    def is_first(self, key: str) -> bool:
+        """Whether no other rank has come by here before."""
+        own = str(self.rank)
+        first = self._ask(lambda: self._store.compare_set(key, "", own))
+        return first is None or bytes(first).decode() == own
+
+    def leave(self, patience: float) -> None:
+        """This process is about to end, together with the others if they come in time."""
+        until = time.monotonic() + patience
+        self.exchanged("left", True, until)
+        self._has_left.set()
+
+    def _ask(self, question: Callable[[], Any]) -> Any:
+        """The store's answer; None from now on where it is gone."""
+        if self._lost:
+            return None
+        try:
+            return question()
+        except RuntimeError:
+            self._lost = True
+            return None
+
+    def _beat(self, connect: Callable[[], Any]) -> None:
+        """In a thread of its own: signs of life, whatever the rest of this process does."""
+        with suppress(RuntimeError):
+            store, count = connect(), 0
+            while True:
+                store.set(f"alive/{self.rank}", str(count))
+                count += 1
+                if self._has_left.wait(BEAT):
+                    return
+
+    def _is_gone(self, rank: int) -> bool:
+        """Whether there was no sign of life for a while, or it has left."""
+        if self.has(f"left/{rank}"):
+            return True
+        key, now = f"alive/{rank}", time.monotonic()
+        beat = bytes(self._ask(lambda: self._store.get(key)) or b"") if self.has(key) else b""
+        known, since = self._beats.get(rank, (None, now))
+        if beat != known:
+            self._beats[rank] = (beat, now)
+            return False
+        return now - since > (SILENT if beat else LATE)
