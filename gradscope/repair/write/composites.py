@@ -78,6 +78,28 @@ def _quotient(read: Reading, node: ast.expr) -> str | None:
     return None if read.has_plain_log else f"torch.exp({difference})"
 
 
+def _weighted_mean(read: Reading, node: ast.expr) -> str | None:
+    """(w @ y) / w.sum(1) and (w * y).sum(1) / w.sum(1) of weights w that are exponentials."""
+    found = read.op(node, "div")
+    total = read.op(found.positional[1], "sum") if found else None
+    dim = read.dim(total) if total else None
+    if not found or not total or dim is None:
+        return None
+    above, weights = read.meaning(found.positional[0]), total.positional[0]
+    summed = read.op(above, "sum")
+    product = read.op(summed.positional[0], "mul") if summed else read.op(above, "mm")
+    if not product or not read.same(product.positional[0], weights):
+        return None
+    z, values = logs.log_of(read, weights), product.positional[1]
+    is_over_rows = read.dim(summed) == dim if summed else dim in ("1", "-1")
+    if z is None or read.has_plain_log or not is_over_rows:
+        return None
+    softmax = f"torch.softmax({z}, dim={dim})"
+    if summed:
+        return f"({softmax} * {read.factor(values)}).sum({read.rest(summed)})"
+    return f"{softmax} @ {read.factor(values)}"
+
+
 def _power_of_product(read: Reading, node: ast.expr) -> str | None:
     """prod(x) ** (1 / n), the geometric mean."""
     found = read.op(node, "pow", "sqrt")
@@ -215,6 +237,7 @@ FORMS: tuple[Form, ...] = (
     _form(_sigmoid, "div", "add exp neg"),
     _form(_normalize, "div", "norm"),
     _form(_cosine, "div", "norm mul"),
+    Form(_weighted_mean, frozenset({"div"}), logs.OPS | {"mm"}),
     Form(_quotient, frozenset({"div"}), logs.OPS),
     _form(_power_of_product, "pow sqrt", "prod"),
     _form(_norm, "sqrt pow", "sum mul pow"),

@@ -51,8 +51,12 @@ def divided_by_one(culprit: Culprit) -> Iterator[Candidate]:
     node = operand_of(culprit, edge) if edge is not None else None
     if edge is None or node is None:
         return
-    if roots := list(_under_root(culprit)):
-        yield from roots
+    if (root := _root(culprit)) is not None:
+        if can_repeat(culprit, root) and (where := culprit.torch("torch.where(")) is not None:
+            text = culprit.text(root)
+            edit = culprit.replace(root, f"{where}{text} > 0, {culprit.source.of(root)}, 1.0)")
+            yield Candidate("guard-empty", titles.nothing(_short(culprit, root)), (edit,))
+        yield from _under_root(culprit)
         return
     what = _short(culprit, node)
     if is_count(culprit, edge) or counts(culprit.source, node):
@@ -66,17 +70,23 @@ def divided_by_one(culprit: Culprit) -> Iterator[Candidate]:
 def _under_root(culprit: Culprit) -> Iterator[Candidate]:
     """A square root that is divided by, or whose logarithm is taken, is guarded under the root, at
     the culprit or where it is made: beside it, the root's own slope would stay infinite."""
+    under = _root(culprit)
+    if under is not None:
+        text = f"{culprit.text(under)}.clamp_min({eps_for(culprit.dtype, Margin.ROOT):g})"
+        title = f"keep {_short(culprit, under)} above 0 under the root"
+        yield Candidate("epsilon", title, (culprit.replace(under, text),))
+
+
+def _root(culprit: Culprit) -> ast.expr | None:
+    """What stands under the root that is divided by, or whose logarithm is taken."""
     for edge in culprit.edges():
         if edge.cure.margin not in (Margin.DENOMINATOR, Margin.LOG):
             continue
         for node in (operand_of(culprit, edge), _made(culprit, edge)):
             root = spelled(culprit.source, node) if node is not None else None
             if root is not None and root.name == "sqrt" and root.positional:
-                under = root.positional[0]
-                text = f"{culprit.text(under)}.clamp_min({eps_for(culprit.dtype, Margin.ROOT):g})"
-                title = f"keep {_short(culprit, under)} above 0 under the root"
-                yield Candidate("epsilon", title, (culprit.replace(under, text),))
-                return
+                return root.positional[0]
+    return None
 
 
 def _made(culprit: Culprit, edge: Edge) -> ast.expr | None:

@@ -6,7 +6,7 @@ import ast
 from collections import deque
 from collections.abc import Iterator, Mapping, Set
 
-from gradscope.repair.write import ends, recurrences
+from gradscope.repair.write import dead, ends, recurrences
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.composites import FORMS, Form
 from gradscope.repair.write.culprit import Culprit
@@ -67,7 +67,7 @@ def _candidate(
     culprit: Culprit, node: ast.expr, text: str, others: Mapping[ast.expr, str]
 ) -> Candidate | None:
     """`others`: further expressions, and what takes their places."""
-    edits = [culprit.replace(node, text)]
+    edits = [culprit.replace(node, text), *dead.left_over(culprit, node, text)]
     for given, template in others.items():
         written = culprit.torch(template)
         if written is None or "\n" in written:
