@@ -11,7 +11,7 @@ from gradscope.facts.op_requests import OfOp
 from gradscope.facts.places import Call, Location
 from gradscope.facts.raised import OfRaised
 from gradscope.facts.refusals import Carried, Write
-from gradscope.facts.usage import Usage
+from gradscope.facts.usage import Flat, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +155,10 @@ class MoveClipping:
 
 @dataclass(frozen=True, slots=True)
 class Unsaturated:
-    """A loss that lowers a probability has no slope where it is low, at `call`: raise the opposite
-    one instead."""
+    """A loss that lowers a probability has no slope where it is low, as `flat` tells: raise the
+    opposite one instead."""
 
-    call: Call
+    flat: Flat
 
 
 @dataclass(frozen=True, slots=True)

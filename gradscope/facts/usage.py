@@ -62,12 +62,14 @@ class Skipping:
 @dataclass(frozen=True, slots=True)
 class Flat:
     """The op that, in the pass `step`, passed on the smallest part of its gradient, next to what it
-    passed on `before`: `slope` is the norm that went out of it over the one that came in."""
+    passed on `before`: `slope` is the norm that went out of it over the one that came in. `uses`
+    are the calls between it and the loss, the nearest first."""
 
     step: int
     call: Call
     slope: float
     before: float
+    uses: tuple[Call, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import Any
 
@@ -17,7 +17,8 @@ from gradscope.record.sizes.reasons import call_of
 _ALL = 16  # updates that are all measured; of later ones eight for each doubling of their number
 _MOST = 128
 _EARLY = 5  # updates that tell how large its gradients were
-_FADED = 1e-3  # of these: worth a look at the graph
+_FADED = 1e-2  # of these: worth a look at the graph
+_NEAR = 8  # calls from the flat one towards the loss that are told
 _AGAIN = 0.1  # times the norm at the look before
 _CURVED = Trait.SATURATES | Trait.AVERAGES  # a slope of its own, which no weight gives it
 
@@ -56,12 +57,24 @@ class Fading:
             key = min(ratios, key=ratios.__getitem__)
             slope, crossing = slopes[key]
             if self.flat is None or slope < self.flat.slope:
-                self.flat = Flat(step, call_of(crossing, flow), slope, self._before(key))
+                uses = tuple(call_of(one, flow) for one in _uses(crossing, crossings))
+                self.flat = Flat(step, call_of(crossing, flow), slope, self._before(key), uses)
 
     def _before(self, key: object) -> float:
         """The slope there at first; 1 where nobody saw it."""
         known = self._first.get(key) if self._first is not None else None
         return known[0] if known is not None else 1.0
+
+
+def _uses(crossing: Crossing, crossings: Sequence[Crossing]) -> Iterator[Crossing]:
+    """From one up to the loss, on one of the ways there."""
+    for _ in range(_NEAR):
+        at = next(place for place, one in enumerate(crossings) if one is crossing)
+        above = [one for one in crossings if at in one.below.values()]
+        if not above:
+            return
+        crossing = above[0]
+        yield crossing
 
 
 def _slopes(crossings: Sequence[Crossing]) -> Slopes:

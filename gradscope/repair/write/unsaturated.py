@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gradscope.facts import Call, Fix, Unsaturated
+from gradscope.facts import Fix, Flat, Unsaturated
 from gradscope.ops.patterns import EPSILON
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
@@ -20,7 +20,7 @@ _FAR = 32  # expressions from the culprit to the loss that it is a part of
 def opposite(culprit: Culprit, fix: Fix, request: Unsaturated) -> Iterator[Candidate]:
     """`-logsigmoid(z)` for `log(1 - sigmoid(z))`, `-log(p)` for `log(1 - p)`, and `f(p, 1 - y)` for
     `-f(p, y)`, wherever the culprit, or a call that led to it, is a part of one of these."""
-    for node in _parts_of(culprit, request.call):
+    for node in _parts_of(culprit, request.flat):
         read = Reading(culprit, node)
         template = _raised(read, node, negated=_is_negated(culprit, node))
         text = culprit.torch(template) if template is not None else None
@@ -28,9 +28,11 @@ def opposite(culprit: Culprit, fix: Fix, request: Unsaturated) -> Iterator[Candi
             yield Candidate(fix.kind, fix.title, (culprit.replace(node, text),))
 
 
-def _parts_of(culprit: Culprit, call: Call) -> Iterator[ast.expr]:
-    """The expressions that it is in, also by the names for them, the innermost first."""
-    places = (one for one in call.frames if one.file == culprit.source.file)
+def _parts_of(culprit: Culprit, flat: Flat) -> Iterator[ast.expr]:
+    """The expressions that it is in, also by the names for them, the innermost first; then those
+    that use it elsewhere."""
+    calls = flat.call, *flat.uses
+    places = [one for call in calls for one in call.frames if one.file == culprit.source.file]
     starts = [culprit.node, *(expression(culprit.source, one) for one in places)]
     waiting: list[ast.AST] = [one for one in starts if one is not None]
     seen: set[ast.AST] = set()

@@ -13,6 +13,7 @@ from gradscope.facts import (
     Magnitudes,
     Phase,
     Root,
+    Severity,
     Subject,
     Symptom,
     Trace,
@@ -21,7 +22,7 @@ from gradscope.facts import (
     number,
     plural,
 )
-from gradscope.rules.reading.faded import Faded, faded
+from gradscope.rules.reading.faded import FADED, GONE, Faded, faded
 from gradscope.rules.reading.growths import facts_of, fades, rms, starved_leaves
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
@@ -140,6 +141,7 @@ class VanishingGradient(Rule):
             flat.call,
             phase=Phase.BACKWARD,
             step=usage.last,
+            severity=Severity.ERROR if fade.last <= GONE * fade.usual else Severity.WARNING,
             node=flat.call.node,
             label=f"passes on {number(flat.slope, 3)} of the gradient",
             evidence={
@@ -154,9 +156,9 @@ class VanishingGradient(Rule):
             },
             numbers=(
                 f"gradient norm by update: {phrases.series([norm for _, norm in usage.norms])}",
-                f"below a thousandth of what it was from step {fade.since} on",
+                f"below {FADED:g} of what it was from step {fade.since} on",
             ),
-            fixes=(proposed(Unsaturated(flat.call)),),
+            fixes=(proposed(Unsaturated(flat)),),
         )
 
 

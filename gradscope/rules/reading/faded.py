@@ -13,7 +13,8 @@ EARLY = 5  # updates that tell what was usual
 LAST = 3  # measured updates in a row: batches differ
 # Of what was usual. Of a problem that is solved the gradient fades further, but its loss falls; the
 # steps of a rate that decays are shorter, and its gradients are not.
-FADED = 1e-3
+FADED = 1e-2
+GONE = 1e-3  # of what was usual: from here on it is an error
 SHARE = 0.5  # of the fade, in powers, that the slope of one op has to explain
 
 
