@@ -69,6 +69,26 @@ SATURATED = {
 }
 
 
+ELSEWHERE = """def to_fool(p):
+    return torch.log(1 - p + 1e-8).mean()
+
+
+for step"""
+
+
+def test_the_loss_is_mended_where_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = gan("g_loss = to_fool(D(fake))", probability=True).replace("for step", ELSEWHERE)
+
+    (found,) = diagnosed_text(program, tmp_path, verify=True).findings
+
+    assert found.fixes[0].verified is True
+    text = patched(program, found.fixes[0].patch or "", tmp_path)
+    assert "return (-torch.log(p + 1e-8)).mean()" in text
+
+
 @pytest.mark.parametrize("case", SATURATED)
 def test_a_generator_that_has_lost_is_told_what_is_flat(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
