@@ -106,6 +106,27 @@ def test_a_matrix_that_is_no_covariance_gets_no_jitter(tmp_path: Path) -> None:
     assert found.fixes == ()
 
 
+def test_a_covariance_that_a_distribution_refuses(tmp_path: Path) -> None:
+    matrix = "b = torch.tensor([[1.0, 2.0], [2.0, 1.0]], requires_grad=True)\n"
+    made = "d = torch.distributions.MultivariateNormal(torch.zeros(2), b)\n"
+
+    found = found_in(f"{matrix}{made}d.log_prob(torch.ones(2)).backward()\n", tmp_path)
+
+    assert (found.rule, found.evidence["smallest"]) == ("GS208", pytest.approx(-1.0))
+
+
+@pytest.mark.parametrize("op", ["torch.linalg.inv(a)", "torch.linalg.solve(a, b)"])
+def test_a_singular_matrix_is_told_by_its_singular_values(
+    op: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = "a = torch.tensor([[1.0, 2.0], [2.0, 4.0]], requires_grad=True)\nb = torch.ones(2)\n"
+
+    found = found_in(f"{made}{op}.sum().backward()\n", tmp_path, verify=True)
+
+    assert (found.rule, found.evidence["largest"]) == ("GS208", pytest.approx(5.0))
+    assert "torch.eye(" in mended(found, tmp_path, monkeypatch)
+
+
 def test_a_program_that_tries_again_with_jitter_is_right(tmp_path: Path) -> None:
     again = """\
 a = torch.ones(3, 3, requires_grad=True)

@@ -10,15 +10,16 @@ from gradscope.facts.places import Call
 
 @dataclass(frozen=True, slots=True)
 class Spectrum:
-    """The smallest and the largest eigenvalue of a symmetric matrix, in float64: of several the
-    matrix whose smallest one is least. `asymmetry` is the largest difference of two elements that
-    symmetry would make equal."""
+    """The smallest and the largest eigenvalue of a matrix that has to be `definite`, else singular
+    value, in float64: of several matrices those of the one whose smallest is least. `asymmetry` is
+    the largest difference of two elements that symmetry would make equal."""
 
     step: int
     smallest: float
     largest: float
     order: int
     asymmetry: float = 0.0
+    definite: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,8 +129,8 @@ class RecordingMode(TorchDispatchMode):
                     looker.measure_margins(context.op_run(sys._getframe(1), *made))
             elif info.written and (taken := self._note_after_clone(info, seq, args, kwargs)):
                 seq, noted = taken.start + 1, True
-            if info.definite:
-                self.raised.note_definite(info, args, kwargs, sys._getframe(1))
+            if info.matrix:
+                self.raised.note_matrix(info, args, kwargs, sys._getframe(1))
             if node is None and not context.in_optimizer:
                 looker.on_operands(args, out, sys._getframe(1))
                 if info.shifts and not info.written:

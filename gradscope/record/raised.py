@@ -13,7 +13,6 @@ import torch
 
 from gradscope.facts import Ending, Operand
 from gradscope.facts.raised import Objected, OutOfRange, Raised, Spectrum, Unfit
-from gradscope.ops import lookup
 from gradscope.ops.dtypes import finfo
 from gradscope.ops.indexing import INDEXING
 from gradscope.record.census import unravel
@@ -40,27 +39,43 @@ class RaisedOps:
     def __init__(self, context: RunContext) -> None:
         self._context = context
         self._last: tuple[str, Raised] | None = None  # with the exception's own line
+        self._doubted: Raised | None = None  # the last matrix, if it was not definite
         self._spectra: dict[object, list[Spectrum]] = {}  # by call
         # What an op that takes a matrix has left for a check of its own, which raises.
         self._matrix: tuple[Note, str, weakref.ref[torch.Tensor]] | None = None
 
     def fact(self, ending: Ending) -> Raised | None:
-        if ending.kind != "raised" or self._last is None or self._last[0] != ending.detail:
+        if ending.kind != "raised":
             return None
-        return self._last[1]
+        if self._last is not None and self._last[0] == ending.detail:
+            return self._last[1]
+        # What asks of a matrix whether it is definite, as distributions do, raises by itself.
+        doubted, place = self._doubted, ending.location
+        at = doubted.call.location if doubted is not None else None
+        same = (
+            at is not None and place is not None and (at.file, at.line) == (place.file, place.line)
+        )
+        return doubted if same else None
 
-    def note_definite(self, info: OpInfo, args: Any, kwargs: Any, frame: FrameType) -> None:
-        """An op has taken a matrix that has to be definite."""
-        matrix = dict(info.named_arguments(args, kwargs)).get(info.definite)
+    def note_matrix(self, info: OpInfo, args: Any, kwargs: Any, frame: FrameType) -> None:
+        """An op has taken a matrix that may not be singular."""
+        given = dict(info.named_arguments(args, kwargs))
+        matrix = given.get(info.matrix)
         if not isinstance(matrix, torch.Tensor):
             return
         with suppress(Exception), unobserved():  # a fault of ours must not become the program's
             note = Note(info, *note_site(frame), self._context.module)
-            self._matrix = note, info.definite, weakref.ref(matrix)
-            spectrum = _spectrum(matrix, self._context.step)
-            known = self._spectra.setdefault(note.user[:1], [])
-            if spectrum is not None and len(known) < _MOST_KEPT:
-                known.append(spectrum)
+            self._matrix = note, info.matrix, weakref.ref(matrix)
+            self._doubted = None
+            if not info.definite or not note.user:
+                return
+            spectrum = _spectrum(matrix, self._context.step, definite=True)
+            if spectrum is not None:
+                known = self._spectra.setdefault(note.user[:1], [])
+                if spectrum.smallest <= 0:
+                    self._doubted = self._raised(note, given, spectrum, frame)
+                if len(known) < _MOST_KEPT:
+                    known.append(spectrum)
 
     def note(
         self, info: OpInfo, args: Any, kwargs: Any, frame: FrameType, error: BaseException
@@ -79,18 +94,19 @@ class RaisedOps:
 
     def _keep(self, note: Note, given: Named, frame: FrameType, error: BaseException) -> None:
         self._last = None
-        why = _refused(note.info.name, given, self._context.step)
-        if why is None or not note.user:
-            return
+        why = _refused(note.info, given, self._context.step)
+        if why is not None and note.user:
+            self._last = _line_of(error), self._raised(note, given, why, frame)
+
+    def _raised(self, note: Note, given: Named, why: Objected, frame: FrameType) -> Raised:
         spectra = self._spectra.get(note.user[:1], []) if isinstance(why, Spectrum) else []
-        raised = Raised(
+        return Raised(
             step=self._context.step,
             call=to_call(note),
             operands=tuple(self._operands(given, why, frame)),
             why=why,
             earlier=tuple(one for one in spectra if one.step < self._context.step),
         )
-        self._last = _line_of(error), raised
 
     def _operands(self, given: Named, why: Objected, frame: FrameType) -> Iterator[Operand]:
         found = {why.role: why.index} if isinstance(why, OutOfRange) else {}
@@ -105,15 +121,16 @@ def _line_of(error: BaseException) -> str:
     return traceback.format_exception_only(error)[-1].strip().splitlines()[0]
 
 
-def _refused(op: str, given: Named, step: int) -> Objected | None:
-    fact = lookup(op)
-    if fact is not None and fact.matrix is not None and fact.matrix.definite:
-        matrix = given.get(fact.matrix.argument)
-        return _spectrum(matrix, step) if isinstance(matrix, torch.Tensor) else None
-    return _out_of_range(op, given) or _unfit(given)
+def _refused(info: OpInfo, given: Named, step: int) -> Objected | None:
+    if info.matrix:
+        matrix = given.get(info.matrix)
+        if not isinstance(matrix, torch.Tensor):
+            return None
+        return _spectrum(matrix, step, definite=info.definite)
+    return _out_of_range(info.name, given) or _unfit(given)
 
 
-def _spectrum(matrix: torch.Tensor, step: int) -> Spectrum | None:
+def _spectrum(matrix: torch.Tensor, step: int, *, definite: bool) -> Spectrum | None:
     """None where it is too large to be looked at, or not finite."""
     values = plain(matrix)
     if values is None or matrix.is_complex() or values.dim() < 2 or not values.numel():
@@ -122,11 +139,13 @@ def _spectrum(matrix: torch.Tensor, step: int) -> Spectrum | None:
     if order > _LARGEST or matrices > _MOST_MATRICES or not bool(values.isfinite().all()):
         return None
     wide = values.double()
-    found = torch.linalg.eigvalsh(wide).reshape(-1, order)  # of the lower half, as Cholesky reads
+    # Of the lower half, as Cholesky reads it.
+    found = torch.linalg.eigvalsh(wide) if definite else torch.linalg.svdvals(wide).flip(-1)
+    found = found.reshape(-1, order)
     worst = int(found[:, 0].argmin())
     ends = found[worst, 0].item(), found[worst, -1].item()
     asymmetry = float((wide - wide.mT).abs().max())
-    return Spectrum(step, *ends, order=order, asymmetry=asymmetry)
+    return Spectrum(step, *ends, order=order, asymmetry=asymmetry, definite=definite)
 
 
 def _out_of_range(op: str, given: Named) -> OutOfRange | None:

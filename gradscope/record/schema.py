@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from gradscope.ops.edges import Decomposition
 from gradscope.ops.table import breaks_at_operands, lookup
 from gradscope.ops.traits import Trait, has
 
@@ -54,7 +55,8 @@ class OpInfo:
     view: bool = False
     keeps_operand: bool = False
     hangs_on_modes: bool = False
-    definite: str = ""  # the argument that has to be a definite matrix
+    matrix: str = ""  # the argument that may not be a singular matrix
+    definite: bool = False  # nor an indefinite one
 
     def named_arguments(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -112,6 +114,7 @@ def read_schema(func: Any) -> OpInfo:
     for position, argument in enumerate(schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             written.append(argument.name if argument.kwarg_only else position)
+    regular = regular_matrix(name)
     return OpInfo(
         name=name,
         overload=schema.overload_name,
@@ -126,7 +129,8 @@ def read_schema(func: Any) -> OpInfo:
         view=_only_views(schema),
         keeps_operand=_is_pointwise(func) and breaks_at_operands(name),
         hangs_on_modes=has(name, Trait.HANGS_ON_MODES),
-        definite=_definite(name),
+        matrix=regular.argument if regular is not None else "",
+        definite=regular is not None and regular.definite,
         receives=fills_first or namespace in _FUNCTIONAL_COLLECTIVES,
         fills_first=fills_first,
         # Aten's naming rule for its factories; no schema tells that values are not read.
@@ -134,10 +138,11 @@ def read_schema(func: Any) -> OpInfo:
     )
 
 
-def _definite(name: str) -> str:
-    fact = lookup(name)
+def regular_matrix(op: str) -> Decomposition | None:
+    """The matrix that an op takes and that may not be singular."""
+    fact = lookup(op)
     matrix = fact.matrix if fact is not None else None
-    return matrix.argument if matrix is not None and matrix.definite else ""
+    return matrix if matrix is not None and matrix.values is None else None
 
 
 def _is_pointwise(func: Any) -> bool:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 
 import torch
 
-from gradscope.record.finite import plain
-from gradscope.record.tracing import unobserved
-
 _SURGE = 1e4  # times the largest so far: batches differ by a hundred at most
 _FEWEST = 2  # steps before, that are told by
-_SMALL = 2**12  # elements: their norm costs a few microseconds
+_SMALL = 2**12  # elements: their product with themselves costs a microsecond
 
 
 class Surges:
     """Samples one small leaf a step: the last one on the way back, through which most of the graph
-    is differentiated. Its norm is read one step later, so that no device is waited for."""
+    is differentiated. Its size is read one step later, so that no device is waited for."""
 
     def __init__(self) -> None:
         self.first: int | None = None  # the first step that was
@@ -25,27 +23,39 @@ class Surges:
         self._largest = 0.0
         self._known = 0
 
-    def sample(self, step: int, leaves: Iterable[torch.Tensor]) -> None:
-        """After a backward; `leaves` are those of the program, in the order of their gradients."""
+    def sample(self, step: int, leaves: Callable[[], Iterable[torch.Tensor]]) -> None:
+        """After a backward, unobserved; `leaves` gives those of the program, in the order of their
+        gradients."""
         self.settle()
         if self.first is not None:
             return
         leaf = self._leaf
-        if leaf is None or leaf.grad is None:
-            graded = [one for one in leaves if one.grad is not None and one.numel() <= _SMALL]
-            self._leaf = leaf = graded[-1] if graded else None
-            self._largest, self._known = 0.0, 0
-        values = plain(leaf.grad) if leaf is not None and leaf.grad is not None else None
-        if values is not None:
-            with unobserved():
-                self._waiting = step, torch.linalg.vector_norm(values)
+        grad = leaf.grad if leaf is not None else None
+        if grad is None:
+            grad = self._choose(leaves())
+        if grad is not None:
+            flat = grad.reshape(-1)
+            self._waiting = step, torch.dot(flat, flat)
+
+    def _choose(self, leaves: Iterable[torch.Tensor]) -> torch.Tensor | None:
+        graded = [leaf for leaf in leaves if leaf.numel() <= _SMALL and _is_plain(leaf.grad)]
+        self._leaf = graded[-1] if graded else None
+        self._largest, self._known = 0.0, 0
+        return self._leaf.grad if self._leaf is not None else None
 
     def settle(self) -> None:
         """Read what was sampled last."""
         if self._waiting is None:
             return
-        step, norm = self._waiting[0], float(self._waiting[1])
+        step, square = self._waiting
         self._waiting = None
-        if self._known >= _FEWEST and _SURGE * self._largest < norm < float("inf"):
-            self.first = step if self._largest else None
-        self._largest, self._known = max(self._largest, norm), self._known + 1
+        size = math.sqrt(max(square.item(), 0.0))
+        if self._known >= _FEWEST and 0.0 < _SURGE * self._largest < size < math.inf:
+            self.first = step
+        self._largest, self._known = max(self._largest, size), self._known + 1
+
+
+def _is_plain(grad: torch.Tensor | None) -> bool:
+    if type(grad) is not torch.Tensor or grad.layout is not torch.strided or grad.is_meta:
+        return False
+    return grad.dtype in (torch.float32, torch.float64)

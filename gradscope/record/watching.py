@@ -108,7 +108,7 @@ class Watching:
     ) -> None:
         """Of a backward pass from `roots`, made by `nodes`: what it has handed out, else what the
         leaves have. What optimizers take is looked at when they do."""
-        self.surges.sample(self.context.step, self.leaves())
+        self.surges.sample(self.context.step, self.leaves)
         if self.depth.is_full or (updates is not None and not handed_out):
             return
         grads = handed_out

@@ -35,8 +35,8 @@ class DegenerateDecomposition(Rule):
     ## What it does
     Finds a matrix function at a matrix where its derivative does not exist: `svd` or `eigh` with
     equal (or zero) singular values or eigenvalues, an inverse, `cholesky`, `qr` or `slogdet` of a
-    singular matrix. Where `cholesky` raises, it tells the smallest eigenvalue, and how the
-    condition grew over the steps.
+    singular matrix. Where `cholesky` or an inverse raises, it tells the smallest eigenvalue or
+    singular value, and how the condition grew over the steps.
 
     ## Why is this bad?
     The derivative of singular vectors divides by the differences of the singular values. An
@@ -65,26 +65,29 @@ class DegenerateDecomposition(Rule):
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         yield from super().check(trace, roots)
         if trace.raised is not None and isinstance(trace.raised.why, Spectrum) and not roots:
-            yield self._not_definite(trace.raised, trace.raised.why)
+            yield self._refused(trace.raised, trace.raised.why)
 
-    def _not_definite(self, raised: Raised, found: Spectrum) -> Finding:
+    def _refused(self, raised: Raised, found: Spectrum) -> Finding:
         op, (matrix, *_) = phrases.spelled(raised.call.op), raised.operands
         eps = finfo(matrix.dtype).eps
         smallest, largest = text_of(found.smallest, 3), text_of(found.largest, 3)
         is_rounding = found.smallest > -math.sqrt(eps) * found.largest
+        values = "eigenvalue" if found.definite else "singular value"
         why = (
-            f"The smallest eigenvalue is {smallest}, the largest {largest}: in"
+            f"The smallest {values} is {smallest}, the largest {largest}: in"
             f" {matrix.dtype} a matrix of order {found.order} needs one above about"
             f" {text_of(found.order * eps * found.largest, 2)} to be factored. "
         )
-        if is_rounding:
+        if not found.definite:
+            why += "Some of its rows are sums of others, or all but equal to them."
+        elif is_rounding:
             why += "Its rows have become so alike that rounding decides about the sign."
         else:
             why += (
                 "That is no rounding: the matrix is no covariance, and no small addition makes it"
                 " one."
             )
-        if found.asymmetry > math.sqrt(eps) * found.largest:
+        if found.definite and found.asymmetry > math.sqrt(eps) * found.largest:
             why += (
                 f" It is not symmetric either (elements differ by {text_of(found.asymmetry, 2)}),"
                 f" and `{op}` reads one half of it."
@@ -92,12 +95,13 @@ class DegenerateDecomposition(Rule):
         steps = [*raised.earlier, found]
         history = ", ".join(f"{text_of(_condition(one), 2)} at step {one.step}" for one in steps)
         return self.found(
-            f"{phrases.name(matrix, 'the matrix')} is not positive definite in {matrix.dtype}: its"
-            f" smallest eigenvalue is {smallest}",
+            f"{phrases.name(matrix, 'the matrix')} is"
+            f" {'not positive definite' if found.definite else 'singular'} in {matrix.dtype}: its"
+            f" smallest {values} is {smallest}",
             why,
             raised.call,
             step=raised.step,
-            label=f"smallest eigenvalue {smallest}, largest {largest}",
+            label=f"smallest {values} {smallest}, largest {largest}",
             evidence={
                 "smallest": found.smallest,
                 "largest": found.largest,
@@ -105,7 +109,7 @@ class DegenerateDecomposition(Rule):
                 "earlier": [[one.step, one.smallest, one.largest] for one in raised.earlier],
             },
             measured=Measured((), matrix.dtype),
-            numbers=(f"condition {history}",),
+            numbers=(f"condition {history}",) if raised.earlier else (),
             tensors=raised.operands,
             fixes=tuple(_additions(matrix, found, eps)) if is_rounding else (),
         )
@@ -137,8 +141,11 @@ def _condition(found: Spectrum) -> float:
 
 
 def _additions(matrix: Operand, found: Spectrum, eps: float) -> Iterator[Fix]:
-    """What lifts the smallest eigenvalue well above what rounding makes of it, then more."""
+    """What lifts the smallest eigenvalue well above what rounding makes of it, then more; what is
+    inverted must not be as small as that, since its inverse is squared in the gradient."""
     least = max(-2 * found.smallest, 10 * found.order * eps * found.largest)
+    if not found.definite:
+        least = max(least, math.sqrt(eps) * found.largest)
     x = matrix.name or "x"
     for more in (1.0, 100.0):
         size = more * 10.0 ** math.ceil(math.log10(least))
