@@ -47,6 +47,10 @@ def norms(
         Path | None,
         typer.Option(metavar="FILE", help="Write a page with pictures (the extra `charts`)."),
     ] = None,
+    tensorboard: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write the norms of each step for TensorBoard."),
+    ] = None,
     input: options.Inputs = None,
     model: options.Model = None,
     loss: options.Loss = None,
@@ -83,5 +87,9 @@ def norms(
     write(view.rendered(found, wanted, fitting(output)), output)
     if html is not None:
         write(page.render(found), html, "--html")
+    if tensorboard is not None:
+        from gradscope.norms.scalars import write_tensorboard
+
+        write_tensorboard(found, tensorboard)
     code = pipeline.exit_code(found.judged, choice.config.fail_on)
     return options.code_or_zero(context, code)

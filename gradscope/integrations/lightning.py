@@ -25,7 +25,8 @@ class GradscopeCallback(training.Callback, *_bases()):  # type: ignore[misc]
     __doc__ = training.Callback.__doc__
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        self.begin(f"{type(pl_module).__name__} in Trainer.fit")
+        name, every = type(pl_module).__name__, max(trainer.log_every_n_steps, 1)
+        self.begin(f"{name} in Trainer.fit", trainer.loggers, every)
         self._has_updated = False
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, number: int) -> None:

@@ -74,7 +74,8 @@ class Session(Watch):
 
     def _start_again(self) -> None:
         """In a copy, which has the gradients of the step that it repeats."""
-        self.leave()
+        self.is_over = True
+        self._observation.__exit__(None, None, None)
         self._replayed = Report(self._name, Trace(self._name))  # none of a copy's own
         for one in self._held:
             one.grad = None
@@ -112,8 +113,9 @@ class Callback:
 
     The training is watched as `gradscope.watch` does. With `stop` it ends, without the update, at
     the first step whose gradients are bad; else it runs on. `folder` is where the report lies as a
-    page, by default beside the checkpoints. `select` and `ignore` are codes, names or families of
-    rules. `session` has the findings, and the report in any format.
+    page, by default beside the checkpoints. `logger` is told of the norms, by default the one that
+    the trainer has; False: none. `select` and `ignore` are codes, names or families of rules.
+    `session` has the findings, and the report in any format.
     """
 
     def __init__(
@@ -124,15 +126,20 @@ class Callback:
         select: str | Iterable[str] | None = None,
         ignore: str | Iterable[str] | None = None,
         folder: str | Path | None = None,
+        logger: object = None,
     ) -> None:
         super().__init__()
         self.stop = stop
         self.folder = folder
+        self.logger = logger
         self._settings = {"every_step": every_step, "select": select, "ignore": ignore}
         self.session: Session | None = None
 
-    def begin(self, name: str) -> Session:
-        self.session = Session(name, **self._settings)
+    def begin(self, name: str, loggers: Iterable[object] = (), every: int = 1) -> Session:
+        """`loggers` are those of the trainer, which are told of every `every`th update."""
+        given = self.logger if self.logger is not None else next(iter(loggers), None)
+        logger = given if given is not False else None
+        self.session = Session(name, logger=logger, log_every=every, **self._settings)
         self.session.__enter__()
         return self.session
 

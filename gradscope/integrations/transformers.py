@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from types import FrameType
 from typing import Any
@@ -17,7 +18,8 @@ class GradscopeCallback(training.Callback, transformers.TrainerCallback):  # typ
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **known: Any) -> None:
         self._trainer = _calling(self)
-        session = self.begin(f"{type(known['model']).__name__} in Trainer.train")
+        name, every = type(known["model"]).__name__, max(int(state.logging_steps), 1)
+        session = self.begin(f"{name} in Trainer.train", _loggers(self._trainer), every)
         if self._trainer is not None:
             self._trainer.training_step = self._stepping(session, self._trainer.training_step)
 
@@ -72,3 +74,11 @@ def _calling(callback: object) -> Any:
             return one
         frame = frame.f_back
     return None
+
+
+def _loggers(trainer: Any) -> Iterator[object]:
+    """Those that the trainer's own callbacks have opened."""
+    for one in trainer.callback_handler.callbacks if trainer is not None else ():
+        for held in ("tb_writer", "_wandb", "_ml_flow"):
+            if (logger := getattr(one, held, None)) is not None:
+                yield logger

@@ -8,6 +8,7 @@ print(seen)
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from types import TracebackType
@@ -15,9 +16,10 @@ from typing import Any
 
 from gradscope.config import Config, load_config
 from gradscope.config.scalars import words
-from gradscope.facts import Ending, Finding, Report, Trace
+from gradscope.facts import Ending, Finding, Report, Severity, Trace
 from gradscope.integrations.shared import SharedBlock
 from gradscope.integrations.shown import mimebundle
+from gradscope.norms.scalars import Scalars, writer_of
 from gradscope.pipeline import conclude
 from gradscope.record import StopTrace
 from gradscope.record.observation import FullObservation
@@ -33,6 +35,7 @@ def watch(
     every_step: bool = False,
     select: str | Iterable[str] | None = None,
     ignore: str | Iterable[str] | None = None,
+    logger: object = None,
     name: str = "the watched block",
 ) -> Watch:
     """Watch a `with` block, in the thread that runs it, and judge its gradients.
@@ -41,13 +44,15 @@ def watch(
     `every_step` in all. In the others loss, gradients and parameters are asked whether they are
     finite. With `stop` the block is left at its first error, where `steps` are given after so many
     backward passes; what comes after it goes on. `select` and `ignore` are codes, names or families
-    of rules. The other settings are those of the nearest gradscope.yaml or [tool.gradscope].
+    of rules. `logger` is told of the norms at each update, and at the end how much was found: a
+    SummaryWriter, a run of W&B, mlflow, an Accelerator. The other settings are those of the nearest
+    gradscope.yaml or [tool.gradscope].
     Losses, gradients and random streams are as without it.
 
     Raises GradscopeError for a configuration that cannot be read, or an unknown rule.
     """
     config = load_config().overridden(select=words(select), ignore=words(ignore))
-    return Watch(name, config, stop=stop, steps=steps, every_step=every_step)
+    return Watch(name, config, stop=stop, steps=steps, every_step=every_step, logger=logger)
 
 
 class Watch:
@@ -64,6 +69,8 @@ class Watch:
         stop: bool = False,
         steps: int | None = None,
         every_step: bool = True,
+        logger: object = None,
+        log_every: int = 1,
     ) -> None:
         rule_filter(config)  # an unknown rule is told before anything runs
         self._name = name
@@ -72,7 +79,11 @@ class Watch:
         full_from = 0 if every_step or config.every_step else None
         self._shared: SharedBlock | None = None
         self._has_ended = False
-        self._observation = FullObservation(passes=steps, keep_going=not stop, full_from=full_from)
+        self._write = writer_of(logger) if logger is not None else None
+        self._scalars = Scalars(self._write, log_every) if self._write is not None else None
+        self._observation = FullObservation(
+            passes=steps, keep_going=not stop, full_from=full_from, measure=self._scalars
+        )
 
     def __enter__(self) -> Watch:
         self._shared = SharedBlock.begun()
@@ -91,6 +102,11 @@ class Watch:
         self._has_ended = True
         if self._shared is not None:
             self._shared.ended(self._trace())
+        if self._scalars is not None and self._write is not None:
+            self._scalars.end()
+            told = Counter(finding.severity for finding in self.findings())
+            counts = {f"gradscope/{one}s": float(told[one]) for one in Severity}
+            self._write(counts, max(self._observation.steps - 1, 0))
         return isinstance(error, StopTrace)
 
     def accept(self, *rules: str) -> None:

@@ -80,6 +80,9 @@ class Measure:
                 self._moved[name(leaf)] = (moved, size)
         self._before = {}
 
+    def note_clip(self, bound: float, total: Tensor | None) -> None:
+        """What the program clips by itself is not asked here."""
+
     def forget(self) -> None:
         """What was measured so far was not training."""
         self._steps, self._totals, self._exact, self._rows = [], [], [], []

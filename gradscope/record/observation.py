@@ -64,6 +64,7 @@ class FullObservation:
         ends_with_update: bool = False,
         full_from: int | None = 0,
         between_steps: Callable[[FullObservation], None] = lambda observation: None,
+        measure: Measure | None = None,
     ) -> None:
         self.recorder = Recorder(
             steps=steps,
@@ -78,6 +79,7 @@ class FullObservation:
         )
         self.sizes = MagnitudeWatch(
             self.recorder.context,
+            measure,
             on_step=lambda step: self._step_is_over(),
             on_update=self.recorder.update_is_measured,
             names=self.recorder.context.names,

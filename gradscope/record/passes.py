@@ -28,6 +28,9 @@ class Measure(Protocol):
         self, leaves: Sequence[torch.Tensor], name: Callable[[torch.Tensor], str]
     ) -> None: ...
 
+    def note_clip(self, bound: float, total: torch.Tensor | None) -> None:
+        """The program has clipped gradients, by value where there is no `total` norm."""
+
     def forget(self) -> None:
         """What was measured so far was not training."""
 

@@ -90,6 +90,8 @@ class MagnitudeWatch:
         self.notes: list[str] = []
         self.usages = Usages(self.leaves, lambda: None if self._nested else self.step, self.notes)
         self._clipping = Clipping(lambda: max(self.step - 1, 0), self.usages.note_clip)
+        if measure is not None:
+            self.usages.on_clip = measure.note_clip
         self.usages.on_early_clip = self._clipping.note_early
         self._summed: Summed | None = None
         self._passes = 0  # those that count: of `backward` once there was one

@@ -42,6 +42,8 @@ class Usages:
         self._leaves = leaves
         self._step = step
         self._notes = notes
+        # Told of each call that clips: its bound, and the norm that it compared with it.
+        self.on_clip: Callable[[float, torch.Tensor | None], None] = lambda bound, total: None
         self.on_early_clip: Callable[[Clip, Site], None] = lambda clip, site: None
         self._accounts: dict[int, Account] = {}
         self._gone: list[Account] = []
@@ -190,6 +192,8 @@ class Usages:
         self._graph = crossings, flow
 
     def note_clip(self, grads: set[int], clip: Clip) -> None:
+        with shielded(self._notes):
+            self.on_clip(clip.bound, clip.total)
         for account in self._accounts.values():
             account.note_clip(grads, clip)
 

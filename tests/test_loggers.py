@@ -1,0 +1,166 @@
+"""Norms in the loggers of a project, under names that people look for."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import gradscope
+from gradscope.errors import GradscopeError
+from gradscope.integrations.watch import Watch
+
+
+class Board:
+    """What a SummaryWriter has."""
+
+    def __init__(self):
+        self.curves = {}
+
+    def add_scalar(self, name, value, step):
+        self.curves.setdefault(name, []).append((step, value))
+
+
+class Tracking:
+    """What mlflow, and the loggers of Lightning, have."""
+
+    def __init__(self):
+        self.board = Board()
+
+    def log_metrics(self, metrics, step=None):
+        for name, value in metrics.items():
+            self.board.add_scalar(name, value, step)
+
+
+class Run:
+    """What a run of W&B has."""
+
+    def __init__(self):
+        self.logged = []
+
+    def log(self, data, step=None, commit=None):
+        assert step is None and commit is False
+        self.logged.append(data)
+
+
+class Tracker:
+    """What an Accelerator has."""
+
+    def __init__(self):
+        self.board = Board()
+
+    def log(self, values, step=None):
+        Tracking.log_metrics(self, values, step)
+
+
+def train(steps=4, accumulate=1, bound=None):
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    totals = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        for _ in range(accumulate):
+            model(torch.randn(5, 3)).square().sum().backward()
+        totals.append(float(torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])))
+        if bound is not None:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), bound)
+        optimizer.step()
+    return totals
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+@pytest.mark.parametrize("kind", [Board, Tracking, Tracker])
+def test_each_update_is_told(kind, accumulate):
+    logger = kind()
+    with gradscope.watch(logger=logger) as seen:
+        totals = train(accumulate=accumulate)
+
+    curves = (logger if kind is Board else logger.board).curves
+    assert [step for step, _ in curves["grad_norm/total"]] == [0, 1, 2, 3]
+    assert [value for _, value in curves["grad_norm/total"]] == pytest.approx(totals, rel=1e-5)
+    parts = [
+        math.hypot(a, b)
+        for (_, a), (_, b) in zip(
+            curves["grad_norm/model.weight"], curves["grad_norm/model.bias"], strict=True
+        )
+    ]
+    assert parts == pytest.approx(totals, rel=1e-5)
+    assert curves["grad_zeros/total"][0] == (0, 0.0)
+    assert [value for _, value in curves["gradscope/errors"]] == [0.0]
+    assert seen.findings() == ()
+
+
+def test_the_clipping_of_the_program_is_a_curve():
+    board = Board()
+    with gradscope.watch(logger=board):
+        totals = train(bound=0.5)
+
+    expected = [min(1.0, 0.5 / (total + 1e-6)) for total in totals]
+    told = [value for _, value in board.curves["grad_norm/clip_coefficient"]]
+    assert told == pytest.approx(expected, rel=1e-5)
+
+
+def test_wandb_keeps_counting_its_own_steps():
+    run = Run()
+    with gradscope.watch(logger=run):
+        train()
+
+    assert sum("grad_norm/total" in one for one in run.logged) == 4
+
+
+def test_without_an_optimizer_each_backward_is_told():
+    board = Board()
+    x = torch.tensor([3.0, 4.0], requires_grad=True)
+    with gradscope.watch(logger=board):
+        for _ in range(3):
+            x.grad = None
+            x.sum().backward()
+
+    assert [step for step, _ in board.curves["grad_norm/total"]] == [0, 1, 2]
+    assert [round(value, 4) for _, value in board.curves["grad_norm/x"]] == [1.4142] * 3
+
+
+def test_findings_are_counted():
+    board = Board()
+    with gradscope.watch(logger=board):
+        torch.zeros(2, requires_grad=True).sqrt().sum().backward()
+
+    assert board.curves["gradscope/errors"] == [(0, 1.0)]
+
+
+def test_now_and_then_is_enough_for_some():
+    from gradscope.config import Config
+
+    board = Board()
+    with Watch("block", Config(), logger=board, log_every=3, every_step=False):
+        train(steps=7)
+
+    assert [step for step, _ in board.curves["grad_norm/total"]] == [0, 3, 6]
+
+
+def test_what_takes_no_values_is_told():
+    with pytest.raises(GradscopeError, match="a list takes no values"):
+        gradscope.watch(logger=[])
+
+
+def test_tensorboard_gets_the_norms_of_a_run(tmp_path, monkeypatch):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    from gradscope.__main__ import main
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        "sys.argv", ["gradscope", "norms", "--max-norm", "100", "--tensorboard", "runs"]
+    )
+    with pytest.raises(SystemExit):
+        raise SystemExit(main())
+
+    read = EventAccumulator("runs")
+    read.Reload()
+    (total,) = read.Scalars("grad_norm/total")
+    assert total.value == pytest.approx(17937.5879)
+    assert read.Scalars("grad_norm/x")[0].value == pytest.approx(math.hypot(198, 216))
+    assert read.Scalars("grad_norm/clip_coefficient")[0].value == pytest.approx(100 / 17937.5879)
