@@ -27,6 +27,7 @@ _FATAL = {
 }
 # Asks the process of a program where it is, though it be in native code and hears nothing else.
 ASKS_PLACE: int | None = getattr(signal, "SIGRTMAX", None)
+leave = os._exit  # which a program's own calls of are told of
 HURRIED = ("SIGTERM", "SIGHUP")  # whoever sends these waits for the end
 
 
@@ -108,4 +109,4 @@ def _take_over(handler: Handler) -> None:
 
 def _leave(number: int, frame: FrameType | None) -> None:
     os.write(2, b"gradscope: error: interrupted\n")
-    os._exit(128 + number)
+    leave(128 + number)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gradscope.config import Config
-from gradscope.facts import Origin, Replay, Report
+from gradscope.facts import Hurdle, Origin, Replay, Report
 from gradscope.pipeline import trace
 from gradscope.programs import Kept, Repeat, RunOptions, parse_target, run
 from gradscope.programs.snapshots import sleepers
@@ -131,19 +131,34 @@ def test_what_runs_already_is_tried_from_the_start(traced):
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "hurdle"),
     [
-        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()",
-        "import os\npipe = os.pipe()",
-        "data.share_memory_()",
-        "import sqlite3\nbase = sqlite3.connect('base')",
-        "import subprocess\nchild = subprocess.Popen(['sleep', '60'])\natexit.register(child.kill)",
+        (
+            "import threading\n"
+            "threading.Thread(target=threading.Event().wait, daemon=True).start()",
+            Hurdle.THREADS,
+        ),
+        ("import os\npipe = os.pipe()", Hurdle.SHARED),
+        ("data.share_memory_()", Hurdle.SHARED),
+        ("import sqlite3\nbase = sqlite3.connect('base')", Hurdle.SHARED),
+        (
+            "import subprocess\nchild = subprocess.Popen(['sleep', '60'])\n"
+            "atexit.register(child.kill)",
+            Hurdle.PROCESSES,
+        ),
+        (
+            "from torch.utils.data import DataLoader\n"
+            "workers = iter(DataLoader(data, num_workers=1, persistent_workers=True))",
+            Hurdle.PROCESSES,
+        ),
     ],
 )
-def test_a_program_that_cannot_be_copied_is_run_again(line: str, traced):
+def test_a_program_that_cannot_be_copied_is_run_again(line: str, hurdle: Hurdle, traced):
     report = traced(BEGIN + line + LOSS + STEP + LOOP)
 
-    assert report.replay is None or report.replay.origin is Origin.START
+    if report.replay is not None:
+        assert (report.replay.origin, report.replay.hurdle) == (Origin.START, hurdle)
+        assert "; replayed from the start, since " in effort(report)
     (finding,) = report.findings
     assert finding.name == ("unobserved" if "subprocess" in line else "singular-derivative")
 

@@ -134,6 +134,7 @@ from gradscope.facts.traces import Compiling as Compiling
 from gradscope.facts.traces import Ending as Ending
 from gradscope.facts.traces import Environment as Environment
 from gradscope.facts.traces import Gradient as Gradient
+from gradscope.facts.traces import Hurdle as Hurdle
 from gradscope.facts.traces import NotChecked as NotChecked
 from gradscope.facts.traces import Origin as Origin
 from gradscope.facts.traces import Replay as Replay

@@ -126,16 +126,26 @@ class Origin(StrEnum):
     START = "start"
 
 
+class Hurdle(StrEnum):
+    """Why there is no snapshot of a run that was long enough for one."""
+
+    PROCESSES = "processes"  # it starts some of its own, as a DataLoader does its workers
+    SHARED = "shared"  # pipes, sockets, memory, data bases or a GPU, which copies would share
+    THREADS = "threads"  # which no copy has
+    MEMORY = "memory"  # there is no room
+
+
 @dataclass(frozen=True, slots=True)
 class Replay:
     """How a run was repeated: from the backward pass `step` on, `steps` of them. `identical`:
     whether the losses before the failing step came out as in the first run, bit by bit; None where
-    there is none to compare."""
+    there is none to compare. `hurdle`: why it begins at the start."""
 
     origin: Origin
     step: int
     steps: int
     identical: bool | None
+    hurdle: Hurdle | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +192,7 @@ class Trace:
     elsewhere: tuple[str, ...] = ()  # names of other threads that ran backward: not observed
     processes: tuple[str, ...] = ()  # names of those that the program started: not observed
     effects: tuple[Effect, ...] = ()  # what it did outside; of a repeated run, what it may not do
+    hurdle: Hurdle | None = None
     replay: Replay | None = None  # of a repeated run
     others: tuple[Share, ...] = ()  # of a repeated run: other ranks that came to a bad end
     unexamined: Unexamined | None = None  # where its trouble began, if only watched there

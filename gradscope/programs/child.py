@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NoReturn, TextIO
 
 from gradscope.errors import CTRL_C, GradscopeError
-from gradscope.facts import Effect, Ending, Trace
+from gradscope.facts import Effect, Ending, Hurdle, Trace
 from gradscope.programs import native, redirect
 from gradscope.programs.audit import Effects, aside
 from gradscope.programs.channel import Channel
@@ -37,12 +37,11 @@ from gradscope.programs.targets import Function, Parts, Script, Target
 from gradscope.record import StopTrace
 from gradscope.record.observation import FullObservation, Observation, SizesAlone
 from gradscope.record.sites import calls_program, claim, shown_path
-from gradscope.signals import ASKS_PLACE, as_python_starts, undisturbed
+from gradscope.signals import ASKS_PLACE, as_python_starts, leave, undisturbed
 
 PROGRESS_EVERY = 0.1  # seconds
 INTERIM_SHARE = 0.01  # of the run's time may go into telling the facts so far
 _UNINTERRUPTED = 3_600.0  # seconds: until another thread has its turn
-_leave = os._exit  # which the program's calls of are told of
 SLOW_MODULES = ("torch._dynamo", "torch._inductor", "torch.distributed.tensor")
 
 
@@ -116,7 +115,10 @@ class Messenger:
     def _between_steps(self, observation: FullObservation) -> None:
         if self._snapshots is None or not self._snapshots.is_due():
             return
-        if self.effects.has_database or not observation.is_clean():
+        if self.effects.has_database:
+            self._snapshots.put_off(Hurdle.SHARED)
+            return
+        if not observation.is_clean():
             self._snapshots.put_off()
             return
         woken = self._snapshots.taken(observation.steps)
@@ -173,7 +175,7 @@ class Messenger:
             # Nobody sees whether a bad gradient that the program holds will be taken: it counts.
             trace = replace(self._trace(Ending("finished")), ending=Ending("stopped"))
             self._close(trace)
-        _leave(0)
+        leave(0)
 
     def end(self, ending: Ending) -> None:
         """The last word, unless it was said before."""
@@ -184,7 +186,9 @@ class Messenger:
     def _close(self, trace: Trace) -> None:
         if self._swapped is not None and not self._swapped.holds:
             self._channel.close(Unanswered())
-        steps = self._snapshots.steps if self._snapshots is not None else ()
+        steps: tuple[int, ...] = ()
+        if self._snapshots is not None:
+            steps, trace = self._snapshots.steps, replace(trace, hurdle=self._snapshots.hurdle)
         self._channel.close(Final(trace, _slow_imports(), steps))
         if self._snapshots is not None:
             self._snapshots.serve()
@@ -217,7 +221,7 @@ def run_child(job: Job, connection: Connection, control: socket.socket | None = 
         code = CTRL_C  # before the program began, or after it had ended
     except BaseException:
         channel.close(Fault(traceback.format_exc()))
-    _leave(code)
+    leave(code)
 
 
 def _run(job: Job, channel: Channel, snapshots: Snapshots | None) -> int:
@@ -280,7 +284,7 @@ def _tell_of_sudden_exits(messenger: Messenger) -> None:
 
     def exit_at_once(status: int) -> NoReturn:
         messenger.end(Ending("exited", f"os._exit({status})", status))
-        _leave(status)
+        leave(status)
 
     os._exit = exit_at_once
 

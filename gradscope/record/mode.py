@@ -125,8 +125,7 @@ class RecordingMode(TorchDispatchMode):
             if noted:
                 self._note_call(info, seq, node, args)
                 if looker.margins is not None and node is None:
-                    made = (info, args, kwargs, out, seq, before)
-                    looker.measure_margins(context.op_run(sys._getframe(1), *made))
+                    looker.measure_margins(self._ran(info, args, kwargs, out, seq, before))
             elif info.written and (taken := self._note_after_clone(info, seq, args, kwargs)):
                 seq, noted = taken.start + 1, True
             if info.matrix:
@@ -136,8 +135,7 @@ class RecordingMode(TorchDispatchMode):
                 if info.shifts and not info.written:
                     looker.on_result(args, out, sys._getframe(1))
             if info.receives:
-                called = (info, args, kwargs, out, seq, before)
-                context.received.note(context.op_run(sys._getframe(1), *called))
+                context.received.note(self._ran(info, args, kwargs, out, seq, before))
                 return out
             if info.skip:
                 if type(out) in (float, bool) and node is None:
@@ -159,12 +157,16 @@ class RecordingMode(TorchDispatchMode):
                 )
                 or context.provenance.are_read(info, args, kwargs)
             ):
-                ran = (info, args, kwargs, out, seq if noted else None, before)
-                self._look_closer(context.op_run(sys._getframe(1), *ran))
+                made = seq if noted else None
+                self._look_closer(self._ran(info, args, kwargs, out, made, before))
         finally:
             if profiling:
                 record_for_profiler(True)
         return out
+
+    def _ran(self, *op: Any) -> OpRun:
+        """Asked by the dispatch itself, of the op that it has just run."""
+        return self.context.op_run(sys._getframe(2), *op)
 
     def _note_value(self, seq: int, value: float) -> None:
         """A single number that a call gave, which may turn out to be a term of the loss."""

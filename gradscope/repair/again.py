@@ -244,7 +244,9 @@ class Again:
         compared = range(step, stop)
         same = repeats(self.first, trace, compared) if compared else None
         identical = None if same is False and changes else same
-        replay = Replay(origin, step, len(trace.steps) - step, identical)
+        hurdle = next((one.hurdle for one in self.replays), self.first.hurdle)
+        hurdle = hurdle if origin is Origin.START else None
+        replay = Replay(origin, step, len(trace.steps) - step, identical, hurdle)
         self.replays.append(replay)
         return replace(trace, replay=replay)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gradscope.facts import (
     Ending,
+    Hurdle,
     Origin,
     Replay,
     Report,
@@ -89,11 +90,23 @@ def effort(report: Report) -> str:
     return words + _repeated(report.replay)
 
 
+_HURDLES = {
+    Hurdle.PROCESSES: "it starts processes of its own",
+    Hurdle.SHARED: "it holds what two processes cannot share",
+    Hurdle.THREADS: "it has threads of its own",
+    Hurdle.MEMORY: "there is too little memory for a copy of it",
+}
+
+
 def _repeated(replay: Replay | None) -> str:
     """ "; replayed from step 41, losses identical"."""
-    if replay is None or (replay.origin is Origin.START and replay.identical is not False):
+    if replay is None:
         return ""
-    words = "" if replay.origin is Origin.START else f"; replayed from step {replay.step}"
+    if replay.origin is Origin.START:
+        hurdle = _HURDLES.get(replay.hurdle) if replay.hurdle is not None else None
+        words = f"; replayed from the start, since {hurdle}" if hurdle is not None else ""
+        return words if replay.identical is not False else f"{words}, losses differ"
+    words = f"; replayed from step {replay.step}"
     if replay.identical is None:
         return words
     return f"{words}, losses {'identical' if replay.identical else 'differ'}"

@@ -119,7 +119,7 @@ def _of(value: object, names: str) -> dict[str, Any]:
 
 
 def _replay(replay: Replay) -> dict[str, Any]:
-    return {"from": replay.origin, **_of(replay, "step steps identical")}
+    return {"from": replay.origin, **_of(replay, "step steps identical hurdle")}
 
 
 def _share(share: Share) -> dict[str, Any]:

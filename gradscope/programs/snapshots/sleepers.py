@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from gradscope.facts import Hurdle
 from gradscope.programs.audit import aside
 from gradscope.programs.snapshots.files import OpenFile, open_files, streams
 from gradscope.programs.snapshots.questions import (
@@ -27,14 +28,13 @@ from gradscope.programs.snapshots.questions import (
     tell_status,
 )
 from gradscope.record.forking import die_with, fork_unnoticed
-from gradscope.signals import held_back
+from gradscope.signals import held_back, leave
 
 SHARE = 0.01  # of the time may go into snapshots
 _FIRST_GUESS = 0.01  # seconds that one costs: a fork of a process that has torch in it
 _PAGE_COPIED = 1e-6  # seconds for a page that is written first after a fork: fault and copy
 _OLDER = 4  # times as far back as the newer one may the older one be before it is replaced
 _ROOM = 3  # times the memory of the process: two snapshots and a worker that write all of it
-_leave = os._exit  # which the program's calls of are told of
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,7 @@ class Snapshots:
         self._pages: int | None = None  # that were written until the last one was taken
         self._cost = 0.0
         self._is_over = False
+        self.hurdle: Hurdle | None = None  # why there was none when the last one was due
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -94,10 +95,15 @@ class Snapshots:
         """Whether to take one at the end of this step, as far as its cost is concerned."""
         if self._pages is not None:
             self._weigh()
-        return not self._is_over and time.monotonic() >= self._due
+        if time.monotonic() < self._due:
+            return False
+        if self._is_over:
+            self.hurdle = Hurdle.PROCESSES
+        return not self._is_over
 
-    def put_off(self) -> None:
+    def put_off(self, hurdle: Hurdle | None = None) -> None:
         """None can be taken now, and it cost a little to find out."""
+        self.hurdle = hurdle
         self._due = time.monotonic() + _FIRST_GUESS / SHARE
 
     def taken(self, step: int) -> Woken | None:
@@ -107,8 +113,9 @@ class Snapshots:
         with aside():
             ours = [*self._ours, *(one.control.fileno() for one in self._alive)]
             files = open_files(ours, self.given)
-            if files is None or not (_is_alone() and _has_room()) or self._has_other_children():
-                self.put_off()
+            hurdle = Hurdle.PROCESSES if self._has_other_children() else _hurdle()
+            if files is None or hurdle is not None:
+                self.put_off(hurdle or Hurdle.SHARED)
                 return None
             return self._take(step, files, began)
 
@@ -146,6 +153,7 @@ class Snapshots:
             self._alive.remove(goes)
             goes.end()
         self._alive.append(_Sleeper(step, pid, ours, now))
+        self.hurdle = None
         self._cost = time.thread_time() - began
         self._due = float("inf")  # until it is known what has to be copied
         self._pages = _pages_written()
@@ -174,7 +182,7 @@ def _sleep(control: socket.socket, files: tuple[OpenFile, ...]) -> Woken:
         if worker:
             os.waitpid(worker, 0)  # only now may its number be another's
         if asked is None:
-            _leave(0)
+            leave(0)
         _, carried = asked
         own = os.getpid()
         worker = fork_unnoticed()
@@ -202,12 +210,16 @@ def _ended(worker: int) -> int:
     return status if end.si_code == os.CLD_EXITED else -status
 
 
-def _is_alone() -> bool:
-    """Whether this thread is the only one of Python's, no GPU is in use, and the program would not
-    be told of the end of a copy."""
+def _hurdle() -> Hurdle | None:
+    """What of this process forbids a copy, its open files aside."""
     cuda: Any = torch.cuda
-    told = signal.getsignal(signal.SIGCHLD) not in (signal.SIG_DFL, signal.SIG_IGN)
-    return not told and len(sys._current_frames()) == 1 and not cuda.is_initialized()
+    if signal.getsignal(signal.SIGCHLD) not in (signal.SIG_DFL, signal.SIG_IGN):
+        return Hurdle.PROCESSES  # it would be told of the end of a copy
+    if len(sys._current_frames()) > 1:
+        return Hurdle.THREADS
+    if cuda.is_initialized():
+        return Hurdle.SHARED
+    return None if _has_room() else Hurdle.MEMORY
 
 
 def _has_room() -> bool:
