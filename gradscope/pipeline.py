@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -151,9 +152,11 @@ def trace(
     With `hazards` also what has not hurt yet (GS6): asked for by a preflight, and not by somebody
     who looks for the cause of a failure. Without `accept` what the project accepts is in the report
     too. `keep` is the file to save the trace in. `started` is when the command did, by
-    `time.monotonic`. With `ranks` the report is about the one that leads them; that of the others
-    holds what they saw. After Ctrl-C the report holds what was known by then; a second one raises
+    `time.monotonic`. After Ctrl-C the report holds what was known by then; a second one raises
     KeyboardInterrupt.
+
+    With `ranks` the report is about the one that leads them. That of the others holds what they
+    saw, or is the one with which they were released.
     """
     began = time.monotonic() if started is None else started
     stages = stages or Stages()
@@ -164,14 +167,15 @@ def trace(
     import_module("gradscope.programs.child")  # and with it torch
     stages.begin(Doing.RUNNING)
     with Kept() as kept:
-        seen = run(
-            target,
-            looking,
-            silent=silent,
-            on_progress=stages.progress(options.steps),
-            kept=kept if ranks is None else None,  # a copy would share the connections
-            ranks=ranks,
-        )
+        with ranks.first() if ranks is not None else nullcontext():
+            seen = run(
+                target,
+                looking,
+                silent=silent,
+                on_progress=stages.progress(options.steps),
+                kept=kept if ranks is None else None,  # a copy would share the connections
+                ranks=ranks,
+            )
         if ranks is None:
             require_backward(target, seen)
         was_interrupted = seen.ending.kind == "interrupted" and seen.ending.code is not None
@@ -184,8 +188,8 @@ def trace(
             seen, _ = ranks.joined(seen)
             ranked = ranks.agree(share_of(ranks.share(seen), seen, options.limits))
             if not ranks.leads:
-                again.follow()
-                return Report(target.name, seen, ranks=ranked)
+                told = again.follow()
+                return told if isinstance(told, Report) else Report(target.name, seen, ranks=ranked)
             if ranked.own.fate is Fate.HUNG:
                 done = plural(len(seen.steps), "backward pass", "backward passes")
                 ending = replace(seen.ending, kind="hung", detail=f"after {done}")

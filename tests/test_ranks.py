@@ -21,6 +21,8 @@ from apart import in_fork, run_plainly
 from test_collectives import CALLS, PROGRAM
 from torch._C._distributed_c10d import TCPStore
 
+from gradscope.check.cases import cases_of
+from gradscope.check.whole import check
 from gradscope.config import Config
 from gradscope.facts import Fate, Ranked, Report, Share
 from gradscope.integrations import shared
@@ -488,6 +490,33 @@ def test_a_block_that_all_ranks_watch_is_told_by_one(
     assert first[0].startswith("this is rank 1 of 2, where it went wrong first, at step 0")
     assert second[0] == "rank 1: the report is shown by rank 0\n"
     assert first[1:] == second[1:] == [1, ["GS102"], True]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_check_is_the_same_on_all_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "healthy.py").write_text(parallel(steps=2), encoding="utf-8")
+    broken = parallel(after="loss = (loss - loss.detach()).sqrt() if rank else loss", steps=2)
+    (tmp_path / "broken.py").write_text(broken, encoding="utf-8")
+    config = Config(jobs=2, verify=False)
+    cases = cases_of(config, [str(tmp_path / name) for name in ("healthy.py", "broken.py")])
+
+    def one(rank: int) -> None:
+        (tmp_path / f"{rank}.made").write_bytes(pickle.dumps(check(config, cases)))
+
+    assert on_each(one, monkeypatch) == [0, 0]
+    first, second = (pickle.loads((tmp_path / f"{rank}.made").read_bytes()) for rank in range(2))
+    assert [one.verdict for one in first.reports] == ["healthy", "unhealthy"]
+    assert [one.findings for one in first.reports] == [one.findings for one in second.reports]
+    assert first.reports[1].ranks.rank == 1
+
+
+def test_what_goes_wrong_is_said_by_the_first_rank_that_comes() -> None:
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    boards = [Board(rank, 2, lambda: store, "127.0.0.1", beats=False) for rank in range(2)]
+
+    assert [one.is_first("no such file") for one in boards] == [True, False]
+    assert [one.is_first("no such option") for one in boards] == [True, False]
 
 
 ACCELERATED = """

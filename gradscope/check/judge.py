@@ -11,10 +11,12 @@ from gradscope import pipeline
 from gradscope.check import thresholds
 from gradscope.check.cases import Case
 from gradscope.check.stress import stress
+from gradscope.config import Config
 from gradscope.errors import GradscopeError
 from gradscope.facts import Ending, NotChecked, Report, Trace, hindrance, plural
-from gradscope.programs import ChildFault, Function, Parts
+from gradscope.programs import ChildFault, Function, Parts, Target
 from gradscope.programs.choose import choose
+from gradscope.programs.ranks import Ranks
 from gradscope.programs.run_options import SAMPLE
 from gradscope.report import trials
 from gradscope.rules import rule_filter
@@ -33,9 +35,7 @@ def judge(case: Case) -> Report:
     config = replace(case.config, steps=case.config.steps or SAMPLE, every_step=True)
     try:
         target = choose(config).target
-        report = pipeline.trace(
-            target, config, silent=True, precision=case.precision, hazards=True, accept=False
-        )
+        report = _traced(target, config, case)
     except GradscopeError as error:
         detail = f"{error}; {error.help}" if error.help else str(error)
         return _failed(case, Ending("unusable", detail, traceback=error.detail))
@@ -59,6 +59,27 @@ def judge(case: Case) -> Report:
             left_out = NotChecked("edge inputs", "interrupted")
             return replace(judged, not_searched=(*judged.not_searched, left_out))
     return judged
+
+
+def _traced(target: Target, config: Config, case: Case) -> Report:
+    """The same on all ranks, where there are several."""
+    ranks = Ranks.of_case(case.shown)
+    try:
+        report = pipeline.trace(
+            target,
+            config,
+            silent=True,
+            precision=case.precision,
+            hazards=True,
+            accept=False,
+            ranks=ranks,
+        )
+        if ranks is not None and ranks.leads:
+            ranks.release(report)
+        return report
+    finally:
+        if ranks is not None:
+            ranks.leave()
 
 
 def _failed(case: Case, ending: Ending) -> Report:

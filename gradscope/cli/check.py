@@ -11,6 +11,7 @@ import typer
 from gradscope.cli import options
 from gradscope.cli.app import subcommand
 from gradscope.cli.output import check_report_place, write_reports
+from gradscope.cli.ranks import ranks_of
 from gradscope.errors import ExitCode
 
 
@@ -101,5 +102,7 @@ def check(
         sys.stdout.write(settings.shown(configured, asked))
         return ExitCode.OK
     summary, code = preflight.run(configured, asked, write_baseline=write_baseline)
-    write_reports(summary, places, quiet=quiet)
+    ranks = ranks_of()
+    if ranks is None or ranks.rank == 0:
+        write_reports(summary, places, quiet=quiet)
     return options.code_or_zero(context, code)

@@ -7,7 +7,7 @@ import os
 import pickle
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -31,20 +31,22 @@ class Board:
         self._lost = False  # the store has gone, with the launcher
         self._beats: dict[int, tuple[bytes, float]] = {}  # the last of each rank, and when it came
         self._has_left = threading.Event()
+        self._life = threading.Thread(target=self._beat, args=(connect,), daemon=True)
         if beats:
-            threading.Thread(target=self._beat, args=(connect,), daemon=True).start()
+            self._life.start()
 
     @classmethod
-    def found(cls, environ: Mapping[str, str] = os.environ, *, beats: bool = True) -> Board | None:
+    def found(cls, purpose: str = "", *, beats: bool = True) -> Board | None:
         """That of torchrun, which keeps a store for its workers; None in a program of one rank, or
-        of another launcher."""
+        of another launcher. Each purpose has keys of its own."""
+        environ = os.environ
         count = int(environ.get("WORLD_SIZE", "1"))
         if count < 2 or environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
             return None
         from torch._C._distributed_c10d import PrefixStore, TCPStore
 
         address, port = environ["MASTER_ADDR"], int(environ["MASTER_PORT"])
-        prefix = f"gradscope/{environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+        prefix = f"gradscope/{environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{purpose}"
 
         def connect() -> Any:
             plain = TCPStore(address, port, is_master=False, timeout=REPLY)
@@ -96,6 +98,8 @@ class Board:
         until = time.monotonic() + patience
         self.exchanged("left", True, until)
         self._has_left.set()
+        if self._life.ident is not None:
+            self._life.join(BEAT)  # a thread that ends in native code would end the process
 
     def _ask(self, question: Callable[[], Any]) -> Any:
         """The store's answer; None from now on where it is gone."""

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,11 +44,12 @@ class Ranks:
 
     _known: Ranks | None = None  # those that this process is one of
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board, *, apart: bool = False) -> None:
         self.rank, self.count = board.rank, board.count
         self.leads = False  # the report is about this rank: it orders further runs
         self._leader: int | None = None
         self._board = board
+        self._is_apart = apart  # from other programs of these ranks, in the first run already
         self._meetings = 0
         self._run = 0
         self._order = 0
@@ -65,7 +66,17 @@ class Ranks:
             cls._known = cls(board)
         return cls._known
 
+    @classmethod
+    def of_case(cls, name: str) -> Ranks | None:
+        """Those of one of many programs, which this process alone runs."""
+        board = Board.found(name)
+        return None if board is None else cls(board, apart=True)
+
     # One run
+
+    def first(self) -> AbstractContextManager[None]:
+        """Around the first run."""
+        return self.repeated() if self._is_apart else nullcontext()
 
     @contextmanager
     def repeated(self) -> Iterator[None]:
@@ -208,10 +219,14 @@ class Ranks:
         elif self._leader is not None:
             told: int | None = self._board.read("code", self._leader)
             code = code if told is None else told
-        self._board.leave(_FAREWELL)
+        self.leave()
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher ends those that end last
         return code
+
+    def leave(self) -> None:
+        """Nothing more is to be agreed on."""
+        self._board.leave(_FAREWELL)
 
     def _meet(self, fact: Any) -> dict[int, Any]:
         """What each rank brings to this meeting."""
