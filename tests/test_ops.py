@@ -286,7 +286,8 @@ def test_the_op_arrives_under_the_name_of_the_table(sample):
     with names:
         run(sample.source, sample)
 
-    assert sample.op in names.seen
+    others = {"ldexp": "mul"}  # that torch 2.6 makes of it
+    assert {sample.op, others.get(sample.op)} & {*names.seen}
 
 
 ATEN = {
@@ -299,7 +300,8 @@ ATEN = {
 @pytest.mark.parametrize("fact", OPS.values(), ids=lambda fact: fact.name)
 class TestFacts:
     def test_the_op_is_one_of_aten(self, fact):
-        assert fact.name in ATEN
+        later = {"_fused_rms_norm"}  # than torch 2.6
+        assert fact.name in ATEN | later
 
     def test_ordinary_operands_lie_on_no_edge(self, fact):
         names = {edge.argument for edge in fact.edges} | {"self", "other", "exponent", "end"}

@@ -93,7 +93,8 @@ def places(
                 each = bad.reshape(-1, row) if bad.numel() >= row else bad.reshape(1, -1)
                 hit = each.any(1).nonzero().reshape(-1) + before // row
                 hit = hit[hit != last]
-                rows += (int(one) for one in hit[: _ROWS_SHOWN - len(rows)].tolist())
+                # One by one: within torch.func, torch 2.6 makes no list of a tensor.
+                rows += (int(one.item()) for one in hit[: _ROWS_SHOWN - len(rows)])
                 row_count += hit.numel()
                 last = int(hit[-1].item()) if hit.numel() else last
         before += piece.numel()

@@ -29,10 +29,10 @@ class Compiled:
         original: Any = torch.compile
 
         def compile(*args: Any, **kwargs: Any) -> Any:
-            from torch._higher_order_ops.utils import _in_hop_compile
+            from torch._higher_order_ops import utils
 
             result = original(*args, **kwargs)
-            if _in_hop_compile():
+            if getattr(utils, "_in_hop_compile", bool)():  # torch 2.6 does not tell
                 # `torch.cond` and its kin capture their branches so, and cannot run otherwise.
                 return _as_ever(result)
             if self.first is None:

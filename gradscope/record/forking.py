@@ -49,7 +49,18 @@ def pause_openmp() -> None:
     have fork handlers of their own.
     """
     for library in _runtimes():
-        library.omp_pause_resource_all(_HARD)
+        if _can_pause(library):
+            library.omp_pause_resource_all(_HARD)
+
+
+def survives_a_fork() -> bool:
+    """Whether a copy of this process can compute. That of torch 2.6 cannot where there are several
+    threads: its GNU OpenMP is older than the function that pauses it, which came with GCC 9."""
+    return all(_can_pause(one) or one.omp_get_max_threads() == 1 for one in _runtimes())
+
+
+def _can_pause(library: ctypes.CDLL) -> bool:
+    return hasattr(library, "omp_pause_resource_all")
 
 
 @cache
@@ -67,5 +78,4 @@ def _runtimes() -> tuple[ctypes.CDLL, ...]:
     except OSError:
         return ()
     paths = {line.split(maxsplit=5)[-1] for line in mapped.splitlines() if "libgomp" in line}
-    found = (ctypes.CDLL(path) for path in sorted(paths))
-    return tuple(library for library in found if hasattr(library, "omp_pause_resource_all"))
+    return tuple(ctypes.CDLL(path) for path in sorted(paths))

@@ -13,7 +13,7 @@ import torch
 
 _dynamo: Any = torch._C._dynamo.eval_frame
 _stand_ins: dict[int, CodeType] = {}  # kept, so that no other code gets the identity of one
-_SKIP, _DEFAULT = _dynamo._FrameAction.SKIP, _dynamo._FrameAction.DEFAULT
+_HAS_STRATEGIES = hasattr(_dynamo, "_FrameExecStrategy")  # torch 2.6 has none
 
 
 def stand_in(
@@ -46,7 +46,11 @@ def hide_from_dynamo(function: Callable[..., Any], *, inner: bool = True) -> Non
     """`torch.compile` runs this function of ours as it is, and with `inner` all that it calls.
     Told to the frame evaluator, since telling Dynamo imports it, which takes a second."""
     assert isinstance(function, FunctionType)
-    strategy = _dynamo._FrameExecStrategy(_SKIP, _SKIP if inner else _DEFAULT)
+    if not _HAS_STRATEGIES:
+        _dynamo.skip_code(function.__code__)  # not what it calls: nothing short of Dynamo can
+        return
+    skip, default = _dynamo._FrameAction.SKIP, _dynamo._FrameAction.DEFAULT
+    strategy = _dynamo._FrameExecStrategy(skip, skip if inner else default)
     _dynamo.set_code_exec_strategy(function.__code__, strategy)
 
 

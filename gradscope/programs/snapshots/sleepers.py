@@ -27,7 +27,7 @@ from gradscope.programs.snapshots.questions import (
     passed_on,
     tell_status,
 )
-from gradscope.record.forking import die_with, fork_unnoticed
+from gradscope.record.forking import die_with, fork_unnoticed, survives_a_fork
 from gradscope.signals import held_back, leave
 
 SHARE = 0.01  # of the time may go into snapshots
@@ -215,7 +215,7 @@ def _hurdle() -> Hurdle | None:
     cuda: Any = torch.cuda
     if signal.getsignal(signal.SIGCHLD) not in (signal.SIG_DFL, signal.SIG_IGN):
         return Hurdle.PROCESSES  # it would be told of the end of a copy
-    if len(sys._current_frames()) > 1:
+    if len(sys._current_frames()) > 1 or not survives_a_fork():
         return Hurdle.THREADS
     if cuda.is_initialized():
         return Hurdle.SHARED
