@@ -374,8 +374,9 @@ def render(
     color: bool = False,
     encoding: str = "utf-8",
     sources: Sources = lines,
+    **more: object,
 ) -> str:
-    return by_name(name).render(report, Options(width, color, encoding, sources))
+    return by_name(name).render(report, Options(width, color, encoding, sources, **more))
 
 
 def assert_snapshot(name: str, text: str) -> None:

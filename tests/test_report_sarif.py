@@ -13,6 +13,7 @@ import report_cases as cases
 
 from gradscope import __version__
 from gradscope.facts import Edit, Finding, Location, Report
+from gradscope.report.rendering import RulePage
 
 REPORTS = ["full", "healthy", "failed", "hostile"]
 
@@ -152,3 +153,13 @@ def test_a_run_that_failed_is_said_to_have() -> None:
 def test_no_text_is_read_as_a_link() -> None:
     for message in parts(loaded(cases.hostile()), "text"):
         assert "](" not in message
+
+
+def test_a_rule_has_its_whole_page() -> None:
+    page = RulePage("a loss", "Finds a loss.", "# GS101\n\n## What it does\n\nFinds a loss.")
+    text = cases.render("sarif", cases.full(), sources=cases.sources, page=lambda code: page)
+    rule = json.loads(text)["runs"][0]["tool"]["driver"]["rules"][0]
+
+    assert rule["fullDescription"] == {"text": "Finds a loss."}
+    assert rule["help"]["markdown"] == page.markdown
+    assert rule["properties"]["precision"] == "high"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import report_cases as cases
@@ -291,3 +292,13 @@ def test_width_and_encoding_follow_the_stream() -> None:
     assert Options.fitting(io.StringIO(), {"COLUMNS": "123"}).width == 123
     assert Options.fitting(io.StringIO(), {"COLUMNS": "7"}).width == 40
     assert Options.fitting(Terminal(), {}).encoding == "ascii"
+
+
+def test_places_are_links_where_a_terminal_knows_them() -> None:
+    linked = cases.render("terminal", cases.full(), color=True, links=True)
+    plain = cases.render("terminal", cases.full(), color=True)
+
+    where = Path("train.py").absolute().as_uri()
+    assert re.search(rf"\x1b\]8;id=\d+;{where}\x1b", linked)
+    assert "\x1b]8;" not in plain
+    assert re.sub(r"\x1b\]8;[^\x1b]*\x1b\\", "", linked) == plain

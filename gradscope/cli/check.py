@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import resources
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +34,9 @@ def check(
     ] = False,
     show_config: Annotated[
         bool, typer.Option("--show-config", help="Print each setting and where it came from.")
+    ] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON schema of gradscope.yaml, for editors.")
     ] = False,
     jobs: Annotated[
         int | None,
@@ -88,6 +92,9 @@ def check(
         from gradscope.check.proposal import write_proposal
 
         sys.stdout.write("".join(f"{line}\n" for line in write_proposal(Path.cwd())))
+        return ExitCode.OK
+    if schema:
+        sys.stdout.write(resources.files("gradscope.config").joinpath("schema.json").read_text())
         return ExitCode.OK
     places = preflight.report_places(format, output, report or ())
     for one in places:

@@ -18,6 +18,7 @@ from gradscope.version import __version__
 if TYPE_CHECKING:
     from gradscope.facts import Report, Summary
     from gradscope.report import Options
+    from gradscope.report.rendering import RulePage
     from gradscope.source.text import Texts
 
 
@@ -51,10 +52,24 @@ def rendered(
     from gradscope.report import by_name
     from gradscope.source import lines
 
-    options = replace(fitting(file), quiet=quiet, sources=partial(lines, texts=texts or {}))
+    options = replace(
+        fitting(file), quiet=quiet, sources=partial(lines, texts=texts or {}), page=page_of
+    )
     if isinstance(report, Report):
         return by_name(format).render(report, options)
     return by_name(format).render_all(report, options)
+
+
+def page_of(code: str) -> RulePage | None:
+    """What is documented of the rule of that code."""
+    from gradscope.report.rendering import RulePage
+    from gradscope.rules import RULES, pages
+
+    rule = RULES.get(code)
+    if rule is None:
+        return None
+    what = " ".join(pages.sections(rule)["What it does"].split())
+    return RulePage(pages.summary(rule), what, pages.markdown(rule))
 
 
 def write(text: str, file: Path | None, asked_by: str = "--output") -> None:

@@ -81,13 +81,17 @@ def header(arrow: str, location: Location, gutter: int, options: Options) -> Ite
     where, within = place(location), clean(scope(location), options.encoding)
     where = clean(where, options.encoding)
     if not within:
-        yield (*lead, Segment(where, "place"))
+        yield (*lead, Segment(where, "place", "" if location.cell else location.file))
         return
     indent = gutter + len(arrow) + 1
     if indent + cell_len(f"{where}, {within}") <= options.width:
-        yield (*lead, Segment(where, "place"), Segment(f", {within}"))
+        yield (
+            *lead,
+            Segment(where, "place", "" if location.cell else location.file),
+            Segment(f", {within}"),
+        )
         return
-    yield (*lead, Segment(where, "place"), Segment(","))
+    yield (*lead, Segment(where, "place", "" if location.cell else location.file), Segment(","))
     yield from paragraph((Segment(" " * indent),), within, options.width, indent)
 
 

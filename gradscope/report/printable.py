@@ -21,10 +21,12 @@ _COMMAND = re.compile(r"(?m)^([^\S\n]*)(::(?!:))")
 
 
 class Segment(NamedTuple):
-    """A piece of a line. `role` is what it means; each format decides what that looks like."""
+    """A piece of a line. `role` is what it means; each format decides what that looks like. `file`
+    is the one that it names."""
 
     text: str
     role: str = ""
+    file: str = ""
 
 
 Line = tuple[Segment, ...]

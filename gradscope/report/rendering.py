@@ -17,6 +17,15 @@ PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
+class RulePage:
+    """A rule for whoever meets it in a viewer: one sentence, a paragraph, the whole in Markdown."""
+
+    summary: str
+    description: str
+    markdown: str
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """`width` in cells, `encoding` of the stream, `sources`: a file's lines, () where unknown.
     `quiet`: people want the verdict alone, and nothing where all is healthy."""
@@ -26,6 +35,8 @@ class Options:
     encoding: str = "utf-8"
     sources: Sources = lines
     quiet: bool = False
+    page: Callable[[str], RulePage | None] = lambda code: None  # what is documented of a rule
+    links: bool = False  # the terminal opens places that are clicked on
 
     def for_page(self) -> Options:
         """For a document: the lines of a code frame fit on paper, and scroll on a small screen."""
@@ -48,4 +59,6 @@ class Options:
         else:
             color = terminal and environ.get("TERM") != "dumb"
         encoding = getattr(stream, "encoding", None) or "utf-8"
-        return cls(max(width, NARROWEST), color, encoding)
+        dull = environ.get("TERM") in ("dumb", "linux")  # these print what they do not know
+        links = terminal and color and not dull and not environ.get("CI")
+        return cls(max(width, NARROWEST), color, encoding, links=links)

@@ -18,7 +18,7 @@ from gradscope.facts import Edit, Event, Finding, Fix, Location, Related, Report
 from gradscope.ops.display import spelled
 from gradscope.report import closing, sentences, trials
 from gradscope.report.printable import sentence
-from gradscope.report.rendering import Options, Sources
+from gradscope.report.rendering import Options, RulePage, Sources
 from gradscope.version import __version__
 
 NAME = "sarif"
@@ -33,19 +33,19 @@ Value = dict[str, Any]
 
 
 def render(report: Report, options: Options) -> str:
-    return json.dumps(document(report, options.sources), indent=2, allow_nan=False) + "\n"
+    return json.dumps(document(report, options), indent=2, allow_nan=False) + "\n"
 
 
-def document(report: Report, sources: Sources) -> Value:
+def document(report: Report, options: Options) -> Value:
     """The SARIF log as plain values: one run, one result a finding."""
     codes = list(dict.fromkeys(finding.rule for finding in report.findings))
     names = {finding.rule: finding.name for finding in report.findings}
     results = [_result(finding, codes.index(finding.rule), report) for finding in report.findings]
-    prints = fingerprints(report.findings, sources)
+    prints = fingerprints(report.findings, options.sources)
     for result, digest in zip(results, prints, strict=True):
         result["partialFingerprints"] = {FINGERPRINT: digest}
     run = {
-        "tool": {"driver": _driver(codes, names)},
+        "tool": {"driver": _driver(codes, names, options)},
         "invocations": [_invocation(report)],
         "columnKind": "unicodeCodePoints",
         "results": results,
@@ -55,10 +55,10 @@ def document(report: Report, sources: Sources) -> Value:
 
 
 def render_all(summary: Summary, options: Options) -> str:
-    return json.dumps(document_of_all(summary, options.sources), indent=2, allow_nan=False) + "\n"
+    return json.dumps(document_of_all(summary, options), indent=2, allow_nan=False) + "\n"
 
 
-def document_of_all(summary: Summary, sources: Sources) -> Value:
+def document_of_all(summary: Summary, options: Options) -> Value:
     """One run with the results of every target; what several of them share is one result."""
     reports = (*summary.reports, Report("check", Trace("check"), summary.findings))
     everything = summary.all_findings
@@ -67,14 +67,14 @@ def document_of_all(summary: Summary, sources: Sources) -> Value:
     results: dict[str, Value] = {}
     for report in reports:
         for finding, digest in zip(
-            report.findings, fingerprints(report.findings, sources), strict=True
+            report.findings, fingerprints(report.findings, options.sources), strict=True
         ):
             result = results.setdefault(digest, _result(finding, codes.index(finding.rule), report))
             result["partialFingerprints"] = {FINGERPRINT: digest}
             told = result.setdefault("properties", {"targets": []})["targets"]
             told.append(sentence(report.target))
     run = {
-        "tool": {"driver": _driver(codes, names)},
+        "tool": {"driver": _driver(codes, names, options)},
         "invocations": [
             _invocation(report) | {"properties": _identity(report)} for report in summary.reports
         ],
@@ -93,22 +93,29 @@ def _identity(report: Report) -> Value:
     }
 
 
-def _driver(codes: list[str], names: dict[str, str]) -> Value:
+def _driver(codes: list[str], names: dict[str, str], options: Options) -> Value:
     return {
         "name": "gradscope",
         "version": __version__,
         "semanticVersion": __version__,
-        "rules": [_rule(code, names[code]) for code in codes],
+        "rules": [_rule(code, names[code], options.page(code)) for code in codes],
     }
 
 
-def _rule(code: str, name: str) -> Value:
-    return {
+def _rule(code: str, name: str, page: RulePage | None) -> Value:
+    command = f"gradscope explain {code}"
+    rule = {
         "id": code,
         "name": "".join(word.capitalize() for word in name.split("-")),
         "shortDescription": _message(name.replace("-", " ")),
-        "help": _message(f"gradscope explain {code}"),
+        "help": _message(command),
+        "properties": {"tags": ["gradient", "pytorch", "correctness"], "precision": "high"},
     }
+    if page is not None:
+        rule["shortDescription"] = _message(page.summary)
+        rule["fullDescription"] = _message(page.description)
+        rule["help"] = {"text": f"{page.description}\n\n{command}", "markdown": page.markdown}
+    return rule
 
 
 def _result(finding: Finding, index: int, report: Report) -> Value:

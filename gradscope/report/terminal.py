@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from io import StringIO
+from pathlib import Path
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -230,14 +231,14 @@ def _closing(report: Report, options: Options) -> Iterator[Line]:
 
 def _text(lines: Iterable[Line], options: Options) -> str:
     if options.color:
-        return _painted(lines, options.width)
+        return _painted(lines, options)
     return "".join(f"{plain(line)}\n" for line in lines)
 
 
-def _painted(lines: Iterable[Line], width: int) -> str:
+def _painted(lines: Iterable[Line], options: Options) -> str:
     console = Console(
         file=StringIO(),
-        width=width,
+        width=options.width,
         force_terminal=True,
         no_color=False,  # the caller has judged NO_COLOR
         color_system="standard",
@@ -249,6 +250,14 @@ def _painted(lines: Iterable[Line], width: int) -> str:
     )
     with console.capture() as captured:
         for line in lines:
-            text = Text.assemble(*((part.text, STYLES.get(part.role, "")) for part in line))
+            text = Text.assemble(*((part.text, _style(part, options)) for part in line))
             console.print(text, soft_wrap=True)
     return captured.get()
+
+
+def _style(part: Segment, options: Options) -> str:
+    """Colours, and a link (OSC 8) to the file that a place names."""
+    style = STYLES.get(part.role, "")
+    if not (options.links and part.file):
+        return style
+    return f"{style} link {Path(part.file).absolute().as_uri()}"

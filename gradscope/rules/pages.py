@@ -40,6 +40,12 @@ def _without(mark: str, body: str) -> str:
     return "\n".join(line[2:] if line.startswith(("- ", "+ ")) else line for line in kept)
 
 
+def markdown(rule: Rule) -> str:
+    """The whole page."""
+    parts = (f"## {heading}\n\n{body}" for heading, body in sections(rule).items())
+    return "\n\n".join((f"# {rule.code} {rule.name}", *parts))
+
+
 def folded(body: str, width: int) -> str:
     """Markdown with its prose folded to so many columns, and its code as it stands."""
     if body.startswith("```"):

@@ -1,11 +1,14 @@
-"""Every rule there is, found by walking the causes: a new rule is a new file there."""
+"""Every rule there is, found by walking the causes: a new rule is a new file there. Packages bring
+their own by the entry point group `gradscope.rules`: a class, or a module that has some."""
 
 from __future__ import annotations
 
 import difflib
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Set
+from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
 
 from gradscope.config import Config, errors_at
 from gradscope.errors import GradscopeError
@@ -13,16 +16,41 @@ from gradscope.facts import Finding
 from gradscope.rules import causes
 from gradscope.rules.rule import Rule
 
+GROUP = "gradscope.rules"
+
 
 def _walk() -> dict[str, Rule]:
     found: dict[str, Rule] = {}
     for module_info in pkgutil.iter_modules(causes.__path__):
         module = importlib.import_module(f"{causes.__name__}.{module_info.name}")
-        for value in vars(module).values():
-            if isinstance(value, type) and issubclass(value, Rule) and "code" in vars(value):
-                if value.__module__ == module.__name__:
-                    found[value.code] = value()
+        found |= {rule.code: rule() for rule in _rules_in(module)}
+    for entry in entry_points(group=GROUP):
+        found |= {rule.code: rule() for rule in _brought(entry, {*found})}
     return dict(sorted(found.items()))
+
+
+def _rules_in(module: ModuleType) -> Iterator[type[Rule]]:
+    """Those that are written there, and not only imported."""
+    for value in vars(module).values():
+        if isinstance(value, type) and issubclass(value, Rule) and "code" in vars(value):
+            if value.__module__ == module.__name__:
+                yield value
+
+
+def _brought(entry: EntryPoint, taken: Set[str]) -> Iterator[type[Rule]]:
+    """Those of another package. Raises GradscopeError where it is no rule."""
+    where = f"the entry point {entry.name} of {GROUP} ({entry.value})"
+    try:
+        value = entry.load()
+    except Exception as fault:
+        raise GradscopeError(f"{where} cannot be loaded: {fault}") from fault
+    rules = list(_rules_in(value)) if isinstance(value, ModuleType) else [value]
+    for rule in rules:
+        if not (isinstance(rule, type) and issubclass(rule, Rule) and hasattr(rule, "code")):
+            raise GradscopeError(f"{where} is no rule", help="name a subclass of Rule, or a module")
+        if rule.code in taken:
+            raise GradscopeError(f"{where} has the code {rule.code}, which another rule has")
+        yield rule
 
 
 RULES: dict[str, Rule] = _walk()
