@@ -186,7 +186,7 @@ def _positive(edge: Edge | None, event: Event) -> Fixes:
     """A softplus for the ReLU that made the operand, or made what was summed up to it: shares are
     divided by their sum, and may all be 0. Or around a layer whose output has to be positive."""
     made = list(evidence.made_from(event, edge.argument)) if edge is not None else []
-    sums = ("add", "sum") if event.op != "div" else ()
+    sums = ("add", "div", "sum") if event.op != "div" else ()
     call = next((one for one in made if one.op not in sums), None)
     if edge is None or call is None or call.location is None or not edge.cure.guard:
         return ()

@@ -28,22 +28,24 @@ class Form:
 
 
 def _softmax(read: Reading, node: ast.expr) -> str | None:
-    """exp(z) / exp(z).sum(dim, keepdim=True), where each number meets the sum of its own row."""
+    """w / w.sum(dim, keepdim=True) of weights w that are exponentials, where each meets the sum of
+    its own row. A factor that is 0, as a mask is, takes an element out of the row."""
     found = read.op(node, "div")
-    if not found or len(found.positional) != 2:
+    total = read.op(found.positional[1], "sum") if found and len(found.positional) == 2 else None
+    if not found or not total or not read.same(found.positional[0], total.positional[0]):
         return None
-    operand = read.argument(found.positional[0], "exp")
-    total = read.op(found.positional[1], "sum")
-    summed = total and read.argument(total.positional[0], "exp")
-    if operand is None or not total or not summed or not read.same(operand, summed):
+    if (z := logs.log_of(read, found.positional[0])) is None:
         return None
     dim = read.dim(total)
     if dim is None:
-        z = read.text(operand)
-        return f"torch.softmax({atom(z)}.flatten(), 0).view_as({atom(z)})"
+        return (
+            None
+            if read.has_plain_log
+            else f"torch.softmax({atom(z)}.flatten(), 0).view_as({atom(z)})"
+        )
     aligned = dim == "0" or "keepdim" in total.keywords
     rest = f"dim={dim}" if {"dim", "axis"} & {*total.keywords} else dim
-    return read.call("softmax", read.text(operand), rest) if aligned else None
+    return read.call("softmax", z, rest) if aligned else None
 
 
 def _sigmoid(read: Reading, node: ast.expr) -> str | None:
@@ -233,7 +235,7 @@ FORMS: tuple[Form, ...] = (
     Form(logs.logarithm, frozenset({"log", "log1p"}), logs.OPS),
     Form(_xlogy, frozenset({"xlogy"}), logs.OPS | {"xlogy"}),
     _form(_x_log_x, "log"),
-    _form(_softmax, "div", "exp sum"),
+    Form(_softmax, frozenset({"div"}), logs.OPS),
     _form(_sigmoid, "div", "add exp neg"),
     _form(_normalize, "div", "norm"),
     _form(_cosine, "div", "norm mul"),

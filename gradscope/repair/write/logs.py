@@ -13,14 +13,9 @@ from contextlib import suppress
 
 from gradscope.ops.patterns import EPSILON
 from gradscope.repair.write.reading import Reading, Rebound, atom, term
+from gradscope.repair.write.spelling import MOVES
 from gradscope.source.arguments import Spelled, spelled
 
-# What moves elements, and leaves their values as they are.
-MOVES = frozenset(
-    "contiguous diag diagonal expand flatten flip gather index_select masked_select movedim narrow"
-    " permute repeat repeat_interleave reshape roll select squeeze swapaxes t take_along_dim"
-    " transpose unsqueeze view".split()
-)
 JOINS = frozenset("cat concat concatenate hstack stack vstack".split())
 # What a logarithm undoes at least in part. Without one of them nothing is won.
 UNDONE = frozenset("cosh det exp expm1 i0 prod sigmoid softmax".split())

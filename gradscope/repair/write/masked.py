@@ -112,7 +112,7 @@ def _both_infinite(culprit: Culprit) -> Iterator[Candidate]:
     if not infinite or where is None or not isinstance(node, ast.BinOp):
         return
     if all(side is not None and can_repeat(culprit, side) for side in sides):
-        kept = " & ".join(f"{culprit.text(side)}.isfinite()" for side in sides if side is not None)
+        kept = " | ".join(f"{culprit.text(side)}.isfinite()" for side in sides if side is not None)
         edit = culprit.replace(node, f"{where}{kept}, {culprit.source.of(node)}, 0.0)")
         title = "let the difference of two infinite elements be 0"
         yield Candidate("masked-branch", title, (edit,))

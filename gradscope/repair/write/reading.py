@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gradscope.repair.write.culprit import ATOMS, Culprit
+from gradscope.repair.write.uses import calls_around, returned
 from gradscope.source import binding, definition, holds
 from gradscope.source.arguments import Spelled, spelled
 from gradscope.source.spans import alike, ancestors
@@ -37,7 +38,7 @@ class Reading:
     apart: frozenset[ast.expr] = frozenset()
     carried: frozenset[str] = frozenset()  # names that hold logarithms already
     as_matrix: bool = False  # what they are multiplied with
-    _given: set[ast.AST] = field(default_factory=set)  # what names were given, of that
+    _given: set[ast.expr] = field(default_factory=set)  # what names were given, of that
     _handed: set[ast.AST] = field(default_factory=set)  # reads of it
     has_plain_log: bool = False  # what was written takes a logarithm that undoes nothing
 
@@ -58,13 +59,11 @@ class Reading:
         # Computed under no_grad or autocast, it would mean something else outside of that.
         return None if _blocks(self.culprit, given) - _blocks(self.culprit, self.place) else given
 
-    def rewrite(self, name: ast.expr, write: Callable[[ast.expr], str | None]) -> str | None:
-        """The name, where what it is given can be written otherwise in its own line."""
-        given = self.given(name) if self.in_place and isinstance(name, ast.Name) else None
-        made = self.culprit.source.parents[given] if given is not None else None
-        if given is None or given in self.apart or not isinstance(made, ast.Assign):
-            return None
-        if len(made.targets) > 1:
+    def rewrite(self, node: ast.expr, write: Callable[[ast.expr], str | None]) -> str | None:
+        """The node, where what its name is given, or what the function that it calls returns, can
+        be written otherwise in its own line."""
+        given = self._made(node) if self.in_place else None
+        if given is None or given in self.apart:
             return None
         if given not in self.rewritten:
             self.seen.add(given)
@@ -75,18 +74,27 @@ class Reading:
                 return None
             self.rewritten[given] = text
             self._given.add(given)
-        self._handed.add(name)
-        return self.culprit.source.of(name)
+        self._handed.add(node)
+        return self.culprit.source.of(node)
+
+    def _made(self, node: ast.expr) -> ast.expr | None:
+        source = self.culprit.source
+        if isinstance(node, ast.Call):
+            return returned(source, node)
+        given = self.given(node)
+        made = source.parents[given] if given is not None else None
+        return given if isinstance(made, ast.Assign) and len(made.targets) == 1 else None
 
     def misread(self) -> frozenset[ast.expr]:
         """What was rewritten, and is read elsewhere as it was."""
-        handed = {one for one in self.rewritten if one in self._given}
-        return frozenset(given for given in handed if not self._is_all_handed(given))
+        return frozenset(given for given in self._given if not self._is_all_handed(given))
 
     def _is_all_handed(self, given: ast.expr) -> bool:
         source, made = self.culprit.source, self.culprit.source.parents[given]
-        assert isinstance(made, ast.Assign)
-        target = made.targets[0]
+        if isinstance(made, ast.Return):
+            calls = calls_around(source, given)
+            return bool(calls) and all(call in self._handed for call in calls)
+        target = made.targets[0] if isinstance(made, ast.Assign) else None
         if not isinstance(target, ast.Name):
             return False
         reads = source.nodes.scope(target).owner(target.id).reads.get(target.id, ())

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
-from gradscope.repair.write.logs import MOVES, log_of, scaling
+from gradscope.repair.write.logs import log_of, scaling
 from gradscope.repair.write.reading import Reading
+from gradscope.repair.write.spelling import MOVES
 from gradscope.rules.wording import titles
 from gradscope.source.arguments import spelled
 from gradscope.source.scopes import Binding, Scope
@@ -119,6 +120,8 @@ def _used(read: Reading, node: ast.expr) -> bool:
         whole = above
         if is_log:
             break
+    if isinstance(getattr(whole, "ctx", None), ast.Store):
+        return False  # `alpha[0] = ...`
     if whole in read.rewritten:
         return True
     read.place = whole

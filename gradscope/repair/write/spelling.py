@@ -10,6 +10,12 @@ from gradscope.repair.write.culprit import Culprit
 from gradscope.source.arguments import called, draws
 
 _TAKES_OUT = frozenset("next pop popitem popleft read readline recv send".split())
+# What moves elements, and leaves their values as they are.
+MOVES = frozenset(
+    "contiguous diag diagonal expand flatten flip gather index_select masked_select movedim narrow"
+    " permute repeat repeat_interleave reshape roll select squeeze swapaxes t take_along_dim"
+    " transpose unsqueeze view".split()
+)
 LONGEST_TWICE = 60  # characters of an operand that a condition may repeat
 
 

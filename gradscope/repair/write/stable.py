@@ -43,16 +43,14 @@ def _written(culprit: Culprit, node: ast.expr, form: Form) -> Candidate | None:
     """The form of an expression in one line; where that gets too long, in the lines in which its
     parts are."""
     text = _text(Reading(culprit, node), node, form)
-    if text is None:
-        return None
-    if len(text) > LONGEST_TEXT:
+    if text is None or len(text) > LONGEST_TEXT:
         reading = Reading(culprit, node, in_place=True)
         while (shorter := _text(reading, node, form)) is not None:
             misread = reading.misread()
             if not misread:
                 return _candidate(culprit, node, shorter, reading.rewritten)
             reading = Reading(culprit, node, in_place=True, apart=reading.apart | misread)
-    return _candidate(culprit, node, text, {})
+    return _candidate(culprit, node, text, {}) if text is not None else None
 
 
 def _text(reading: Reading, node: ast.expr, form: Form) -> str | None:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from gradscope.repair.write.logs import MOVES
+from gradscope.repair.write.spelling import MOVES
 from gradscope.source import Source, binding, definition
 from gradscope.source.arguments import called, spelled
 
@@ -80,7 +80,7 @@ class Uses:
         if found is not None and found.name in MOVES and node in found.positional[:1]:
             self._follow(call)
             return
-        function = self._callee(call)
+        function = self.callee(call)
         parameter = _parameter(function, call, node) if function is not None else None
         if function is None or parameter is None:
             self.readers.append(node)
@@ -187,7 +187,7 @@ class Uses:
             self._seen.add(read)
             function = parameter = None
             if isinstance(above, ast.Call) and read in above.args:
-                function = self._callee(above)
+                function = self.callee(above)
                 parameter = _parameter(function, above, read) if function is not None else None
             if function is None or parameter is None:
                 yield self._call_of(read)
@@ -203,7 +203,7 @@ class Uses:
             if is_read and not isinstance(self.source.parents[node], ast.Attribute):
                 yield self._call_of(node)
 
-    def _callee(self, call: ast.Call) -> ast.FunctionDef | None:
+    def callee(self, call: ast.Call) -> ast.FunctionDef | None:
         """The function of this file that a call runs: by its name, or as a module's forward."""
         if isinstance(call.func, ast.Attribute):
             named = [n for n in self.source.nodes.every(ast.FunctionDef) if n.name == called(call)]
@@ -277,3 +277,19 @@ def calls_of(source: Source, module: ast.expr) -> tuple[ast.Call, ...]:
         return tuple(Uses(source).calls_of(made.targets[0]))
     except Lost:
         return ()
+
+
+def returned(source: Source, call: ast.Call) -> ast.expr | None:
+    """What the function of this file that is called returns, where that is one expression."""
+    function = Uses(source).callee(call)
+    returns = [one for one in ast.walk(function) if isinstance(one, ast.Return)] if function else []
+    return returns[0].value if len(returns) == 1 else None
+
+
+def calls_around(source: Source, value: ast.expr) -> list[ast.Call]:
+    """The calls of the function that returns a value; none where the text does not tell them."""
+    function = source.nodes.function(value)
+    try:
+        return list(Uses(source).calls(function)) if isinstance(function, ast.FunctionDef) else []
+    except Lost:
+        return []
