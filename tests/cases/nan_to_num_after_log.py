@@ -3,7 +3,7 @@
 # op: log
 # cause: masked-branch
 # fix: masked-branch
-# or fix: epsilon (where fixes are tried: a harmless log leaves nan_to_num no inf to replace)
+# or fix: stable-op (log(exp(x) m) is x + log(m), whose slope is 1)
 """Voxel occupancy: "nan_to_num makes the log safe"."""
 
 import torch

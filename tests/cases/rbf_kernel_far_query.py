@@ -3,6 +3,7 @@
 # op: div
 # cause: underflow
 # fix: epsilon
+# or fix: stable-op (the weights over their sum are a softmax)
 """Nadaraya-Watson regression: for a far query every kernel weight underflows to 0."""
 
 import torch

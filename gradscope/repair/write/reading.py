@@ -80,7 +80,9 @@ class Reading:
     def _made(self, node: ast.expr) -> ast.expr | None:
         source = self.culprit.source
         if isinstance(node, ast.Call):
-            return returned(source, node)
+            # Reached through a name, its value is that name's as well.
+            is_here = node is self.place or self.place in ancestors(source, node)
+            return returned(source, node) if is_here else None
         given = self.given(node)
         made = source.parents[given] if given is not None else None
         return given if isinstance(made, ast.Assign) and len(made.targets) == 1 else None

@@ -69,9 +69,10 @@ def _carried(culprit: Culprit, scope: Scope) -> frozenset[str]:
             continue
         read = [other for one in made if one.value for other in _names(one.value)]
         is_plain = all(one.value is not None for one in made)
-        if not is_plain or not any(_is_in_loop(culprit, one) for one in made):
+        in_loop = [_is_in_loop(culprit, one) for one in made]
+        if not is_plain or not any(in_loop):
             continue
-        if len(made) > 1 or not found.isdisjoint(read):
+        if not all(in_loop) or not found.isdisjoint(read):
             found.add(name)
             waiting += read
     return frozenset(found)
