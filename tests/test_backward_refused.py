@@ -101,6 +101,20 @@ CHANGED = {
         level.mul_(0.9)  # <-
         p.sum().backward()
     """,
+    "part of what was read": """
+        cell = nn.GRUCell(3, 3)
+        states = torch.zeros(4, 6, 3)
+        for t in range(3):
+        -     states[t + 1] = cell(x, states[t])  # <-
+        +     states[t + 1] = cell(x, states[t].clone())  # <-
+        states[-1].mean().backward()
+    """,
+    "index assignment": """
+        h = torch.sigmoid(net(x))
+        + h = h.clone()
+        h[h < 0.5] = 0.0  # <-
+        h.square().mean().backward()
+    """,
     "step between two backward passes": """
         critic = nn.Linear(1, 1)
         other = torch.optim.SGD(critic.parameters(), lr=0.1)
@@ -188,6 +202,51 @@ FREED = {
             (-critic(made).mean()).backward()
             optimizer.step()
     """,
+    "discriminator after the generator": """
+        critic = nn.Sequential(nn.Linear(1, 4), nn.Tanh(), nn.Linear(4, 1))
+        other = torch.optim.SGD(critic.parameters(), lr=0.1)
+        for _ in range(3):
+            made = torch.tanh(net(x))  # <-
+            optimizer.zero_grad()
+            critic(made).mean().backward()
+            optimizer.step()
+            other.zero_grad()
+        -     scores = critic(made)
+        +     scores = critic(made.detach())
+            (critic(y).mean() - scores.mean()).backward()
+            other.step()
+    """,
+    "cache of a module": """
+        class Cached(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight, self.mixed = nn.Parameter(torch.eye(3)), None
+
+            def forward(self, x):
+        -         if self.mixed is None:
+        -             self.mixed = torch.softmax(self.weight, 1)  # <-
+        +         self.mixed = torch.softmax(self.weight, 1)  # <-
+                return x @ self.mixed
+
+        cached = Cached()
+        optimizer = torch.optim.SGD(cached.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            cached(x).square().mean().backward()
+            optimizer.step()
+    """,
+    "outside of the closure": """
+        optimizer = torch.optim.LBFGS(net.parameters(), max_iter=3)
+        - loss = (net(x) - y).square().mean()  # <-
+
+        def closure():
+        +     loss = (net(x) - y).square().mean()  # <-
+            optimizer.zero_grad()
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+    """,
     "two losses of one body": """
         for _ in range(3):
             h = torch.tanh(net(x))  # <-
@@ -238,6 +297,14 @@ CUT = {
         (x @ w - y).square().mean().backward()
         print(w.grad)
     """,
+    "frozen with the new head": """
+        model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 1))
+        for parameter in model.parameters():
+            parameter.requires_grad = False  # <-
+        + model[1].requires_grad_(True)
+        optimizer = torch.optim.SGD(model[1].parameters(), lr=0.1)
+        model(x).square().mean().backward()
+    """,
     "frozen": """
         for parameter in net.parameters():
         -     parameter.requires_grad = False  # <-
@@ -278,12 +345,17 @@ OTHERS = {
         - loss.backward()  # <-
         + loss.mean().backward()  # <-
     """,
+    "another tensor": """
+        delta = torch.zeros_like(x, requires_grad=True)
+        value = net(x + delta).sum()
+        - torch.autograd.grad(value, x)  # <-
+        + torch.autograd.grad(value, delta)  # <-
+    """,
     "unused": """
-        z = x.clone().requires_grad_()
-        again = z.clone()
-        value = net(z).sum()
-        - torch.autograd.grad(value, again)  # <-
-        + torch.autograd.grad(value, again, allow_unused=True)  # <-
+        z = torch.zeros(3, requires_grad=True)
+        value = net(x).sum()
+        - torch.autograd.grad(value, z)  # <-
+        + torch.autograd.grad(value, z, allow_unused=True)  # <-
     """,
 }
 # Torch 2.6 does not tell what a node has saved once that was changed.
@@ -410,6 +482,28 @@ def test_the_leading_patch_is_the_repair(
 
     source = Source("program.py", program)
     assert spliced(source, finding.fixes[0].edits) == written(BROKEN[kind], "- ")
+
+
+@pytest.mark.slow
+def test_several_writes_are_repaired_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = """
+        h = torch.sigmoid(net(x))
+        - h += 1
+        + h = h + 1
+        p = h.exp()
+        - p *= 2
+        + p = p * 2
+        p.sum().backward()
+    """
+
+    (finding,) = refused(diagnosed_text(written(program, "+ "), tmp_path, verify=True))
+
+    assert finding.fixes[0].verified is True, finding.fixes[0].verdict
+    source = Source("program.py", written(program, "+ "))
+    assert spliced(source, finding.fixes[0].edits) == written(program, "- ")
 
 
 @pytest.mark.slow

@@ -99,6 +99,7 @@ from gradscope.facts.requests import CopyWhenSaved as CopyWhenSaved
 from gradscope.facts.requests import Descend as Descend
 from gradscope.facts.requests import DetachCarried as DetachCarried
 from gradscope.facts.requests import DetachUse as DetachUse
+from gradscope.facts.requests import DifferentiateBy as DifferentiateBy
 from gradscope.facts.requests import DivideLoss as DivideLoss
 from gradscope.facts.requests import Exchange as Exchange
 from gradscope.facts.requests import FillMemory as FillMemory
@@ -121,6 +122,7 @@ from gradscope.facts.requests import StepAfterBackward as StepAfterBackward
 from gradscope.facts.requests import StepAtTheEnd as StepAtTheEnd
 from gradscope.facts.requests import StepBeforeClearing as StepBeforeClearing
 from gradscope.facts.requests import StepWhereCleared as StepWhereCleared
+from gradscope.facts.requests import Thaw as Thaw
 from gradscope.facts.requests import Unsaturated as Unsaturated
 from gradscope.facts.requests import UpdateLater as UpdateLater
 from gradscope.facts.requests import WiderWeights as WiderWeights

@@ -38,7 +38,8 @@ class Shared:
     `used` the call that leads there from the present loss, None where the loss itself is in it;
     `first_use` the one of the earlier loss. `again`: the line of `made` has run again since.
     `calls` made the part, `updates` the optimizers that have stepped since; `trained`: one of them
-    holds parameters of it.
+    holds parameters of it. `apart`: an optimizer that has not stepped since holds none, and others
+    that the present loss depends on.
     """
 
     made: Call | None
@@ -51,6 +52,7 @@ class Shared:
     calls: tuple[Call, ...] = ()
     updates: tuple[Write, ...] = ()
     trained: bool = False
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +97,7 @@ class WithoutGraph(Refusal):
     location: Location | None = None
     related: Location | None = None
     frozen: tuple[str, ...] = ()
+    to_learn: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,9 +121,11 @@ class NotScalar(Refusal):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotUsed(Refusal):
     """`torch.autograd.grad` was asked for the gradient of `name`, on which the result does not
-    depend. `reason` is as in `WithoutGraph`, "" where nothing was cut."""
+    depend. `reason` is as in `WithoutGraph`, "" where nothing was cut. `instead` is the one leaf,
+    other than parameters, on which it does depend."""
 
     name: str
+    instead: str = ""
     reason: str = ""
     call: Call | None = None
     location: Location | None = None

@@ -211,11 +211,13 @@ class OutOfPlace:
 
 @dataclass(frozen=True, slots=True)
 class CopyWhenSaved:
-    """Let `call` save a copy of what it keeps as `role`, the user's `name`."""
+    """Let `call` save a copy of what it keeps as `role`, the user's `name`, which `write` changes
+    later."""
 
     call: Call
     role: str
     name: str
+    write: Location | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +290,20 @@ class FindUnused:
 
 
 @dataclass(frozen=True, slots=True)
+class Thaw:
+    """Let the parameters of `modules` require gradients again."""
+
+    modules: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DifferentiateBy:
+    """Ask for the gradient of the tensor `name`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class AllowUnused:
     """Let a gradient be None where there is no dependence."""
 
@@ -330,6 +346,8 @@ OfRefusals = (
     | CopyLeaf
     | ReduceLoss
     | FindUnused
+    | Thaw
+    | DifferentiateBy
     | AllowUnused
 )
 # Those whose words follow from themselves alone.

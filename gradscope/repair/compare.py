@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gradscope.facts import (
     Fate,
@@ -105,7 +105,7 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
         return _refuted(there)
     failed = _failure(before.trace, after.trace, step)
     if failed is not None:
-        return failed
+        return replace(failed, remains=_refusal(after)) if after.trace.refusal else failed
     remaining = _same_cause(finding, before, after)
     if remaining is not None and kind == "clip-norm" and not _steps_at(after.trace, step):
         return Outcome(NotTried(Reason.NO_UPDATE))
@@ -147,6 +147,11 @@ def _on_another_rank(after: Trace, step: int) -> Objection | None:
 
 def _refuted(by: Objection, remains: Finding | None = None) -> Outcome:
     return Outcome(Refuted(by), doubtful=True, remains=remains)
+
+
+def _refusal(after: Seen) -> Finding | None:
+    """What the second run says of the exception of autograd's that ended it."""
+    return next((one for one in after.findings if one.severity is Severity.ERROR), None)
 
 
 def _effects(

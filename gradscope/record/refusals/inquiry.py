@@ -8,6 +8,7 @@ comes from the graph, which is alive as long as the exception is, and from what 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from types import FrameType
@@ -130,11 +131,13 @@ class _Inquiry:
 
     def _since(self, seq: int, tensor: torch.Tensor) -> Iterator[Write]:
         """What has written the memory of a tensor since a node of that number was made."""
-        key = storage_key(tensor)
+        key, note = storage_key(tensor), self._context.journal.call_of(seq)
+        # What an op in place saves of its own result, it saves once that is written.
+        own = (seq + 1, note.info.name, note.user) if note is not None else None
         found: list[tuple[int, Write]] = [
             (one.seq, _as_write(one))
             for one in self._notes.writes
-            if one.seq > seq and one.storage.cdata == key
+            if one.seq > seq and one.storage.cdata == key and (one.seq, one.op, one.site) != own
         ]
         found += [
             (one.seq, _as_update(one))
@@ -179,6 +182,7 @@ class _Inquiry:
         made = self._call(end)
         after = [one for one in self._notes.updates if one.seq >= earlier.until]
         leaves = {id(leaf) for leaf in graph.leaves({node: [] for node in below[end]})}
+        beyond = {id(leaf) for leaf in graph.leaves(raised.nodes)} - leaves
         carried = earlier.carried.get(seq)
         used = next((one for one in raised.nodes[end] if one not in old), None)
         first = [self._call_of(one) for one in earlier.above.get(seq, ())]
@@ -193,6 +197,7 @@ class _Inquiry:
             calls=self._calls(below[end]),
             updates=tuple(map(_as_update, after)),
             trained=any(leaves & set(map(id, one.parameters)) for one in after),
+            apart=any(beyond & held and not leaves & held for held in self._notes.waiting(after)),
         )
 
     def _has_run_again(self, made: Call | None, since: int) -> bool:
@@ -205,12 +210,14 @@ class _Inquiry:
         )
 
     def _without_graph(self, raised: _Raised) -> AnyRefusal:
+        self._context.names.look(raised.frame)
         bare = [root for root in raised.roots if root.grad_fn is None and not root.requires_grad]
         return WithoutGraph(
             step=raised.step,
             raised_at=raised.place,
             **self._cut(bare, raised),
             frozen=self._frozen(),
+            to_learn=self._to_learn(),
         )
 
     def _cut(self, values: Sequence[torch.Tensor], raised: _Raised) -> dict[str, Any]:
@@ -237,6 +244,17 @@ class _Inquiry:
             for key, leaf in names.parameters.items()
             if not leaf.requires_grad
         )
+
+    def _to_learn(self) -> tuple[str, ...]:
+        """The modules of which an optimizer holds parameters, where it holds only some of them all
+        and all of these are frozen."""
+        names = self._context.names
+        held = set().union(*self._notes.waiting(()))
+        known = {key for key, leaf in names.parameters.items() if not leaf.requires_grad}
+        if not held or not held < known:
+            return ()
+        found = (names.owners[key].name.rpartition(".")[0] for key in held)
+        return tuple(sorted({re.sub(r"\.(\d+)", r"[\1]", name) for name in found}))
 
     def _leaf_written(self, raised: _Raised) -> AnyRefusal | None:
         """By an op that raised before any mode could see it: what it writes into has to be read."""
@@ -287,8 +305,14 @@ class _Inquiry:
             cut = self._cut(raised.roots, raised) if one.requires_grad else {"reason": "frozen"}
             if cut["reason"] in ("frozen", "leafless") and one.requires_grad:
                 cut = {"reason": ""}
-            name = self._name(one, raised)
-            return NotUsed(step=raised.step, raised_at=raised.place, name=name, **cut)
+            others = [leaf for leaf in graph.leaves(raised.nodes) if not _is_parameter(leaf)]
+            return NotUsed(
+                step=raised.step,
+                raised_at=raised.place,
+                name=self._name(one, raised),
+                instead=self._name(others[0], raised) if len(others) == 1 else "",
+                **cut,
+            )
         return None
 
     def _name(self, tensor: torch.Tensor, raised: _Raised) -> str:
@@ -369,3 +393,7 @@ def _held(holder: ast.expr, frame: FrameType) -> Any:
             return owner._parameters.get(holder.attr, owner._modules.get(holder.attr))
         return getattr(owner, "__dict__", {}).get(holder.attr)
     return None
+
+
+def _is_parameter(leaf: torch.Tensor) -> bool:
+    return isinstance(leaf, torch.nn.Parameter)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType, FunctionType
 from typing import Any
@@ -20,7 +20,7 @@ from gradscope.record.events.provenance import storage_key
 from gradscope.record.held import parts_of, variables
 from gradscope.record.instrument import Engine
 from gradscope.record.modules import ModuleFrame
-from gradscope.record.optimizers import Work, parameters_of
+from gradscope.record.optimizers import Work, held_by, parameters_of
 from gradscope.record.passes import BackwardPass
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import LIBRARY, Site, kind_of, note_site, resolve, user_frames
@@ -83,6 +83,7 @@ class Notes:
         self._shielded = shielded
         self.writes: deque[Noted] = deque(maxlen=_MOST_WRITES)
         self.updates: deque[Updated] = deque(maxlen=_MOST_UPDATES)
+        self._optimizers: list[weakref.ref[Any]] = []
         self.passes: deque[Pass] = deque(maxlen=_PASSES)
 
     # While the program runs
@@ -95,7 +96,15 @@ class Notes:
         return result
 
     def optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
-        pass
+        if len(self._optimizers) < _MOST_UPDATES:
+            self._optimizers.append(weakref.ref(optimizer))
+
+    def waiting(self, after: Sequence[Updated]) -> Iterator[set[int]]:
+        """The parameters, by id, of each optimizer that is not among these updates."""
+        stepped = [one.optimizer() for one in after]
+        for optimizer in (one() for one in self._optimizers):
+            if optimizer is not None and not any(optimizer is one for one in stepped):
+                yield held_by(optimizer)
 
     def optimizer_begins(self, work: Work) -> None:
         pass

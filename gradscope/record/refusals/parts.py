@@ -20,15 +20,22 @@ def withheld(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
         if not name.startswith(prefix):
             continue
         role = name.removeprefix(prefix)
-        raw = getattr(node, name, None)
         try:
             if role == "tensors":  # of a custom Function
                 node.saved_tensors  # noqa: B018 - what it raises is the answer
             else:
                 getattr(node, f"_saved_{role}")
         except RuntimeError:
-            for one in raw if isinstance(raw, tuple | list) else (raw,):
-                yield role, getattr(one, "data", None)
+            yield from ((role, one) for one in _held(node, name))
+
+
+def _held(node: Any, name: str) -> Iterator[torch.Tensor | None]:
+    """The tensors of a saved variable, or of a list of them, whatever their versions."""
+    try:
+        raw = getattr(node, name)
+        yield from [one.data for one in (raw if isinstance(raw, tuple | list) else (raw,))]
+    except RuntimeError:  # freed
+        yield None
 
 
 def up(nodes: set[Any], above: Nodes) -> set[Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gradscope.facts import (
     AllowUnused,
+    Call,
     ChangedInPlace,
     ComputeAfterUpdate,
     ComputeAnew,
@@ -13,6 +14,7 @@ from gradscope.facts import (
     CopyWhenSaved,
     DetachCarried,
     DetachUse,
+    DifferentiateBy,
     FindUnused,
     GraphFreed,
     KeepGraph,
@@ -25,6 +27,7 @@ from gradscope.facts import (
     ReduceLoss,
     Refusal,
     Shared,
+    Thaw,
     Unreduced,
     UpdateLater,
     WithoutGrad,
@@ -40,7 +43,9 @@ def requests(refusal: Refusal) -> Iterator[Plain]:
             yield from _changed(refusal)
         case GraphFreed(shared=shared):
             yield from _shared(shared, refusal.raised_at)
-        case WithoutGraph(reason=reason):
+        case WithoutGraph(reason=reason, to_learn=modules):
+            if reason == "frozen" and modules:
+                yield Thaw(modules)
             yield Reattach(reason)
         case LeafWritten(name=name, trained=trained):
             yield from (
@@ -50,7 +55,9 @@ def requests(refusal: Refusal) -> Iterator[Plain]:
             yield FindUnused()
         case NotScalar():
             yield ReduceLoss()
-        case NotUsed(reason=reason):
+        case NotUsed(reason=reason, instead=instead):
+            if instead:
+                yield DifferentiateBy(instead)
             if reason:
                 yield Reattach(reason)
             yield AllowUnused()
@@ -71,7 +78,8 @@ def _changed(refusal: ChangedInPlace) -> Iterator[Plain]:
     if shared is not None and (shared.used is not None or is_once(shared, refusal.raised_at)):
         yield from _shared(shared, refusal.raised_at)
     write = refusal.writes[0] if refusal.writes else None
-    copies = (CopyWhenSaved(saved, refusal.role, refusal.name),) if saved is not None else ()
+    place = write.location if write is not None else None
+    copies = (CopyWhenSaved(saved, refusal.role, refusal.name, place),) if saved is not None else ()
     if write is None:
         yield from copies
         return
@@ -79,11 +87,15 @@ def _changed(refusal: ChangedInPlace) -> Iterator[Plain]:
         yield UpdateLater(write, refusal.raised_at)
         yield ComputeAfterUpdate(refusal.above, write, refusal.raised_at)
         return
-    if not write.recorded:
-        yield from copies
-    yield OutOfPlace(write)
-    if write.recorded:
-        yield from copies
+    copies_first = not write.recorded or _is_one_line(write.location, saved)
+    first, last = (copies, ()) if copies_first else ((), copies)
+    yield from (*first, OutOfPlace(write), *last)
+
+
+def _is_one_line(written: Location | None, saved: Call | None) -> bool:
+    """Whether one line reads a tensor and writes it: a copy before it would not part the two."""
+    read = saved.location if saved is not None else None
+    return written is not None and read is not None and written.line == read.line
 
 
 def is_once(shared: Shared, raised_at: Location | None) -> bool:
@@ -101,6 +113,8 @@ def _shared(shared: Shared, raised_at: Location | None) -> Iterator[Plain]:
         if shared.carried is not None and shared.used is not None:
             yield DetachCarried(shared.carried)
         return
+    if shared.trained and shared.apart and shared.used is not None:
+        yield DetachUse(shared.used, shared.name)
     if shared.updates and not shared.trained and shared.first_use is not None:
         yield DetachUse(shared.first_use, shared.name)
     if shared.updates and shared.trained and raised_at is not None:

@@ -19,6 +19,7 @@ from gradscope.facts import (
     Descend,
     DetachCarried,
     DetachUse,
+    DifferentiateBy,
     DivideLoss,
     FillMemory,
     FindUnused,
@@ -40,6 +41,7 @@ from gradscope.facts import (
     StepBeforeClearing,
     StepWhereCleared,
     TameSlope,
+    Thaw,
     Unsaturated,
     UpdateLater,
     WiderWeights,
@@ -50,6 +52,7 @@ from gradscope.facts.requests import OfRefusals, Plain
 from gradscope.ops.display import spelled
 from gradscope.rules.wording import titles
 from gradscope.rules.wording.dead_gradient_words import WORDS
+from gradscope.rules.wording.phrases import listed
 
 
 def proposed(request: Plain) -> Fix:
@@ -150,7 +153,7 @@ def _allowed(request: OfRefusals) -> Fix:
         case DetachCarried(carried):
             title = f"detach `{carried.name}` once backward has run"
         case DetachUse(name=name):
-            title = f"detach `{name}` where the first loss reads it"
+            title = f"detach `{name}` where the loss that is not to train it reads it"
         case ComputeAnew():
             title = "compute it in each turn of the loop"
         case KeepGraph():
@@ -167,6 +170,10 @@ def _allowed(request: OfRefusals) -> Fix:
             title = "differentiate one number: the mean"
         case FindUnused():
             title = "let it look for unused parameters: `find_unused_parameters=True`"
+        case Thaw(modules):
+            title = f"let {listed(modules)} require gradients again"
+        case DifferentiateBy(name):
+            title = f"ask for the gradient of `{name}`"
         case AllowUnused():
             title = "let that gradient be None: `allow_unused=True`"
         case _:

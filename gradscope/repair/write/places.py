@@ -1,0 +1,71 @@
+"""Statements by the places that a run reported."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from gradscope.facts import Call, Edit, Location
+from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.splice import before, whole_lines
+from gradscope.source import Source, expression
+from gradscope.source.spans import ancestors, statement_at
+
+
+def node_at(source: Source, place: Location | None) -> ast.AST | None:
+    """The expression that a place covers, else the statement on its lines."""
+    if place is None or place.file != source.file:
+        return None
+    return expression(source, place) or statement_at(source, place)
+
+
+def beside(
+    source: Source, one: Location | None, other: Location
+) -> tuple[ast.stmt | None, ast.stmt | None]:
+    """The statements around two places that stand in one block, the first one first."""
+    first, second = statement_at(source, one), statement_at(source, other)
+    if first is None or second is None:
+        return None, None
+    around = [second, *(node for node in ancestors(source, second) if isinstance(node, ast.stmt))]
+    for outer in (first, *ancestors(source, first)):
+        if not isinstance(outer, ast.stmt):
+            continue
+        block = block_of(source, outer)
+        match = next((node for node in around if node in block), None)
+        if match is not None and block.index(outer) < block.index(match):
+            return outer, match
+    return None, None
+
+
+def block_of(source: Source, statement: ast.stmt) -> list[ast.stmt]:
+    parent = source.parents[statement]
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parent, name, None)
+        if isinstance(block, list) and statement in block:
+            return block
+    return [statement]
+
+
+def lines_of(calls: Iterable[Call], near: Location) -> set[int]:
+    """The lines in the function around a place from which the calls were made."""
+    return {
+        frame.line
+        for call in calls
+        for frame in call.frames
+        if (frame.file, frame.function) == (near.file, near.function)
+    }
+
+
+def is_on(statement: ast.stmt, lines: set[int]) -> bool:
+    return any(statement.lineno <= line <= (statement.end_lineno or 0) for line in lines)
+
+
+def line_before(culprit: Culprit, place: Location | None, line: str) -> Iterable[Edit]:
+    statement = statement_at(culprit.source, place)
+    edit = before(culprit.source, statement, line) if statement is not None else None
+    return [edit] if edit is not None else ()
+
+
+def dropped(source: Source, statement: ast.stmt) -> Edit:
+    start, past = whole_lines(source, statement) or (0, 0)
+    return source.edit(start, past, "")
