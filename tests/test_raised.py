@@ -226,3 +226,16 @@ def test_what_refuses_nan_is_traced_to_where_it_was_born(line: str, tmp_path: Pa
     report = diagnosed_text(f"{HEAD}{born}{line}\n", tmp_path)
 
     assert report.findings[0].op == "log"
+
+
+def test_an_assertion_on_a_gpu_asks_for_a_run_on_the_cpu(tmp_path: Path) -> None:
+    lines = """\
+error = torch.AcceleratorError("CUDA error: device-side assert triggered")
+error.error_code = 710
+raise error
+"""
+
+    found = found_in(lines, tmp_path)
+
+    assert (found.rule, line_of(found, tmp_path)) == ("GS505", "raise error")
+    assert found.fixes[0].title == "run it on the CPU"

@@ -28,6 +28,8 @@ _FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)  # fau
 # Of torch: who is in there may wait for other processes. The hooks of DDP and FSDP run in backward.
 _WAITING = ("distributed/", "autograd/graph.py")
 
+_DEVICE_ASSERT = 710  # cudaErrorAssert, which torch hands on with its AcceleratorError
+
 
 def ending_of(error: BaseException) -> Ending:
     """The ending of a program that let an exception out."""
@@ -45,7 +47,16 @@ def ending_of(error: BaseException) -> Ending:
     detail = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
     lacked = _ran_out_of_memory(error)
     waits = _waits(_codes(error.__traceback__))
-    return Ending("raised", detail, 1, trimmed(error), place, out_of_memory=lacked, waits=waits)
+    return Ending(
+        "raised",
+        detail,
+        1,
+        trimmed(error),
+        place,
+        out_of_memory=lacked,
+        device_assert=getattr(error, "error_code", None) == _DEVICE_ASSERT,
+        waits=waits,
+    )
 
 
 def _ran_out_of_memory(error: BaseException) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradscope.facts import (
+    Ending,
     Finding,
     Fix,
     IgnoreTarget,
@@ -52,6 +53,20 @@ class IndexOutOfRange(Rule):
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         if trace.raised is not None and isinstance(trace.raised.why, OutOfRange):
             yield self._about(trace.raised, trace.raised.why)
+        elif trace.ending.device_assert and not roots:
+            yield self._on_a_device(trace.ending)
+
+    def _on_a_device(self, ending: Ending) -> Finding:
+        return self.found(
+            "a kernel on the GPU refused its operands: nearly always an index out of range",
+            "Kernels run later than the lines that ask for them, so that the exception comes at"
+            " some later line, and neither the op nor the index is known. On the CPU the op itself"
+            " raises, and both are told.",
+            phase=Phase.DATA,
+            location=ending.location,
+            label="noticed here, or before",
+            fixes=(Fix("data", "run it on the CPU", code="CUDA_VISIBLE_DEVICES= gradscope trace"),),
+        )
 
     def _about(self, raised: Raised, found: OutOfRange) -> Finding:
         named = {one.role: one for one in raised.operands}
