@@ -86,6 +86,12 @@ BROKEN = {
         "/ size",
         ("/ size", "/ torch.where(size < 1e-8, 1.0, size)"),
     ),
+    "a factor": (
+        f"{HEAD}{ROWS}length = x.square().sum(1, keepdim=True) + 1e-14\n"
+        f"loss = (x * length.rsqrt() - y).square().mean()\n{END}",
+        "length.rsqrt()",
+        ("length.rsqrt()", "torch.where(length > 1e-7, length, 1.0).rsqrt()"),
+    ),
     "a logarithm": (
         f"{HEAD}{LEAF}loss = torch.log(x + 1e-10).square().mean()\n{END}",
         "torch.log",

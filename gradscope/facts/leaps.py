@@ -24,7 +24,8 @@ class Leap:
     `operand` is the one that is next to a singular point of the op, with its value at `index`, as
     far as the op table knows such a point: `near` is the largest distance from it of the steep
     elements, `far` the smallest of the rest. `in_reach`: rounding alone could put it there. `own`:
-    the steep slope is that towards this operand.
+    the steep slope is that towards this operand. `by_factor`: the gradient was multiplied by what
+    `call` gave.
     """
 
     step: int
@@ -46,6 +47,7 @@ class Leap:
     far: float | None = None
     in_reach: bool = False
     own: bool = True
+    by_factor: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,8 @@ class Leaps:
         carried = reached[leaf] / max(steep.out, steep.rest)
         return Leap(
             step=step,
-            call=call_of(crossing, flow),
+            call=call_of(next((one for one in found if one.seq == steep.factor), crossing), flow),
+            by_factor=steep.factor is not None,
             slope=steep.slope,
             others=steep.others,
             earlier=self._earlier.get((crossing.name, crossing.place)),

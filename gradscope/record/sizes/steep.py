@@ -22,6 +22,7 @@ _ELEMENTS = 2**22  # of a gradient that is looked at element by element
 _LOWEST = 2048  # powers of 2 below 1 that float64 has, and some
 _APART = 7  # powers of 2 without an element between the steep ones and the others
 _PREFIX = "_saved_"
+_VIEWS = 4  # nodes between a product and the op that gave its factor: it was expanded, reshaped
 _INPUTS = {"self": 0, "other": 1, "tensor2": 2}  # of the node, by the names in the schema
 
 
@@ -30,7 +31,8 @@ class Steep:
     """The elements of the gradient to input `edge` at which the slope stands out, as in `Leap`.
     `out` is the norm of the gradient that came in there, `rest` that of what the other elements
     handed on; `largest` the largest number that the op read or gave, as far as its node has saved
-    them."""
+    them. `factor` is the sequence number of the op that gave what the gradient was multiplied by,
+    where it is that which is next to its singular point."""
 
     edge: int
     slope: float
@@ -46,6 +48,7 @@ class Steep:
     far: float | None = None
     in_reach: bool = False
     own: bool = True
+    factor: int | None = None
 
 
 def steepest(
@@ -76,7 +79,7 @@ def steepest(
     index = unravel(first, tuple(mask.shape))
     saved = dict(_saved(node))
     sizes = (float(one.abs().max()) for one in saved.values() if one.numel())
-    place = _nearest(node, edge, saved, mask, index)
+    place = _nearest(node, edge, saved, mask, index) or _of_factor(node, edge)
     return Steep(
         edge=edge,
         slope=float(slopes[mask].max()),
@@ -165,6 +168,30 @@ def _nearest(
         # What an addition has rounded up a little is there as well.
         "in_reach": float(near.max()) <= 2 * reach(dtype, point.margin, difference=False),
     }
+
+
+def _of_factor(node: Any, edge: int) -> dict[str, Any] | None:
+    """The op that gave what the gradient was multiplied by, where it is next to a singular point
+    itself: `x * length.rsqrt()`."""
+    for at, (below, _) in enumerate(node.next_functions):
+        for _ in range(_VIEWS):
+            if below is None or at == edge or len(below.next_functions) != 1:
+                break
+            saved = dict(_saved(below))
+            point = singularity(node_stem(below.name()).lower())
+            found = _values_of(node_stem(below.name()).lower(), point, saved) if point else None
+            if point is not None and found is not None:
+                values, of = found
+                distances = torch.stack([(of(values) - one).abs() for one in point.points]).amin(0)
+                apart = _standing_out(1 / distances)
+                mask = apart[0] if apart is not None else torch.ones_like(distances).bool()
+                first = int(mask.reshape(-1).to(torch.uint8).argmax().item())
+                index = unravel(first, tuple(mask.shape))
+                place = _nearest(below, 0, saved, mask, index)
+                is_near = place is not None and place["in_reach"]
+                return {**(place or {}), "factor": below._sequence_nr()} if is_near else None
+            below = below.next_functions[0][0]
+    return None
 
 
 def _values_of(

@@ -81,8 +81,10 @@ class HugeGradient(Rule):
         slope, norm = text_of(leap.slope, 3), text_of(leap.norm, 3)
         own = Symptom(Trouble.HUGE, Subject.GRADIENT, leap.step, leap.leaf)
         operand = leap.operand
+        own = leap.own and not leap.by_factor
+        maker = f"a factor made by `{op}`" if leap.by_factor else f"the backward of `{op}`"
         return self.found(
-            f"the backward of `{op}` makes the gradient {slope} times as large ({count});"
+            f"{maker} makes the gradient {slope} times as large ({count});"
             f" that of `{leap.leaf}` has norm {norm}",
             _why(leap, op),
             leap.call,
@@ -109,7 +111,7 @@ class HugeGradient(Rule):
             tensors=(operand,) if operand is not None else (),
             symptoms=(own,),
             fixes=(
-                proposed(TameSlope(operand.role if operand else "", leap.own, *bound_of(leap))),
+                proposed(TameSlope(operand.role if operand else "", own, *bound_of(leap))),
                 proposed(ClipNorm(clip_bound(totals[: leap.step]))),
             ),
         )
