@@ -79,7 +79,7 @@ class HugeGradient(Rule):
         op, count = phrases.spelled(leap.call.op), phrases.of_total(leap.steep, leap.numel)
         totals = magnitudes.totals()
         slope, norm = text_of(leap.slope, 3), text_of(leap.norm, 3)
-        own = Symptom(Trouble.HUGE, Subject.GRADIENT, leap.step, leap.leaf)
+        hurt = Symptom(Trouble.HUGE, Subject.GRADIENT, leap.step, leap.leaf)
         operand = leap.operand
         own = leap.own and not leap.by_factor
         maker = f"a factor made by `{op}`" if leap.by_factor else f"the backward of `{op}`"
@@ -109,7 +109,7 @@ class HugeGradient(Rule):
             ),
             numbers=tuple(_numbers(leap)),
             tensors=(operand,) if operand is not None else (),
-            symptoms=(own,),
+            symptoms=(hurt,),
             fixes=(
                 proposed(TameSlope(operand.role if operand else "", own, *bound_of(leap))),
                 proposed(ClipNorm(clip_bound(totals[: leap.step]))),
