@@ -120,9 +120,13 @@ class Watching:
 
     def _check_parameters(self, key: object, held: Callable[[], Iterable[torch.Tensor]]) -> None:
         """Now and then those of one optimizer, since what is NaN stays so; with them the buffers,
-        which no optimizer holds and a bad value may come from."""
+        which no optimizer holds and a bad value may come from. And at each step in full that
+        steps may follow which are only watched."""
         step = max(self.context.step - 1, 0)
-        if step < self._clean.get(key, 0) + _EVERY - 1 and not self.depth.is_full:
+        if self.depth.is_full:
+            if self.depth.full_from is not None and step >= self.depth.full_from:
+                return
+        elif step < self._clean.get(key, 0) + _EVERY - 1:
             return
         with unobserved():
             found = list(held())

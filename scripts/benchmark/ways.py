@@ -41,7 +41,7 @@ def bare() -> Iterator[AfterStep]:
 def watching() -> Iterator[AfterStep]:
     """As `gradscope trace` watches the steps that it does not look at in full, without what is
     measured ever more rarely."""
-    rare = patch.object(Depth, "is_due", never), patch.object(Fading, "note_update", never)
+    rare = patch.object(Depth, "is_due", never), patch.object(Fading, "is_due", never)
     with FullObservation(full_from=None), rare[0], rare[1]:
         pass_inspections()
         yield nothing

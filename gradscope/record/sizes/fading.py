@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Any
 
@@ -35,12 +35,14 @@ class Fading:
         self._first: Slopes | None = None
         self._looked_at = math.inf
 
-    def note_update(self, updates: int, step: int, grads: Iterable[Any]) -> None:
-        """It is about to step, after so many times."""
+    def is_due(self, updates: int) -> bool:
+        """Whether to note the gradients of the coming update, after so many."""
         every = 1 << max(0, updates.bit_length() - 4)
-        if len(self.norms) >= _MOST or (updates >= _ALL and updates % every):
-            return
-        norm = math.hypot(*norms_of(list(grads)))
+        return len(self.norms) < _MOST and (updates < _ALL or updates % every == 0)
+
+    def note_update(self, step: int, grads: Sequence[Any]) -> None:
+        """It is about to step along these."""
+        norm = math.hypot(*norms_of(grads))
         self.norms.append((step, norm))
         if len(self.norms) > _EARLY:
             usual = median(norm for _, norm in self.norms[:_EARLY])

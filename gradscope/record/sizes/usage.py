@@ -132,10 +132,11 @@ class Usages:
         if account is None or not work.updates or not step:
             return
         count = account.updates + 1
-        with shielded(self._notes):
-            held = parameters_of(work.optimizer)
-            grads = (one.grad for one in held if one.grad is not None)
-            account.fading.note_update(count, step - 1, grads)
+        if account.fading.is_due(count):
+            with shielded(self._notes):
+                held = parameters_of(work.optimizer)
+                grads = [one.grad for one in held if one.grad is not None]
+                account.fading.note_update(step - 1, grads)
         if count & (count - 1) == 0 and account.is_stock:
             with shielded(self._notes):
                 account.before = begin_movement(work.optimizer)
