@@ -155,3 +155,11 @@ def test_the_configuration_speaks(folder: Path) -> None:
     (folder / "gradscope.yaml").write_text("ignore: [GS102]\n")
 
     assert outcomes(run(folder))["marked_and_bad"] == "PASSED"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux alone")
+def test_a_fix_is_tried_by_running_the_test_again(folder: Path) -> None:
+    done = run(folder, "-k", "marked_and_bad")
+
+    assert "= verified: " in done.stdout, done.stdout
+    assert "1 failed" in done.stdout

@@ -17,6 +17,7 @@ from gradscope.facts.events import NanRead as NanRead
 from gradscope.facts.events import Operand as Operand
 from gradscope.facts.events import Overwrite as Overwrite
 from gradscope.facts.events import Phase as Phase
+from gradscope.facts.events import Sample as Sample
 from gradscope.facts.findings import Edit as Edit
 from gradscope.facts.findings import Finding as Finding
 from gradscope.facts.findings import Fix as Fix

@@ -82,6 +82,18 @@ class Ancestor:
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """A sample of a dataset, and the worker (from 0, -1 where it is not known) that has made it.
+    `index` is None where the batch does not tell. `op` and `location` are where its values turn bad
+    when it is made again; None where they do not, or no op of torch's is at work."""
+
+    index: int | None
+    worker: int
+    op: str = ""
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """One op that took or gave a non-finite value.
 
@@ -117,6 +129,7 @@ class Event:
     path: tuple[Call, ...] = ()
     branches: tuple[Call, ...] = ()  # the calls whose infinite gradients cancelled here: inf - inf
     scalars: tuple[tuple[str, object], ...] = ()  # non-tensor arguments: (schema name, value)
+    sample: Sample | None = None  # of bad data that a worker of a DataLoader has made
 
     @property
     def op(self) -> str:

@@ -5,13 +5,16 @@
     pytest --gradscope                # every test
 
 The test runs in this process and is not stopped: what was seen is judged once it is over. Settings
-come from gradscope.yaml or [tool.gradscope], the marker's own go first. Fixes are shown as
-patches that were not tried, since a test cannot be run again from here.
+come from gradscope.yaml or [tool.gradscope], the marker's own go first. Fixes are tried by running
+the test again, in a copy of the process (Linux, no GPU); fixtures are as the first run left them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +22,7 @@ import pytest
 
 if TYPE_CHECKING:
     from gradscope.config import Config
+    from gradscope.integrations.in_place import InPlace
     from gradscope.integrations.watch import Watch
 
 _OPTIONS = ("select", "ignore", "fail_on", "enabled")
@@ -61,25 +65,34 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     watch = item.stash.get(_WATCH, None) or (_watch(item) if _is_wanted(item) else None)
     if watch is None:
         return (yield)
+    again = watch.repeated(partial(_once_more, item))
     try:
         with watch:
             result = yield
     except (Exception, pytest.fail.Exception):
-        if text := _verdict(watch):
+        if text := _verdict(watch, again):
             item.add_report_section("call", "gradscope", text)
         raise
-    if text := _verdict(watch):
+    if text := _verdict(watch, again):
         pytest.fail(f"a gradient is unhealthy\n\n{text}", pytrace=False)
     return result
 
 
-def _verdict(watch: Watch) -> str:
+def _once_more(item: pytest.Item) -> None:
+    with suppress(Exception, pytest.fail.Exception):
+        item.runtest()
+
+
+def _verdict(watch: Watch, again: InPlace) -> str:
     """The report as text where it fails the test, else nothing."""
     from gradscope.report import FORMATS, Options
 
     report = watch.report()
     if not report.has(watch.config.fail_on):
         return ""
+    tried = again.report()
+    if tried.findings and tried.replay is not None and tried.replay.identical is not False:
+        report = replace(report, findings=tried.findings, replay=tried.replay)
     return FORMATS["terminal"].render(report, Options(width=100))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from gradscope.config import Config, load_config
 from gradscope.config.scalars import words
 from gradscope.facts import Ending, Finding, Report, Severity, Trace
+from gradscope.integrations.in_place import InPlace
 from gradscope.integrations.shared import SharedBlock
 from gradscope.integrations.shown import mimebundle
 from gradscope.norms.scalars import Scalars, writer_of
@@ -108,6 +109,12 @@ class Watch:
             counts = {f"gradscope/{one}s": float(told[one]) for one in Severity}
             self._write(counts, max(self._observation.steps - 1, 0))
         return isinstance(error, StopTrace)
+
+    def repeated(self, call: Callable[[], object]) -> InPlace:
+        """What does the block again, in a copy of the process; asked for before it begins."""
+        again = InPlace(self._name, self.config, self._observation, lambda: None)
+        again.begin(call)
+        return again
 
     def accept(self, *rules: str) -> None:
         """Let findings of these rules pass: codes, names, or families such as GS1."""

@@ -13,6 +13,7 @@ from gradscope.record.environment import environment
 from gradscope.record.instrument import tell
 from gradscope.record.last_update import LastUpdate
 from gradscope.record.limit import Limit, StopTrace
+from gradscope.record.loaders import Loaders
 from gradscope.record.passes import Measure
 from gradscope.record.probes.function_checks import FunctionChecks, checked
 from gradscope.record.recorder import Recorder
@@ -102,6 +103,7 @@ class FullObservation:
 
     def __enter__(self) -> FullObservation:
         self._stack.enter_context(self.arrays)
+        Loaders(self.recorder.context, self.recorder.sees_ops).install(self._stack)
         readings = self.recorder, self.sizes, self.sizes.usages
         for reading in readings[:2]:
             self._stack.push(reading)

@@ -14,6 +14,7 @@ from gradscope.facts import (
     Phase,
     Related,
     Root,
+    Sample,
     Trace,
     plural,
 )
@@ -82,10 +83,37 @@ class BadInput(Rule):
             why=_mechanism(event, reader),
             fixes=(_repair(event, reader),),
         )
+        if event.sample is not None:
+            return _of_a_sample(found, event.sample, event, reader)
         # What numpy had warned of, where it makes such values.
         nan = one is not None and one.nan > 0
         made = next((one for one in trace.array_warnings if one.explains(nan=nan)), None)
         return found if made is None else _at_its_making(found, made, event, reader)
+
+
+def _of_a_sample(found: Finding, sample: Sample, event: Event, reader: Call) -> Finding:
+    """What a worker brought: told at the dataset's line, where that is known."""
+    which = "a sample" if sample.index is None else f"sample {sample.index}"
+    by = "a worker" if sample.worker < 0 else f"worker {sample.worker}"
+    found = replace(
+        found,
+        message=f"{which} of the dataset holds {_what(event)}; {by} of the DataLoader made it",
+        evidence={**found.evidence, "sample": sample.index, "worker": sample.worker},
+    )
+    if sample.location is None:
+        return found
+    met = (Related("use", reader.location, found.label),) if reader.location is not None else ()
+    op = phrases.spelled(sample.op)
+    title = f"keep the operand of `{op}` where it is defined, or drop such samples here"
+    return replace(
+        found,
+        op=sample.op,
+        location=sample.location,
+        label=f"`{op}` gives {_what(event)} for {which}",
+        related=met,
+        why=f"Made again in the main process, {which} turns bad at `{op}`. {found.why}",
+        fixes=(Fix("data", title, "unsafe"),),
+    )
 
 
 def _at_its_making(found: Finding, made: ArrayWarning, event: Event, reader: Call) -> Finding:

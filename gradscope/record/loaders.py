@@ -1,0 +1,121 @@
+"""Batches that workers of a DataLoader have made: of which samples, and where one turns bad."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.data import dataloader
+
+from gradscope.facts import Kind, Location, Sample
+from gradscope.record.context import RunContext
+from gradscope.record.finite import holds_bad, plain
+from gradscope.record.probes.isolate import FORKS, forked
+from gradscope.record.sites import note_site, resolve
+from gradscope.record.stand_ins import stand_in
+from gradscope.record.tracing import unobserved
+
+_MOST = 3  # samples that are made again, a run
+_PATIENCE = 5.0  # seconds for one
+
+Origin = tuple[str, Location] | None
+
+
+class Loaders:
+    """Knows which samples each batch was asked for, and says of bad values that came in with one
+    of which sample they are. `sees_ops` tells whether the step is looked at in full."""
+
+    def __init__(self, context: RunContext, sees_ops: Callable[[], bool]) -> None:
+        self._context = context
+        self._sees_ops = sees_ops
+        self._asked: WeakKeyDictionary[Any, dict[int | None, Any]] = WeakKeyDictionary()
+        self._made_again = 0
+
+    def install(self, stack: ExitStack) -> None:
+        owner: Any = dataloader._MultiProcessingDataLoaderIter
+        ask, process = owner._next_index, owner._process_data
+
+        def _next_index(iterator: Any) -> Any:
+            index = ask(iterator)
+            self._asked.setdefault(iterator, {})[iterator._send_idx] = index
+            return index
+
+        def _process_data(iterator: Any, data: Any, *worker: Any) -> Any:
+            batch = process(iterator, data, *worker)
+            number = iterator._rcvd_idx - 1 if getattr(iterator, "_in_order", True) else None
+            index = self._asked.get(iterator, {}).pop(number, None)
+            if self._sees_ops():
+                self._note(batch, iterator._dataset, index, *worker[:1])
+            return batch
+
+        stand_in(stack, owner, "_next_index", _next_index)
+        stand_in(stack, owner, "_process_data", _process_data)
+
+    def _note(self, batch: Any, dataset: Any, asked: Any, worker: int = -1) -> None:
+        for tensor in tree_leaves(batch):
+            if not isinstance(tensor, torch.Tensor):
+                continue
+            stain = self._context.provenance.of(tensor)
+            raw = self._context.journal.events.get(stain.event) if stain is not None else None
+            if raw is not None and raw.fact.kind is Kind.SOURCE and raw.fact.sample is None:
+                index = _bad_one(tensor, asked)
+                op, location = self._born(dataset, index) or ("", None)
+                raw.fact = replace(raw.fact, sample=Sample(index, worker, op, location))
+
+    def _born(self, dataset: Any, index: int | None) -> Origin:
+        """Where the values of a sample turn bad, when a copy of this process makes it again."""
+        if index is None or not FORKS or torch.cuda.is_initialized():
+            return None
+        self._made_again += 1
+        if self._made_again > _MOST:
+            return None
+        return forked(lambda: _first_bad(dataset, index), _PATIENCE)
+
+
+def _bad_one(tensor: torch.Tensor, asked: Any) -> int | None:
+    """The index of the first sample with bad values; None where its place in the batch says
+    nothing of it."""
+    values = plain(tensor)
+    if values is None or not isinstance(asked, list) or not tensor.ndim:
+        return None
+    if len(asked) != len(tensor):
+        return None
+    with unobserved():
+        row = next((row for row, one in enumerate(values) if holds_bad(one)), None)
+    found = asked[row] if row is not None else None
+    return found if isinstance(found, int) else None
+
+
+def _first_bad(dataset: Any, index: int) -> Origin:
+    with _FirstBad() as seen:
+        dataset[index]
+    found: Origin = seen.found
+    return found
+
+
+class _FirstBad(TorchDispatchMode):
+    """The first op that makes bad values of good ones, and where it stands."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.found: Origin = None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if self.found is None and _any_bad(out) and not _any_bad((args, kwargs)):
+            user, _ = note_site(sys._getframe(1))
+            if user:
+                self.found = func.overloadpacket.__name__, resolve(*user[0])
+        return out
+
+
+def _any_bad(values: Any) -> bool:
+    held = (one for one in tree_leaves(values) if isinstance(one, torch.Tensor))
+    return any(map(holds_bad, held))
