@@ -143,7 +143,8 @@ def _condition(found: Spectrum) -> float:
 def _additions(matrix: Operand, found: Spectrum, eps: float) -> Iterator[Fix]:
     """What lifts the smallest eigenvalue well above what rounding makes of it, then more; what is
     inverted must not be as small as that, since its inverse is squared in the gradient."""
-    least = max(-2 * found.smallest, 10 * found.order * eps * found.largest)
+    rounded = math.sqrt(found.order) * eps * found.largest  # as errors of random sign add up
+    least = max(-2 * found.smallest, rounded)
     if not found.definite:
         least = max(least, math.sqrt(eps) * found.largest)
     x = matrix.name or "x"
