@@ -169,6 +169,22 @@ FREED = {
             memory(x).square().mean().backward()
         +     memory.held = memory.held.detach()
     """,
+    "state in a buffer": """
+        class Filter(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.rate = nn.Parameter(torch.tensor(0.5))
+                self.register_buffer("state", torch.zeros(3))
+
+            def forward(self, x):
+                self.state = self.rate * self.state + (1 - self.rate) * x.mean(0)  # <-
+                return x - self.state
+
+        module = Filter()
+        for _ in range(3):
+            module(x).square().mean().backward()
+        +     module.state = module.state.detach()
+    """,
     "sum of losses": """
         total = 0.0
         for _ in range(3):

@@ -156,6 +156,8 @@ def _carried(frame: FrameType, place: Location) -> dict[int, Carried]:
             found.setdefault(number, Carried(name, place, type(value).__name__ if is_many else ""))
         if not known and depth < 1 and not isinstance(value, FunctionType):
             held += [(part, one, depth + 1) for part, one in parts_of(name, value)]
+            if isinstance(value, torch.nn.Module):
+                held += [(f"{name}.{key}", one, depth + 1) for key, one in value._buffers.items()]
     return found
 
 

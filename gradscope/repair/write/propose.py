@@ -48,6 +48,7 @@ from gradscope.facts import (
     WiderDtype,
     WiderWeights,
 )
+from gradscope.facts.requests import OfRefusals
 from gradscope.repair.write import (
     allocation,
     backward,
@@ -105,6 +106,8 @@ def fixes_of(culprit: Culprit) -> tuple[Fix, ...]:
             if scaler is None
             else (Fix(scaler.kind, scaler.title, "unsafe", request=ScaleLoss()), *fixes)
         )
+    if any(isinstance(fix.request, OfRefusals) for fix in fixes):
+        return fixes  # no value is at fault there
     stable_form = next(culprit.search.found(stable.rewritten(culprit)), None)
     if stable_form is None:
         return fixes

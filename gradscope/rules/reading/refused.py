@@ -112,6 +112,7 @@ def _shared(shared: Shared, raised_at: Location | None) -> Iterator[Plain]:
         yield ComputeAnew(shared.calls, raised_at)
         if shared.carried is not None and shared.used is not None:
             yield DetachCarried(shared.carried)
+        yield KeepGraph(raised_at)
         return
     if shared.trained and shared.apart and shared.used is not None:
         yield DetachUse(shared.used, shared.name)
