@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from corpus import diagnosed_text
+from test_collectives import on_two_ranks
 from test_lost_update import loud, patched
 
 from gradscope.facts import Severity
@@ -127,3 +128,50 @@ def test_clipping_after_each_pass_is_told_and_moved(
     text = patched(EACH, found.fixes[0].patch or "", tmp_path)
     assert text == CLIPPED.format("", f"        {CLIPS}\n")
     assert loud(text) == []
+
+
+RANKS = """\
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+net = DistributedDataParallel(torch.nn.Linear(4, 1))
+opt = torch.optim.SGD(net.parameters(), lr=0.01)
+for step in range(4):
+    opt.zero_grad()
+    loss = net(torch.randn(8, 4)).square().mean(){}
+    loss.backward()
+    for p in net.parameters():
+        {}
+    opt.step()
+"""
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+@pytest.mark.parametrize(
+    ("loss", "line", "told"),
+    [
+        ("", "p.grad /= dist.get_world_size()", "p.grad /= dist.get_world_size()"),
+        (" / dist.get_world_size()", "pass", "loss.backward()"),
+        ("", "dist.all_reduce(p.grad)\n        p.grad /= dist.get_world_size()", None),
+        ("", "pass", None),
+    ],
+    ids=["gradients", "loss", "summed again", "once"],
+)
+def test_an_average_over_ranks_is_taken_once(
+    loss: str, line: str, told: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = RANKS.format(loss, line)
+
+    report, _ = on_two_ranks(program, tmp_path, monkeypatch)
+
+    if told is None:
+        assert report.findings == ()
+    else:
+        (found,) = report.findings
+        assert (found.rule, found.evidence["ranks"]) == ("GS409", 2)
+        place = found.location
+        assert place is not None
+        assert program.splitlines()[place.line - 1].strip() == told

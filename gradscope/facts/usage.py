@@ -102,10 +102,12 @@ class Usage:
 
     `made` is where the optimizer was, None where nobody saw it; `steps_at` where it steps, and
     `clears_at` where gradients are cleared that it has not used. `handled`: the program has
-    computed with gradients itself. `held` are the parameters that had a gradient, and `still` says
-    that none of them has changed. `movements` are of optimizers of torch's alone, which round each
-    step as it is. `norms` are the L2 norms of all gradients at updates from the first to the last,
-    ever fewer of them, by the pass before; `flat` is known where they fade.
+    computed with gradients itself; `scaled`: by multiplying with a number, at `scaled_at`. `ranks`:
+    over how many DistributedDataParallel averages them. `held` are the parameters that had a
+    gradient, and `still` says that none of them has changed. `movements` are of optimizers of
+    torch's alone, which round each step as it is. `norms` are the L2 norms of all gradients at
+    updates from the first to the last, ever fewer of them, by the pass before; `flat` is known
+    where they fade.
     """
 
     optimizer: str
@@ -124,6 +126,9 @@ class Usage:
     steps_at: Location | None = None
     clears_at: Location | None = None
     handled: bool = False
+    scaled: float = 1.0
+    scaled_at: Location | None = None
+    ranks: int = 1
     held: tuple[str, ...] = ()
     still: bool = False
     rates: Rates = Rates()

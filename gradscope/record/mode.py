@@ -46,7 +46,7 @@ class Looker(Protocol):
     halted: bool  # raise at the next op
     overwrites: Overwrites
     margins: Margins | None
-    on_operands: Callable[[Any, Any, Any], None]
+    on_operands: Callable[[OpInfo, Any, Any, Any], None]
     on_result: Callable[[Any, Any, Any], None]
 
     def halt_again(self) -> None: ...
@@ -131,7 +131,7 @@ class RecordingMode(TorchDispatchMode):
             if info.matrix:
                 self.raised.note_matrix(info, args, kwargs, sys._getframe(1))
             if node is None and not context.in_optimizer:
-                looker.on_operands(args, out, sys._getframe(1))
+                looker.on_operands(info, args, out, sys._getframe(1))
                 if info.shifts and not info.written:
                     looker.on_result(args, out, sys._getframe(1))
             if info.receives:

@@ -112,8 +112,8 @@ class Recorder:
         # Told of a tensor that an op outside of backward and of optimizers is about to write.
         self.on_write: Callable[[OpInfo, Any, Any], None] = lambda info, tensor, frame: None
         # Told of operands and result of each op outside of both; and of those of a sum.
-        self.on_operands: Callable[[Any, Any, Any], None] = lambda operands, result, frame: None
-        self.on_result = self.on_operands
+        self.on_operands: Callable[[OpInfo, Any, Any, Any], None] = lambda *told: None
+        self.on_result: Callable[[Any, Any, Any], None] = lambda *told: None
         self._ending = Ending("stopped")
         self.halted, self.nested = False, 0  # backward passes (reentrant checkpoint)
         self.steps = Steps()

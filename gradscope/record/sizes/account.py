@@ -7,8 +7,10 @@ from collections import Counter
 from typing import Any
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from gradscope.facts import Movement, Rates, Schedule, Skipping, Usage
+from gradscope.record.names import Names
 from gradscope.record.optimizers import held_by, parameters_of
 from gradscope.record.sites import Site, place_of
 from gradscope.record.sizes.clipping import Clip
@@ -144,7 +146,15 @@ class Account:
         self.pending = 0
         self.waiting, self.clips = [], []
 
-    def fact(self, leaves: Leaves, *, handled: bool) -> Usage:
+    def _ranks(self, names: Names) -> int:
+        """Over how many DistributedDataParallel averages the gradients of what it holds."""
+        for module in names.running.values():
+            if isinstance(module, DistributedDataParallel):
+                if any(id(one) in self.held for one in module.parameters()):
+                    return module.process_group.size()
+        return 1
+
+    def fact(self, leaves: Leaves, *, handled: bool, scaled: tuple[float, Site]) -> Usage:
         held = [one for one in map(leaves.names.get, self.held) if one is not None]
         known = [leaves.watched[name] for name in held if any(leaves.watched[name].norms)]
         return Usage(
@@ -164,6 +174,9 @@ class Account:
             steps_at=place_of(self.steps_at),
             clears_at=place_of(self.clears_at),
             handled=handled,
+            scaled=scaled[0],
+            scaled_at=place_of(scaled[1]),
+            ranks=self._ranks(leaves.known),
             held=tuple(one.name for one in known),
             still=bool(known) and all(one.weight == one.fact.start for one in known),
             rates=self.rates,

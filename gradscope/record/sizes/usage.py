@@ -16,8 +16,10 @@ from typing import Any
 import torch
 
 from gradscope.facts import Usage
+from gradscope.ops.traits import Trait, has
 from gradscope.record.optimizers import Work, parameters_of, rate_of
 from gradscope.record.passes import BackwardPass
+from gradscope.record.schema import OpInfo
 from gradscope.record.sites import USER, Site, file_in_torch, kind_of, note_site
 from gradscope.record.sizes.account import SAMPLE, Account, Moves
 from gradscope.record.sizes.clipping import Clip
@@ -30,6 +32,7 @@ from gradscope.record.stand_ins import stand_in
 from gradscope.record.tracing import shielded
 
 _MOST = 16  # optimizers: an inner loop makes them by the thousand
+_SCALES = Trait.MULTIPLIES | Trait.DIVIDES
 # What torch itself does to gradients on the program's behalf is no use of them.
 _UPKEEP = ("nn/utils/clip_grad.py", "amp/grad_scaler.py", "optim/", "nn/modules/module.py")
 
@@ -51,6 +54,7 @@ class Usages:
         self._grads: dict[int, Watched] = {}  # whose gradient the last pass left at an address
         self._graph: tuple[Sequence[Crossing], Flow] | None = None  # of the pass that runs
         self._handled = False
+        self._scaled: tuple[float, Site] = (1.0, ())  # what it was first multiplied by, by hand
         self._depth = 0
 
     def install(self, stack: ExitStack, thread: int) -> None:
@@ -206,7 +210,7 @@ class Usages:
             if grad is not None:
                 self._grads[grad.data_ptr()] = watched
 
-    def note_operands(self, operands: Any, result: Any, frame: Any) -> None:
+    def note_operands(self, info: OpInfo, operands: Any, result: Any, frame: Any) -> None:
         """An op was called outside of backward and of optimizers. One that makes as much of a
         gradient, or writes into it, makes use of it; a norm does not."""
         if self._handled or not self._grads:
@@ -222,12 +226,18 @@ class Usages:
             is_less = has_memory(made) and made.numel() < max(2, one.numel())
             if not (is_view or is_less or _is_upkeep(frame)):
                 self._handled = True
+                number = operands[1] if len(operands) > 1 else None
+                if isinstance(number, int | float) and has(info.name, _SCALES):
+                    factor = 1 / number if has(info.name, Trait.DIVIDES) and number else number
+                    self._scaled = float(factor), note_site(frame)[0]
 
     # The end
 
     def facts(self) -> tuple[Usage, ...]:
         accounts = (*self._gone, *self._accounts.values())
-        return tuple(one.fact(self._leaves, handled=self._handled) for one in accounts)
+        return tuple(
+            one.fact(self._leaves, handled=self._handled, scaled=self._scaled) for one in accounts
+        )
 
     def _open(self) -> list[Account]:
         return [one for one in self._accounts.values() if one.optimizer() is not None]

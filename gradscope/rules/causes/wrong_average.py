@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from gradscope.facts import (
     DivideLoss,
     Finding,
+    Fix,
+    Location,
     Phase,
     Related,
     Root,
@@ -17,7 +19,8 @@ from gradscope.facts import (
     plural,
 )
 from gradscope.rules.reading.divergence import PASSES
-from gradscope.rules.reading.sums import BLIND_TO_SCALE, undivided
+from gradscope.rules.reading.lost import backward_of
+from gradscope.rules.reading.sums import BLIND_TO_SCALE, averaged_again, undivided
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording.proposals import proposed
 
@@ -26,7 +29,8 @@ class WrongAverage(Rule):
     """
     ## What it does
     Finds a step that uses the sum of the gradients of several passes, each of them of a loss that
-    is a mean: gradient accumulation without a division.
+    is a mean: gradient accumulation without a division. Also gradients that are divided by the
+    number of ranks once more, after DistributedDataParallel has averaged them.
 
     ## Why is this bad?
     Backward adds to the gradients that are there. The sum over N small batches is N times the
@@ -64,9 +68,31 @@ class WrongAverage(Rule):
         if magnitudes is None or roots:
             return
         for usage in magnitudes.usages:
+            if averaged_again(usage):
+                yield self._about_ranks(usage, backward_of(usage, trace.steps))
             found = undivided(usage, magnitudes, trace.steps)
             if found is not None:
                 yield self._about(usage, found)
+
+    def _about_ranks(self, usage: Usage, backward: Location | None) -> Finding:
+        by_hand = usage.scaled != 1.0
+        what = "the gradients are" if by_hand else "the loss is"
+        is_blind, rate = usage.optimizer in BLIND_TO_SCALE, usage.rates.last
+        return self.found(
+            f"the gradients that `{usage.optimizer}` gets are averaged twice over"
+            f" {usage.ranks} ranks",
+            "DistributedDataParallel divides the sum of the gradients by the number of ranks, and"
+            f" {what} divided by it once more: each step is {usage.ranks} times too short, lr"
+            f" {number(rate, 3)} acts like {number(rate / usage.ranks, 3)}.",
+            severity=Severity.NOTE if is_blind else Severity.WARNING,
+            phase=Phase.OPTIMIZER,
+            step=usage.last,
+            op="step",
+            location=usage.scaled_at if by_hand else backward,
+            label="divides what is an average" if by_hand else "is of a loss that was divided",
+            evidence={"optimizer": usage.optimizer, "ranks": usage.ranks, "by_hand": by_hand},
+            fixes=(Fix("graph", f"do not divide by the {usage.ranks} ranks", "unsafe"),),
+        )
 
     def _about(self, usage: Usage, request: DivideLoss) -> Finding:
         passes, rate = request.passes, usage.rates.last

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from gradscope.facts import DivideLoss, Magnitudes, Step, Usage
@@ -36,3 +37,14 @@ def _go_everywhere(usage: Usage, magnitudes: Magnitudes) -> bool:
     own = [leaf.norms for leaf in magnitudes.leaves if leaf.name in usage.held]
     passes = [[norms[step] for norms in own if step < len(norms)] for step in usage.used]
     return all(None not in norms for norms in passes if any(norms))
+
+
+def averaged_again(usage: Usage) -> bool:
+    """Whether the program, too, divides by the number of ranks over which the gradients have been
+    averaged: the loss, or the gradients."""
+    passes, factors = set(usage.cycles), set(usage.factors)
+    if usage.ranks < 2 or len(passes) != 1 or len(factors) != 1:
+        return False
+    factor = factors.pop()
+    whole = usage.scaled * (1.0 if factor is None else factor * passes.pop())
+    return math.isclose(whole * usage.ranks, 1.0, rel_tol=1e-5)
