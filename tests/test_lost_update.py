@@ -191,8 +191,10 @@ def patched(program: str, patch: str, folder: Path) -> str:
 def loud(program: str) -> list[Finding]:
     """What is found beside notes, without a process of its own."""
     code = compile(program, "program.py", "exec")
+    names: dict[str, object] = {"__name__": "__main__"}
     with FullObservation(full_from=None) as observed:
-        exec(code, {"__name__": "__main__"})
+        exec(code, names)
+    names.clear()  # an optimizer that is left over would be the next program's
     found = diagnose(observed.trace("program.py", Ending("finished")))
     return [one for one in found if one.severity is not Severity.NOTE]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -41,7 +42,8 @@ class Clipping:
         self._on_clip = on_clip
         # Gradients by id: they live from one backward to the next, which is as long as we look.
         self._clipped: dict[int, Clip] = {}
-        self._updated: list[Any] = []  # the optimizers that have used them
+        # The optimizers that have used them, which may go.
+        self._updated: list[Callable[[], Any]] = []
         self._waiting: list[tuple[set[int], Clip, Site]] = []  # with the step that came too early
         self._last_update: Site = ()
         # Parameters without gradients that were clipped, by place: backward may come afterwards.
@@ -96,7 +98,7 @@ class Clipping:
     def end_update(self, work: Work) -> None:
         """Gradients that were clipped after one update and used by the next are in time: who
         writes them without a backward does so."""
-        self._updated.append(work.optimizer)
+        self._updated.append(weakref.ref(work.optimizer))
         self._last_update = work.site
         if not (self._early or self._waiting):
             return
@@ -120,7 +122,8 @@ class Clipping:
 
     def _clips(self, grads: Iterable[torch.Tensor], clip: Clip) -> None:
         clipped = set(map(id, grads))
-        if clipped and clipped <= set().union(*map(_graded, self._updated)):
+        updated = (one for one in (held() for held in self._updated) if one is not None)
+        if clipped and clipped <= set().union(*map(_graded, updated)):
             self._waiting.append((clipped, clip, self._last_update))
         self._clipped |= dict.fromkeys(clipped, clip)
         self._on_clip(clipped, clip)
