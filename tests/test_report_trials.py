@@ -152,7 +152,7 @@ def test_effects_are_told_in_one_order() -> None:
     ("but", "words"),
     [
         (HugeLoss(None), "that is a huge loss"),
-        (HugeLoss(2.5), "that is a huge loss, which is 2.5 at most otherwise"),
+        (HugeLoss(2.5), "that is a huge loss, which is about 2.5 otherwise"),
         (HugeGradient(2.0), "that is a huge gradient, whose norm was 2 at most before"),
         (HugeElements("x", 1e7), "the gradient of `x` is 1e+07 times the others where it was not"),
         (NothingToLearn(), "every gradient is exactly 0 then"),

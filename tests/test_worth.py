@@ -59,7 +59,9 @@ def but(before: Trace, after: Trace, exact: Trace | None = None, kind: str = "ep
     ("before", "after", "expected"),
     [
         # Beside what other steps had, or without any.
-        (seen(0.5, 0.7, NAN), seen(0.5, 0.7, 123.9), HugeLoss(0.7)),
+        (seen(0.5, 0.7, NAN), seen(0.5, 0.7, 123.9), HugeLoss(0.5)),
+        # Not beside those that had begun to grow.
+        (seen(0.5, 0.7, 2e6, NAN), seen(0.5, 0.7, 2e6, 1e7), HugeLoss(0.7)),
         (seen(0.5, 0.7, NAN), seen(0.5, 0.7, 9.9), None),
         (seen(50.0, NAN), seen(50.0, 123.9), None),
         (seen(0.7), seen(123.9), HugeLoss(0.7)),

@@ -87,7 +87,7 @@ class Effects:
 
 @dataclass(frozen=True, slots=True)
 class HugeLoss:
-    """The loss is far beyond `usual`, the largest of the losses beside it: None without any."""
+    """The loss is far beyond `usual`, the median of the losses beside it: None without any."""
 
     usual: float | None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from statistics import median_low
 
 from gradscope.facts import Finding, Phase, Severity, Trace, Trouble, Verified
 from gradscope.facts.magnitudes import DEFAULT_LIMITS
@@ -128,8 +129,9 @@ def _is_near(first: float, second: float, share: float) -> bool:
 
 def _size(before: Trace, after: Trace, step: int) -> Shortfall | None:
     """What is of another size at the failing step than at those before, or than its neighbours."""
-    loss, usual = loss_of(after, step), _losses(before, step + 1)
-    most = max(usual, default=None)
+    loss, earlier = loss_of(after, step), _losses(before, step + 1)
+    # Those right before an overflow have grown already: half of them are as they should be.
+    most = median_low(earlier) if earlier else None
     if loss is not None and abs(loss) > (LEAP if most is None else LOSS * max(1.0, most)):
         return HugeLoss(most)
     norm, norms = total_norm(after.gradients), _norms(before)[:step]

@@ -167,7 +167,7 @@ def _truth(truth: Truth) -> str:
 def _but(but: Shortfall) -> str:
     match but:
         case HugeLoss(usual):
-            beside = "" if usual is None else f", which is {number(usual, 3)} at most otherwise"
+            beside = "" if usual is None else f", which is about {number(usual, 3)} otherwise"
             return f"that is a huge loss{beside}"
         case HugeGradient(usual):
             return f"that is a huge gradient, whose norm was {text_of(usual, 3)} at most before"

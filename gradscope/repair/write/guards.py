@@ -29,15 +29,17 @@ def guarded(culprit: Culprit) -> Iterator[Candidate]:
             continue
         yield from _number(culprit, edge, node)
         guards = [edge.cure.guard]
-        if edge.cure.margin is Margin.EXPONENT:  # a millionth of it, where that is too large still
+        if edge.cure.margin is Margin.EXPONENT:  # half of it, where the result is too large still
             guards.append(
                 guards[0].replace("{eps}", f"{eps_for(culprit.dtype, Margin.EXPONENT) / 2:g}")
             )
         kind = _kind(edge)
-        for guard in guards:
+        for number, guard in enumerate(guards):
             text = filled(culprit, edge, guard, _unclamped(culprit, edge, node))
             if text is not None:
-                title = _title(kind, culprit, edge, node)
+                title = _title(kind, culprit, edge, node) + (
+                    ", well below its end" if number else ""
+                )
                 yield Candidate(kind, title, (culprit.replace(node, text),))
     yield from _apart(culprit)
     yield from _added(culprit)
