@@ -35,6 +35,8 @@ CALLS = {
     "all_gather_single": "dist.all_gather_into_tensor(both, stat); stat = both[2:]",
     "reduce_scatter": "dist.reduce_scatter_tensor(stat, stat.repeat(2))",
     "point_to_point": "dist.send(stat, 0) if rank else dist.recv(stat, 1)",
+    "into_empty": "to = torch.empty(2); dist.send(stat, 0) if rank else dist.recv(to, 1);"
+    " stat = stat if rank else to",
     "object": "held = [stat]; dist.broadcast_object_list(held, 1); stat = held[0]",
     "objects": "held = [0, 0]; dist.all_gather_object(held, {'of': stat}); stat = held[1]['of']",
     "functional": "stat = functional.all_reduce(stat, 'sum', dist.group.WORLD) + 0",

@@ -20,7 +20,7 @@ from gradscope.programs.board import NAP, REPLY, Board
 STUCK = 3.0  # seconds at least without the end of a step, after which a rank may hang
 SLOWER = 10.0  # and times its longest step
 
-_TROUBLED_GRACE = 0.5  # seconds that a rank has to see the same trouble by itself
+_TROUBLED_GRACE = 0.5  # seconds at least that a rank has to see the same trouble by itself
 _REPEATED_GRACE = 5.0  # and to come to the end of a repeated run, where another one has
 _FAREWELL = 5.0  # seconds for all to end together
 # Whose story is told, first: among equals that of the earliest step.
@@ -125,15 +125,16 @@ class Ranks:
         if in_trouble:
             self._board.post(f"trouble/{self._run}", True)
 
-    def is_called_off(self) -> bool:
-        """Whether this rank's run is in vain, since another one's has ended."""
+    def is_called_off(self, pace: float) -> bool:
+        """Whether this rank's run is in vain, since another one's has ended; `pace` are the seconds
+        that a step of it takes."""
         now = time.monotonic()
         if self._seen_over is None:
             if now - self._looked < 4 * NAP:
                 return False
             self._looked = now
             if self._board.has(f"trouble/{self._run}"):
-                self._seen_over = now + _TROUBLED_GRACE
+                self._seen_over = now + max(_TROUBLED_GRACE, pace)
             elif self._run and self._board.has(f"ended/{self._run}"):
                 self._seen_over = now + _REPEATED_GRACE
             return False

@@ -322,7 +322,7 @@ class _Wait:
             self._asked_to_end = "Ctrl-C"
             self._ends_by = self._interrupts[0] + INTERRUPT_GRACE
         if self._ranks is not None and not (self._final or self._asked_to_end):
-            if self._ranks.is_called_off():
+            if self._ranks.is_called_off((now - self._started) / (self._progress.steps + 1)):
                 self._asked_to_end = OTHERS
                 self._ends_by = now + INTERRUPT_GRACE
         if len(self._interrupts) > 1 or (self._interrupts and self._is_trial):

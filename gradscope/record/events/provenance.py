@@ -84,6 +84,12 @@ class Provenance:
         if key is not None:
             self._stains.pop(key, None)
 
+    def is_filled(self, tensor: torch.Tensor) -> None:
+        """Memory that nobody had written is now."""
+        stain = self.of(tensor)
+        if stain is not None and stain.uninitialized:
+            self.clear(tensor)
+
     def forget_dead(self) -> None:
         for key in [key for key, stain in self._stains.items() if stain.storage.expired()]:
             del self._stains[key]

@@ -20,6 +20,9 @@ from gradscope.record.journal import Note
 from gradscope.record.oprun import OpRun, flatten
 from gradscope.record.stand_ins import stand_in
 
+# Those that add to what is there; the others only write what they fill.
+_ADD = frozenset(("allreduce_", "allreduce_coalesced_", "reduce_"))
+
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
@@ -44,6 +47,9 @@ class Received:
         """A collective was called."""
         # Those of `c10d` take what they fill as their first argument, the functional ones make it.
         filled = flatten(op.args[0]) if op.info.fills_first else flatten(op.out)
+        if op.info.name not in _ADD:
+            for tensor in filled:
+                self.provenance.is_filled(tensor)
         given = [tensor for _, tensor in op.inputs()]
         sources: list[int] = []
         for tensor in given:
