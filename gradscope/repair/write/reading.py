@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from gradscope.repair.write.culprit import ATOMS, Culprit
@@ -42,6 +43,13 @@ class Reading:
     _handed: set[ast.AST] = field(default_factory=set)  # reads of it
     has_plain_log: bool = False  # what was written takes a logarithm that undoes nothing
 
+    def form(self, write: Callable[[Reading, ast.expr], str | None], node: ast.expr) -> str | None:
+        """What `write` makes of a node; None where that has no such form, or would mean something
+        else at the place."""
+        with suppress(Rebound):
+            return write(self, node)
+        return None
+
     def meaning(self, node: ast.expr) -> ast.expr:
         """What a name stands for here; the node itself where that is not known."""
         while True:
@@ -68,8 +76,10 @@ class Reading:
         if given not in self.rewritten:
             self.seen.add(given)
             outer, self.place = self.place, given
-            text = write(given)
-            self.place = outer
+            try:
+                text = write(given)
+            finally:
+                self.place = outer
             if text is None:
                 return None
             self.rewritten[given] = text

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.logs import log_of, scaling
-from gradscope.repair.write.reading import Reading
+from gradscope.repair.write.reading import Reading, Rebound
 from gradscope.repair.write.spelling import MOVES
 from gradscope.rules.wording import titles
 from gradscope.source.arguments import spelled
@@ -41,6 +41,8 @@ def in_logarithms(culprit: Culprit) -> Iterator[Candidate]:
             except NoProduct as none:
                 carried -= {none.name}
                 continue
+            except Rebound:
+                break
             if misread := read.misread():
                 apart |= misread
                 continue

@@ -54,7 +54,7 @@ def _written(culprit: Culprit, node: ast.expr, form: Form) -> Candidate | None:
 
 
 def _text(reading: Reading, node: ast.expr, form: Form) -> str | None:
-    template = form.write(reading, node)
+    template = reading.form(form.write, node)
     if template is None or reading.culprit.node not in reading.seen:
         return None
     text = reading.culprit.torch(template)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import partial
 
 from gradscope.facts import Fix, Flat, Unsaturated
 from gradscope.ops.patterns import EPSILON
@@ -21,8 +22,8 @@ def opposite(culprit: Culprit, fix: Fix, request: Unsaturated) -> Iterator[Candi
     """`-logsigmoid(z)` for `log(1 - sigmoid(z))`, `-log(p)` for `log(1 - p)`, and `f(p, 1 - y)` for
     `-f(p, y)`, wherever the culprit, or a call that led to it, is a part of one of these."""
     for node in _parts_of(culprit, request.flat):
-        read = Reading(culprit, node)
-        template = _raised(read, node, negated=_is_negated(culprit, node))
+        raised = partial(_raised, negated=_is_negated(culprit, node))
+        template = Reading(culprit, node).form(raised, node)
         text = culprit.torch(template) if template is not None else None
         if text is not None:
             yield Candidate(fix.kind, fix.title, (culprit.replace(node, text),))
