@@ -152,6 +152,7 @@ def test_every_numeric_cause_has_four_cases() -> None:
         for rule in RULES.values()
         if rule.code[:3] in ("GS1", "GS2", "GS5") and rule.severity is Severity.ERROR
     }
+    numeric -= {"index-out-of-range"}  # the op raises: tests/test_raised.py
 
     thin = {cause: sum(cause in case.right["cause"] for case in CASES) for cause in numeric}
 

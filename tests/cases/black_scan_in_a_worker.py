@@ -1,6 +1,6 @@
 # symptom: nan-loss
 # phase: data
-# op: convolution
+# op: div
 # cause: bad-input
 # fix: data
 """A transform divides by the image's own std; a black image comes in worker processes."""
@@ -21,7 +21,7 @@ class Scans(Dataset):
 
     def __getitem__(self, i):
         img = self.images[i]
-        img = (img - img.mean()) / img.std()
+        img = (img - img.mean()) / img.std()  # <- culprit
         return img, torch.tensor(i % 2)
 
 
@@ -32,7 +32,7 @@ class Net(nn.Module):
         self.fc = nn.Linear(4 * 36, 2)
 
     def forward(self, x):
-        return self.fc(torch.relu(self.conv(x)).flatten(1))  # <- culprit
+        return self.fc(torch.relu(self.conv(x)).flatten(1))
 
 
 def main():
