@@ -71,6 +71,14 @@ BROKEN = {
         "F.normalize",
         ("F.normalize(x, dim=1)", "torch.where(x.any(1, True), F.normalize(x, dim=1), 0.0)"),
     ),
+    "a vector of zeros that is computed": (
+        f"{HEAD}{ROWS}loss = (F.normalize(torch.mul(x, 1), dim=1) - y).square().mean()\n{END}",
+        "F.normalize",
+        (
+            "F.normalize(torch.mul(x, 1), dim=1)",
+            "torch.where(x.any(1, True), F.normalize(x, dim=1), 0.0)",
+        ),
+    ),
     "the angle to a vector of zeros": (
         f"{HEAD}{ROWS}loss = -F.cosine_similarity(x, y).mean()\n{END}",
         "F.cosine_similarity",
@@ -135,6 +143,16 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return torch.allclose(one["loss"], other["loss"], rtol=1e-2) and torch.allclose(
         *grads, rtol=1e-2, atol=1e-5
     )
+
+
+def test_what_has_to_be_computed_is_computed_once(tmp_path: Path) -> None:
+    program, _, _ = BROKEN["a vector of zeros that is computed"]
+
+    (found,) = diagnosed_text(program, tmp_path).findings
+
+    added = [line for line in (found.fixes[0].patch or "").splitlines() if line.startswith("+")]
+    assert added[1] == "+vectors = torch.mul(x, 1)"
+    assert "F.normalize(vectors, dim=1) * (vectors.norm(" in added[2]
 
 
 def test_no_element_beside_it_tells_that_a_slope_is_huge() -> None:

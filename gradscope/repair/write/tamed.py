@@ -5,21 +5,26 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gradscope.facts import TameSlope
+from gradscope.facts import Edit, TameSlope
 from gradscope.ops import Edge
 from gradscope.ops.edges import Nature
 from gradscope.ops.predicates import points_of
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.reading import atom
 from gradscope.repair.write.spelling import can_repeat, operand_of
+from gradscope.repair.write.splice import before
 from gradscope.rules.wording import titles
 from gradscope.source.arguments import ARGUMENTS, spelled
+from gradscope.source.spans import ancestors
 
 # Calls that divide by the lengths of vectors: the vectors, and whether their results keep the
 # dimension along which these are measured.
 _VECTORS = {"normalize": (("self",), True), "cosine_similarity": (("x1", "x2"), False)}
 _USUAL = 1e-6  # a length below which a vector has no direction
 _DIMENSION = "1"  # of both calls, where they are not given one
+# What runs its parts elsewhere, or many times.
+_INNER = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SINGULAR = (Nature.POLE, Nature.INFINITE_SLOPE)
 
 
@@ -84,11 +89,42 @@ def _of_vectors(culprit: Culprit, request: TameSlope) -> Iterator[Candidate]:
     roles, keeps = _VECTORS[found.name]
     given = dict(zip(ARGUMENTS[found.name], found.positional, strict=False))
     given |= {"self" if name == "input" else name: one for name, one in found.keywords.items()}
-    if any(role not in given or not can_repeat(culprit, given[role]) for role in roles):
+    if any(role not in given for role in roles):
         return
+    named = _named(culprit, [given[role] for role in roles])
+    if named is None:
+        return
+    texts, line = named
     dim = culprit.source.of(given["dim"]) if "dim" in given else _DIMENSION
     keep = ", keepdim=True" if keeps else ""
     longer = f"{max(request.near or 0.0, _USUAL):g}"
-    lengths = (f"({culprit.text(given[role])}.norm(dim={dim}{keep}) > {longer})" for role in roles)
-    text = " * ".join((culprit.source.of(whole), *lengths))
-    yield Candidate("epsilon", titles.tamed(), (culprit.replace(whole, text),))
+    lengths = (f"({atom(text)}.norm(dim={dim}{keep}) > {longer})" for text in texts.values())
+    written = culprit.source.of(whole)
+    begin = culprit.source.extent(whole)[0]
+    for node in sorted(texts, key=lambda one: culprit.source.extent(one), reverse=True):
+        start, end = (one - begin for one in culprit.source.extent(node))
+        written = written[:start] + texts[node] + written[end:]
+    edits = (*line, culprit.replace(whole, " * ".join((written, *lengths))))
+    yield Candidate("epsilon", titles.tamed(), edits)
+
+
+def _named(
+    culprit: Culprit, nodes: list[ast.expr]
+) -> tuple[dict[ast.expr, str], tuple[Edit, ...]] | None:
+    """Each expression as a text that may be written twice: what has to be computed gets a name, on
+    a line before. None where there is no place for that."""
+    source = culprit.source
+    taken = {one.id for one in source.nodes.every(ast.Name)}
+    names = (name for name in ("vectors", "others", "_vectors", "_others") if name not in taken)
+    texts = {node: source.of(node) for node in nodes}
+    lines = []
+    for node in nodes:
+        if any(isinstance(part, ast.Call) for part in ast.walk(node)):
+            texts[node], text = next(names, ""), texts[node]
+            lines.append(f"{texts[node]} = {text}")
+    if not lines:
+        return texts, ()
+    assert culprit.node is not None
+    is_inner = any(isinstance(one, _INNER) for one in ancestors(source, culprit.node))
+    line = before(source, source.nodes.statement(culprit.node), *lines)
+    return None if line is None or is_inner or "" in texts.values() else (texts, (line,))
