@@ -47,3 +47,41 @@ def test_what_the_plain_repair_breaks_is_repaired_with_it(
     assert [fix["verified"] for fix in found["fixes"]] == [True]
     assert "drop the `.detach()`" in found["fixes"][0]["title"]
     assert "D(fake.detach())" in found["fixes"][0]["patch"]
+
+
+TWO = """import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = [nn.Linear(4, 8), nn.Linear(8, 4)]
+        self.heads = {"a": nn.Linear(4, 1)}
+        self.out = nn.Linear(1, 1)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return self.out(self.heads["a"](x))
+
+
+torch.manual_seed(0)
+net = Net()
+optimizer = torch.optim.Adam(net.parameters(), 1e-3)
+for _ in range(4):
+    optimizer.zero_grad()
+    net(torch.randn(8, 4)).square().mean().backward()
+    optimizer.step()
+"""
+
+
+def test_each_of_two_findings_in_a_function_has_its_own_patch(
+    gradscope: Callable, tmp_path: Path
+) -> None:
+    (tmp_path / "net.py").write_text(TWO)
+    done = gradscope("trace", "net.py", "--format", "json")
+
+    patches = [one["fixes"][0]["patch"] for one in json.loads(done.stdout)["findings"]]
+    assert ["ModuleList" in one for one in patches] == [True, False]
+    assert ["ModuleDict" in one for one in patches] == [False, True]

@@ -192,7 +192,8 @@ def _failure(before: Trace, after: Trace, step: int) -> Outcome | None:
 
 
 def _same_cause(finding: Finding, before: Seen, after: Seen) -> Finding | None:
-    """The finding, if it is still there: the same rule and op in the same function."""
+    """The finding, if it is still there: the same rule and op in the same function; of several of
+    these the one whose expression is as wide, since a patch of another one leaves that."""
     twins = [other for other in before.findings if _key(other) == _key(finding)]
     left = [
         other
@@ -200,7 +201,16 @@ def _same_cause(finding: Finding, before: Seen, after: Seen) -> Finding | None:
         # One that has become a warning is under control: a growth whose steps are clipped.
         if _key(other) == _key(finding) and other.severity is finding.severity
     ]
+    span = _span(finding)
+    own = [other for other in left if _span(other) == span]
+    if own and len(own) >= sum(_span(other) == span for other in twins):
+        return own[0]
     return left[0] if len(left) >= len(twins) and left else None
+
+
+def _span(finding: Finding) -> tuple[int, ...] | None:
+    at = finding.location
+    return (at.end_line - at.line, at.col, at.end_col) if at is not None else None
 
 
 def _steps_at(trace: Trace, step: int) -> bool:
