@@ -74,6 +74,7 @@ class Leaves:
         self.watched: dict[str, Watched] = {}
         self.names: dict[int, str] = {}
         self._places: dict[int, str] = {}  # names by address
+        self._addresses: dict[str, int] = {}  # and the other way round
         # What was computed from a leaf in its own shape, and may turn up in its place: `w.data =
         # w.data - lr * w.grad`, or `w = (w - lr * grad).detach().requires_grad_()`. By its memory,
         # which no other tensor can get while we refer to it; the memory itself is let go with the
@@ -123,8 +124,16 @@ class Leaves:
         if watched is not None:
             watched.ref = _reference(leaf)
             self.names[id(leaf)] = watched.name
-            self._places[leaf.data_ptr()] = watched.name
+            self._locate(leaf, watched.name)
         return watched
+
+    def _locate(self, leaf: torch.Tensor, name: str) -> None:
+        """It is there now, and not where it was before: its next values may be put there again."""
+        before = self._addresses.get(name)
+        if before is not None and self._places.get(before) == name:
+            del self._places[before]
+        self._addresses[name] = address = leaf.data_ptr()
+        self._places[address] = name
 
     def forget_results(self) -> None:
         """Of what is gone without having replaced a leaf: a penalty computes `w - w0` each step."""
@@ -200,7 +209,7 @@ class Leaves:
         name = self._name(leaf, frame)
         self.names[id(leaf)] = name
         if has_memory(leaf):
-            self._places[leaf.data_ptr()] = name
+            self._locate(leaf, name)
         watched = self.watched.get(name)
         if watched is not None:
             self._note_succession(watched, leaf)
