@@ -173,7 +173,7 @@ def trace(
                 looking,
                 silent=silent,
                 on_progress=stages.progress(options.steps),
-                kept=kept if ranks is None else None,  # a copy would share the connections
+                kept=kept,
                 ranks=ranks,
             )
         if ranks is None:

@@ -222,7 +222,7 @@ def fix_target(
                 options,
                 silent=True,
                 on_progress=progress,
-                kept=kept if ranks is None else None,  # a copy would share the connections
+                kept=kept,
                 ranks=ranks,
             )
             again = Again(

@@ -11,7 +11,7 @@ from gradscope.config import Config
 from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Magnitudes, Report, Trace
 from gradscope.norms import distribution
-from gradscope.norms.facts import TORCH_EPS, Measured, NormOptions, NormReport
+from gradscope.norms.facts import Measured, NormOptions, NormReport, clip_coefficient
 from gradscope.norms.shards import joined
 from gradscope.pipeline import conclude, untouched
 from gradscope.programs import RunOptions, Target, run
@@ -92,7 +92,7 @@ def described(report: Report, measured: Measured, options: NormOptions) -> NormR
     shown = totals[measured.shown]
     coefficient = measured.coefficient
     if coefficient is None and max_norm is not None:
-        coefficient = min(1.0, max_norm / (shown + TORCH_EPS))
+        coefficient = clip_coefficient(shown, max_norm)
     return NormReport(
         judged=report,
         options=options,

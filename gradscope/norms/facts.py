@@ -10,6 +10,13 @@ from gradscope.facts import Report
 
 # What torch adds to the total before it divides (torch/nn/utils/clip_grad.py).
 TORCH_EPS = 1e-6
+
+
+def clip_coefficient(total: float, max_norm: float) -> float:
+    """What `clip_grad_norm_` multiplies gradients of that total norm by."""
+    return min(1.0, max_norm / (total + TORCH_EPS))
+
+
 _ROUNDING = 1e-6  # of a share of float32 norms
 
 

@@ -17,7 +17,7 @@ import torch
 
 from gradscope.errors import GradscopeError
 from gradscope.norms.clip import coefficient, dense
-from gradscope.norms.facts import TORCH_EPS, NormReport
+from gradscope.norms.facts import NormReport, clip_coefficient
 from gradscope.record.passes import Graded
 from gradscope.record.sizes.leaves import norms_of
 
@@ -137,7 +137,7 @@ def write_tensorboard(report: NormReport, folder: Path) -> None:
             for step, total in zip(measured.steps, measured.exact, strict=True):
                 values = {TOTAL: total}
                 if report.options.max_norm is not None:
-                    values[CLIPPED] = min(1.0, report.options.max_norm / (total + TORCH_EPS))
+                    values[CLIPPED] = clip_coefficient(total, report.options.max_norm)
                 for leaf in magnitudes.leaves if magnitudes is not None else ():
                     norm = leaf.norms[step] if step < len(leaf.norms) else None
                     if norm is not None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gradscope.norms.facts import TORCH_EPS, Measured, NormOptions, Row
+from gradscope.norms.facts import Measured, NormOptions, Row, clip_coefficient
 from gradscope.norms.rows import p_norm
 
 Parts = dict[tuple[int, ...], Row]  # of one leaf, each once
@@ -32,7 +32,7 @@ def joined(own: Measured, others: Sequence[Measured], options: NormOptions) -> M
     total = totals[own.shown] if own.shown < len(totals) else math.nan
     coefficient = None
     if options.max_norm is not None:
-        coefficient = min(1.0, options.max_norm / (total + TORCH_EPS))
+        coefficient = clip_coefficient(total, options.max_norm)
     rows = (
         _whole(row, tuple(parts[row.name].values()), p) if row.shard is not None else row
         for row in own.rows

@@ -76,7 +76,8 @@ def run(
     are not recorded then. `on_progress` is told the steps and the ops so far, many times a second.
     With `repeat` the run repeats an earlier one, and is silent. With `kept` snapshots are taken
     where that is possible, and the process then waits before its end for what is asked of them.
-    With `ranks` the others are told of the end, and theirs ends this run.
+    With `ranks` the others are told of the end, and theirs ends this run; there are no snapshots,
+    since a copy would share the connections.
 
     Raises GradscopeError where the target cannot be run, and KeyboardInterrupt where a repeated
     run is interrupted, or another one a second time.
@@ -106,7 +107,7 @@ def run(
         interrupts: list[float] = []
         passed_on: dict[str, float] = {}  # when each last came
         with heard([signal.SIGINT], lambda _: interrupts.append(time.monotonic())):
-            child = start(job, fork=fork, snapshots=kept is not None)
+            child = start(job, fork=fork, snapshots=kept is not None and ranks is None)
 
             def pass_on(number: int) -> None:
                 # Sent to a process and to its group at once, as `timeout` does, it comes twice

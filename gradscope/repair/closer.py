@@ -33,23 +33,15 @@ def _where_it_surged(
     seen: Trace, again: Again, step: int, patches: Mapping[str, str] | None
 ) -> tuple[Trace, Again, tuple[NotChecked, ...]]:
     """With the ops that made the gradient of the step so large: the rest is as it was seen."""
-    again.stages.begin(Doing.REPLAYING)
-    at = Unexamined(step, step, None)
-    try:
-        found = again.in_full(at, again.budget.seconds, patches)
-    except FAILURES as failure:
-        why = told(failure)
-    except KeyboardInterrupt:
-        again.budget.interrupt()
-        why = "interrupted"
-    else:
-        if seen.magnitudes is None or found.magnitudes is None or not found.magnitudes.leaps:
-            return seen, again, ()
-        leaps = tuple(dict.fromkeys((*seen.magnitudes.leaps, *found.magnitudes.leaps)))
-        first = replace(seen, magnitudes=replace(seen.magnitudes, leaps=leaps))
-        options = replace(again.options, full_from=step)
-        return first, replace(again, first=first, options=options), ()
-    return seen, again, (NotChecked(f"what made the gradient leap at step {step}", why),)
+    found = _in_full(again, Unexamined(step, step, None), again.budget.seconds, patches)
+    if isinstance(found, str):
+        return seen, again, (NotChecked(f"what made the gradient leap at step {step}", found),)
+    if seen.magnitudes is None or found.magnitudes is None or not found.magnitudes.leaps:
+        return seen, again, ()
+    leaps = tuple(dict.fromkeys((*seen.magnitudes.leaps, *found.magnitudes.leaps)))
+    first = replace(seen, magnitudes=replace(seen.magnitudes, leaps=leaps))
+    options = replace(again.options, full_from=step)
+    return first, replace(again, first=first, options=options), ()
 
 
 def _where_it_broke(
@@ -66,15 +58,10 @@ def _where_it_broke(
         at = again.ranks.earliest(again.ranks.share(seen, interrupted=hurry))
     if at is None or hurry:
         return seen, again, ()
-    again.stages.begin(Doing.REPLAYING)
     limit = again.budget.seconds if at.subject is None else None
-    try:
-        found = again.in_full(at, limit, patches)
-    except FAILURES as failure:
-        return seen, again, _left(at, told(failure))
-    except KeyboardInterrupt:
-        again.budget.interrupt()
-        return seen, again, _left(at, "interrupted")
+    found = _in_full(again, at, limit, patches)
+    if isinstance(found, str):
+        return seen, again, _left(at, found)
     if found.ending.kind == "interrupted":
         if found.ending.detail == OTHERS:
             return seen, again, ()
@@ -88,6 +75,20 @@ def _where_it_broke(
     )
     options = replace(again.options, full_from=at.since)
     return kept, replace(again, first=kept, options=options), ()
+
+
+def _in_full(
+    again: Again, at: Unexamined, limit: float | None, patches: Mapping[str, str] | None
+) -> Trace | str:
+    """The run once more, for at most `limit` seconds; or why there is none."""
+    again.stages.begin(Doing.REPLAYING)
+    try:
+        return again.in_full(at, limit, patches)
+    except FAILURES as failure:
+        return told(failure)
+    except KeyboardInterrupt:
+        again.budget.interrupt()
+        return "interrupted"
 
 
 def _left(at: Unexamined, why: str) -> tuple[NotChecked, ...]:

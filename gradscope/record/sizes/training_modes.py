@@ -16,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from gradscope.facts import ModeKept
 from gradscope.record.names import Names
-from gradscope.record.sites import USER, Site, kind_of, note_site, resolve
+from gradscope.record.sites import USER, Site, kind_of, note_site, place_of
 from gradscope.record.stand_ins import stand_in
 
 _FEWEST = 3  # passes in a row: one may be an attack, or a look at the data
@@ -118,19 +118,15 @@ class TrainingModes:
                 continue
             name = names.get(key) or type(model.module).__name__
             if model.evals >= _FEWEST:
-                place = _place(self._set.get(model.module, ((), 0))[0])
+                place = place_of(self._set.get(model.module, ((), 0))[0])
                 kept = ModeKept(name, "eval", kinds, model.evals, passes, model.since, place)
                 found.append(kept)
             runs = len(model.ran_after)
             if 0 < runs <= passes * _RARE and model.trains:
-                place = _place(model.ran_at)
+                place = place_of(model.ran_at)
                 kept = ModeKept(name, "train", kinds, runs, passes, model.ran_after[0], place)
                 found.append(kept)
         return tuple(found)
 
 
 _CALL = nn.Module._call_impl.__code__
-
-
-def _place(site: Site) -> Any:
-    return resolve(*site[0]) if site else None

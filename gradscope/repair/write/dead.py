@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from gradscope.facts import Edit
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.logs import OPS
+from gradscope.repair.write.splice import past_of
 from gradscope.source import binding
 from gradscope.source.arguments import DRAWS, spelled
 
@@ -58,6 +59,6 @@ def _without(culprit: Culprit, made: ast.Assign) -> Iterator[Edit]:
     source = culprit.source
     start, (first, last) = source.offset(made.lineno, 0), source.extent(made)
     body = getattr(source.parents[made], "body", [])
-    end = last + len(source.text[last:].partition("\n")[0]) + 1
+    end = past_of(source, made)
     if not source.text[start:first].strip() and not source.text[last:end].strip() and len(body) > 1:
-        yield source.edit(start, min(end, len(source.text)), "")
+        yield source.edit(start, end, "")
