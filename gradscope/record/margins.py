@@ -8,7 +8,6 @@ what the gradient flows through; that is known once backward has run, from the g
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,9 +22,10 @@ from gradscope.ops.reach import reach, reach_of_matrix, singularity
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.finite import plain
-from gradscope.record.graph import consumers, node_name
+from gradscope.record.graph import node_name
 from gradscope.record.journal import UNRESOLVED, to_call
 from gradscope.record.oprun import OpRun, flatten
+from gradscope.record.passes import BackwardPass
 
 _FREE = 4  # the part of half precision's range that is to stay free: a factor of so much
 _MOST = 8  # places told of a run, of each kind
@@ -88,13 +88,12 @@ class Margins:
         fact = _nearest(place, distances, distances, within, measured)
         return _Seen(fact) if fact is not None else None
 
-    def after_backward(self, graph: Collection[Any]) -> None:
+    def after_backward(self, one: BackwardPass) -> None:
         """Keep what lies on the way from the loss, and was not guarded."""
         seen, self._step = self._step, {}
-        above = consumers(list(graph)) if seen else {}
-        for node, users in above.items():
-            for one in seen.pop(node._sequence_nr(), ()):
-                self._keep(node, users, one)
+        for node, users in one.above.items() if seen else ():
+            for found in seen.pop(node._sequence_nr(), ()):
+                self._keep(node, users, found)
 
     def _keep(self, node: Any, users: list[Any], one: _Seen) -> None:
         note = self._context.journal.call_of(node._sequence_nr())

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from types import FrameType
 from typing import Any, Protocol
 
 import torch
 
+from gradscope.record import graph
 from gradscope.record.finite import is_indirect, is_number, sum_of, unwrapped
 from gradscope.record.tracing import is_observed, unobserved
 
@@ -38,14 +40,15 @@ class Measure(Protocol):
 
 
 class BackwardPass:
-    """`roots` are what is differentiated, `frame` asks for it. `handed` are the leaves whose
-    gradients `torch.autograd.grad` and `torch.func.grad` hand out; none where `backward` adds them
-    to the leaves' own, which `accumulates`. `asked` are those of them that the program may train
-    with: none where what is handed out is differentiated again."""
+    """`roots` are what is differentiated, `nodes` made them, `frame` asks for it. `handed` are the
+    leaves whose gradients `torch.autograd.grad` and `torch.func.grad` hand out; none where
+    `backward` adds them to the leaves' own, which `accumulates`. `asked` are those of them that
+    the program may train with: none where what is handed out is differentiated again."""
 
     def __init__(self, outputs: Any, args: Any, kwargs: Any, frame: FrameType) -> None:
         self.outputs, self.args, self.kwargs, self.frame = outputs, args, kwargs, frame
         self.roots = [root for root in outputs if isinstance(root, torch.Tensor)]
+        self.nodes = [root.grad_fn for root in self.differentiable]
         self.accumulates: bool = kwargs.get("accumulate_grad", False)
         self.create_graph, self.is_step = False, True  # this, to those that measure sizes
         self.inputs: tuple[torch.Tensor, ...] = ()
@@ -76,6 +79,12 @@ class BackwardPass:
     def differentiable(self) -> list[torch.Tensor]:
         """The roots that are no leaves."""
         return [root for root in self.roots if root.grad_fn is not None]
+
+    @cached_property
+    def above(self) -> dict[Any, list[Any]]:
+        """For each node that the pass goes through, those that hand it its gradient. Walked once,
+        for all that ask."""
+        return graph.consumers(self.nodes)
 
     @property
     def trains(self) -> bool:

@@ -210,7 +210,6 @@ class Recorder:
             one.accumulates or (bool(one.handed) and not one.create_graph)
         )
         self.mode.window.close()
-        graph = [root.grad_fn for root in one.differentiable]
         site: Site = ()
         if is_step:
             self._begin_step(one.loss)
@@ -225,7 +224,7 @@ class Recorder:
                 self.overwrites.forget()
         if is_step:
             with unobserved():
-                self._end_backward(one, graph, site, result)
+                self._end_backward(one, site, result)
         if self.nested == 0:
             self.mode.forget_history()
         return result
@@ -248,17 +247,17 @@ class Recorder:
         if work.over and self.last.is_over_after(work.optimizer):
             self.halt(self._reason)
 
-    def _end_backward(self, one: BackwardPass, graph: list[Any], site: Site, result: Any) -> None:
+    def _end_backward(self, one: BackwardPass, site: Site, result: Any) -> None:
         loss = one.loss
         self.steps.add(loss, self.mode.ops, site, self.depth.is_full)
         asked = () if one.accumulates else one.handed
         handed_out = result if asked else None
-        self.watching.look_at_gradients(one.roots, graph, handed_out, self.limit.updates)
+        self.watching.look_at_gradients(one, handed_out, self.limit.updates)
         suspects = one.roots if loss is None or loss - loss != 0.0 else []
-        self.symptoms.after_backward(suspects, graph, asked, result, last=self.at_limit)
-        self.hidden.after_backward(graph)
+        self.symptoms.after_backward(one, suspects, asked, result, last=self.at_limit)
+        self.hidden.after_backward(one)
         if self.margins is not None:
-            self.shielded("backward", self.margins.after_backward, graph)
+            self.shielded("backward", self.margins.after_backward, one)
         self.on_step(len(self.steps), self.mode.ops)
         self.context.step += 1
         self._turn()

@@ -14,6 +14,7 @@ from gradscope.record.depth import Depth
 from gradscope.record.events.symptoms import Symptoms, any_alive
 from gradscope.record.finite import holds_bad, quick_sum
 from gradscope.record.optimizers import Work, parameters_of
+from gradscope.record.passes import BackwardPass
 from gradscope.record.surges import Surges
 from gradscope.record.tracing import unobserved
 
@@ -103,18 +104,16 @@ class Watching:
 
     # In a step
 
-    def look_at_gradients(
-        self, roots: list[torch.Tensor], nodes: list[Any], handed_out: Any, updates: int | None
-    ) -> None:
-        """Of a backward pass from `roots`, made by `nodes`: what it has handed out, else what the
-        leaves have. What optimizers take is looked at when they do."""
+    def look_at_gradients(self, one: BackwardPass, handed_out: Any, updates: int | None) -> None:
+        """Of a backward pass: what it has handed out, else what the leaves have. What optimizers
+        take is looked at when they do."""
         self.surges.sample(self.context.step, self.leaves)
         if self.depth.is_full or (updates is not None and not handed_out):
             return
         grads = handed_out
         if not handed_out:
-            below, leaves = graph.below(nodes)
-            self._seen.hold(roots, below)
+            below, leaves = graph.below(one.nodes)
+            self._seen.hold(one.roots, below)
             grads = [leaf.grad for leaf in leaves]
         self.context.bad_in_step |= not all_finite(grads)
 

@@ -102,8 +102,9 @@ class Snapshots:
         return not self._is_over
 
     def put_off(self, hurdle: Hurdle | None = None) -> None:
-        """None can be taken now, and it cost a little to find out."""
-        self.hurdle = hurdle
+        """None can be taken now, and it cost a little to find out. What kept an earlier one from
+        being taken stays known where it is not told why."""
+        self.hurdle = hurdle or self.hurdle
         self._due = time.monotonic() + _FIRST_GUESS / SHARE
 
     def taken(self, step: int) -> Woken | None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from typing import Any
 
 from gradscope.facts import Event, Kind, Phase
 from gradscope.record.context import RunContext
-from gradscope.record.graph import consumers
 from gradscope.record.journal import Raw, to_call
+from gradscope.record.passes import BackwardPass
 
 _MOST = 8  # places remembered a run: more are no longer read
 
@@ -24,11 +23,11 @@ class Hidden:
         self._context = context
         self._births: dict[object, tuple[Raw, Raw]] = {}  # a birth and what hid it, by place
 
-    def after_backward(self, graph: list[Any]) -> None:
+    def after_backward(self, one: BackwardPass) -> None:
         found = list(self._candidates()) if self._context.journal.events else None
         if not found or len(self._births) >= _MOST:
             return
-        on_the_way = {node._sequence_nr() for node in consumers(graph)}
+        on_the_way = {node._sequence_nr() for node in one.above}
         for birth, kill in found:
             if birth.seq in on_the_way and kill.seq in on_the_way:
                 self._births.setdefault((birth.note.info.name, birth.note.user), (birth, kill))

@@ -23,6 +23,7 @@ from gradscope.record.finite import holds_bad, numbers
 from gradscope.record.gradients import describe_gradients
 from gradscope.record.journal import Raw, to_call
 from gradscope.record.optimizers import parameters_of
+from gradscope.record.passes import BackwardPass
 
 _MOST_NAMED = 400  # symptoms listed one by one a step
 
@@ -74,26 +75,28 @@ class Symptoms:
 
     def after_backward(
         self,
-        roots: list[torch.Tensor],
-        nodes: list[Any],
+        one: BackwardPass,
+        suspects: Sequence[torch.Tensor],
         asked: Sequence[torch.Tensor],
         result: Any,
         *,
         last: bool,
     ) -> None:
-        """A backward is over; `last` where no other will run."""
+        """A backward is over; `suspects` are its roots that may be bad, `last` where no other will
+        run."""
         self._backward_seen = True
         context = self.context
         losses = [
-            symptom for root in roots if (symptom := self._symptom(Subject.LOSS, root)) is not None
+            symptom
+            for root in suspects
+            if (symptom := self._symptom(Subject.LOSS, root)) is not None
         ]
         gradients: list[tuple[torch.Tensor, Symptom]] = []
         if losses or context.bad_in_step or context.provenance.holds_guilty():
-            above = graph.consumers(nodes)
-            gradients = self._bad_gradients(above, asked, result)
-            self._explain([*losses, *(symptom for _, symptom in gradients)], above)
+            gradients = self._bad_gradients(one.above, asked, result)
+            self._explain([*losses, *(symptom for _, symptom in gradients)], one.above)
         if losses or gradients or last:
-            leaves = graph.leaves(graph.consumers(nodes))
+            leaves = graph.leaves(one.above)
             self.gradients = describe_gradients((self._leaf_name(leaf), leaf) for leaf in leaves)
         self._drop_recovered()
         self._waiting += gradients

@@ -14,7 +14,6 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from gradscope.facts import Carried, Location
-from gradscope.record import graph
 from gradscope.record.context import RunContext
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.held import parts_of, variables
@@ -128,16 +127,14 @@ class Notes:
 
     def _note_pass(self, one: BackwardPass) -> None:
         frames = user_frames(one.frame)
-        nodes = [root.grad_fn for root in one.differentiable]
-        if not frames or not nodes:
+        if not frames or not one.nodes:
             return
         place = resolve(frames[0].f_code, frames[0].f_lasti)
-        reached = graph.consumers(nodes)
         above: dict[int, tuple[int, ...]] = {}
-        if len(reached) <= _LARGEST:
+        if len(one.above) <= _LARGEST:
             above = {
                 node._sequence_nr(): tuple(one._sequence_nr() for one in by)
-                for node, by in reached.items()
+                for node, by in one.above.items()
             }
         carried = _carried(frames[0], place)
         self.passes.append(Pass(above, _sequence_nr(), place, carried))
