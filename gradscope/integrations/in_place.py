@@ -23,8 +23,8 @@ from gradscope.programs.audit import Effects
 from gradscope.programs.overlay import Overlay
 from gradscope.programs.scratch import scratch_folder
 from gradscope.programs.snapshots.swap import Swapped
+from gradscope.record.forking import FORKS, Randomness, forked
 from gradscope.record.observation import FullObservation
-from gradscope.record.probes.isolate import FORKS, Randomness, forked
 from gradscope.repair import Budget, repaired
 from gradscope.repair.differences import repeats
 

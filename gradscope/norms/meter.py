@@ -12,7 +12,7 @@ from torch import Tensor
 from gradscope.norms.clip import clipped, coefficient, dense, exact_norm, exact_one, total_norm
 from gradscope.norms.facts import Measured, NormOptions, Row
 from gradscope.record.census import census
-from gradscope.record.shards import local, shard_of
+from gradscope.record.finite import local, shard_of
 from gradscope.record.sizes.crossings import norm_of
 
 _VALUES_SHOWN = 8  # elements of a gradient small enough to be written out

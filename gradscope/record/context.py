@@ -12,12 +12,11 @@ from gradscope.record.events.provenance import Provenance
 from gradscope.record.events.received import Received
 from gradscope.record.graph import node_name
 from gradscope.record.journal import Journal, Note
-from gradscope.record.modules import ModuleFrame
 from gradscope.record.names import Names
 from gradscope.record.oprun import NodeOps, OpRun, asked_by_user, runs_forward_again
 from gradscope.record.running import Askers
 from gradscope.record.schema import OpInfo
-from gradscope.record.sites import called_by_engine, note_site
+from gradscope.record.sites import ModuleFrame, called_by_engine, note_site
 
 
 class RunContext:

@@ -1,16 +1,19 @@
-"""Ways through the autograd graph, walked without recursion."""
+"""Ways through the autograd graph, walked without recursion, and parts of it that autograd refused
+to run through."""
 
 from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
 _MOST_NODES = 500_000
 _DEEP = 2_000  # nodes that may be freed by recursion: a stack of a MiB has room for 4,000
+
+Nodes = dict[Any, list[Any]]  # with the nodes above each
 
 
 class SeenNodes:
@@ -89,3 +92,56 @@ def path_to_root(node: Any, above: dict[Any, list[Any]]) -> list[Any]:
 def leaves(above: dict[Any, list[Any]]) -> list[Any]:
     """The leaf tensors whose gradient the graph accumulates."""
     return [node.variable for node in above if hasattr(node, "variable")]
+
+
+def withheld(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
+    """What a node has saved and does not hand out any more: with the tensor where that was changed,
+    without where it was freed."""
+    prefix = "_raw_saved_"
+    for name in dir(type(node)):
+        if not name.startswith(prefix):
+            continue
+        role = name.removeprefix(prefix)
+        try:
+            if role == "tensors":  # of a custom Function
+                node.saved_tensors  # noqa: B018 - what it raises is the answer
+            else:
+                getattr(node, f"_saved_{role}")
+        except RuntimeError:
+            yield from ((role, one) for one in _held(node, name))
+
+
+def _held(node: Any, name: str) -> Iterator[torch.Tensor | None]:
+    """The tensors of a saved variable, or of a list of them, whatever their versions."""
+    try:
+        raw = getattr(node, name)
+        yield from [one.data for one in (raw if isinstance(raw, tuple | list) else (raw,))]
+    except RuntimeError:  # freed
+        yield None
+
+
+def up(nodes: set[Any], above: Nodes) -> set[Any]:
+    """The nodes, and all that hand them a gradient."""
+    found, waiting = set(nodes), list(nodes)
+    while waiting:
+        for one in above[waiting.pop()]:
+            if one not in found:
+                found.add(one)
+                waiting.append(one)
+    return found
+
+
+def is_older(node: Any, until: int) -> bool:
+    """Whether it was made before the node with that number. Those of leaves are of no time."""
+    return hasattr(node, "variable") or node._sequence_nr() < until
+
+
+def ends(part: set[Any], above: Nodes) -> Iterator[Any]:
+    """The nodes of a part of a graph by which the rest of it, or the loss, leads there."""
+    for node in part:
+        if not hasattr(node, "variable") and not (above[node] and part.issuperset(above[node])):
+            yield node
+
+
+def down(node: Any) -> set[Any]:
+    return set(consumers([node]))

@@ -14,10 +14,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.record.context import RunContext
-from gradscope.record.copies import numbers_taken
 from gradscope.record.finite import quick_total
 from gradscope.record.graph import SeenNodes
-from gradscope.record.journal import Note
+from gradscope.record.journal import Note, numbers_taken
 from gradscope.record.margins import Margins
 from gradscope.record.oprun import NodeOps, OpRun, flatten
 from gradscope.record.overwrites import Overwrites

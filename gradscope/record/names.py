@@ -13,11 +13,9 @@ import torch
 
 from gradscope.record.definitions import definition
 from gradscope.record.events.provenance import storage_key
-from gradscope.record.finite import unwrapped
+from gradscope.record.finite import is_distributed, unwrapped
 from gradscope.record.held import held_as, modules_in, parts_of
-from gradscope.record.modules import ModuleFrame, module_path
-from gradscope.record.shards import is_distributed
-from gradscope.record.sites import LIBRARY, kind_of, user_frames
+from gradscope.record.sites import LIBRARY, ModuleFrame, kind_of, module_path, user_frames
 
 Path = tuple[tuple[str, torch.nn.Module], ...]
 

@@ -8,12 +8,10 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from gradscope.facts import AnyRefusal, Ending, Step, Trace
-from gradscope.record.array_warnings import ArrayWarnings
+from gradscope.record.data import ArrayWarnings, Loaders
 from gradscope.record.environment import environment
 from gradscope.record.instrument import tell
-from gradscope.record.last_update import LastUpdate
-from gradscope.record.limit import Limit, StopTrace
-from gradscope.record.loaders import Loaders
+from gradscope.record.limit import LastUpdate, Limit, StopTrace
 from gradscope.record.passes import Measure
 from gradscope.record.probes.function_checks import FunctionChecks, checked
 from gradscope.record.recorder import Recorder

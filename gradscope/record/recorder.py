@@ -12,16 +12,14 @@ from gradscope.record.context import RunContext
 from gradscope.record.depth import Depth
 from gradscope.record.environment import environment
 from gradscope.record.events.examine import Examiner
-from gradscope.record.events.hidden import Hidden
+from gradscope.record.events.masks import Hidden
 from gradscope.record.events.reads import NanReads
 from gradscope.record.events.symptoms import Symptoms
 from gradscope.record.instrument import tell
-from gradscope.record.last_update import LastUpdate
-from gradscope.record.limit import FIRST_ERROR, Limit, StopTrace
+from gradscope.record.limit import FIRST_ERROR, LastUpdate, Limit, StopTrace
 from gradscope.record.margins import Margins
 from gradscope.record.mode import RecordingMode
 from gradscope.record.modes import is_on
-from gradscope.record.modules import forget_names
 from gradscope.record.oprun import NodeOps, OpRun
 from gradscope.record.optimizers import Work, bad_settings
 from gradscope.record.overwrites import Overwrites
@@ -29,7 +27,7 @@ from gradscope.record.passes import BackwardPass
 from gradscope.record.patches import install
 from gradscope.record.probes.function_checks import FunctionChecks
 from gradscope.record.schema import OpInfo
-from gradscope.record.sites import Site, place_of, user_site
+from gradscope.record.sites import Site, forget_names, place_of, user_site
 from gradscope.record.tracing import computes_values, unobserved
 from gradscope.record.watching import Watching
 

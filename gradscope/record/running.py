@@ -10,8 +10,7 @@ from typing import Any, Protocol
 import torch
 
 from gradscope.record.graph import function_name
-from gradscope.record.modules import ModuleFrame
-from gradscope.record.sites import calls_modules
+from gradscope.record.sites import ModuleFrame, calls_modules
 from gradscope.record.stand_ins import stand_in
 
 

@@ -6,6 +6,7 @@ into exact columns only when a report needs it.
 
 from __future__ import annotations
 
+import dis
 import linecache
 import os
 import re
@@ -13,22 +14,25 @@ import site
 import sys
 import sysconfig
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 
 from gradscope.facts import Location
-from gradscope.record.instructions import instructions, positions
-from gradscope.record.modules import ModuleFrame
-from gradscope.record.modules import Site as Site
 from gradscope.source.cells import cell_of
+
+Site = tuple[tuple[CodeType, int], ...]  # innermost frame first
+Listed = TypeVar("Listed")
+Position = tuple[int | None, int | None, int | None, int | None]  # line, end line, columns
 
 USER, LIBRARY, OURS, ENGINE = range(4)
 _INNER = 8  # library frames kept an op
 _MOST_PLACES = 1024  # whose lines are remembered
+_MOST_CODES = 64  # whose instructions are: a script may have 50,000
 _DEEPEST = 64  # user frames kept an op: enough for people, bounded for recursive programs
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _EXAMPLES = os.path.join(_PACKAGE, "examples") + os.sep
@@ -39,6 +43,57 @@ _TORCH = os.path.realpath(os.path.dirname(torch.__file__)) + os.sep
 _WRAPPERS = tuple(
     os.path.join(_TORCH, name) for name in (f"_dynamo{os.sep}", "_compile.py", "_ops.py")
 )
+
+# Bound before anything is put around it.
+_ENGINE_CODE = torch.autograd.graph._engine_run_backward.__code__
+_BLOCK = re.compile(r"(async\s+)?(for|with|class)\b")
+# By identity: equal code objects may come from different files, and hashing one is slow. The
+# code is kept, so that its identity is never another's.
+_kinds: dict[int, int] = {}
+_classified: list[CodeType] = []
+_module_calls: set[int] = set()  # those of ours that call a module's forward, by identity too
+_entries: set[int] = set()  # those of ours that call the program: what called them is not its own
+_claimed: tuple[str, ...] = ()
+_places: dict[tuple[int, int], tuple[CodeType, Location]] = {}
+_named: dict[int, tuple[Any, dict[int, str]]] = {}  # the modules inside of one, by its id
+
+
+@dataclass(slots=True, eq=False)
+class ModuleFrame:
+    """The modules whose forward was running, innermost first, as a linked list.
+
+    `site` is where the module was called, `called_in` the identity of the frame that calls its
+    forward: both are noted at the first op in there, and hold for the others.
+    """
+
+    module: Any
+    outer: ModuleFrame | None
+    site: tuple[Site, Site] | None = None
+    called_in: int = 0
+
+
+def module_path(frame: ModuleFrame | None) -> str | None:
+    """The fqn of the innermost running module below the outermost one: `encoder.layers.3.attn`.
+
+    The outermost module itself has no name of its own; its class name stands for it.
+    """
+    if frame is None:
+        return None
+    root = frame
+    while root.outer is not None:
+        root = root.outer
+    if frame is root:
+        return type(root.module).__name__
+    known = _named.get(id(root.module))
+    if known is None or known[0] is not root.module:
+        names = {id(module): name for name, module in root.module.named_modules()}
+        known = _named[id(root.module)] = (root.module, names)
+    return known[1].get(id(frame.module), type(frame.module).__name__)
+
+
+def forget_names() -> None:
+    """The run is over: its modules are let go."""
+    _named.clear()
 
 
 def _library_roots() -> tuple[str, ...]:
@@ -60,18 +115,7 @@ def _is_installed_into(folder: str) -> bool:
         return False
 
 
-# Bound before anything is put around it.
-_ENGINE_CODE = torch.autograd.graph._engine_run_backward.__code__
-_BLOCK = re.compile(r"(async\s+)?(for|with|class)\b")
 _LIBRARY_ROOTS = (*_library_roots(), _TORCH)
-# By identity: equal code objects may come from different files, and hashing one is slow. The
-# code is kept, so that its identity is never another's.
-_kinds: dict[int, int] = {}
-_classified: list[CodeType] = []
-_module_calls: set[int] = set()  # those of ours that call a module's forward, by identity too
-_entries: set[int] = set()  # those of ours that call the program: what called them is not its own
-_claimed: tuple[str, ...] = ()
-_places: dict[tuple[int, int], tuple[CodeType, Location]] = {}
 
 
 def kind_of(code: CodeType) -> int:
@@ -305,3 +349,24 @@ def user_site(frame: FrameType | None) -> Site:
 
 def current_frame() -> Any:
     return sys._getframe(1)
+
+
+class _OfCode(Generic[Listed]):
+    """By identity: equal code objects may come from different files, and hashing one is slow. The
+    code is kept, so that its identity is never another's."""
+
+    def __init__(self, read: Callable[[CodeType], Sequence[Listed]]) -> None:
+        self._read = read
+        self._known: dict[int, tuple[CodeType, Sequence[Listed]]] = {}
+
+    def __call__(self, code: CodeType) -> Sequence[Listed]:
+        known = self._known.get(id(code))
+        if known is None:
+            while len(self._known) >= _MOST_CODES:
+                del self._known[next(iter(self._known))]
+            known = self._known[id(code)] = (code, self._read(code))
+        return known[1]
+
+
+instructions: _OfCode[dis.Instruction] = _OfCode(lambda code: tuple(dis.get_instructions(code)))
+positions: _OfCode[Position] = _OfCode(lambda code: tuple(code.co_positions()))

@@ -16,7 +16,7 @@ from gradscope.norms import NormOptions
 from gradscope.norms.meter import Measure
 from gradscope.record.depth import Depth
 from gradscope.record.observation import FullObservation, SizesAlone
-from gradscope.record.sizes.fading import Fading
+from gradscope.record.sizes.account import Fading
 
 AfterStep = Callable[[], object]
 Way = Callable[[], AbstractContextManager[AfterStep]]

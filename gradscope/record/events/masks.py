@@ -2,25 +2,59 @@
 
 Asked where a gradient of exactly 0 met an infinite slope. The zero was sent by a node on the way:
 one that received something else and handed on 0. Whether that was a mask or only a factor that
-happens to be 0 tells a masked branch from an ordinary singular derivative.
+happens to be 0 tells a masked branch from an ordinary singular derivative. And what a mask hid from
+a loss without having hurt yet, which hazards are made of.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Any
 
 import torch
 
-from gradscope.facts import Call
+from gradscope.facts import Call, Event, Kind, Phase
 from gradscope.ops.traits import Trait, discards, has
-from gradscope.record.events.grad_outputs import gradient_in, is_gradient
-from gradscope.record.finite import numbers, value_at
+from gradscope.record.context import RunContext
+from gradscope.record.events.provenance import storage_key
+from gradscope.record.finite import numbers, plain, value_at
+from gradscope.record.journal import Raw, to_call
 from gradscope.record.oprun import NodeOps
+from gradscope.record.passes import BackwardPass
 
 _MOST_NODES = 10_000
+_MOST = 8  # places of hidden values remembered a run: more are no longer read
+
+
+def gradient_in(ops: NodeOps, made: frozenset[int] | None = None) -> torch.Tensor | None:
+    """What the ops of a node read, did not make, and the node had not saved; its first output's
+    gradient where there are several. None where no op of the node read it (a view's backward).
+    After the backward pass what a node had saved is gone: then `made` are the identities of the
+    tensors that the pass made; a gradient is one of those or a view of one."""
+    metadata = getattr(ops.node, "_input_metadata", ())
+    wanted = {tuple(item.shape) for item in metadata if hasattr(item, "shape")}
+    for info, args, kwargs in ops.ops:
+        for _, tensor in info.tensors(args, kwargs):
+            if tensor._cdata in ops.made or (wanted and tuple(tensor.shape) not in wanted):
+                continue
+            if made is not None:
+                if is_gradient(tensor, made):
+                    return tensor
+            elif storage_key(tensor) not in ops.saved_keys:
+                values = plain(tensor)
+                if values is not None and values.numel():
+                    return tensor
+    return None
+
+
+def is_gradient(tensor: object, made: frozenset[int]) -> bool:
+    if not isinstance(tensor, torch.Tensor):
+        return False
+    base = tensor._base
+    return tensor._cdata in made or (base is not None and base._cdata in made)
 
 
 class Came(Enum):
@@ -193,3 +227,42 @@ def _only_scales(
 def _constant_factor(node: Any) -> bool:
     """A factor without a gradient of its own may be a mask; one with a gradient is data."""
     return any(edge[0] is None for edge in node.next_functions)
+
+
+class Hidden:
+    """Keeps the births of inf and NaN of each step that something hid on the way to the loss.
+
+    Looks at the graph only in steps with such a birth, of which healthy runs have none.
+    """
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._births: dict[object, tuple[Raw, Raw]] = {}  # a birth and what hid it, by place
+
+    def after_backward(self, one: BackwardPass) -> None:
+        found = list(self._candidates()) if self._context.journal.events else None
+        if not found or len(self._births) >= _MOST:
+            return
+        on_the_way = {node._sequence_nr() for node in one.above}
+        for birth, kill in found:
+            if birth.seq in on_the_way and kill.seq in on_the_way:
+                self._births.setdefault((birth.note.info.name, birth.note.user), (birth, kill))
+
+    def _candidates(self) -> Iterator[tuple[Raw, Raw]]:
+        """Births in differentiable ops, and the differentiable op that hid each."""
+        journal, step = self._context.journal, self._context.step
+        for kill in list(journal.events.values()):
+            if kill.fact.kind is not Kind.KILL or kill.fact.step != step or kill.seq is None:
+                continue
+            for raw in journal.ancestors(kill.fact.id):
+                if raw.fact.kind is Kind.BIRTH and raw.fact.phase is Phase.FORWARD and raw.in_graph:
+                    yield raw, kill
+
+    def events(self, explained: Collection[int]) -> tuple[Event, ...]:
+        """The births that lead to no symptom, first come first."""
+        journal = self._context.journal
+        kept = [pair for pair in self._births.values() if pair[0].fact.id not in explained]
+        return tuple(
+            replace(journal.freeze(birth), hidden_by=to_call(kill.note, kill.seq))
+            for birth, kill in kept[:_MOST]
+        )

@@ -13,7 +13,7 @@ from gradscope.ops import lookup
 from gradscope.ops.reach import singularity
 from gradscope.record.census import Places, census, not_finite, places, rows_of_neginf
 from gradscope.record.context import RunContext
-from gradscope.record.events.grad_outputs import gradient_in
+from gradscope.record.events.masks import gradient_in
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import batch_dims, numbers, unwrapped, value_at
 from gradscope.record.graph import node_name

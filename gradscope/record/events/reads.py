@@ -14,10 +14,9 @@ from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.events.origins import LITERAL
 from gradscope.record.finite import has_nan, plain
-from gradscope.record.instructions import positions
 from gradscope.record.journal import Raw
 from gradscope.record.oprun import OpRun, StainedInput
-from gradscope.record.sites import Site, note_site, resolve
+from gradscope.record.sites import Site, note_site, positions, resolve
 from gradscope.record.tracing import unobserved
 
 _MOST = 8  # places told a run

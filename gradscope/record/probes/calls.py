@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradscope.record.probes.isolate import Randomness
+from gradscope.record.forking import Randomness
 
 MOST_CALLS = 10  # of forward and backward together, for one signature
 

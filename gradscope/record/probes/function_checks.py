@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from gradscope.facts import FunctionCheck, NotChecked, Symptom
+from gradscope.record.forking import FORKS, forked, random_state_kept
 from gradscope.record.graph import function_name
-from gradscope.record.probes import isolate
 from gradscope.record.probes.calls import NoVerdict, first_rows, needs_grad
 from gradscope.record.sites import Site, current_frame, note_site, place_of
 from gradscope.record.stand_ins import hide_from_dynamo, stand_in
@@ -122,7 +122,7 @@ class FunctionChecks:
             try:
                 with (
                     _disable_current_modes(),
-                    isolate.random_state_kept(),
+                    random_state_kept(),
                     torch.autocast("cpu", enabled=False),
                 ):
                     if is_large:
@@ -138,9 +138,9 @@ class FunctionChecks:
 
         checks: tuple[FunctionCheck, ...] = ()
         beyond = ""
-        if isolate.FORKS and all(tensor.is_cpu for tensor in tensors):
+        if FORKS and all(tensor.is_cpu for tensor in tensors):
             late = f"no answer in {SECONDS_EACH:.0f} seconds, or its copy of the program died"
-            checks, beyond, why = isolate.forked(work, SECONDS_EACH) or ((), "", late)
+            checks, beyond, why = forked(work, SECONDS_EACH) or ((), "", late)
         elif is_large:  # the program's memory may have no room for another forward
             why = f"{size} are checked"
         elif any(callable(arg) and not isinstance(arg, torch.Tensor) for arg in args):

@@ -34,11 +34,10 @@ from gradscope.record import graph
 from gradscope.record.context import RunContext
 from gradscope.record.definitions import definition, frozen_at, leaf_at, source_of
 from gradscope.record.events.provenance import storage_key
-from gradscope.record.graph import node_name
+from gradscope.record.graph import Nodes, down, ends, is_older, node_name, up, withheld
 from gradscope.record.held import variables
 from gradscope.record.journal import to_call
 from gradscope.record.refusals.notes import Noted, Notes, Updated
-from gradscope.record.refusals.parts import Nodes, down, ends, is_older, up, withheld
 from gradscope.record.sites import USER, kind_of, resolve
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.reasons import cut_upstream, explained

@@ -18,11 +18,18 @@ from gradscope.record.context import RunContext
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.held import parts_of, variables
 from gradscope.record.instrument import Engine
-from gradscope.record.modules import ModuleFrame
 from gradscope.record.optimizers import Work, held_by, parameters_of
 from gradscope.record.passes import BackwardPass
 from gradscope.record.schema import OpInfo
-from gradscope.record.sites import LIBRARY, Site, kind_of, note_site, resolve, user_frames
+from gradscope.record.sites import (
+    LIBRARY,
+    ModuleFrame,
+    Site,
+    kind_of,
+    note_site,
+    resolve,
+    user_frames,
+)
 from gradscope.record.tracing import unobserved
 
 _sequence_nr = torch._C._autograd._get_sequence_nr

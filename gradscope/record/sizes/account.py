@@ -1,28 +1,170 @@
-"""What one optimizer did with the gradients of its passes, while the program runs."""
+"""What one optimizer did with the gradients of its passes, while the program runs: when it used
+them, whether they fade, and whether its steps move parameters in half precision or are rounded
+away."""
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from gradscope.facts import Movement, Rates, Schedule, Skipping, Usage
+from gradscope.facts import Flat, Movement, Rates, Schedule, Skipping, Usage
+from gradscope.ops.traits import Trait, has
 from gradscope.record.names import Names
 from gradscope.record.optimizers import held_by, parameters_of
 from gradscope.record.sites import Site, place_of
+from gradscope.record.sizes.clearing import version_of
 from gradscope.record.sizes.clipping import Clip
-from gradscope.record.sizes.fading import Fading
-from gradscope.record.sizes.freshness import version_of
-from gradscope.record.sizes.leaves import Leaves
-from gradscope.record.sizes.movement import Before
+from gradscope.record.sizes.crossings import Crossing
+from gradscope.record.sizes.flow import Flow
+from gradscope.record.sizes.leaves import Leaves, norms_of
+from gradscope.record.sizes.reasons import call_of
 
+_ALL = 16  # updates that are all measured; of later ones eight for each doubling of their number
+_MOST_NORMS = 128  # of the gradients of an optimizer
+_EARLY = 5  # updates that tell how large its gradients were
+_FADED = 1e-2  # of these: worth a look at the graph
+_NEAR = 8  # calls from the flat one towards the loss that are told
+_AGAIN = 0.1  # times the norm at the look before
+_CURVED = Trait.SATURATES | Trait.AVERAGES  # a slope of its own, which no weight gives it
+_MOST_READ = 64  # parameters of an optimizer that are looked at
+_ELEMENTS = 1024  # of each of them, at even distances
+_HALF = (torch.bfloat16, torch.float16)
 SAMPLE = 16  # passes told by their steps
 _FIRST = 64  # updates whose passes are told
 _TRIES = 16  # passes after which an optimizer without a gradient is no longer asked for one
 _NEGLIGIBLE = 1e-6  # of the largest rate: float32 rounds such a part of a step away
+
+Slopes = dict[object, tuple[float, Crossing]]
+
+
+class Fading:
+    """Whether the gradients of one optimizer fade over the run, and at which op: `norms` are their
+    L2 norms by the step of the pass."""
+
+    def __init__(self) -> None:
+        self.norms: list[tuple[int, float]] = []
+        self.flat: Flat | None = None
+        self.wants_look = False
+        self._first: Slopes | None = None
+        self._looked_at = math.inf
+
+    def is_due(self, updates: int) -> bool:
+        """Whether to note the gradients of the coming update, after so many."""
+        every = 1 << max(0, updates.bit_length() - 4)
+        return len(self.norms) < _MOST_NORMS and (updates < _ALL or updates % every == 0)
+
+    def note_update(self, step: int, grads: Sequence[Any]) -> None:
+        """It is about to step along these."""
+        norm = math.hypot(*norms_of(grads))
+        self.norms.append((step, norm))
+        if len(self.norms) > _EARLY:
+            usual = median(norm for _, norm in self.norms[:_EARLY])
+            self.wants_look |= norm <= min(_FADED * usual, _AGAIN * self._looked_at)
+
+    def note_graph(self, step: int, crossings: Sequence[Crossing], flow: Flow) -> None:
+        """A pass that gave it gradients was looked at."""
+        slopes = _slopes(crossings)
+        if self._first is None:
+            self._first = slopes
+        elif self.wants_look and slopes:
+            self.wants_look, self._looked_at = False, self.norms[-1][1]
+            ratios = {key: slope / self._before(key) for key, (slope, _) in slopes.items()}
+            key = min(ratios, key=ratios.__getitem__)
+            slope, crossing = slopes[key]
+            if self.flat is None or slope < self.flat.slope:
+                uses = tuple(call_of(one, flow) for one in _uses(crossing, crossings))
+                self.flat = Flat(step, call_of(crossing, flow), slope, self._before(key), uses)
+
+    def _before(self, key: object) -> float:
+        """The slope there at first; 1 where nobody saw it."""
+        known = self._first.get(key) if self._first is not None else None
+        return known[0] if known is not None else 1.0
+
+
+def _uses(crossing: Crossing, crossings: Sequence[Crossing]) -> Iterator[Crossing]:
+    """From one up to the loss, on one of the ways there."""
+    for _ in range(_NEAR):
+        at = next(place for place, one in enumerate(crossings) if one is crossing)
+        above = [one for one in crossings if at in one.below.values()]
+        if not above:
+            return
+        crossing = above[0]
+        yield crossing
+
+
+def _slopes(crossings: Sequence[Crossing]) -> Slopes:
+    """How much of the gradient each op with a curve passed on, the least for each place."""
+    found: Slopes = {}
+    for one in crossings:
+        if one.out and one.place is not None and has(one.name, _CURVED):
+            slope = math.hypot(*(norm or 0.0 for norm in one.into)) / one.out
+            key = one.name, one.place, one.module
+            if key not in found or slope < found[key][0]:
+                found[key] = slope, one
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    parameter: torch.Tensor
+    values: torch.Tensor
+    pulled: torch.Tensor  # whose gradient is not 0
+
+
+Before = list[_Part]
+
+
+def begin_movement(optimizer: Any) -> Before | None:
+    """The values before a step; None where nothing that it holds is in half precision."""
+    held = [one for one in parameters_of(optimizer) if _can_be_read(one)]
+    every = max(1, len(held) // _MOST_READ)
+    parts = [
+        _Part(one, _sample(one).clone(), _sample(one.grad).ne(0))
+        for one in held[::every]
+        if one.grad is not None and _can_be_read(one.grad)
+    ]
+    return parts or None
+
+
+def end_movement(before: Before, step: int, lr: float, names: Mapping[int, str]) -> Movement | None:
+    """What the step after a pass has changed of them; None where no gradient was other than 0."""
+    counts = [int(part.pulled.count_nonzero()) for part in before]
+    still = [int((part.values.eq(_sample(part.parameter)) & part.pulled).sum()) for part in before]
+    if not sum(counts):
+        return None
+    worst = before[max(range(len(before)), key=still.__getitem__)]
+    return Movement(
+        step=step,
+        lr=lr,
+        pulled=sum(counts),
+        still=sum(still),
+        leaf=names.get(id(worst.parameter), "a parameter"),
+        dtype=str(worst.parameter.dtype).removeprefix("torch."),
+        scale=float(worst.values.float().abs().mean()),
+    )
+
+
+def _can_be_read(one: torch.Tensor) -> bool:
+    plain = type(one) in (torch.Tensor, torch.nn.Parameter) and one.layout is torch.strided
+    return (
+        plain
+        and one.dtype in _HALF
+        and not one.is_meta
+        and one.is_contiguous()
+        and bool(one.numel())
+    )
+
+
+def _sample(one: torch.Tensor) -> torch.Tensor:
+    return one.detach().view(-1)[:: -(-one.numel() // _ELEMENTS)]
 
 
 class Account:

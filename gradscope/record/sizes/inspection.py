@@ -10,9 +10,9 @@ import torch
 
 from gradscope.record.graph import SeenNodes
 from gradscope.record.modes import depth_of, lifted_above, mode_count
-from gradscope.record.modules import ModuleFrame
 from gradscope.record.names import Names
 from gradscope.record.running import Askers, Follower, follow_functions, follow_modules
+from gradscope.record.sites import ModuleFrame
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.flow import Flow
 

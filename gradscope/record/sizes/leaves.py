@@ -12,10 +12,9 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from gradscope.facts import Leaf
-from gradscope.record.finite import elements
+from gradscope.record.finite import elements, shard_of
 from gradscope.record.names import Names
 from gradscope.record.passes import Graded
-from gradscope.record.shards import shard_of
 from gradscope.record.sites import Site
 from gradscope.record.sizes.crossings import norm_of
 from gradscope.record.stand_ins import stand_in

@@ -25,19 +25,17 @@ from gradscope.record.optimizers import Work
 from gradscope.record.passes import BackwardPass, Graded, Measure
 from gradscope.record.running import Follower
 from gradscope.record.sites import note_site
-from gradscope.record.sizes.absences import Absences
-from gradscope.record.sizes.additions import Additions
+from gradscope.record.sizes.absences import Absences, Additions
+from gradscope.record.sizes.clearing import Freshness
 from gradscope.record.sizes.clipping import Clipping
 from gradscope.record.sizes.crossings import MOST_NODES, Crossings
 from gradscope.record.sizes.flow import Flow
-from gradscope.record.sizes.freshness import Freshness
 from gradscope.record.sizes.growth import Growths, depth_of
 from gradscope.record.sizes.inspection import Inspection
 from gradscope.record.sizes.leaps import Leaps
 from gradscope.record.sizes.leaves import Leaves, norms_of
-from gradscope.record.sizes.own_backwards import OwnBackwards
+from gradscope.record.sizes.module_use import OwnBackwards, TrainingModes
 from gradscope.record.sizes.reduction import summed
-from gradscope.record.sizes.training_modes import TrainingModes
 from gradscope.record.sizes.updates import Updates
 from gradscope.record.sizes.usage import Usages
 from gradscope.record.tracing import shielded

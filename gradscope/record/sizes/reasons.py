@@ -16,8 +16,7 @@ from gradscope.record.definitions import guard_of
 from gradscope.record.journal import to_call
 from gradscope.record.sites import place_of
 from gradscope.record.sizes.crossings import Crossing, Crossings
-from gradscope.record.sizes.cuts import Cut, Selection
-from gradscope.record.sizes.flow import Flow
+from gradscope.record.sizes.flow import Cut, Flow, Selection
 
 _FLUSHED = 2.0**-10  # norm of a gradient that a slope below 1 may bring under float16's smallest
 _REASONS = (

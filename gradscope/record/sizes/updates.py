@@ -15,8 +15,7 @@ from gradscope.facts import Location, Update
 from gradscope.record.finite import is_zero
 from gradscope.record.optimizers import Work, held_by, parameters_of
 from gradscope.record.sites import USER, kind_of, note_site, place_of
-from gradscope.record.sizes.clearing import after_step
-from gradscope.record.sizes.freshness import Freshness
+from gradscope.record.sizes.clearing import Freshness, after_step
 from gradscope.record.sizes.leaves import Leaves, Replacement
 from gradscope.source import parsed
 from gradscope.source.hand_updates import ascent, rate_by_hand

@@ -21,12 +21,11 @@ from gradscope.record.optimizers import Work, parameters_of, rate_of
 from gradscope.record.passes import BackwardPass
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import USER, Site, file_in_torch, kind_of, note_site
-from gradscope.record.sizes.account import SAMPLE, Account, Moves
+from gradscope.record.sizes.account import SAMPLE, Account, Moves, begin_movement, end_movement
 from gradscope.record.sizes.clipping import Clip
 from gradscope.record.sizes.crossings import Crossing
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.leaves import Leaves, Watched, has_memory
-from gradscope.record.sizes.movement import begin_movement, end_movement
 from gradscope.record.sizes.reduction import factor_of_mean
 from gradscope.record.stand_ins import stand_in
 from gradscope.record.tracing import shielded

@@ -1,8 +1,11 @@
-"""Batches that workers of a DataLoader have made: of which samples, and where one turns bad."""
+"""What is known of the program's data: of which samples a batch of a DataLoader's workers is, where
+one turns bad, and what numpy says of its own arithmetic, which makes the inf and NaN of most data
+and which no op of torch's sees."""
 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -14,16 +17,18 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import dataloader
 
-from gradscope.facts import Kind, Location, Sample
+from gradscope.facts import ArrayWarning, Kind, Location, Sample
 from gradscope.record.context import RunContext
 from gradscope.record.finite import holds_bad, plain
-from gradscope.record.probes.isolate import FORKS, forked
+from gradscope.record.forking import FORKS, forked
 from gradscope.record.sites import note_site, resolve
 from gradscope.record.stand_ins import stand_in
 from gradscope.record.tracing import unobserved
 
 _MOST = 3  # samples that are made again, a run
 _PATIENCE = 5.0  # seconds for one
+_SAID = " encountered in "  # "divide by zero encountered in log"
+_MOST_WARNINGS = 16
 
 Origin = tuple[str, Location] | None
 
@@ -119,3 +124,35 @@ class _FirstBad(TorchDispatchMode):
 def _any_bad(values: Any) -> bool:
     held = (one for one in tree_leaves(values) if isinstance(one, torch.Tensor))
     return any(map(holds_bad, held))
+
+
+class ArrayWarnings:
+    """Context manager. Listens to numpy, and lets the program's warnings be shown as ever.
+
+    Not heard: what `numpy.errstate` silences, and what a loader's worker process warns of.
+    """
+
+    def __init__(self) -> None:
+        self.heard: list[ArrayWarning] = []
+        self._stack = ExitStack()
+
+    def __enter__(self) -> ArrayWarnings:
+        shown: Any = warnings.showwarning
+
+        def showwarning(
+            message: Any, category: Any, filename: str, lineno: int, *rest: Any
+        ) -> None:
+            if category is RuntimeWarning and _SAID in str(message):
+                self._note(str(message), sys._getframe(1))
+            shown(message, category, filename, lineno, *rest)
+
+        stand_in(self._stack, warnings, "showwarning", showwarning)
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._stack.close()
+
+    def _note(self, said: str, frame: Any) -> None:
+        user, _ = note_site(frame)
+        if user and len(self.heard) < _MOST_WARNINGS:
+            self.heard.append(ArrayWarning(said, resolve(*user[0])))
