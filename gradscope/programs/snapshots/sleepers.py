@@ -31,8 +31,9 @@ from gradscope.record.forking import die_with, fork_unnoticed, survives_a_fork
 from gradscope.signals import held_back, leave
 
 SHARE = 0.01  # of the time may go into snapshots
-_FIRST_GUESS = 0.01  # seconds that one costs: a fork of a process that has torch in it
-_PAGE_COPIED = 1e-6  # seconds for a page that is written first after a fork: fault and copy
+_FIRST_GUESS = 0.02  # seconds that one costs: a fork of a process that has torch in it
+_PAGE_COPIED = 2.5e-6  # seconds for a page that is written first after a fork: fault and copy
+_AND_ITS_END = 2  # times what a fork takes: the copy's memory is given back in its own time
 _OLDER = 4  # times as far back as the newer one may the older one be before it is replaced
 _ROOM = 3  # times the memory of the process: two snapshots and a worker that write all of it
 
@@ -59,10 +60,10 @@ class _Sleeper:
     taken: float  # by time.monotonic
 
     def end(self) -> None:
+        """Without waiting: to give the memory back takes longer than the fork."""
         self.control.close()
-        with suppress(ProcessLookupError, ChildProcessError):
+        with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
 
 
 class Snapshots:
@@ -74,6 +75,7 @@ class Snapshots:
         self._ours = {control.fileno(), *ours}
         self.given = streams(self._ours)
         self._alive: list[_Sleeper] = []
+        self._ended: list[int] = []  # processes that are not waited for yet
         self._due = time.monotonic() + _FIRST_GUESS / SHARE
         self._pages: int | None = None  # that were written until the last one was taken
         self._cost = 0.0
@@ -88,8 +90,22 @@ class Snapshots:
     def end(self) -> None:
         """No snapshot any more, of those that there are and for the rest of the run."""
         self._is_over = True
-        while self._alive:
-            self._alive.pop().end()
+        for one in self._alive:
+            self._let_go(one)
+        self._alive = []
+        self._bury(0)
+
+    def _let_go(self, one: _Sleeper) -> None:
+        one.end()
+        self._ended.append(one.pid)
+
+    def _bury(self, flags: int) -> None:
+        """Wait for those that were ended, or (`os.WNOHANG`) only for what is over."""
+        for pid in self._ended[:]:
+            with suppress(ChildProcessError):
+                if os.waitpid(pid, flags)[0] == 0:
+                    continue
+            self._ended.remove(pid)
 
     def is_due(self) -> bool:
         """Whether to take one at the end of this step, as far as its cost is concerned."""
@@ -111,6 +127,7 @@ class Snapshots:
         """Take one after so many backward passes, if that is possible. In the copy, which comes
         back from here once it is asked something, what it was asked."""
         began = time.thread_time()
+        self._bury(os.WNOHANG)
         with aside():
             ours = [*self._ours, *(one.control.fileno() for one in self._alive)]
             files = open_files(ours, self.given)
@@ -145,14 +162,14 @@ class Snapshots:
                     one.close()
                 die_with(parent)
                 woken = _sleep(theirs, files)
-                self._alive, self._is_over = [], True
+                self._alive, self._ended, self._is_over = [], [], True
                 return woken
         theirs.close()
         if len(self._alive) > 1:
             older, newer = self._alive
             goes = newer if now - older.taken < _OLDER * (now - newer.taken) else older
             self._alive.remove(goes)
-            goes.end()
+            self._let_go(goes)
         self._alive.append(_Sleeper(step, pid, ours, now))
         self.hurdle = None
         self._cost = time.thread_time() - began
@@ -163,12 +180,13 @@ class Snapshots:
     def _weigh(self) -> None:
         """The step after a snapshot is over, which has copied what it wrote."""
         copied = _pages_written() - (self._pages or 0)
-        self._due = time.monotonic() + (self._cost + copied * _PAGE_COPIED) / SHARE
+        cost = self._cost * _AND_ITS_END + copied * _PAGE_COPIED
+        self._due = time.monotonic() + cost / SHARE
         self._pages = None
 
     def _has_other_children(self) -> bool:
         """A copy would share them: what they send, and their end."""
-        own = {str(one.pid) for one in self._alive}
+        own = {*map(str, self._ended), *(str(one.pid) for one in self._alive)}
         try:
             return not own.issuperset(Path("/proc/thread-self/children").read_text().split())
         except OSError:
