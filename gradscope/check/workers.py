@@ -12,12 +12,10 @@ import os
 import signal
 import time
 import traceback
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any
 
 from gradscope.check.cases import Case
 from gradscope.facts import Ending, Report, Trace
@@ -106,20 +104,9 @@ def _cores() -> int:
 
 
 def _start(place: int, case: Case, judge: Judge, threads: int) -> _Worker:
-    from gradscope.programs.process import can_fork, import_wanted
-    from gradscope.record.forking import pause_openmp
+    from gradscope.programs.process import beside
 
-    method = "fork" if can_fork() else "spawn"
-    import_wanted()
-    context: Any = multiprocessing.get_context(method)
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(case, judge, threads, theirs), daemon=False)
-    with warnings.catch_warnings():
-        # numpy's threads make Python 3.12 warn; they have fork handlers of their own.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pause_openmp()
-        process.start()
-    theirs.close()
+    process, ours = beside(_work, case, judge, threads)
     limit = (case.config.time_limit or float("inf")) + case.config.verify_time + OVERTIME
     return _Worker(place, case, process, ours, time.monotonic() + limit)
 

@@ -23,7 +23,7 @@ from gradscope.programs.audit import Effects
 from gradscope.programs.overlay import Overlay
 from gradscope.programs.scratch import scratch_folder
 from gradscope.programs.snapshots.swap import Swapped
-from gradscope.record.forking import FORKS, Randomness, forked
+from gradscope.record.forking import FORKS, Randomness, can_fork, forked
 from gradscope.record.observation import FullObservation
 from gradscope.repair import Budget, repaired
 from gradscope.repair.differences import repeats
@@ -128,6 +128,7 @@ class InPlace:
 
 def _hindrance() -> str:
     """Why no copy of this process can compute; nothing where one can."""
-    if torch.cuda.is_initialized():
-        return "a process that uses a GPU cannot be copied"
-    return "" if FORKS else "processes are copied on Linux alone"
+    if can_fork():
+        return ""
+    linux = "processes are copied on Linux alone"
+    return "a process that uses a GPU cannot be copied" if FORKS else linux

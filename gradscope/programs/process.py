@@ -12,14 +12,15 @@ import signal
 import socket
 import sys
 import time
-import warnings
+from collections.abc import Callable
 from multiprocessing.connection import Connection, Pipe
+from multiprocessing.process import BaseProcess
 from typing import Any, NoReturn, Protocol
 
 import torch
 
 from gradscope.programs.child import Job, run_child
-from gradscope.record.forking import die_with, pause_openmp
+from gradscope.record.forking import about_to_fork, can_fork, die_with
 
 _NAP = 0.005  # seconds between two looks at a child that is about to end
 
@@ -48,13 +49,19 @@ class Child(Protocol):
 
 def start(job: Job, *, fork: bool | None = None, snapshots: bool = False) -> Child:
     forks = can_fork() if fork is None else fork
-    return _Forked(job, snapshots and sys.platform == "linux") if forks else _Spawned(job)
+    return _Forked(job, snapshots) if forks else _Spawned(job)
 
 
-def can_fork() -> bool:
-    """macOS frameworks and an initialised CUDA context do not survive a fork."""
-    cuda: Any = torch.cuda
-    return hasattr(os, "fork") and sys.platform != "darwin" and not cuda.is_initialized()
+def beside(work: Callable[..., None], *args: object) -> tuple[BaseProcess, Connection]:
+    """A process that runs `work(*args, connection)`, and our end of its connection to us."""
+    context: Any = multiprocessing.get_context("fork" if can_fork() else "spawn")
+    import_wanted()
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=work, args=(*args, theirs))
+    with about_to_fork():
+        process.start()
+    theirs.close()
+    return process, ours
 
 
 def preload(modules: tuple[str, ...]) -> None:
@@ -90,10 +97,7 @@ class _Forked:
         sys.stdout.flush()
         sys.stderr.flush()
         gc.freeze()  # what is here already need not be looked through, or copied, by the child
-        with warnings.catch_warnings():
-            # numpy's threads make Python 3.12 warn; they have fork handlers of their own.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            pause_openmp()
+        with about_to_fork():
             self.pid = os.fork()
         if self.pid == 0:
             self._be_the_child(job, theirs, asked, parent)

@@ -20,7 +20,7 @@ from torch.utils.data import dataloader
 from gradscope.facts import ArrayWarning, Kind, Location, Sample
 from gradscope.record.context import RunContext
 from gradscope.record.finite import holds_bad, plain
-from gradscope.record.forking import FORKS, forked
+from gradscope.record.forking import can_fork, forked
 from gradscope.record.sites import note_site, resolve
 from gradscope.record.stand_ins import stand_in
 from gradscope.record.tracing import unobserved
@@ -76,7 +76,7 @@ class Loaders:
 
     def _born(self, dataset: Any, index: int | None) -> Origin:
         """Where the values of a sample turn bad, when a copy of this process makes it again."""
-        if index is None or not FORKS or torch.cuda.is_initialized():
+        if index is None or not can_fork():
             return None
         self._made_again += 1
         if self._made_again > _MOST:

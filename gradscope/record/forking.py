@@ -31,6 +31,21 @@ FORKS = sys.platform == "linux"  # elsewhere system libraries do not survive a f
 T = TypeVar("T")
 
 
+def can_fork() -> bool:
+    """Whether a copy of this process can compute: an initialised CUDA context does not survive."""
+    return FORKS and not torch.cuda.is_initialized()
+
+
+@contextmanager
+def about_to_fork() -> Iterator[None]:
+    """Around a fork by Python's own means."""
+    with warnings.catch_warnings():
+        # Python warns of threads. Ours are not used in the copy, and numpy's have fork handlers.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pause_openmp()
+        yield
+
+
 def fork_unnoticed() -> int:
     """As `os.fork`, by which neither the program nor Python learns of it: the copy goes on as the
     process that it was, with the same random states, and no handler of the program's runs on
@@ -99,10 +114,7 @@ def _runtimes() -> tuple[ctypes.CDLL, ...]:
 def forked(work: Callable[[], T], seconds: float) -> T | None:
     """What `work` returns in a copy of this process; None where it died or took too long."""
     reader, writer = os.pipe()
-    with warnings.catch_warnings():
-        # Python warns of threads at a fork. The copy uses none of them.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pause_openmp()
+    with about_to_fork():
         pid = os.fork()
     if pid == 0:
         _work_and_leave(work, reader, writer)

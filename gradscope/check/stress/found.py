@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import time
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -75,21 +73,14 @@ def searched(target: Function | Parts, case: Case) -> tuple[int, list[Any], bool
 
 
 def _searched(target: Function | Parts, case: Case, scratch: str) -> tuple[int, list[Any], bool]:
-    from gradscope.programs.process import can_fork
+    from gradscope.programs.process import beside
 
-    context: Any = multiprocessing.get_context("fork" if can_fork() else "spawn")
     config = case.config
     deadline = time.monotonic() + min(SECONDS, config.time_limit or SECONDS)
     start = 0
     found: dict[int, Any] = {}
     while time.monotonic() < deadline:
-        ours, theirs = context.Pipe(duplex=False)
-        work = (target, case, start, scratch, theirs)
-        process = context.Process(target=_work, args=work, daemon=True)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            process.start()
-        theirs.close()
+        process, ours = beside(_work, target, case, start, scratch)
         at = start - 1
         whole = False
         patience = SECONDS  # nothing is tried before the first message
@@ -105,9 +96,10 @@ def _searched(target: Function | Parts, case: Case, scratch: str) -> tuple[int, 
                     found[number] = one
         except (EOFError, OSError):
             pass  # it died at edge `at`
-        process.kill()
-        process.join()
-        ours.close()
+        finally:
+            process.kill()
+            process.join()
+            ours.close()
         if whole or at < start:
             return at + 1, list(found.values()), whole
         start = at + 1
