@@ -18,16 +18,8 @@ from typing import Any
 from scoring.cases import MARKER, without_markers
 
 from gradscope.config import Config
-from gradscope.facts import (
-    AllowEmpty,
-    FillMemory,
-    HarmlessOperand,
-    KeepOff,
-    Report,
-    StableForm,
-    WiderDtype,
-)
-from gradscope.facts.requests import Request
+from gradscope.facts import Report
+from gradscope.facts import requests as ask
 from gradscope.pipeline import trace
 from gradscope.programs import parse_target
 
@@ -39,14 +31,14 @@ OTHER = re.compile(r"(?P<answer>[\w-]*) ?\((?P<reason>.+)\)")
 
 
 # What a rule asks for with a fix of a kind.
-REQUESTS: Mapping[str, Request] = {
-    "masked-branch": HarmlessOperand(hidden=True),
-    "epsilon": KeepOff(),
-    "clamp-domain": KeepOff(),
-    "stable-op": StableForm(),
-    "dtype": WiderDtype(),
-    "guard-empty": AllowEmpty(),
-    "init": FillMemory("empty"),
+REQUESTS: Mapping[str, ask.Request] = {
+    "masked-branch": ask.HarmlessOperand(hidden=True),
+    "epsilon": ask.KeepOff(),
+    "clamp-domain": ask.KeepOff(),
+    "stable-op": ask.StableForm(),
+    "dtype": ask.WiderDtype(),
+    "guard-empty": ask.AllowEmpty(),
+    "init": ask.FillMemory("empty"),
 }
 
 

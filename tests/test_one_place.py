@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from gradscope.facts import requests
+from gradscope.repair.write import propose
+
 PACKAGE = Path(__file__).resolve().parent.parent / "gradscope"
 
 RULE = '''
@@ -114,3 +117,11 @@ def test_an_op_fact_is_looked_up(grown: Path):
     program = "from gradscope.ops import lookup; print(lookup('cbrt').spelled[0])"
 
     assert said(grown, "-c", program) == "torch.cbrt\n"
+
+
+def test_every_request_has_one_that_writes_it() -> None:
+    def leaves(kind: type[requests.Request]) -> set[type[requests.Request]]:
+        below = kind.__subclasses__()
+        return set().union(*map(leaves, below)) if below else {kind}
+
+    assert leaves(requests.Request) == {*propose.BY_CLASS, *propose.BY_FIELDS}

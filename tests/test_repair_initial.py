@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gradscope.facts import Finding, KeepNorm, Location, Phase, Severity
+from gradscope.facts import Finding, Location, Phase, Severity
+from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import locate
 from gradscope.repair.write.initial import keeping
 from gradscope.repair.write.splice import spliced
@@ -37,7 +38,7 @@ def first_patch(
         why="",
         location=Location("net.py", *source.place(start), *source.place(end), "<module>"),
     )
-    candidate = next(keeping(locate(finding, source), KeepNorm(axis, (node,))), None)
+    candidate = next(keeping(locate(finding, source), ask.KeepNorm(axis, (node,))), None)
     text = spliced(source, candidate.edits) if candidate is not None else source.text
     ast.parse(text)
     return text.removeprefix(HEAD)

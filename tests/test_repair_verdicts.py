@@ -14,7 +14,6 @@ from gradscope.facts import (
     Fix,
     Gradient,
     Holds,
-    KeepOff,
     Location,
     Measured,
     NotTried,
@@ -29,6 +28,7 @@ from gradscope.facts import (
     Trouble,
     Verified,
 )
+from gradscope.facts import requests as ask
 from gradscope.facts.verdicts import (
     CannotRun,
     Cause,
@@ -280,7 +280,7 @@ def test_two_culprits_are_repaired_by_one_patch(file):
         rule="GS102",
         op="sqrt",
         location=Location("loss.py", 3, 4, 3, 17, "<module>"),
-        fixes=(Fix("epsilon", "b", request=KeepOff()),),
+        fixes=(Fix("epsilon", "b", request=ask.KeepOff()),),
         measured=Measured((("self", 0.0),)),
     )
 

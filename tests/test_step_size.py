@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gradscope.facts import Edit, Finding, Location, LowerRate, Phase, Severity, Update
+from gradscope.facts import Edit, Finding, Location, Phase, Severity, Update
+from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import locate
-from gradscope.repair.write.stepping import slower
+from gradscope.repair.write.propose import candidates
 from gradscope.rules.wording.proposals import proposed
 from gradscope.source import parsed
 from gradscope.source.hand_updates import rate_by_hand
@@ -24,7 +25,7 @@ def written(folder: Path, line: str, above: str = "") -> Update:
 
 def edits(update: Update) -> list[Edit]:
     """That make its learning rate a half of 0.5."""
-    fix = proposed(request := LowerRate(0.5, 0.25, update))
+    fix = proposed(ask.LowerRate(0.5, 0.25, update))
     finding = Finding(
         rule="GS404",
         name="diverging-training",
@@ -36,7 +37,7 @@ def edits(update: Update) -> list[Edit]:
         why="",
         location=update.location,
     )
-    return [edit for one in slower(locate(finding), fix, request) for edit in one.edits]
+    return [edit for one in candidates(locate(finding), fix) for edit in one.edits]
 
 
 def rate_of(update: Update) -> object:

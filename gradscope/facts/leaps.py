@@ -48,15 +48,3 @@ class Leap:
     in_reach: bool = False
     own: bool = True
     by_factor: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TameSlope:
-    """Let no gradient through where the operand `argument` is within a distance of a singular point
-    of the op: `near` is just beyond the elements that are, `far` just short of all others. None
-    where they were not measured. `own`: the steep slope is that towards this operand."""
-
-    argument: str
-    own: bool = True
-    near: float | None = None
-    far: float | None = None

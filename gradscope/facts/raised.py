@@ -62,27 +62,3 @@ class Raised:
     operands: tuple[Operand, ...]
     why: Objected
     earlier: tuple[Spectrum, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class AddToDiagonal:
-    """Add `size` to the diagonal of the matrix that the op takes."""
-
-    size: float
-
-
-@dataclass(frozen=True, slots=True)
-class FitNumber:
-    """Write the largest number of the dtype in the place of one that it cannot hold."""
-
-    unfit: Unfit
-
-
-@dataclass(frozen=True, slots=True)
-class IgnoreTarget:
-    """Leave the targets of that value out."""
-
-    value: int
-
-
-OfRaised = AddToDiagonal | FitNumber | IgnoreTarget

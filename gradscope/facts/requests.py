@@ -1,315 +1,137 @@
-"""What a rule asks a repair for, beyond its kind: how to write it is for the repairs to say."""
+"""What a rule asks a repair for: a change, and the facts that tell where and how.
+
+Each is a class of its own. `rules/wording/proposals` says what it is called, and what it looks like
+in code; `repair/write/propose` which function writes it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import dataclass_transform
 
 from gradscope.facts.functions import Compared, OwnBackward, SavedInstead
-from gradscope.facts.leaps import TameSlope
 from gradscope.facts.magnitudes import Clearing, Summed, Update
-from gradscope.facts.op_requests import OfOp
+from gradscope.facts.numbers import text_of
 from gradscope.facts.places import Call, Location
-from gradscope.facts.raised import OfRaised
+from gradscope.facts.raised import Unfit
 from gradscope.facts.refusals import Carried, Write
 from gradscope.facts.usage import Flat, Usage
 
 
-@dataclass(frozen=True, slots=True)
-class LowerRate:
-    """Take shorter steps. `old` is the learning rate that did not hold, `new` the one to write
-    (None: any that holds), `update` where it is used. `trial_steps`: how long a run with another
-    rate has to be to tell whether it holds; None where no other rate can be tried."""
+@dataclass_transform(frozen_default=True)
+class Request:
+    """A change of the program. Each kind is a frozen dataclass; one without fields is said by its
+    class alone."""
 
-    old: float | None = None
-    new: float | None = None
-    update: Update | None = None
-    trial_steps: int | None = None
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
 
 
-@dataclass(frozen=True, slots=True)
-class SetOption:
-    """Give the optimizer of `update` another value of one of its options."""
+# The op
 
-    update: Update
+
+class HarmlessOperand(Request):
+    """A harmless operand where the result is thrown away: `hidden` from the loss as it is, so that
+    the loss stays the same to the bit; else the loss has met the result."""
+
+    hidden: bool
+
+
+class KeepOff(Request):
+    """Keep an operand of the op off the edge on which it lies, for good."""
+
+
+class DivideByOne(Request):
+    """Divide by 1 where the divisor is 0 as well as what is divided: 0 / 0 counts as 0."""
+
+
+class LearnPositive(Request):
+    """A function that stays positive, and learns: what is made at `made` has to be. In the place of
+    the ReLU there, or around it where it may have either sign (`signed`)."""
+
+    made: Location
+    signed: bool
+
+
+class SelectElements(Request):
+    """Reduce over the elements at which the op has a value: those of its data tell which."""
+
+
+class StableForm(Request):
+    """Another form of the expression around the op, which computes the same."""
+
+
+class WiderDtype(Request):
+    """Compute the op in a wider dtype."""
+
+
+class AllowEmpty(Request):
+    """A result for what the op does with nothing: no elements, no targets, no keys."""
+
+
+class AddToDiagonal(Request):
+    """Add `size` to the diagonal of the matrix that the op takes, the user's `name`."""
+
+    size: float
     name: str
-    old: float
-    new: float
 
 
-@dataclass(frozen=True, slots=True)
-class BoundSchedule:
-    """Keep the learning rate of `update`, which a schedule sets, from going below 0, or above
-    `high`."""
+class FitNumber(Request):
+    """Write the largest number of the dtype in the place of one that it cannot hold."""
 
-    update: Update
-    high: float | None = None
-
-    @property
-    def factor(self) -> str:
-        """`high` in what the schedule multiplies the first rate by; "" where that is not known."""
-        base = self.update.base_lr
-        return f"{self.high / base:.2g}" if self.high is not None and base else ""
+    unfit: Unfit
 
 
-@dataclass(frozen=True, slots=True)
-class ClearGradients:
-    """Clear the gradients before each backward; `clearing` is None where the program has no name
-    for them."""
+class IgnoreTarget(Request):
+    """Leave the targets of that value out."""
 
-    clearing: Clearing | None
+    value: int
 
 
-@dataclass(frozen=True, slots=True)
-class StepBeforeClearing:
-    """Step with the gradients before they are cleared."""
+class TameSlope(Request):
+    """Let no gradient through where the operand `argument` is within a distance of a singular point
+    of the op: `near` is just beyond the elements that are, `far` just short of all others. None
+    where they were not measured. `own`: the steep slope is that towards this operand."""
 
-    update: Update
-
-
-@dataclass(frozen=True, slots=True)
-class StepAfterBackward:
-    """Let the optimizer of `usage` step once backward has run."""
-
-    usage: Usage
+    argument: str
+    own: bool = True
+    near: float | None = None
+    far: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ClearAfterStep:
-    """Clear the gradients where the optimizer of `usage` has used them, and nowhere else."""
-
-    usage: Usage
-
-
-@dataclass(frozen=True, slots=True)
-class StepAtTheEnd:
-    """Step after the last pass of an epoch as well, whatever their number."""
-
-    usage: Usage
-
-
-@dataclass(frozen=True, slots=True)
-class StepWhereCleared:
-    """Step as seldom as the gradients of `usage` are cleared, right before it."""
-
-    usage: Usage
-
-
-@dataclass(frozen=True, slots=True)
-class SlowSchedule:
-    """Let the schedule of `usage` last as long as the training."""
-
-    usage: Usage
-
-
-@dataclass(frozen=True, slots=True)
-class KeepScaler:
-    """Let a GradScaler keep the scale that it has found."""
-
-
-@dataclass(frozen=True, slots=True)
-class WiderWeights:
-    """Hold the parameters in float32; their `dtype` is too narrow for the steps."""
-
-    dtype: str
-
-
-@dataclass(frozen=True, slots=True)
-class AverageLoss:
-    """A mean in the place of a sum."""
-
-    total: Summed
-
-
-@dataclass(frozen=True, slots=True)
-class Descend:
-    """Subtract the gradient that `update` adds."""
-
-    update: Update
-
-
-@dataclass(frozen=True, slots=True)
-class DivideLoss:
-    """Divide the loss whose backward is called there by the passes of one update."""
-
-    backward: Location
-    passes: int
-
-
-@dataclass(frozen=True, slots=True)
-class ClipNorm:
-    """Clip the total gradient norm before each step, to `max_norm` where a healthy one is known."""
-
-    max_norm: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MoveClipping:
-    """Clip what the step uses: `unscale`s the gradients first, or clips later or earlier; once they
-    are all `summed` of those after each of which it is clipped now."""
-
-    unscale: bool
-    function: str
-    bound: float
-    summed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Unsaturated:
+class Unsaturated(Request):
     """A loss that lowers a probability has no slope where it is low, as `flat` tells: raise the
     opposite one instead."""
 
     flat: Flat
 
 
-@dataclass(frozen=True, slots=True)
-class HookBackward:
-    """Let autograd call the method `backward` of a module, with the gradient of its result."""
-
-    own: OwnBackward
-
-
-@dataclass(frozen=True, slots=True)
-class KeepNorm:
-    """Weights that keep the norm of what passes through them; `fades`: or a steeper activation.
-    `axis` and `nodes` as in `Growth`."""
-
-    axis: str
-    nodes: tuple[str, ...] = ()
-    fades: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FillMemory:
+class FillMemory(Request):
     """Allocate memory that is filled; `op` allocated it."""
 
     op: str
 
 
-@dataclass(frozen=True, slots=True)
-class ScaleLoss:
-    """Scale the loss for backward, and the gradients back before the step."""
+# The gradient, and what autograd computes it with
 
 
-@dataclass(frozen=True, slots=True)
-class Reattach:
+class Reattach(Request):
     """Lead the gradient past what ends it; `reason` as in `Absence`."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class CopyBeforeWriting:
+class CopyBeforeWriting(Request):
     """Write into a copy of what autograd has saved."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutOfPlace:
-    """Compute a new tensor where `write` changes one."""
+class HookBackward(Request):
+    """Let autograd call the method `backward` of a module, with the gradient of its result."""
 
-    write: Write
-
-
-@dataclass(frozen=True, slots=True)
-class CopyWhenSaved:
-    """Let `call` save a copy of what it keeps as `role`, the user's `name`, which `write` changes
-    later."""
-
-    call: Call
-    role: str
-    name: str
-    write: Location | None = None
+    own: OwnBackward
 
 
-@dataclass(frozen=True, slots=True)
-class DetachCarried:
-    """Let go of the graph of a value once backward has run through it."""
-
-    carried: Carried
-
-
-@dataclass(frozen=True, slots=True)
-class DetachUse:
-    """Give `call` the value `name` without its graph."""
-
-    call: Call
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class ComputeAnew:
-    """Run `calls` in each turn of the loop that calls backward there."""
-
-    calls: tuple[Call, ...]
-    backward: Location
-
-
-@dataclass(frozen=True, slots=True)
-class KeepGraph:
-    """Let the backward that is called there leave its graph for a second one."""
-
-    backward: Location
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateLater:
-    """Make `update` once the backward that is called there has run."""
-
-    update: Write
-    backward: Location
-
-
-@dataclass(frozen=True, slots=True)
-class ComputeAfterUpdate:
-    """Run `calls`, for the backward that is called there, once `update` is made."""
-
-    calls: tuple[Call, ...]
-    update: Write
-    backward: Location
-
-
-@dataclass(frozen=True, slots=True)
-class WithoutGrad:
-    """Write into a leaf without autograd looking on."""
-
-
-@dataclass(frozen=True, slots=True)
-class CopyLeaf:
-    """Write into a copy of the leaf `name`."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReduceLoss:
-    """Make one number of what is differentiated."""
-
-
-@dataclass(frozen=True, slots=True)
-class FindUnused:
-    """Let DistributedDataParallel look for the parameters that a forward does not use."""
-
-
-@dataclass(frozen=True, slots=True)
-class Thaw:
-    """Let the parameters of `modules` require gradients again."""
-
-    modules: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DifferentiateBy:
-    """Ask for the gradient of the tensor `name`."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class AllowUnused:
-    """Let a gradient be None where there is no dependence."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rewrite:
+class Rewrite(Request):
     """The gradient that a custom backward returns, corrected.
 
     `template` is the right expression, with `{returned}` for what is computed now, `{elementwise}`
@@ -324,59 +146,244 @@ class Rewrite:
     wrong_where: Compared | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(Request):
     """Two of the gradients that a custom backward returns change places."""
 
     one: int
     other: int
 
 
-# What autograd allows, in the place of what it refused.
-OfRefusals = (
-    OutOfPlace
-    | CopyWhenSaved
-    | DetachCarried
-    | DetachUse
-    | ComputeAnew
-    | KeepGraph
-    | UpdateLater
-    | ComputeAfterUpdate
-    | WithoutGrad
-    | CopyLeaf
-    | ReduceLoss
-    | FindUnused
-    | Thaw
-    | DifferentiateBy
-    | AllowUnused
-)
-# Those whose words follow from themselves alone.
-Plain = (
-    LowerRate
-    | SetOption
-    | BoundSchedule
-    | ClearGradients
-    | StepBeforeClearing
-    | StepAfterBackward
-    | ClearAfterStep
-    | StepAtTheEnd
-    | StepWhereCleared
-    | Unsaturated
-    | HookBackward
-    | SlowSchedule
-    | KeepScaler
-    | WiderWeights
-    | AverageLoss
-    | Descend
-    | DivideLoss
-    | ClipNorm
-    | MoveClipping
-    | KeepNorm
-    | FillMemory
-    | ScaleLoss
-    | Reattach
-    | CopyBeforeWriting
-    | OfRefusals
-    | TameSlope
-)
-Request = Plain | OfOp | OfRaised | Rewrite | Exchange
+class Allow(Request):
+    """What autograd allows, in the place of what it refused."""
+
+
+class OutOfPlace(Allow):
+    """Compute a new tensor where `write` changes one."""
+
+    write: Write
+
+
+class CopyWhenSaved(Allow):
+    """Let `call` save a copy of what it keeps as `role`, the user's `name`, which `write` changes
+    later."""
+
+    call: Call
+    role: str
+    name: str
+    write: Location | None = None
+
+
+class DetachCarried(Allow):
+    """Let go of the graph of a value once backward has run through it."""
+
+    carried: Carried
+
+
+class DetachUse(Allow):
+    """Give `call` the value `name` without its graph."""
+
+    call: Call
+    name: str
+
+
+class ComputeAnew(Allow):
+    """Run `calls` in each turn of the loop that calls backward there."""
+
+    calls: tuple[Call, ...]
+    backward: Location
+
+
+class KeepGraph(Allow):
+    """Let the backward that is called there leave its graph for a second one."""
+
+    backward: Location
+
+
+class UpdateLater(Allow):
+    """Make `update` once the backward that is called there has run."""
+
+    update: Write
+    backward: Location
+
+
+class ComputeAfterUpdate(Allow):
+    """Run `calls`, for the backward that is called there, once `update` is made."""
+
+    calls: tuple[Call, ...]
+    update: Write
+    backward: Location
+
+
+class WithoutGrad(Allow):
+    """Write into a leaf without autograd looking on."""
+
+
+class CopyLeaf(Allow):
+    """Write into a copy of the leaf `name`."""
+
+    name: str
+
+
+class ReduceLoss(Allow):
+    """Make one number of what is differentiated."""
+
+
+class FindUnused(Allow):
+    """Let DistributedDataParallel look for the parameters that a forward does not use."""
+
+
+class Thaw(Allow):
+    """Let the parameters of `modules` require gradients again."""
+
+    modules: tuple[str, ...]
+
+
+class DifferentiateBy(Allow):
+    """Ask for the gradient of the tensor `name`."""
+
+    name: str
+
+
+class AllowUnused(Allow):
+    """Let a gradient be None where there is no dependence."""
+
+
+# The training
+
+
+class LowerRate(Request):
+    """Take shorter steps. `old` is the learning rate that did not hold, `new` the one to write
+    (None: any that holds), `update` where it is used. `trial_steps`: how long a run with another
+    rate has to be to tell whether it holds; None where no other rate can be tried."""
+
+    old: float | None = None
+    new: float | None = None
+    update: Update | None = None
+    trial_steps: int | None = None
+
+
+class SetOption(Request):
+    """Give the optimizer of `update` another value of one of its options."""
+
+    update: Update
+    name: str
+    old: float
+    new: float
+
+
+class BoundSchedule(Request):
+    """Keep the learning rate of `update`, which a schedule sets, from going below 0, or above
+    `high`."""
+
+    update: Update
+    high: float | None = None
+
+    @property
+    def factor(self) -> str:
+        """`high` in what the schedule multiplies the first rate by; "" where that is not known."""
+        base = self.update.base_lr
+        return f"{self.high / base:.2g}" if self.high is not None and base else ""
+
+
+class ClearGradients(Request):
+    """Clear the gradients before each backward; `clearing` is None where the program has no name
+    for them."""
+
+    clearing: Clearing | None
+
+
+class OfUpdate(Request):
+    """Of what moves the parameters at `update`."""
+
+    update: Update
+
+
+class StepBeforeClearing(OfUpdate):
+    """Step with the gradients before they are cleared."""
+
+
+class Descend(OfUpdate):
+    """Subtract the gradient that the update adds."""
+
+
+class OfUsage(Request):
+    """Of the cycle in which an optimizer uses its gradients."""
+
+    usage: Usage
+
+
+class StepAfterBackward(OfUsage):
+    """Let the optimizer step once backward has run."""
+
+
+class ClearAfterStep(OfUsage):
+    """Clear the gradients where the optimizer has used them, and nowhere else."""
+
+
+class StepAtTheEnd(OfUsage):
+    """Step after the last pass of an epoch as well, whatever their number."""
+
+
+class StepWhereCleared(OfUsage):
+    """Step as seldom as the gradients are cleared, right before it."""
+
+
+class SlowSchedule(OfUsage):
+    """Let the schedule last as long as the training."""
+
+
+class KeepScaler(Request):
+    """Let a GradScaler keep the scale that it has found."""
+
+
+class ScaleLoss(Request):
+    """Scale the loss for backward, and the gradients back before the step."""
+
+
+class WiderWeights(Request):
+    """Hold the parameters in float32; their `dtype` is too narrow for the steps."""
+
+    dtype: str
+
+
+class AverageLoss(Request):
+    """A mean in the place of a sum."""
+
+    total: Summed
+
+
+class DivideLoss(Request):
+    """Divide the loss whose backward is called there by the passes of one update."""
+
+    backward: Location
+    passes: int
+
+
+class ClipNorm(Request):
+    """Clip the total gradient norm before each step, to `max_norm` where a healthy one is known."""
+
+    max_norm: float | None = None
+
+    @property
+    def bound(self) -> str:
+        """As it is written; 1.0 is the usual one."""
+        return "1.0" if self.max_norm is None else text_of(self.max_norm, 3)
+
+
+class MoveClipping(Request):
+    """Clip what the step uses: `unscale`s the gradients first, or clips later or earlier; once they
+    are all `summed` of those after each of which it is clipped now."""
+
+    unscale: bool
+    function: str
+    bound: float
+    summed: bool = False
+
+
+class KeepNorm(Request):
+    """Weights that keep the norm of what passes through them; `fades`: or a steeper activation.
+    `axis` and `nodes` as in `Growth`."""
+
+    axis: str
+    nodes: tuple[str, ...] = ()
+    fades: bool = False

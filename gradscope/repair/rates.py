@@ -9,7 +9,8 @@ from statistics import fmean
 from typing import Any
 
 from gradscope.errors import GradscopeError
-from gradscope.facts import Finding, Fix, LowerRate, Trace
+from gradscope.facts import Finding, Fix, Trace
+from gradscope.facts import requests as ask
 from gradscope.repair.again import Again
 from gradscope.repair.budget import Purpose
 from gradscope.report.status import Doing
@@ -77,11 +78,11 @@ def with_stable_rate(findings: tuple[Finding, ...], again: Again) -> tuple[Findi
     return tuple(_with(f, request, border) if f is found else f for f in findings)
 
 
-def _asking(findings: tuple[Finding, ...]) -> Iterator[tuple[Finding, LowerRate]]:
+def _asking(findings: tuple[Finding, ...]) -> Iterator[tuple[Finding, ask.LowerRate]]:
     """The findings that ask for a lower rate, and tell from which."""
     for finding in findings:
         for request in (fix.request for fix in finding.fixes):
-            if isinstance(request, LowerRate) and request.old is not None:
+            if isinstance(request, ask.LowerRate) and request.old is not None:
                 yield finding, request
 
 
@@ -118,7 +119,7 @@ def settles(trace: Trace) -> bool:
     return fmean(known[half:]) <= fmean(known[:half])
 
 
-def _with(finding: Finding, request: LowerRate, border: Border) -> Finding:
+def _with(finding: Finding, request: ask.LowerRate, border: Border) -> Finding:
     lr = request.old or 0.0
     high = lr * border.diverges
     low = lr * border.holds if border.holds is not None else None
@@ -135,7 +136,7 @@ def _with(finding: Finding, request: LowerRate, border: Border) -> Finding:
 def _at_most(fix: Fix, stable: float) -> Fix:
     """The learning rate that was seen to hold, where the proposed one is far from it."""
     request = fix.request
-    if not isinstance(request, LowerRate) or request.new is None:
+    if not isinstance(request, ask.LowerRate) or request.new is None:
         return fix
     if stable / TOO_SMALL <= request.new <= stable:
         return fix

@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum, auto
 
-from gradscope.facts import (
-    DivideByOne,
-    Event,
-    Fix,
-    HarmlessOperand,
-    KeepOff,
-    LearnPositive,
-    Root,
-    SelectElements,
-    StableForm,
-    Trace,
-    WiderDtype,
-)
+from gradscope.facts import Event, Fix, Root, Trace
+from gradscope.facts import requests as ask
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import HALF, eps_for
 from gradscope.ops.dtypes import wider as wider_than
@@ -131,7 +120,7 @@ def _masked(edge: Edge | None, event: Event, *, hidden: bool = False) -> Fix:
     """Give the op a harmless operand where its result is thrown away."""
     op = phrases.spelled(event.op)
     title = titles.harmless(op)
-    request = HarmlessOperand(hidden)
+    request = ask.HarmlessOperand(hidden)
     if edge is None or not (edge.cure.condition and edge.cure.harmless):
         code = f"safe = torch.where(used, x, 1.0)  # 1.0: any operand that `{op}` can take"
         return Fix("masked-branch", title, "safe", code, request=request)
@@ -150,7 +139,7 @@ def _guards(edge: Edge | None, event: Event) -> Fixes:
     title = titles.guarded(kind, named, op)
     if edge.nature is Nature.OVERFLOW:
         title = titles.in_range(named, op)
-    return (Fix(kind, title, "unsafe", _fill(edge.cure.guard, edge, event), request=KeepOff()),)
+    return (Fix(kind, title, "unsafe", _fill(edge.cure.guard, edge, event), request=ask.KeepOff()),)
 
 
 def _divisor(edge: Edge | None, event: Event) -> Fixes:
@@ -160,7 +149,7 @@ def _divisor(edge: Edge | None, event: Event) -> Fixes:
     x = text_at(edge, event)
     title = titles.nothing(subject(edge, event))
     code = f"torch.where({x} != 0, {x}, 1.0)"
-    return (Fix("guard-empty", title, "unsafe", code, request=DivideByOne()),)
+    return (Fix("guard-empty", title, "unsafe", code, request=ask.DivideByOne()),)
 
 
 def _selected(edge: Edge | None, event: Event) -> Fixes:
@@ -174,7 +163,7 @@ def _selected(edge: Edge | None, event: Event) -> Fixes:
         return ()
     condition = _fill(edge.cure.condition, edge, event)
     title = titles.selected(condition)
-    return (Fix("masked-branch", title, "unsafe", f"[{condition}]", request=SelectElements()),)
+    return (Fix("masked-branch", title, "unsafe", f"[{condition}]", request=ask.SelectElements()),)
 
 
 # Of a layer that gives numbers of either sign, and what gives a part of its output another meaning.
@@ -196,7 +185,7 @@ def _positive(edge: Edge | None, event: Event) -> Fixes:
     if not (is_head or call.op.strip("_") == "relu"):
         return ()
     title = titles.positive(subject(edge, event), "" if is_head else "relu")
-    request = LearnPositive(call.location, is_head)
+    request = ask.LearnPositive(call.location, is_head)
     code = "torch.nn.functional.softplus(x)"
     return (Fix(_guard_kind(edge, event), title, "unsafe", code, request=request),)
 
@@ -226,12 +215,12 @@ def _stable(edge: Edge | None, event: Event, root: Root, trace: Trace) -> Fixes:
     if pattern is not None:
         names = {"x": "x", "dim": "-1", "eps": f"{eps_for(evidence.dtype(event)):g}"}
         code = pattern.stable.format_map(_Named(names))
-        return (Fix("stable-op", titles.stable(code), "safe", code, request=StableForm()),)
+        return (Fix("stable-op", titles.stable(code), "safe", code, request=ask.StableForm()),)
     if edge is not None and edge.stable.startswith(_CASTS):
         return (wider(event),)
     if edge is not None and edge.stable:
         code = _fill(edge.stable, edge, event)
-        return (Fix("stable-op", titles.stable(code), "safe", code, request=StableForm()),)
+        return (Fix("stable-op", titles.stable(code), "safe", code, request=ask.StableForm()),)
     return ()
 
 
@@ -240,7 +229,7 @@ def wider(event: Event) -> Fix:
     x = next((phrases.source(one, one.role) for one in event.operands), "x")
     wide, cast = wider_than(evidence.dtype(event))
     title = titles.wider(phrases.spelled(event.op), wide)
-    return Fix("dtype", title, "unsafe", f"{x}.{cast}", request=WiderDtype())
+    return Fix("dtype", title, "unsafe", f"{x}.{cast}", request=ask.WiderDtype())
 
 
 def _fill(template: str, edge: Edge, event: Event) -> str:

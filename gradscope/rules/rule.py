@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import ClassVar, TypedDict, Unpack
 
 from gradscope.facts import (
@@ -24,9 +24,13 @@ from gradscope.facts import (
     Trace,
 )
 from gradscope.facts.magnitudes import DEFAULT_LIMITS, Limits
+from gradscope.facts.requests import Request
 from gradscope.ops import Edge
 from gradscope.rules.reading import evidence, measurements
 from gradscope.rules.wording import phrases
+from gradscope.rules.wording.proposals import proposed
+
+Asked = Fix | Request  # a request stands for the fix that it is worded as
 
 
 class Parts(TypedDict, total=False):
@@ -46,7 +50,6 @@ class Parts(TypedDict, total=False):
     tensors: tuple[Operand, ...]
     chain: tuple[Event, ...]
     symptoms: tuple[Symptom, ...]
-    fixes: tuple[Fix, ...]
     strength: Strength
 
 
@@ -83,7 +86,12 @@ class Rule:
         return edge if known and evidence.breaks_in_use(root) else None
 
     def found(
-        self, message: str, why: str, call: Call | None = None, **parts: Unpack[Parts]
+        self,
+        message: str,
+        why: str,
+        call: Call | None = None,
+        fixes: Iterable[Asked] = (),
+        **parts: Unpack[Parts],
     ) -> Finding:
         """A finding of this rule: what happened, and the mechanism. It points at `call`, where
         `parts` do not name the op and the place themselves."""
@@ -91,7 +99,8 @@ class Rule:
         if call is not None:
             known |= {"op": call.op, "node": call.node, "location": call.location}
         known.update(parts)
-        return Finding(rule=self.code, name=self.name, message=message, why=why, **known)
+        made = tuple(proposed(one) if isinstance(one, Request) else one for one in fixes)
+        return Finding(self.code, self.name, message=message, why=why, fixes=made, **known)
 
     def about_event(
         self,
@@ -100,6 +109,7 @@ class Rule:
         why: str,
         *,
         facts: dict[str, object] | None = None,
+        fixes: Iterable[Asked] = (),
         **parts: Unpack[Parts],
     ) -> Finding:
         """A finding about an event to which no symptom leads. `facts` and numbers come on top of
@@ -115,7 +125,7 @@ class Rule:
         known.update(parts)
         told = (measurements.operands_told(event), bad, *parts.get("numbers", ()))
         known["numbers"] = tuple(filter(None, told))
-        return self.found(message, why, event.blame, **known)
+        return self.found(message, why, event.blame, fixes, **known)
 
     def finding(
         self,
@@ -127,6 +137,7 @@ class Rule:
         event: Event | None = None,
         blame: Call | None = None,
         facts: dict[str, object] | None = None,
+        fixes: Iterable[Asked] = (),
         **parts: Unpack[Parts],
     ) -> Finding:
         """The finding about `event`, the root's own unless said otherwise, with what was measured
@@ -157,7 +168,7 @@ class Rule:
         known.update(parts)
         places = measurements.related_of(root, event, blame)
         known["related"] = (*places, *parts.get("related", ()))
-        return self.found(message, why, blame, **known)
+        return self.found(message, why, blame, fixes, **known)
 
     def hazard(
         self,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
-from gradscope.repair.write.candidate import Candidate
+from gradscope.repair.write.candidate import Ways
 from gradscope.repair.write.culprit import Culprit
 
 FILLED = {
@@ -17,7 +16,7 @@ FILLED = {
 }
 
 
-def filled(culprit: Culprit) -> Iterator[Candidate]:
+def filled(culprit: Culprit) -> Ways:
     """`torch.empty(n)` -> `torch.zeros(n)`, in the same way for its kin."""
     call = culprit.node
     if not isinstance(call, ast.Call):
@@ -31,5 +30,4 @@ def filled(culprit: Culprit) -> Iterator[Candidate]:
     if text is None and isinstance(call.func, ast.Attribute):
         text = f"{culprit.source.of(call.func.value)}.{new}"
     if text is not None:
-        edit = culprit.source.edit(*culprit.source.extent(call.func), text)
-        yield Candidate("init", "allocate memory that is filled with 0", (edit,))
+        yield [culprit.source.edit(*culprit.source.extent(call.func), text)]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gradscope.facts import Compared, Edit, Exchange, Fix, HookBackward, Rewrite, SavedInstead
-from gradscope.repair.write.candidate import Candidate
+from gradscope.facts import Compared, Edit, SavedInstead
+from gradscope.facts import requests as ask
+from gradscope.repair.write.candidate import Candidate, Ways
 from gradscope.repair.write.culprit import ATOMS, Culprit
 from gradscope.repair.write.reading import factor
 from gradscope.source.arguments import called
@@ -16,7 +17,7 @@ _SPREADS = ("expand", "expand_as", "repeat", "reshape", "view")
 _MEANS = ("mean", "sum")
 
 
-def corrected(culprit: Culprit, request: Rewrite) -> Iterator[Candidate]:
+def corrected(culprit: Culprit, request: ask.Rewrite) -> Iterator[Candidate]:
     """The right tensor saved, or the expression that computes the gradient by its template; without
     one, kept to where the forward is not cut off."""
     if request.saved is not None:
@@ -38,7 +39,7 @@ def corrected(culprit: Culprit, request: Rewrite) -> Iterator[Candidate]:
         elementwise=_as_operand(elementwise or "", template, "{elementwise}"),
         grad_output=arguments[1] if len(arguments) > 1 else "grad_output",
     )
-    yield Candidate("backward-rewrite", f"compute `{text}`", (_in_place_of(culprit, node, text),))
+    yield Candidate(f"compute `{text}`", (_in_place_of(culprit, node, text),))
 
 
 def _saved(culprit: Culprit, request: SavedInstead) -> Iterator[Candidate]:
@@ -55,10 +56,10 @@ def _saved(culprit: Culprit, request: SavedInstead) -> Iterator[Candidate]:
             for given in node.args:
                 if needed.isidentifier() and isinstance(given, ast.Name) and given.id == was:
                     edit = culprit.replace(given, needed)
-                    yield Candidate("backward-rewrite", f"save `{needed}`, not `{was}`", (edit,))
+                    yield Candidate(f"save `{needed}`, not `{was}`", (edit,))
 
 
-def hooked(culprit: Culprit, fix: Fix, request: HookBackward) -> Iterator[Candidate]:
+def hooked(culprit: Culprit, request: ask.HookBackward) -> Ways:
     """A hook on what a forward returns, which passes its input on."""
     source, forward, own = culprit.source, _method(culprit, "forward"), _method(culprit, "backward")
     returns = [one for one in ast.walk(forward) if isinstance(one, ast.Return)] if forward else []
@@ -73,7 +74,7 @@ def hooked(culprit: Culprit, fix: Fix, request: HookBackward) -> Iterator[Candid
     indent = f"{source.newline}{source.indent(returns[0].lineno)}"
     lines = (f"out = {made}", "if out.requires_grad:", f"    out.register_hook({self_}.backward)")
     edit = source.edit(*source.extent(returns[0]), indent.join((*lines, "return out")))
-    yield Candidate(fix.kind, "call it by a hook on the result", (edit,))
+    yield Candidate("call it by a hook on the result", (edit,))
 
 
 def _method(culprit: Culprit, name: str) -> ast.FunctionDef | None:
@@ -93,7 +94,7 @@ def _bounded(culprit: Culprit, formula: ast.expr, wrong_where: Compared) -> Iter
         inside = f"({wrong_where.name} {opposite} {wrong_where.bound:.4g})"
         text = f"{factor(culprit.source.of(formula))} * {inside}"
         title = f"compute `{text}`"
-        yield Candidate("backward-rewrite", title, (_in_place_of(culprit, formula, text),))
+        yield Candidate(title, (_in_place_of(culprit, formula, text),))
 
 
 def _computed(culprit: Culprit, position: int) -> ast.expr | None:
@@ -156,14 +157,13 @@ def _averaged(node: ast.AST) -> ast.expr | None:
     return None
 
 
-def exchanged(culprit: Culprit, request: Exchange) -> Iterator[Candidate]:
+def exchanged(culprit: Culprit, request: ask.Exchange) -> Iterator[Candidate]:
     """Two entries of the returned tuple change places."""
     first, second = _returned_at(culprit, request.one), _returned_at(culprit, request.other)
     if first is None or second is None:
         return
     texts = culprit.source.of(first), culprit.source.of(second)
     yield Candidate(
-        "backward-rewrite",
         f"swap `{texts[0]}` and `{texts[1]}`",
         (_in_place_of(culprit, first, texts[1]), _in_place_of(culprit, second, texts[0])),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gradscope.facts import Edit
@@ -9,14 +10,19 @@ from gradscope.facts import Edit
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way to write a fix. `same` claims that the loss and all finite gradients stay
-    bit-identical; otherwise verification says by how much they moved."""
+    """One way to write a fix. `kind` is that of the fix, unless said otherwise. `same` claims that
+    the loss and all finite gradients stay bit-identical; otherwise verification says by how much
+    they moved."""
 
-    kind: str
     title: str
     edits: tuple[Edit, ...]
+    kind: str = ""
     same: bool = False
 
     @property
     def safety(self) -> str:
         return "safe" if self.same else "unsafe"
+
+
+Edits = Iterable[Edit]
+Ways = Iterable[Candidate | Edits]  # the best first; edits alone have the title of the fix

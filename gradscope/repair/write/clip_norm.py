@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
-from gradscope.facts import ClipNorm, Edit, Fix, MoveClipping, text_of
-from gradscope.repair.write.candidate import Candidate
+from gradscope.facts import requests as ask
+from gradscope.facts import text_of
+from gradscope.repair.write.candidate import Edits, Ways
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.splice import before, moved_before
 from gradscope.repair.write.training import steps
 from gradscope.source import Source, expression, holds
 
 
-def clipped(culprit: Culprit, fix: Fix, request: ClipNorm) -> Iterator[Candidate]:
+def clipped(culprit: Culprit, request: ask.ClipNorm) -> Ways:
     """Clip the total norm before every step of the optimizer."""
     bound = "1.0" if request.max_norm is None else text_of(request.max_norm, 3)
     clip = culprit.torch("torch.nn.utils.clip_grad_norm_")
@@ -21,12 +21,10 @@ def clipped(culprit: Culprit, fix: Fix, request: ClipNorm) -> Iterator[Candidate
         if clip is None or not made.args or not holds(culprit.source, made.args[0], step):
             continue
         line = f"{clip}({culprit.source.of(made.args[0])}, {bound})"
-        edit = before(culprit.source, culprit.source.nodes.statement(step), line)
-        if edit is not None:
-            yield Candidate(fix.kind, fix.title, (edit,))
+        yield before(culprit.source, culprit.source.nodes.statement(step), line)
 
 
-def in_time(culprit: Culprit, fix: Fix, request: MoveClipping) -> Iterator[Candidate]:
+def in_time(culprit: Culprit, request: ask.MoveClipping) -> Ways:
     """The clipping before the update, or the `unscale_` before the clipping, where both are
     statements of one block."""
     source, related = culprit.source, culprit.finding.related[:1]
@@ -35,20 +33,16 @@ def in_time(culprit: Culprit, fix: Fix, request: MoveClipping) -> Iterator[Candi
         return
     clip, call = map(source.nodes.statement, (culprit.node, other))
     if request.summed and clip is not call:
-        edits = moved_before(source, clip, call)
-        if edits:
-            yield Candidate(fix.kind, fix.title, edits)
+        yield moved_before(source, clip, call)
         return
     if not _are_siblings(source, clip, call):
         return
     if not request.unscale:
-        edits = (*_unscaled(source, other, call), *moved_before(source, clip, call))
+        yield (*_unscaled(source, other, call), *moved_before(source, clip, call))
     elif _method(other) == "unscale_":
-        edits = moved_before(source, call, clip)
+        yield moved_before(source, call, clip)
     else:
-        edits = tuple(_unscaled(source, other, clip))
-    if edits:
-        yield Candidate(fix.kind, fix.title, edits)
+        yield _unscaled(source, other, clip)
 
 
 def _are_siblings(source: Source, first: ast.stmt, second: ast.stmt) -> bool:
@@ -59,16 +53,14 @@ def _method(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else ""
 
 
-def _unscaled(source: Source, step: ast.Call, place: ast.stmt) -> Iterator[Edit]:
+def _unscaled(source: Source, step: ast.Call, place: ast.stmt) -> Edits:
     """`scaler.unscale_(optimizer)` before a statement, for `scaler.step(optimizer)`."""
     if _method(step) != "step" or not step.args or not isinstance(step.func, ast.Attribute):
-        return  # no GradScaler's
+        return ()  # no GradScaler's
     line = f"{source.of(step.func.value)}.unscale_({source.of(step.args[0])})"
     written = {
         source.of(node)
         for node in ast.walk(source.nodes.function(step))
         if isinstance(node, ast.Call) and _method(node) == "unscale_"
     }
-    edit = before(source, place, line) if line not in written else None
-    if edit is not None:
-        yield edit
+    return before(source, place, line) if line not in written else ()

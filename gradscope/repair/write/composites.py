@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gradscope.facts import HarmlessOperand
+from gradscope.facts import requests as ask
 from gradscope.repair.write import logs
 from gradscope.repair.write.reading import Reading, atom, factor
 from gradscope.repair.write.spelling import LONGEST_TWICE
@@ -138,7 +138,7 @@ def _x_log_x(read: Reading, node: ast.expr) -> str | None:
     """x * log(x) and x * (log(x) - y) are 0 where x is 0, and so is their slope's share of it.
     Where the program hides that element itself, its own mask says what `log` is to be given."""
     requests = (fix.request for fix in read.culprit.finding.fixes)
-    if any(isinstance(one, HarmlessOperand) and one.hidden for one in requests):
+    if any(isinstance(one, ask.HarmlessOperand) and one.hidden for one in requests):
         return None
     operand = read.argument(node, "log")
     around: ast.AST = node

@@ -5,16 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gradscope.facts import (
-    ClearAfterStep,
-    Edit,
-    Fix,
-    Location,
-    SlowSchedule,
-    StepAfterBackward,
-    StepWhereCleared,
-)
-from gradscope.repair.write.candidate import Candidate
+from gradscope.facts import Edit, Location
+from gradscope.facts import requests as ask
+from gradscope.repair.write.candidate import Candidate, Ways
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.splice import after, commented, moved_before, whole_lines
 from gradscope.repair.write.training import target_of
@@ -27,7 +20,7 @@ _NARROW = ("torch.bfloat16", "torch.float16", "torch.half")
 _CASTS = ("bfloat16", "half")
 
 
-def stepped(culprit: Culprit, fix: Fix, request: StepAfterBackward) -> Iterator[Candidate]:
+def stepped(culprit: Culprit, request: ask.StepAfterBackward) -> Ways:
     """`optimizer.step()` below a backward, by the name that the optimizer was given, or by that
     under which its gradients are cleared."""
     source, usage = culprit.source, request.usage
@@ -36,12 +29,10 @@ def stepped(culprit: Culprit, fix: Fix, request: StepAfterBackward) -> Iterator[
     made, clears = _call(source, usage.made), _call(source, usage.clears_at)
     names = [target_of(culprit, made) if made is not None else None, _receiver(source, clears)]
     for name in dict.fromkeys(filter(None, names)):
-        edit = after(source, source.nodes.statement(culprit.node), f"{name}.step()")
-        if edit is not None:
-            yield Candidate(fix.kind, fix.title, (edit,))
+        yield after(source, source.nodes.statement(culprit.node), f"{name}.step()")
 
 
-def cleared_late(culprit: Culprit, fix: Fix, request: ClearAfterStep) -> Iterator[Candidate]:
+def cleared_late(culprit: Culprit, request: ask.ClearAfterStep) -> Ways:
     """The statement that clears the gradients, below the one that steps."""
     source, step = culprit.source, _call(culprit.source, request.usage.steps_at)
     if culprit.node is None or step is None:
@@ -49,24 +40,21 @@ def cleared_late(culprit: Culprit, fix: Fix, request: ClearAfterStep) -> Iterato
     clear, place = source.nodes.statement(culprit.node), source.nodes.statement(step)
     above = source.parents[clear]
     if isinstance(above, ast.If) and above.body == [clear] and not above.orelse:
-        edits = moved(source, above, place, source.of(clear))
+        yield moved(source, above, place, source.of(clear))
     else:
-        edits = moved(source, clear, place)
-    if edits:
-        yield Candidate(fix.kind, fix.title, edits)
+        yield moved(source, clear, place)
 
 
-def stepped_late(culprit: Culprit, fix: Fix, request: StepWhereCleared) -> Iterator[Candidate]:
+def stepped_late(culprit: Culprit, request: ask.StepWhereCleared) -> Ways:
     """The step right before the statement that clears the gradients."""
     source, clear = culprit.source, _call(culprit.source, request.usage.clears_at)
     if culprit.node is not None and clear is not None:
         step, place = source.nodes.statement(culprit.node), source.nodes.statement(clear)
-        edits = moved_before(source, step, place)
-        if edits and step is not place:
-            yield Candidate(fix.kind, fix.title, edits)
+        if step is not place:
+            yield moved_before(source, step, place)
 
 
-def ended(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
+def ended(culprit: Culprit) -> Ways:
     """`if (i + 1) % 4 == 0 or i + 1 == len(loader):`, in a loop that counts its turns."""
     source = culprit.source
     around = list(ancestors(source, culprit.node)) if culprit.node is not None else []
@@ -76,29 +64,27 @@ def ended(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
     if test is not None and last is not None and _is_periodic(test):
         old = source.of(test)
         text = f"({old}) or {last}" if isinstance(test, ast.BoolOp) else f"{old} or {last}"
-        yield Candidate(fix.kind, fix.title, (source.edit(*source.extent(test), text),))
+        yield (source.edit(*source.extent(test), text),)
 
 
-def slowed(culprit: Culprit, fix: Fix, request: SlowSchedule) -> Iterator[Candidate]:
+def slowed(culprit: Culprit, request: ask.SlowSchedule) -> Ways:
     """The schedule moved on once an epoch: below the inner one of two loops; else the length that
     it was given, as long as the run was."""
     source, usage = culprit.source, request.usage
     move = source.nodes.statement(culprit.node) if culprit.node is not None else None
     loops = loops_around(source, move) if move is not None else []
     if move is not None and len(loops) > 1:
-        edits = moved(source, move, loops[0])
-        if edits:
-            title = "move the schedule on once an epoch, and not at every batch"
-            yield Candidate(fix.kind, title, edits)
+        title = "move the schedule on once an epoch, and not at every batch"
+        yield Candidate(title, moved(source, move, loops[0]))
     made = _call(source, usage.schedule.made if usage.schedule is not None else None)
     for keyword in made.keywords if made is not None else ():
         if keyword.arg in _LENGTHS and isinstance(keyword.value, ast.Constant):
             edit = source.edit(*source.extent(keyword.value), str(usage.updates))
             title = f"let the schedule last for the {usage.updates:,} steps"
-            yield Candidate(fix.kind, title, (edit,))
+            yield Candidate(title, (edit,))
 
 
-def kept_scaler(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
+def kept_scaler(culprit: Culprit) -> Ways:
     """The scaler made before the loop, and `update()` without a scale."""
     source = culprit.source
     name = _receiver(source, culprit.node if isinstance(culprit.node, ast.Call) else None)
@@ -107,16 +93,15 @@ def kept_scaler(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
     for made in source.nodes.every(ast.Assign) if loops else ():
         if source.of(made.targets[0]) == name and loops[0] in ancestors(source, made):
             edits = moved_before(source, made, loops[-1])
-            if edits:
-                yield Candidate(fix.kind, "make the scaler once, before the loop", edits)
+            yield Candidate("make the scaler once, before the loop", edits)
     for call in source.nodes.every(ast.Call):
         if called(call) == "update" and _receiver(source, call) == name and call.args:
             start, end = source.extent(call.args[0])[0], source.extent(call.args[-1])[1]
             edit = source.edit(start, end, "")
-            yield Candidate(fix.kind, "let `update()` find the scale", (edit,))
+            yield Candidate("let `update()` find the scale", (edit,))
 
 
-def widened(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
+def widened(culprit: Culprit) -> Ways:
     """float32 wherever the file asks for half precision, but for autocast."""
     source = culprit.source
     edits = [
@@ -130,7 +115,7 @@ def widened(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
             end = source.extent(function)[1]
             edits.append(source.edit(end - len(function.attr), end, "float"))
     if edits and all(edit.text for edit in edits):
-        yield Candidate(fix.kind, "hold the parameters in float32", tuple(edits))
+        yield Candidate("hold the parameters in float32", tuple(edits))
 
 
 def _is_of_autocast(culprit: Culprit, node: ast.expr) -> bool:
@@ -164,8 +149,8 @@ def moved(
     if what.end_lineno == place.end_lineno and what is not place:
         line = f"{source.indent(place.lineno)}{text}{source.newline}"
         return (source.edit(*lines, line),)
-    edit = after(source, place, text)
-    return (source.edit(*lines, ""), edit) if edit is not None and what is not place else ()
+    edits = after(source, place, text)
+    return (source.edit(*lines, ""), *edits) if edits and what is not place else ()
 
 
 def _bodies(node: ast.AST) -> Iterator[list[ast.stmt]]:

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 from itertools import takewhile
 
-from gradscope.facts import Edit, Reattach
+from gradscope.facts import Edit
+from gradscope.facts import requests as ask
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.cycles import moved
@@ -24,7 +25,7 @@ COPIES = frozenset({"torch.tensor", "torch.as_tensor"})  # of the numbers, witho
 VARIABLE = "torch.autograd.Variable"  # of 2017; it makes a leaf of what it is given
 
 
-def reconnected(culprit: Culprit, request: Reattach) -> Iterator[Candidate]:
+def reconnected(culprit: Culprit, request: ask.Reattach) -> Iterator[Candidate]:
     """By what ends the gradient."""
     match request.reason:
         case "detach":
@@ -71,11 +72,11 @@ def _attached(culprit: Culprit) -> Iterator[Candidate]:
         call = culprit.source.parents.get(around)  # it hides that the graph is gone
         node = call if isinstance(call, ast.Call) else node
     whole = culprit.replace(node, culprit.source.of(inner))
-    yield Candidate("graph", title, (whole,))
+    yield Candidate(title, (whole,))
     others = tuple(_detached_elsewhere(culprit, node))
     if others:
         title = "detach it where the other loss reads it, and leave this one its graph"
-        yield Candidate("graph", title, (whole, *others))
+        yield Candidate(title, (whole, *others))
 
 
 def _detached_elsewhere(culprit: Culprit, node: ast.expr) -> Iterator[Edit]:
@@ -109,7 +110,7 @@ def _straight_through(culprit: Culprit) -> Iterator[Candidate]:
         return
     rounded = f"({culprit.source.of(node)} - {culprit.text(x)}).detach()"
     edit = culprit.replace(node, f"{culprit.source.of(x)} + {rounded}")
-    yield Candidate("graph", "pass the gradient straight through", (edit,))
+    yield Candidate("pass the gradient straight through", (edit,))
 
 
 def copied(culprit: Culprit) -> Iterator[Candidate]:
@@ -124,7 +125,7 @@ def copied(culprit: Culprit) -> Iterator[Candidate]:
             name, start = node.value.id, source.extent(written)[0]
             again = f"{name} = {name}.clone(){source.newline}{source.indent(written.lineno)}"
             edits = (source.edit(start, start, again), source.edit(*source.extent(node), name))
-            yield Candidate("graph", f"write into a copy of `{name}`", edits)
+            yield Candidate(f"write into a copy of `{name}`", edits)
             return
 
 
@@ -137,16 +138,14 @@ def _reparametrised(culprit: Culprit) -> Iterator[Candidate]:
     if isinstance(call.func, ast.Attribute) and call.func.attr == "sample":
         function = culprit.source.of(call.func).removesuffix("sample")
         edit = culprit.replace(call.func, f"{function}rsample")
-        yield Candidate("graph", "draw with `rsample()`, which has a gradient", (edit,))
+        yield Candidate("draw with `rsample()`, which has a gradient", (edit,))
         return
     given = {**dict(zip(("mean", "std"), found.positional, strict=False)), **found.keywords}
     mean, std = given.get("mean"), given.get("std")
     if found.name == "normal" and mean and std and noise and can_repeat(culprit, mean):
         scale = culprit.source.of(std) if isinstance(std, ast.Constant) else culprit.text(std)
         text = f"{culprit.text(mean)} + {scale} * {noise}{culprit.source.of(mean)})"
-        yield Candidate(
-            "graph", "draw the noise, and scale and shift it", (culprit.replace(call, text),)
-        )
+        yield Candidate("draw the noise, and scale and shift it", (culprit.replace(call, text),))
 
 
 def _interpolated(culprit: Culprit) -> Iterator[Candidate]:
@@ -155,7 +154,7 @@ def _interpolated(culprit: Culprit) -> Iterator[Candidate]:
         if isinstance(node, ast.Constant) and node.value == "nearest":
             quote = culprit.source.of(node)[0]
             edit = culprit.replace(node, f"{quote}bilinear{quote}")
-            yield Candidate("graph", "interpolate between the pixels", (edit,))
+            yield Candidate("interpolate between the pixels", (edit,))
 
 
 def _kept_as_tensor(culprit: Culprit) -> Iterator[Candidate]:
@@ -166,13 +165,13 @@ def _kept_as_tensor(culprit: Culprit) -> Iterator[Candidate]:
     stack = culprit.torch("torch.stack(")
     if culprit.names.dotted(call.func) == "torch.tensor" and call.args and stack is not None:
         edit = culprit.replace(call, f"{stack}{culprit.source.of(call.args[0])})")
-        yield Candidate("graph", "stack the tensors: `torch.tensor` copies their numbers", (edit,))
+        yield Candidate("stack the tensors: `torch.tensor` copies their numbers", (edit,))
     elif isinstance(call.func, ast.Name) and call.func.id == "float" and call.args:
         edit = culprit.replace(call, culprit.source.of(call.args[0]))
-        yield Candidate("graph", "keep the tensor, without `float()`", (edit,))
+        yield Candidate("keep the tensor, without `float()`", (edit,))
     elif isinstance(call.func, ast.Attribute) and call.func.attr == "item":
         edit = culprit.replace(call, culprit.source.of(call.func.value))
-        yield Candidate("graph", "keep the tensor, without `.item()`", (edit,))
+        yield Candidate("keep the tensor, without `.item()`", (edit,))
 
 
 def _unwrapped(culprit: Culprit) -> Iterator[Candidate]:
@@ -180,7 +179,7 @@ def _unwrapped(culprit: Culprit) -> Iterator[Candidate]:
     for call in around:
         if isinstance(call, ast.Call) and culprit.names.dotted(call.func) in PARAMETERS:
             edit = culprit.replace(call, culprit.source.of(call.args[0]))
-            yield Candidate("graph", "use the computed value as it is", (edit,))
+            yield Candidate("use the computed value as it is", (edit,))
             return
 
 
@@ -190,11 +189,11 @@ def _enabled(culprit: Culprit) -> Iterator[Candidate]:
     if isinstance(guard, ast.Call) and isinstance(culprit.source.parents[guard], ast.Expr):
         if guard.args:  # a call that holds from there on
             edit = culprit.replace(guard.args[0], "True")
-            yield Candidate("graph", "leave gradients switched on", (edit,))
+            yield Candidate("leave gradients switched on", (edit,))
     elif isinstance(guard, ast.Call) and enabled is not None:
         if culprit.names.dotted(guard.func) in GUARDS:
             edit = culprit.replace(guard, enabled)
-            yield Candidate("graph", "record the graph of what has to learn", (edit,))
+            yield Candidate("record the graph of what has to learn", (edit,))
 
 
 def _required(culprit: Culprit) -> Iterator[Candidate]:
@@ -202,10 +201,10 @@ def _required(culprit: Culprit) -> Iterator[Candidate]:
     source, node = culprit.source, culprit.node
     if isinstance(node, ast.Call) and culprit.names.dotted(node.func) in FACTORIES:
         edit = keyword(source, node, "requires_grad", "True")
-        yield Candidate("graph", "let the tensor require a gradient", (edit,))
+        yield Candidate("let the tensor require a gradient", (edit,))
     elif isinstance(node, ast.expr):
         edit = source.edit(*source.extent(node), f"{culprit.text(node)}.requires_grad_()")
-        yield Candidate("graph", "let the tensor require a gradient", (edit,))
+        yield Candidate("let the tensor require a gradient", (edit,))
 
 
 def _thawed(culprit: Culprit) -> Iterator[Candidate]:
@@ -217,7 +216,7 @@ def _thawed(culprit: Culprit) -> Iterator[Candidate]:
         statement = source.nodes.statement(node)
         if isinstance(statement, ast.Assign | ast.Expr):
             edit = source.edit(*source.extent(node), "True")
-            yield Candidate("graph", "leave `requires_grad` on", (edit,))
+            yield Candidate("leave `requires_grad` on", (edit,))
 
 
 def _registered(culprit: Culprit) -> Iterator[Candidate]:
@@ -237,7 +236,7 @@ def _registered(culprit: Culprit) -> Iterator[Candidate]:
         if holder is not None:
             text = f"{holder}({culprit.source.of(assignment.value)})"
             edit = culprit.replace(assignment.value, text)
-            yield Candidate("graph", f"hold what has to learn in `{holder}`", (edit,))
+            yield Candidate(f"hold what has to learn in `{holder}`", (edit,))
 
 
 def _made_later(culprit: Culprit) -> Iterator[Candidate]:
@@ -252,7 +251,7 @@ def _made_later(culprit: Culprit) -> Iterator[Candidate]:
     until_trained = takewhile(lambda one: not isinstance(one, ast.For | ast.While), later)
     for last in [one for one in until_trained if _replaces(one, given)][-1:]:
         if edits := moved(source, made, last):
-            yield Candidate("graph", "make the optimizer after the model is complete", edits)
+            yield Candidate("make the optimizer after the model is complete", edits)
 
 
 def _replaces(place: ast.stmt, names: set[str]) -> bool:

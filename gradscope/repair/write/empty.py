@@ -55,7 +55,7 @@ def _spread(culprit: Culprit) -> Iterator[Candidate]:
     else:
         edit = keyword(culprit.source, call, "correction", correction)
     title = "let the spread of a single item be 0"
-    yield Candidate("guard-empty", title, (edit,))
+    yield Candidate(title, (edit,))
 
 
 def _mean(culprit: Culprit) -> Iterator[Candidate]:
@@ -67,7 +67,7 @@ def _mean(culprit: Culprit) -> Iterator[Candidate]:
     if can_repeat(culprit, operand):
         title = "let the mean of nothing be 0"
         new = f"{text}.sum() / max({text}.numel(), 1)"
-        yield Candidate("guard-empty", title, (culprit.replace(call, new),))
+        yield Candidate(title, (culprit.replace(call, new),))
 
 
 def _ignored(culprit: Culprit) -> Iterator[Candidate]:
@@ -91,7 +91,7 @@ def _ignored(culprit: Culprit) -> Iterator[Candidate]:
         keyword(culprit.source, call, "reduction", '"sum"'),
         culprit.source.edit(end, end, f" / {count}"),
     )
-    yield Candidate("guard-empty", "let the loss over nothing but ignored targets be 0", edits)
+    yield Candidate("let the loss over nothing but ignored targets be 0", edits)
 
 
 def _nothing_to_compare(culprit: Culprit) -> Iterator[Candidate]:
@@ -124,7 +124,7 @@ def _only_if(
     nothing = f"{culprit.text(call.args[0])}.sum() * 0" if call.args else ""
     if nothing and can_repeat(culprit, call.args[0]):
         edit = culprit.replace(call, f"{culprit.source.of(call)} if {counts} else {nothing}")
-        yield Candidate("guard-empty", title, (edit,))
+        yield Candidate(title, (edit,))
 
 
 def _rows(culprit: Culprit) -> Iterator[Candidate]:
@@ -135,10 +135,10 @@ def _rows(culprit: Culprit) -> Iterator[Candidate]:
     if operand is None or isinstance(operand, ast.Constant):
         return
     for edit in _fills(culprit, operand):
-        yield Candidate("guard-empty", title, (edit,))
+        yield Candidate(title, (edit,))
     text, lowest = culprit.text(operand), _lowest(culprit, operand)
     clamped = culprit.replace(operand, f"{text}.clamp_min({lowest})")
-    yield Candidate("guard-empty", title, (clamped,))
+    yield Candidate(title, (clamped,))
 
 
 def _fills(culprit: Culprit, operand: ast.expr) -> Iterator[Edit]:
@@ -178,4 +178,4 @@ def _attention(culprit: Culprit) -> Iterator[Candidate]:
             edits.append(culprit.replace(given.value, new))
     if edits:
         title = "unmask the rows whose keys are all masked"
-        yield Candidate("guard-empty", title, tuple(edits))
+        yield Candidate(title, tuple(edits))

@@ -49,7 +49,7 @@ def both(culprit: Culprit) -> Iterator[Candidate]:
     giver = next((function.name for function in uses.functions), giver)
     does = f"let `{giver}` give" if giver else "keep to"
     title = f"{does} {_MADE_BY[kind]}, and take no logarithm of probabilities"
-    yield Candidate("stable-op", title, tuple(edit for edit in edits if edit is not None))
+    yield Candidate(title, tuple(edit for edit in edits if edit is not None))
 
 
 def _made(culprit: Culprit) -> Call | None:

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
-from gradscope.facts import (
-    Call,
-    ComputeAfterUpdate,
-    ComputeAnew,
-    DetachCarried,
-    Edit,
-    Location,
-    UpdateLater,
-)
+from gradscope.facts import Location
+from gradscope.facts import requests as ask
+from gradscope.repair.write.candidate import Edits, Ways
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.cycles import loops_around, moved
 from gradscope.repair.write.places import beside, block_of, dropped, is_on, lines_of, node_at
@@ -29,7 +23,7 @@ _PARALLEL = tuple(
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
 
 
-def let_go(culprit: Culprit, request: DetachCarried) -> Iterable[Edit]:
+def let_go(culprit: Culprit, request: ask.DetachCarried) -> Ways:
     """`h = h.detach()` behind the backward."""
     name = request.carried.name
     text = f"{name} = {name}.detach()"
@@ -38,23 +32,22 @@ def let_go(culprit: Culprit, request: DetachCarried) -> Iterable[Edit]:
     elif request.carried.parts == "list":
         text = f"{name} = [one.detach() for one in {name}]"
     statement = statement_at(culprit.source, request.carried.backward)
-    edit = after(culprit.source, statement, text) if statement is not None else None
-    return [edit] if edit is not None else ()
+    yield after(culprit.source, statement, text)
 
 
-def detached(culprit: Culprit, call: Call, name: str) -> Iterator[Iterable[Edit]]:
+def detached(culprit: Culprit, request: ask.DetachUse) -> Ways:
     """`name.detach()` in the call, in the function that calls backward first."""
     source, place = culprit.source, culprit.finding.location
-    frames = [one for one in call.frames if one.file == source.file]
+    frames = [one for one in request.call.frames if one.file == source.file]
     for frame in sorted(frames, key=lambda one: place is None or one.function != place.function):
         node = node_at(source, frame)
         for one in ast.walk(node) if node is not None else ():
-            if isinstance(one, Holder) and source.of(one) == name:
-                yield [source.edit(*source.extent(one), f"{name}.detach()")]
+            if isinstance(one, Holder) and source.of(one) == request.name:
+                yield [source.edit(*source.extent(one), f"{request.name}.detach()")]
                 return
 
 
-def each_turn(culprit: Culprit, request: ComputeAnew) -> Iterator[Iterable[Edit]]:
+def each_turn(culprit: Culprit, request: ask.ComputeAnew) -> Ways:
     """What stands before the loop, or before the closure that calls backward, at its begin; what a
     condition runs once, without that."""
     source, backward = culprit.source, statement_at(culprit.source, request.backward)
@@ -70,13 +63,13 @@ def each_turn(culprit: Culprit, request: ComputeAnew) -> Iterator[Iterable[Edit]
         lines = lines_of(request.calls, replace(request.backward, function=within))
         found = [one for one in block[: block.index(turn)] if is_on(one, lines)]
         if found and all(isinstance(one, _SIMPLE) and whole_lines(source, one) for one in found):
-            edit = before(source, turn.body[0], *(commented(source, one) for one in found))
-            yield [*(dropped(source, one) for one in found), *filter(None, [edit])]
+            edits = before(source, turn.body[0], *(commented(source, one) for one in found))
+            yield [*(dropped(source, one) for one in found), *edits]
             return
     yield _unconditional(culprit)
 
 
-def _unconditional(culprit: Culprit) -> Iterable[Edit]:
+def _unconditional(culprit: Culprit) -> Edits:
     """The body of the `if` around the finding, at its depth."""
     source, statement = culprit.source, statement_at(culprit.source, culprit.finding.location)
     around = source.parents[statement] if statement is not None else None
@@ -91,32 +84,30 @@ def _unconditional(culprit: Culprit) -> Iterable[Edit]:
     return [source.edit(*lines, text)]
 
 
-def later(culprit: Culprit, request: UpdateLater) -> Iterable[Edit]:
+def later(culprit: Culprit, request: ask.UpdateLater) -> Ways:
     """The update below the second backward, in one block."""
     source = culprit.source
     update, backward = beside(source, request.update.location, request.backward)
-    if update is None or backward is None:
-        return ()
-    return moved(source, update, backward)
+    if update is not None and backward is not None:
+        yield moved(source, update, backward)
 
 
-def after_update(culprit: Culprit, request: ComputeAfterUpdate) -> Iterable[Edit]:
+def after_update(culprit: Culprit, request: ask.ComputeAfterUpdate) -> Ways:
     """The lines of the calls below the update: moved where nobody reads them before, else again."""
     source = culprit.source
     update, backward = beside(source, request.update.location, request.backward)
     if update is None or backward is None:
-        return ()
+        return
     block = block_of(source, update)
     lines = lines_of(request.calls, request.backward)
     found = [one for one in block[: block.index(update)] if is_on(one, lines)]
     assigned = [one for one in found if isinstance(one, ast.Assign)]
     if not found or len(assigned) < len(found):
-        return ()
-    edit = after(source, update, *(commented(source, one) for one in found))
-    if edit is None:
-        return ()
+        return
     between = [one for one in block[: block.index(update) + 1] if one not in found]
-    return [edit, *(dropped(source, one) for one in assigned if not _is_needed(one, between))]
+    if edits := after(source, update, *(commented(source, one) for one in found)):
+        gone = [one for one in assigned if not _is_needed(one, between)]
+        yield [*edits, *(dropped(source, one) for one in gone)]
 
 
 def _is_needed(what: ast.Assign, others: Iterable[ast.stmt]) -> bool:
@@ -131,41 +122,46 @@ def _is_needed(what: ast.Assign, others: Iterable[ast.stmt]) -> bool:
     )
 
 
-def with_keyword(culprit: Culprit, place: Location | None, name: str) -> Iterable[Edit]:
+def retained(culprit: Culprit, request: ask.KeepGraph) -> Ways:
+    yield from _switched_on(culprit, request.backward, "retain_graph")
+
+
+def allowing_unused(culprit: Culprit) -> Ways:
+    yield from _switched_on(culprit, culprit.finding.location, "allow_unused")
+
+
+def _switched_on(culprit: Culprit, place: Location | None, name: str) -> Ways:
     node = node_at(culprit.source, place)
-    if isinstance(node, ast.Expr):
-        node = node.value
-    return [keyword(culprit.source, node, name, "True")] if isinstance(node, ast.Call) else ()
+    call = node.value if isinstance(node, ast.Expr) else node
+    if isinstance(call, ast.Call):
+        yield [keyword(culprit.source, call, name, "True")]
 
 
-def finding_unused(culprit: Culprit) -> Iterator[Iterable[Edit]]:
+def finding_unused(culprit: Culprit) -> Ways:
     """`find_unused_parameters=True`, where the file makes the DistributedDataParallel."""
     for call in culprit.source.nodes.every(ast.Call):
         if culprit.names.dotted(call.func) in _PARALLEL:
             yield [keyword(culprit.source, call, "find_unused_parameters", "True")]
 
 
-def thawed(culprit: Culprit, modules: Iterable[str]) -> Iterable[Edit]:
+def thawed(culprit: Culprit, request: ask.Thaw) -> Ways:
     """`model.head.requires_grad_(True)` below the loop that freezes all."""
     source, statement = culprit.source, statement_at(culprit.source, culprit.finding.location)
     loops = loops_around(source, statement) if statement is not None else []
-    place = loops[-1] if loops else statement
-    lines = (f"{name}.requires_grad_(True)" for name in modules)
-    edit = after(source, place, *lines) if place is not None else None
-    return [edit] if edit is not None else ()
+    lines = (f"{name}.requires_grad_(True)" for name in request.modules)
+    yield after(source, loops[-1] if loops else statement, *lines)
 
 
-def asked_for(culprit: Culprit, name: str) -> Iterable[Edit]:
+def asked_for(culprit: Culprit, request: ask.DifferentiateBy) -> Ways:
     """That tensor as the second argument of `torch.autograd.grad`."""
     source, call = culprit.source, culprit.node
     given = [*call.args[1:2]] if isinstance(call, ast.Call) else []
     given += [one.value for one in getattr(call, "keywords", ()) if one.arg == "inputs"]
-    if len(given) != 1 or isinstance(given[0], ast.List | ast.Tuple):
-        return ()
-    return [source.edit(*source.extent(given[0]), name)]
+    if len(given) == 1 and not isinstance(given[0], ast.List | ast.Tuple):
+        yield [source.edit(*source.extent(given[0]), request.name)]
 
 
-def reduced(culprit: Culprit) -> Iterator[Iterable[Edit]]:
+def reduced(culprit: Culprit) -> Ways:
     """`loss.mean().backward()`."""
     source, call = culprit.source, culprit.node
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):

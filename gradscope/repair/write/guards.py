@@ -40,7 +40,7 @@ def guarded(culprit: Culprit) -> Iterator[Candidate]:
                 title = _title(kind, culprit, edge, node) + (
                     ", well below its end" if number else ""
                 )
-                yield Candidate(kind, title, (culprit.replace(node, text),))
+                yield Candidate(title, (culprit.replace(node, text),), kind)
     yield from _apart(culprit)
     yield from _added(culprit)
     yield from _upstream(culprit)
@@ -57,16 +57,16 @@ def divided_by_one(culprit: Culprit) -> Iterator[Candidate]:
         if can_repeat(culprit, root) and (where := culprit.torch("torch.where(")) is not None:
             text = culprit.text(root)
             edit = culprit.replace(root, f"{where}{text} > 0, {culprit.source.of(root)}, 1.0)")
-            yield Candidate("guard-empty", titles.nothing(_short(culprit, root)), (edit,))
+            yield Candidate(titles.nothing(_short(culprit, root)), (edit,))
         yield from _under_root(culprit)
         return
     what = _short(culprit, node)
     if is_count(culprit, edge) or counts(culprit.source, node):
         edit = culprit.replace(node, f"{culprit.text(node)}.clamp(min=1)")
-        yield Candidate("guard-empty", titles.counted(what), (edit,))
+        yield Candidate(titles.counted(what), (edit,))
     template = filled(culprit, edge, "torch.where({x} != 0, {x}, 1.0)", node)
     if template is not None:
-        yield Candidate("guard-empty", titles.nothing(what), (culprit.replace(node, template),))
+        yield Candidate(titles.nothing(what), (culprit.replace(node, template),))
 
 
 def _under_root(culprit: Culprit) -> Iterator[Candidate]:
@@ -76,7 +76,7 @@ def _under_root(culprit: Culprit) -> Iterator[Candidate]:
     if under is not None:
         text = f"{culprit.text(under)}.clamp_min({eps_for(culprit.dtype, Margin.ROOT):g})"
         title = f"keep {_short(culprit, under)} above 0 under the root"
-        yield Candidate("epsilon", title, (culprit.replace(under, text),))
+        yield Candidate(title, (culprit.replace(under, text),), "epsilon")
 
 
 def _root(culprit: Culprit) -> ast.expr | None:
@@ -108,7 +108,7 @@ def _number(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[Candidate]
     if is_number and isinstance(node, ast.Name) and edge.cure.margin in FLOORS:
         text = f"max({culprit.source.of(node)}, {culprit.eps(edge)})"
         edit = culprit.replace(node, text)
-        yield Candidate("epsilon", _title("epsilon", culprit, edge, node), (edit,))
+        yield Candidate(_title("epsilon", culprit, edge, node), (edit,), "epsilon")
 
 
 def _upstream(culprit: Culprit) -> Iterator[Candidate]:
@@ -127,7 +127,7 @@ def _upstream(culprit: Culprit) -> Iterator[Candidate]:
             if text is not None:
                 kind = _kind(edges[0])
                 edit = culprit.replace(node, text)
-                yield Candidate(kind, _title(kind, culprit, edges[0], node), (edit,))
+                yield Candidate(_title(kind, culprit, edges[0], node), (edit,), kind)
 
 
 def _unclamped(culprit: Culprit, edge: Edge, node: ast.expr) -> ast.expr:
@@ -154,7 +154,7 @@ def _apart(culprit: Culprit) -> Iterator[Candidate]:
     if op == "qr" and node is not None and eye is not None and can_repeat(culprit, node):
         text = culprit.text(node)
         edit = culprit.replace(node, f"{text} + 1e-4 * {eye}*{text}.shape[-2:]).to({text})")
-        yield Candidate("epsilon", "add a small diagonal", (edit,))
+        yield Candidate("add a small diagonal", (edit,), "epsilon")
     arange = culprit.torch("torch.arange(")
     if op not in DECOMPOSITIONS or node is None or arange is None:
         return
@@ -163,7 +163,7 @@ def _apart(culprit: Culprit) -> Iterator[Candidate]:
         for eps in (1e-4, 1e-2):
             diagonal = f"{arange}{text}.shape[-1]).to({text}).diag()"
             edit = culprit.replace(node, f"{text} + {eps:g} * {diagonal}")
-            yield Candidate("epsilon", f"move equal values of `{op}` apart by {eps:g}", (edit,))
+            yield Candidate(f"move equal values of `{op}` apart by {eps:g}", (edit,), "epsilon")
 
 
 def _added(culprit: Culprit) -> Iterator[Candidate]:
@@ -172,9 +172,8 @@ def _added(culprit: Culprit) -> Iterator[Candidate]:
         node = operand_of(culprit, edge)
         if node is not None and edge.cure.margin in FLOORS:
             text = f"{culprit.text(node)} + {culprit.eps(edge)}"
-            yield Candidate(
-                "epsilon", _title("epsilon", culprit, edge, node), (culprit.replace(node, text),)
-            )
+            title = _title("epsilon", culprit, edge, node)
+            yield Candidate(title, (culprit.replace(node, text),), "epsilon")
             return
 
 

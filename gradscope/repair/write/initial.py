@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gradscope.facts import Edit, KeepNorm
+from gradscope.facts import Edit
+from gradscope.facts import requests as ask
 from gradscope.ops.display import node_stem
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
@@ -31,7 +32,7 @@ _STEEPER = {"sigmoid": ("relu", "tanh"), "tanh": ("relu",)}
 _MODULES = {"sigmoid": "Sigmoid", "tanh": "Tanh", "relu": "ReLU"}
 
 
-def keeping(culprit: Culprit, request: KeepNorm) -> Iterator[Candidate]:
+def keeping(culprit: Culprit, request: ask.KeepNorm) -> Iterator[Candidate]:
     """Every weight that the file fills by hand in a size that does not keep the norm, in one that
     does; without such a weight, another activation."""
     ways = [_ORTHOGONAL, _RELU, _TANH]
@@ -44,7 +45,7 @@ def keeping(culprit: Culprit, request: KeepNorm) -> Iterator[Candidate]:
             edit for edit in (_filled(culprit, *one, template) for one in weights) if edit
         )
         if edits:
-            yield Candidate("init", title, edits)
+            yield Candidate(title, edits)
     if not weights:
         yield from _steeper(culprit)
 
@@ -97,7 +98,7 @@ def _steeper(culprit: Culprit) -> Iterator[Candidate]:
     for new in _STEEPER.get(old, ()):
         edits = tuple(_renamed(culprit, old, new))
         if edits:
-            yield Candidate("init", f"use {new} for {old}: its slope reaches 1", edits)
+            yield Candidate(f"use {new} for {old}: its slope reaches 1", edits)
 
 
 def _renamed(culprit: Culprit, old: str, new: str) -> Iterator[Edit]:

@@ -54,7 +54,7 @@ def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
         if text not in seen:
             seen.add(text)
             edit = culprit.replace(node, text)
-            yield Candidate("masked-branch", title, (edit,), same=hidden)
+            yield Candidate(title, (edit,), same=hidden)
     yield from restored
 
 
@@ -87,7 +87,7 @@ def _restored(
         op = phrases.spelled(culprit.finding.op)
         title = f"give `{op}` a harmless operand there, and the result the value it had"
         edit = culprit.replace(node, f"{where}{condition}, {again}, {value})")
-        yield Candidate("masked-branch", title, (edit,), same=True)
+        yield Candidate(title, (edit,), same=True)
 
 
 def _value(culprit: Culprit) -> str | None:
@@ -115,7 +115,7 @@ def _both_infinite(culprit: Culprit) -> Iterator[Candidate]:
         kept = " | ".join(f"{culprit.text(side)}.isfinite()" for side in sides if side is not None)
         edit = culprit.replace(node, f"{where}{kept}, {culprit.source.of(node)}, 0.0)")
         title = "let the difference of two infinite elements be 0"
-        yield Candidate("masked-branch", title, (edit,))
+        yield Candidate(title, (edit,))
 
 
 def _finite_constant(culprit: Culprit) -> Iterator[Candidate]:
@@ -128,7 +128,7 @@ def _finite_constant(culprit: Culprit) -> Iterator[Candidate]:
         if name in names and text.replace(" ", "").replace("'", '"') in INFINITE:
             large = "-1e30" if "-" in text else "1e30"  # of the sign of the literal it replaces
             title = f"make `{name}` a large finite number"
-            yield Candidate("masked-branch", title, (culprit.replace(made.value, large),))
+            yield Candidate(title, (culprit.replace(made.value, large),))
 
 
 def _finite_fill(culprit: Culprit) -> Iterator[Candidate]:
@@ -142,7 +142,7 @@ def _finite_fill(culprit: Culprit) -> Iterator[Candidate]:
         if text in INFINITE:
             large = "-1e4" if "-" in text else "1e4"
             title = "mask with a large finite number"
-            yield Candidate("masked-branch", title, (culprit.replace(value, large),))
+            yield Candidate(title, (culprit.replace(value, large),))
 
 
 def _where(culprit: Culprit, condition: str, kept: bool, node: ast.expr, harmless: str) -> str:

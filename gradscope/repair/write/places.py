@@ -6,8 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from gradscope.facts import Call, Edit, Location
-from gradscope.repair.write.culprit import Culprit
-from gradscope.repair.write.splice import before, whole_lines
+from gradscope.repair.write.splice import whole_lines
 from gradscope.source import Source, expression
 from gradscope.source.spans import ancestors, statement_at
 
@@ -58,12 +57,6 @@ def lines_of(calls: Iterable[Call], near: Location) -> set[int]:
 
 def is_on(statement: ast.stmt, lines: set[int]) -> bool:
     return any(statement.lineno <= line <= (statement.end_lineno or 0) for line in lines)
-
-
-def line_before(culprit: Culprit, place: Location | None, line: str) -> Iterable[Edit]:
-    statement = statement_at(culprit.source, place)
-    edit = before(culprit.source, statement, line) if statement is not None else None
-    return [edit] if edit is not None else ()
 
 
 def dropped(source: Source, statement: ast.stmt) -> Edit:

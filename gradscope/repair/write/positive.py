@@ -6,17 +6,17 @@ A bound beside the ReLU would leave the elements that it set to 0 without a grad
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
-from gradscope.facts import Edit, Fix, LearnPositive
-from gradscope.repair.write.candidate import Candidate
+from gradscope.facts import Edit
+from gradscope.facts import requests as ask
+from gradscope.repair.write.candidate import Ways
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.ends import layer, renamed
 from gradscope.source import expression
 from gradscope.source.arguments import spelled
 
 
-def learnt(culprit: Culprit, fix: Fix, request: LearnPositive) -> Iterator[Candidate]:
+def learnt(culprit: Culprit, request: ask.LearnPositive) -> Ways:
     """`F.softplus(x)` for `F.relu(x)`, `nn.Softplus()` for `nn.ReLU()`, or around a call."""
     is_here = request.made.file == culprit.source.file
     call = expression(culprit.source, request.made) if is_here else None
@@ -31,7 +31,7 @@ def learnt(culprit: Culprit, fix: Fix, request: LearnPositive) -> Iterator[Candi
     elif found is not None and found.name == "relu" and found.positional:
         edit = _softplus(culprit, call, found.positional[0])
     if edit is not None:
-        yield Candidate("clamp-domain", fix.title, (edit,))
+        yield (edit,)
 
 
 def _softplus(culprit: Culprit, place: ast.expr, operand: ast.expr) -> Edit | None:

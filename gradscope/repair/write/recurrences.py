@@ -158,4 +158,4 @@ def _candidate(culprit: Culprit, read: Reading) -> Iterator[Candidate]:
             return
         if text != culprit.source.of(node):
             edits.append(culprit.replace(node, text))
-    yield Candidate("stable-op", titles.recurrence(sorted(read.carried)), tuple(edits))
+    yield Candidate(titles.recurrence(sorted(read.carried)), tuple(edits))

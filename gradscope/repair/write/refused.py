@@ -4,36 +4,16 @@ and computations in another order."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import takewhile
 
-from gradscope.facts import (
-    AllowUnused,
-    ComputeAfterUpdate,
-    ComputeAnew,
-    CopyLeaf,
-    CopyWhenSaved,
-    DetachCarried,
-    DetachUse,
-    DifferentiateBy,
-    Edit,
-    FindUnused,
-    Fix,
-    KeepGraph,
-    Location,
-    OutOfPlace,
-    ReduceLoss,
-    Thaw,
-    UpdateLater,
-    WithoutGrad,
-)
-from gradscope.facts.requests import OfRefusals
-from gradscope.repair.write import graphs
-from gradscope.repair.write.candidate import Candidate
+from gradscope.facts import Edit
+from gradscope.facts import requests as ask
+from gradscope.repair.write.candidate import Ways
 from gradscope.repair.write.culprit import Culprit
-from gradscope.repair.write.places import block_of, line_before, node_at
-from gradscope.repair.write.splice import whole_lines
+from gradscope.repair.write.places import block_of, node_at
+from gradscope.repair.write.splice import before, whole_lines
 from gradscope.source import Source, operands
 from gradscope.source.arguments import BINARY, called
 from gradscope.source.spans import statement_at
@@ -44,61 +24,16 @@ _FILLS = frozenset("copy_ fill_ zero_ uniform_ normal_ set_ resize_ random_ bern
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "mm": "@"}
 
 
-def allowed(culprit: Culprit, fix: Fix, request: OfRefusals) -> Iterator[Candidate]:
-    """The ways to write one of them."""
-    for edits in _ways(culprit, request):
-        if edits:
-            yield Candidate(fix.kind, fix.title, tuple(edits))
-
-
-def _ways(culprit: Culprit, request: OfRefusals) -> Iterator[Iterable[Edit]]:
-    match request:
-        case OutOfPlace(write):
-            yield from _out_of_place(culprit, write.location, write.module)
-        case CopyWhenSaved():
-            yield from _copied(culprit, request)
-        case DetachCarried():
-            yield graphs.let_go(culprit, request)
-        case DetachUse(call, name):
-            yield from graphs.detached(culprit, call, name)
-        case ComputeAnew():
-            yield from graphs.each_turn(culprit, request)
-        case KeepGraph(backward):
-            yield graphs.with_keyword(culprit, backward, "retain_graph")
-        case UpdateLater():
-            yield graphs.later(culprit, request)
-        case ComputeAfterUpdate():
-            yield graphs.after_update(culprit, request)
-        case WithoutGrad():
-            yield _without_grad(culprit)
-        case CopyLeaf(name):
-            yield line_before(culprit, culprit.finding.location, f"{name} = {name}.clone()")
-        case ReduceLoss():
-            yield from graphs.reduced(culprit)
-        case FindUnused():
-            yield from graphs.finding_unused(culprit)
-        case Thaw(modules):
-            yield graphs.thawed(culprit, modules)
-        case DifferentiateBy(name):
-            yield graphs.asked_for(culprit, name)
-        case AllowUnused():
-            yield graphs.with_keyword(culprit, culprit.finding.location, "allow_unused")
-
-
-# One tensor
-
-
-def _out_of_place(
-    culprit: Culprit, place: Location | None, module: str
-) -> Iterator[Iterable[Edit]]:
+def out_of_place(culprit: Culprit, request: ask.OutOfPlace) -> Ways:
     """`x = x + y` for `x += y`, `x = x.relu()` for `x.relu_()`, `inplace=False`; where a part of a
     tensor is written, a copy of it before."""
-    source, node = culprit.source, node_at(culprit.source, place)
-    if module:
-        yield list(_not_in_place(source, module))
+    source, place = culprit.source, request.write.location
+    node = node_at(source, place)
+    if request.write.module:
+        yield _not_in_place(source, request.write.module)
     if isinstance(node, ast.Call):
-        yield list(_switched_off(source, node))
-        yield list(_renamed(source, node))
+        yield _switched_off(source, node)
+        yield _renamed(source, node)
     if isinstance(node, ast.AugAssign) and isinstance(node.target, Holder):
         sign = _SIGNS.get(BINARY.get(type(node.op), ""))
         if sign is not None:
@@ -108,7 +43,12 @@ def _out_of_place(
     holder = holder_of(written(source, node))
     if holder is not None:
         name = source.of(holder)
-        yield line_before(culprit, place, f"{name} = {name}.clone()")
+        yield before(source, statement_at(source, place), f"{name} = {name}.clone()")
+
+
+def copied_leaf(culprit: Culprit, request: ask.CopyLeaf) -> Ways:
+    statement = statement_at(culprit.source, culprit.finding.location)
+    yield before(culprit.source, statement, f"{request.name} = {request.name}.clone()")
 
 
 _ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
@@ -148,7 +88,7 @@ def _renamed(source: Source, call: ast.Call) -> Iterator[Edit]:
     yield source.edit(end - 1, end, "")
 
 
-def _copied(culprit: Culprit, request: CopyWhenSaved) -> Iterator[Iterable[Edit]]:
+def copied(culprit: Culprit, request: ask.CopyWhenSaved) -> Ways:
     """`.clone()` behind what the op saves: its result, or an operand."""
     source, node = culprit.source, node_at(culprit.source, request.call.location)
     if not isinstance(node, ast.expr):
@@ -177,15 +117,15 @@ def _is_read(node: ast.expr) -> bool:
     )
 
 
-def _without_grad(culprit: Culprit) -> Iterable[Edit]:
+def without_grad(culprit: Culprit) -> Ways:
     """The statement, and those below it that write as well, in `with torch.no_grad():`."""
     source, guard = culprit.source, culprit.torch("torch.no_grad()")
     statement = statement_at(source, culprit.finding.location)
     if statement is None or guard is None or whole_lines(source, statement) is None:
-        return ()
+        return
     block = block_of(source, statement)
     rest = takewhile(partial(is_write, source), block[block.index(statement) + 1 :])
     start, end = source.extent(statement)[0], source.extent([statement, *rest][-1])[1]
     indent = source.indent(statement.lineno)
     text = source.text[start:end].replace(source.newline, f"{source.newline}    ")
-    return [source.edit(start, end, f"with {guard}:{source.newline}{indent}    {text}")]
+    yield [source.edit(start, end, f"with {guard}:{source.newline}{indent}    {text}")]

@@ -38,7 +38,7 @@ def selected(culprit: Culprit) -> Iterator[Candidate]:
         parts = (whole,)
     chosen = [one for one in parts if not isinstance(one, ast.Constant)]
     edits = [culprit.replace(one, f"{culprit.text(one)}[{condition}]") for one in chosen]
-    yield Candidate("masked-branch", titles.selected(condition), tuple(edits))
+    yield Candidate(titles.selected(condition), tuple(edits))
 
 
 def _around(culprit: Culprit, node: ast.expr) -> tuple[ast.expr, bool]:

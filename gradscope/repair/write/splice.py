@@ -123,31 +123,35 @@ def keyword(source: Source, call: ast.Call, name: str, value: str) -> Edit:
     return source.edit(last, last, f"{separator}{name}={value}")
 
 
-def before(source: Source, place: ast.stmt, *lines: str) -> Edit | None:
-    """New lines before a statement that has its line to itself; None where it has not."""
-    start, first = source.offset(place.lineno, 0), source.extent(place)[0]
-    if source.text[start:first].strip():
-        return None
-    indent, newline = source.indent(place.lineno), source.newline
-    return source.edit(start, start, "".join(f"{indent}{line}{newline}" for line in lines))
+def before(source: Source, place: ast.stmt | None, *lines: str) -> tuple[Edit, ...]:
+    """New lines before a statement that has its line to itself; nothing where it has not."""
+    if place is None:
+        return ()
+    start, indent = source.offset(place.lineno, 0), source.indent(place.lineno)
+    if source.text[start : source.extent(place)[0]].strip():
+        return ()
+    text = "".join(f"{indent}{line}{source.newline}" for line in lines)
+    return (source.edit(start, start, text),)
 
 
-def after(source: Source, place: ast.stmt, *lines: str) -> Edit | None:
-    """New lines after a statement that has its last line to itself; None where it has not."""
+def after(source: Source, place: ast.stmt | None, *lines: str) -> tuple[Edit, ...]:
+    """New lines after a statement that has its last line to itself; nothing where it has not."""
+    if place is None:
+        return ()
     last = place.end_lineno or place.lineno
     end = source.extent(place)[1]
     past = source.offset(last, 0) + len(source.line(last))
     rest = source.text[end:past].strip()
     if rest and rest[0] != "#":
-        return None
-    indent = source.indent(place.lineno)
-    return source.edit(past, past, "".join(f"{source.newline}{indent}{line}" for line in lines))
+        return ()
+    text = "".join(f"{source.newline}{source.indent(place.lineno)}{line}" for line in lines)
+    return (source.edit(past, past, text),)
 
 
 def moved_before(source: Source, what: ast.stmt, place: ast.stmt) -> tuple[Edit, ...]:
     """A statement before another one, at its depth. Nothing where it shares its lines."""
-    edit, lines = before(source, place, commented(source, what)), whole_lines(source, what)
-    return (edit, source.edit(*lines, "")) if edit is not None and lines is not None else ()
+    edits, lines = before(source, place, commented(source, what)), whole_lines(source, what)
+    return (*edits, source.edit(*lines, "")) if edits and lines is not None else ()
 
 
 def whole_lines(source: Source, what: ast.stmt) -> tuple[int, int] | None:

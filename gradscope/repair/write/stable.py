@@ -72,7 +72,7 @@ def _candidate(
             return None
         edits.append(culprit.replace(given, written))
     title = titles.in_logarithms(text) if others else titles.stable(text)
-    return Candidate("stable-op", title, tuple(edits))
+    return Candidate(title, tuple(edits))
 
 
 def with_zero_infinity(culprit: Culprit) -> Iterator[Candidate]:
@@ -82,7 +82,7 @@ def with_zero_infinity(culprit: Culprit) -> Iterator[Candidate]:
         if culprit.names.dotted(node.func) in names:
             title = "let samples without any alignment count as 0"
             edit = keyword(culprit.source, node, "zero_infinity", "True")
-            yield Candidate("stable-op", title, (edit,))
+            yield Candidate(title, (edit,))
 
 
 def _around(culprit: Culprit, ops: Set[str]) -> list[tuple[ast.expr, str]]:

@@ -5,28 +5,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gradscope.facts import (
-    AverageLoss,
-    BoundSchedule,
-    ClearGradients,
-    Descend,
-    DivideLoss,
-    Edit,
-    Fix,
-    LowerRate,
-    SetOption,
-    StepBeforeClearing,
-    Update,
-)
-from gradscope.repair.write.candidate import Candidate
+from gradscope.facts import Edit, Update
+from gradscope.facts import requests as ask
+from gradscope.repair.write.candidate import Ways
 from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.splice import after, before
 from gradscope.repair.write.training import rates
 from gradscope.source import Source, expression
 from gradscope.source.arguments import called
 from gradscope.source.hand_updates import ascent, rate_by_hand
 
 
-def slower(culprit: Culprit, fix: Fix, request: LowerRate) -> Iterator[Candidate]:
+def slower(culprit: Culprit, request: ask.LowerRate) -> Ways:
     """The rate that was asked for, where the one in use is written as a number; else whichever
     power of ten below what the file says."""
     update, new = request.update, request.new
@@ -34,12 +24,12 @@ def slower(culprit: Culprit, fix: Fix, request: LowerRate) -> Iterator[Candidate
         number = _of_optimizer(culprit, update) if update.optimizer else _by_hand(culprit, update)
         if number is not None:
             edit = culprit.source.edit(*culprit.source.extent(number), f"{new:g}")
-            yield Candidate(fix.kind, fix.title, (edit,))
+            yield (edit,)
             return
     yield from rates(culprit)
 
 
-def with_option(culprit: Culprit, fix: Fix, request: SetOption) -> Iterator[Candidate]:
+def with_option(culprit: Culprit, request: ask.SetOption) -> Ways:
     """A keyword where the optimizer is made, if it is given as a number there."""
     found = [
         keyword.value
@@ -49,10 +39,10 @@ def with_option(culprit: Culprit, fix: Fix, request: SetOption) -> Iterator[Cand
     ]
     if len(found) == 1:
         edit = culprit.source.edit(*culprit.source.extent(found[0]), f"{request.new:g}")
-        yield Candidate(fix.kind, fix.title, (edit,))
+        yield (edit,)
 
 
-def bounded(culprit: Culprit, fix: Fix, request: BoundSchedule) -> Iterator[Candidate]:
+def bounded(culprit: Culprit, request: ask.BoundSchedule) -> Ways:
     """What a `LambdaLR` multiplies the learning rate by, within bounds: `min(1.0, ...)`."""
     source = culprit.source
     bodies = [
@@ -65,32 +55,21 @@ def bounded(culprit: Culprit, fix: Fix, request: BoundSchedule) -> Iterator[Cand
     bound = "max(0.0, {})" if request.high is None else f"min({request.factor}, {{}})"
     if len(bodies) == 1 and (request.high is None or request.factor):
         edit = source.edit(*source.extent(bodies[0]), bound.format(source.of(bodies[0])))
-        yield Candidate(fix.kind, fix.title, (edit,))
+        yield (edit,)
 
 
-def cleared(culprit: Culprit, fix: Fix, request: ClearGradients) -> Iterator[Candidate]:
+def cleared(culprit: Culprit, request: ask.ClearGradients) -> Ways:
     """Lines of their own that clear the gradients, beside a call that has its line to itself."""
     source, clearing = culprit.source, request.clearing
     if clearing is None or clearing.location.file != source.file:
         return
     call = expression(source, clearing.location)
-    if call is None:
-        return
-    place = source.nodes.statement(call)
-    (start, end), indent = source.extent(place), source.indent(place.lineno)
-    past = source.offset(place.end_lineno or place.lineno, 0)
-    past += len(source.line(place.end_lineno or place.lineno))
-    rest = source.text[end:past].strip()
-    if source.text[source.offset(place.lineno, 0) : start].strip() or (rest and rest[0] != "#"):
-        return
-    block = f"{source.newline}{indent}".join(clearing.lines)
-    edit = source.edit(start, start, f"{block}{source.newline}{indent}")
-    if clearing.after:
-        edit = source.edit(past, past, f"{source.newline}{indent}{block}")
-    yield Candidate(fix.kind, fix.title, (edit,))
+    if call is not None:
+        beside = after if clearing.after else before
+        yield beside(source, source.nodes.statement(call), *clearing.lines)
 
 
-def step_first(culprit: Culprit, fix: Fix, request: StepBeforeClearing) -> Iterator[Candidate]:
+def step_first(culprit: Culprit, request: ask.StepBeforeClearing) -> Ways:
     """The update before the `zero_grad()` which stands between it and backward in one block."""
     source, update = culprit.source, request.update
     if update.location is None or not _is_here(culprit, update):
@@ -107,11 +86,11 @@ def step_first(culprit: Culprit, fix: Fix, request: StepBeforeClearing) -> Itera
                     source.edit(*source.extent(clear), source.of(step)),
                     source.edit(*source.extent(step), source.of(clear)),
                 )
-                yield Candidate(fix.kind, fix.title, edits)
+                yield edits
                 return
 
 
-def averaged(culprit: Culprit, fix: Fix, request: AverageLoss) -> Iterator[Candidate]:
+def averaged(culprit: Culprit, request: ask.AverageLoss) -> Ways:
     """`mean()` of the `sum()` at the end of an expression."""
     place = request.total.location
     if place is None or place.file != culprit.source.file or place.line != place.end_line:
@@ -120,10 +99,10 @@ def averaged(culprit: Culprit, fix: Fix, request: AverageLoss) -> Iterator[Candi
     if written.endswith(".sum()"):  # else the text does not say which word to put `mean` for
         end = place.end_col - len("()")
         edit = Edit(place.file, place.line, end - len("sum"), place.line, end, "mean")
-        yield Candidate(fix.kind, fix.title, (edit,))
+        yield (edit,)
 
 
-def descending(culprit: Culprit, fix: Fix, request: Descend) -> Iterator[Candidate]:
+def descending(culprit: Culprit, request: ask.Descend) -> Ways:
     """`w -= lr * w.grad` for `w += lr * w.grad`, `alpha=-lr` for `alpha=lr`."""
     source, update = culprit.source, request.update
     if update.location is None or not _is_here(culprit, update):
@@ -131,20 +110,20 @@ def descending(culprit: Culprit, fix: Fix, request: Descend) -> Iterator[Candida
     found = ascent(source, update.location, update.optimizer)
     if isinstance(found, ast.keyword):
         edit = source.edit(*source.extent(found.value), f"-{source.of(found.value)}")
-        yield Candidate(fix.kind, fix.title, (edit,))
+        yield (edit,)
     elif found is not None:
         start, end = source.extent(found.target)[1], source.extent(found.value)[0]
-        yield Candidate(fix.kind, fix.title, (source.edit(start, end, " -= "),))
+        yield (source.edit(start, end, " -= "),)
 
 
-def divided(culprit: Culprit, fix: Fix, request: DivideLoss) -> Iterator[Candidate]:
+def divided(culprit: Culprit, request: ask.DivideLoss) -> Ways:
     """`(loss / 4).backward()` for `loss.backward()`."""
     source = culprit.source
     call = expression(source, request.backward) if request.backward.file == source.file else None
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
         loss = call.func.value
         edit = source.edit(*source.extent(loss), f"({source.of(loss)} / {request.passes})")
-        yield Candidate(fix.kind, fix.title, (edit,))
+        yield (edit,)
 
 
 def _is_here(culprit: Culprit, update: Update) -> bool:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
-from gradscope.facts import Edit, TameSlope
+from gradscope.facts import Edit
+from gradscope.facts import requests as ask
 from gradscope.ops import Edge
 from gradscope.ops.edges import Nature
 from gradscope.ops.predicates import points_of
-from gradscope.repair.write.candidate import Candidate
+from gradscope.repair.write.candidate import Ways
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.reading import atom
 from gradscope.repair.write.spelling import can_repeat, operand_of
 from gradscope.repair.write.splice import before
-from gradscope.rules.wording import titles
 from gradscope.source.arguments import ARGUMENTS, spelled
 from gradscope.source.spans import ancestors
 
@@ -28,7 +27,7 @@ _INNER = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SINGULAR = (Nature.POLE, Nature.INFINITE_SLOPE)
 
 
-def tamed(culprit: Culprit, request: TameSlope) -> Iterator[Candidate]:
+def tamed(culprit: Culprit, request: ask.TameSlope) -> Ways:
     """The operand kept at a distance by a clamp, which hands on no gradient there; where the steep
     slope is that of another one, 1 in its place. Else the value as it is, cut off from its
     gradient."""
@@ -55,23 +54,19 @@ def _outside(edge: Edge) -> str:
     return "{x}.abs() < 1 - {eps}" if points and set(points) <= {1, -1} else "{x}.abs() > {eps}"
 
 
-def _instead(
-    culprit: Culprit, node: ast.expr, template: str, distance: float
-) -> Iterator[Candidate]:
+def _instead(culprit: Culprit, node: ast.expr, template: str, distance: float) -> Ways:
     """The template in the place of an operand."""
     if text := _filled(culprit, node, template, distance):
-        yield Candidate("epsilon", titles.tamed(), (culprit.replace(node, text),))
+        yield [culprit.replace(node, text)]
 
 
-def _cut_off(
-    culprit: Culprit, node: ast.expr, outside: str, distance: float
-) -> Iterator[Candidate]:
+def _cut_off(culprit: Culprit, node: ast.expr, outside: str, distance: float) -> Ways:
     whole, where = culprit.node, culprit.torch("torch.where(")
     condition = _filled(culprit, node, outside, distance)
     if isinstance(whole, ast.expr) and where and condition and can_repeat(culprit, whole):
         text = culprit.source.of(whole)
         edit = culprit.replace(whole, f"{where}{condition}, {text}, ({text}).detach())")
-        yield Candidate("epsilon", titles.tamed(), (edit,))
+        yield [edit]
 
 
 def _filled(culprit: Culprit, node: ast.expr, template: str, distance: float) -> str | None:
@@ -81,7 +76,7 @@ def _filled(culprit: Culprit, node: ast.expr, template: str, distance: float) ->
     return text.format(x=culprit.text(node), eps=f"{distance:g}")
 
 
-def _of_vectors(culprit: Culprit, request: TameSlope) -> Iterator[Candidate]:
+def _of_vectors(culprit: Culprit, request: ask.TameSlope) -> Ways:
     whole = culprit.node
     found = spelled(culprit.source, whole) if whole is not None else None
     if found is None or found.name not in _VECTORS or not isinstance(whole, ast.expr):
@@ -105,7 +100,7 @@ def _of_vectors(culprit: Culprit, request: TameSlope) -> Iterator[Candidate]:
         start, end = (one - begin for one in culprit.source.extent(node))
         written = written[:start] + texts[node] + written[end:]
     edits = (*line, culprit.replace(whole, " * ".join((written, *lengths))))
-    yield Candidate("epsilon", titles.tamed(), edits)
+    yield edits
 
 
 def _named(
@@ -127,4 +122,4 @@ def _named(
     assert culprit.node is not None
     is_inner = any(isinstance(one, _INNER) for one in ancestors(source, culprit.node))
     line = before(source, source.nodes.statement(culprit.node), *lines)
-    return None if line is None or is_inner or "" in texts.values() else (texts, (line,))
+    return None if not line or is_inner or "" in texts.values() else (texts, line)

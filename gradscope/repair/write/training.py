@@ -33,7 +33,7 @@ def optimizer_eps(culprit: Culprit) -> Iterator[Candidate]:
     for call in optimizers(culprit):
         edit = keyword(culprit.source, call, "eps", eps)
         title = f"give the optimizer an eps that {culprit.dtype} can hold"
-        yield Candidate("epsilon", title, (edit,))
+        yield Candidate(title, (edit,))
 
 
 def rates(culprit: Culprit) -> Iterator[Candidate]:
@@ -46,7 +46,7 @@ def rates(culprit: Culprit) -> Iterator[Candidate]:
             for rate in RATES:
                 new = given.value * rate
                 edit = culprit.replace(given, f"{new:g}")
-                yield Candidate("lower-lr", titles.slower(given.value, new), (edit,))
+                yield Candidate(titles.slower(given.value, new), (edit,))
 
 
 def through_scaler(culprit: Culprit) -> Iterator[Candidate]:
@@ -62,7 +62,7 @@ def through_scaler(culprit: Culprit) -> Iterator[Candidate]:
                 text += f"{source.newline}{source.indent(step.lineno)}{name}.update()"
                 title = "step through the scaler, which divides the gradients by its scale"
                 edit = source.edit(*source.extent(step), text)
-                yield Candidate("loss-scaling", title, (edit,))
+                yield Candidate(title, (edit,))
 
 
 def _is_scaler(culprit: Culprit, call: ast.Call) -> bool:
@@ -87,11 +87,11 @@ def scaled(culprit: Culprit) -> Iterator[Candidate]:
             "        if parameter.grad is not None:",
             f"            parameter.grad /= {LOSS_SCALE}",
         )
-        edit = before(culprit.source, culprit.source.nodes.statement(step), *unscale)
-        if edit is not None:
+        edits = before(culprit.source, culprit.source.nodes.statement(step), *unscale)
+        if edits:
             scale = culprit.replace(receiver, f"({culprit.text(receiver)} * {LOSS_SCALE})")
             title = f"scale the loss by {LOSS_SCALE:g} for backward, and the gradients back"
-            yield Candidate("loss-scaling", title, (scale, edit))
+            yield Candidate(title, (scale, *edits))
 
 
 def target_of(culprit: Culprit, call: ast.Call) -> str | None:

@@ -6,9 +6,10 @@ import ast
 from collections.abc import Iterator
 from functools import partial
 
-from gradscope.facts import Fix, Flat, Unsaturated
+from gradscope.facts import Flat
+from gradscope.facts import requests as ask
 from gradscope.ops.patterns import EPSILON
-from gradscope.repair.write.candidate import Candidate
+from gradscope.repair.write.candidate import Ways
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.reading import Reading, atom
 from gradscope.repair.write.stable import above
@@ -18,7 +19,7 @@ from gradscope.source.arguments import spelled
 _FAR = 32  # expressions from the culprit to the loss that it is a part of
 
 
-def opposite(culprit: Culprit, fix: Fix, request: Unsaturated) -> Iterator[Candidate]:
+def opposite(culprit: Culprit, request: ask.Unsaturated) -> Ways:
     """`-logsigmoid(z)` for `log(1 - sigmoid(z))`, `-log(p)` for `log(1 - p)`, and `f(p, 1 - y)` for
     `-f(p, y)`, wherever the culprit, or a call that led to it, is a part of one of these."""
     for node in _parts_of(culprit, request.flat):
@@ -26,7 +27,7 @@ def opposite(culprit: Culprit, fix: Fix, request: Unsaturated) -> Iterator[Candi
         template = Reading(culprit, node).form(raised, node)
         text = culprit.torch(template) if template is not None else None
         if text is not None:
-            yield Candidate(fix.kind, fix.title, (culprit.replace(node, text),))
+            yield (culprit.replace(node, text),)
 
 
 def _parts_of(culprit: Culprit, flat: Flat) -> Iterator[ast.expr]:

@@ -29,28 +29,28 @@ def widened(culprit: Culprit) -> Iterator[Candidate]:
         if role in TENSORS and not isinstance(node, ast.Constant)
     ]
     read = {part.id for node in tensors for part in ast.walk(node) if isinstance(part, ast.Name)}
-    edit = _rebound(culprit, read, method)
-    if edit is not None:
-        yield from _within(culprit, edit, wide)
-        yield Candidate("dtype", f"compute what follows in {wide}", (edit,))
+    edits = _rebound(culprit, read, method)
+    if edits:
+        yield from _within(culprit, edits, wide)
+        yield Candidate(f"compute what follows in {wide}", edits)
     nodes = culprit.source.nodes
     for node in tensors[:1]:
         meaning = definition(culprit.source, node) if isinstance(node, ast.Name) else None
         if meaning is not None and nodes.function(meaning) is not nodes.module:
             text = f"{culprit.text(meaning)}.{method}"
             edit = culprit.replace(meaning, text)
-            yield Candidate("dtype", f"compute what follows in {wide}", (edit,))
+            yield Candidate(f"compute what follows in {wide}", (edit,))
     for chosen in (tensors[:1], tensors):
         if chosen:
-            edits = (culprit.replace(node, f"{culprit.text(node)}.{method}") for node in chosen)
+            casts = (culprit.replace(node, f"{culprit.text(node)}.{method}") for node in chosen)
             title = titles.wider(phrases.spelled(culprit.finding.op), wide)
-            yield Candidate("dtype", title, tuple(edits))
+            yield Candidate(title, tuple(casts))
     yield from _widened_before(culprit, wide, method)
     if culprit.dtype == "float16":
         yield from _bfloat16(culprit)
 
 
-def _within(culprit: Culprit, widening: Edit, wide: str) -> Iterator[Candidate]:
+def _within(culprit: Culprit, widening: tuple[Edit, ...], wide: str) -> Iterator[Candidate]:
     """The wider dtype inside of the function alone, whose caller gets the dtype that it had."""
     back = {"float16": "half()", "bfloat16": "bfloat16()"}.get(culprit.dtype or "")
     where = culprit.source.nodes.function(culprit.node) if culprit.node is not None else None
@@ -62,7 +62,7 @@ def _within(culprit: Culprit, widening: Edit, wide: str) -> Iterator[Candidate]:
         narrowed = culprit.replace(value, f"({culprit.source.of(value)}).{back}")
         function = getattr(where, "name", "this")
         title = f"compute `{function}` in {wide}, and give back {culprit.dtype}"
-        yield Candidate("dtype", title, (widening, narrowed))
+        yield Candidate(title, (*widening, narrowed))
 
 
 def _widened_before(culprit: Culprit, wide: str, method: str) -> Iterator[Candidate]:
@@ -75,7 +75,7 @@ def _widened_before(culprit: Culprit, wide: str, method: str) -> Iterator[Candid
         if found is not None and found.positional:
             first = found.positional[0]
             edit = culprit.replace(first, f"{culprit.text(first)}.{method}")
-            yield Candidate("dtype", titles.wider(found.name, wide), (edit,))
+            yield Candidate(titles.wider(found.name, wide), (edit,))
 
 
 def _bfloat16(culprit: Culprit) -> Iterator[Candidate]:
@@ -88,19 +88,19 @@ def _bfloat16(culprit: Culprit) -> Iterator[Candidate]:
         elif node.attr == "half" and isinstance(culprit.source.parents.get(node), ast.Call):
             edits.append(culprit.source.edit(end - len("half"), end, "bfloat16"))
     if edits:
-        yield Candidate("dtype", "use bfloat16, which has the range of float32", tuple(edits))
+        yield Candidate("use bfloat16, which has the range of float32", tuple(edits))
 
 
-def _rebound(culprit: Culprit, read: set[str], method: str) -> Edit | None:
+def _rebound(culprit: Culprit, read: set[str], method: str) -> tuple[Edit, ...]:
     """A line at the top of the function that widens the parameters which the culprit reads."""
     if culprit.node is None:
-        return None
+        return ()
     where = culprit.source.nodes.function(culprit.node)
     if not isinstance(where, ast.FunctionDef):
-        return None
+        return ()
     names = [one.arg for one in where.args.args if one.arg in read and one.arg != "self"]
     first = where.body[ast.get_docstring(where) is not None :][:1]
     if not names or not first:
-        return None
+        return ()
     values = ", ".join(f"{name}.{method}" for name in names)
     return before(culprit.source, first[0], f"{', '.join(names)} = {values}")

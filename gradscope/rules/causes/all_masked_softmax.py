@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from gradscope.facts import (
-    AllowEmpty,
-    Event,
-    Finding,
-    Fix,
-    HarmlessOperand,
-    Kind,
-    Operand,
-    Related,
-    Root,
-    Trace,
-    plural,
-)
+from gradscope.facts import Event, Finding, Fix, Kind, Operand, Related, Root, Trace, plural
+from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading import evidence
 from gradscope.rules.rule import Rule
@@ -80,14 +69,14 @@ _REPAIRS = (
         "empty = mask.all(-1, keepdim=True)\n"
         "weights = scores.masked_fill(mask & ~empty, -torch.inf).softmax(-1)\n"
         "weights = weights.masked_fill(empty, 0.0)",
-        request=AllowEmpty(),
+        request=ask.AllowEmpty(),
     ),
     Fix(
         "masked-branch",
         "give those rows harmless scores before the softmax",
         "safe",
         "scores = torch.where(scores.isneginf().all(-1, keepdim=True), 0.0, scores)",
-        request=HarmlessOperand(hidden=False),
+        request=ask.HarmlessOperand(hidden=False),
     ),
     Fix("data", "leave samples without any key out of the batch", "unsafe"),
 )

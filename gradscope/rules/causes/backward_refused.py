@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from gradscope.facts import Finding, Phase, Refusal, Related, Root, Trace
 from gradscope.rules.reading.refused import requests
 from gradscope.rules.rule import Rule
-from gradscope.rules.wording.proposals import proposed
 from gradscope.rules.wording.refused_words import told
 
 
@@ -60,5 +59,5 @@ class BackwardRefused(Rule):
             related=tuple(Related("use", at, what) for at, what in related.items()),
             evidence=said.evidence,
             numbers=said.numbers,
-            fixes=tuple(map(proposed, requests(refusal))),
+            fixes=tuple(requests(refusal)),
         )

@@ -6,18 +6,17 @@ from collections.abc import Iterator
 
 from gradscope.facts import (
     Compared,
-    Exchange,
     Finding,
     Fix,
     FunctionCheck,
     Phase,
     Related,
-    Rewrite,
     Root,
     SavedInstead,
     Severity,
     Trace,
 )
+from gradscope.facts import requests as ask
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import backward_words as words
 from gradscope.rules.wording import phrases
@@ -163,13 +162,13 @@ def _evidence(check: FunctionCheck, other: FunctionCheck | None) -> dict[str, ob
 
 def _fix(check: FunctionCheck, other: FunctionCheck | None) -> Fix:
     detail = check.relation.detail
-    request: Rewrite | Exchange = Rewrite(
+    request: ask.Rewrite | ask.Exchange = ask.Rewrite(
         check.rewrite,
         check.position,
         saved=detail if isinstance(detail, SavedInstead) else None,
         wrong_where=detail if isinstance(detail, Compared) else None,
     )
     if other is not None:
-        request = Exchange(check.position, other.position)
+        request = ask.Exchange(check.position, other.position)
     safety = "unsafe" if check.rewrite else "display-only"
     return Fix("backward-rewrite", words.repair(check), safety, request=request)

@@ -13,14 +13,11 @@ from gradscope.facts import (
     Fix,
     Leaf,
     Limits,
-    LowerRate,
     Magnitudes,
     Phase,
-    Reattach,
     Related,
     Root,
     Severity,
-    StepBeforeClearing,
     Subject,
     Symptom,
     Trace,
@@ -29,13 +26,13 @@ from gradscope.facts import (
     number,
     plural,
 )
+from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading.divergence import by_place
 from gradscope.rules.reading.missing import NOT_HELD, is_dead, is_mild, overflow_behind
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Asked, Rule
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.dead_gradient_words import WORDS
-from gradscope.rules.wording.proposals import proposed
 
 FEWEST_CLEARED = 3  # updates in a row without a gradient; a single one may skip its step so
 LASTS = 3  # passes in a row without a gradient; batches differ, and one may be flat by chance
@@ -140,7 +137,7 @@ class DeadGradient(Rule):
             symptoms=tuple(
                 Symptom(Trouble.NONE, Subject.GRADIENT, first, name) for name in trained
             ),
-            fixes=(proposed(StepBeforeClearing(last)),),
+            fixes=(ask.StepBeforeClearing(last),),
         )
 
     def _about_death(self, where: Absence, trace: Trace, magnitudes: Magnitudes) -> Finding:
@@ -174,7 +171,7 @@ class DeadGradient(Rule):
             symptoms=tuple(
                 Symptom(Trouble.ZERO, Subject.GRADIENT, last.index, name) for name in names
             ),
-            fixes=(instead, proposed(LowerRate())),
+            fixes=(instead, ask.LowerRate()),
         )
 
 
@@ -257,7 +254,7 @@ def _numbers(group: Sequence[Absence], magnitudes: Magnitudes) -> Iterator[str]:
         yield f"a gradient of norm {norm} comes in, exactly 0 goes out"
 
 
-def _fix(absence: Absence) -> Fix:
+def _fix(absence: Absence) -> Asked:
     op = absence.call.op if absence.call is not None else ""
     match absence.reason:
         case "saturated" if has(op, Trait.BOUNDS):
@@ -276,4 +273,4 @@ def _fix(absence: Absence) -> Fix:
             return Fix("init", title, "unsafe", code)
         case "zero-weight":
             return Fix("init", "start the other factor away from 0", "unsafe")
-    return proposed(Reattach(absence.reason))
+    return ask.Reattach(absence.reason)

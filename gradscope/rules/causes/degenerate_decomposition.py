@@ -6,11 +6,9 @@ import math
 from collections.abc import Iterator
 
 from gradscope.facts import (
-    AddToDiagonal,
     Event,
     Finding,
     Fix,
-    KeepOff,
     Kind,
     Measured,
     Operand,
@@ -19,15 +17,15 @@ from gradscope.facts import (
     Root,
     Spectrum,
     Trace,
-    WiderDtype,
     text_of,
 )
+from gradscope.facts import requests as ask
 from gradscope.ops import Edge, Nature, finfo, lookup
 from gradscope.ops.dtypes import wider
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
 from gradscope.rules.rule import Rule
-from gradscope.rules.wording import phrases, titles
+from gradscope.rules.wording import phrases
 
 
 class DegenerateDecomposition(Rule):
@@ -140,7 +138,7 @@ def _condition(found: Spectrum) -> float:
     return found.largest / abs(found.smallest) if found.smallest else math.inf
 
 
-def _additions(matrix: Operand, found: Spectrum, eps: float) -> Iterator[Fix]:
+def _additions(matrix: Operand, found: Spectrum, eps: float) -> Iterator[Fix | ask.Request]:
     """What lifts the smallest eigenvalue well above what rounding makes of it, then more; what is
     inverted must not be as small as that, since its inverse is squared in the gradient."""
     rounded = math.sqrt(found.order) * eps * found.largest  # as errors of random sign add up
@@ -150,13 +148,11 @@ def _additions(matrix: Operand, found: Spectrum, eps: float) -> Iterator[Fix]:
     x = matrix.name or "x"
     for more in (1.0, 100.0):
         size = more * 10.0 ** math.ceil(math.log10(least))
-        title = titles.jitter(f"{size:g}")
-        code = f"{x} + {size:g} * torch.eye({x}.shape[-1], dtype={x}.dtype, device={x}.device)"
-        yield Fix("epsilon", title, "unsafe", code, request=AddToDiagonal(size))
+        yield ask.AddToDiagonal(size, x)
     wide, cast = wider(matrix.dtype)
     if wide != matrix.dtype:
         title = f"compute the matrix and its factor in {wide}"
-        yield Fix("dtype", title, "unsafe", f"{x}.{cast}", request=WiderDtype())
+        yield Fix("dtype", title, "unsafe", f"{x}.{cast}", request=ask.WiderDtype())
 
 
 def _decomposes(event: Event) -> bool:
@@ -195,12 +191,12 @@ def _repairs(event: Event, edge: Edge | None, root: Root, trace: Trace) -> tuple
         "move equal or zero values apart by a small, uneven diagonal",
         "unsafe",
         f"{x} + 1e-4 * torch.diag_embed(torch.arange({x}.shape[-1], dtype={x}.dtype))",
-        request=KeepOff(),
+        request=ask.KeepOff(),
     )
     stable = Fix(
         "stable-op",
         "use a form that needs no derivative of the factors (`svdvals`, `eigvalsh`, Gram-Schmidt)",
     )
     known = fixes.preferred(DegenerateDecomposition.name, root, event, edge, trace)
-    guards = tuple(fix for fix in known if isinstance(fix.request, KeepOff))
+    guards = tuple(fix for fix in known if isinstance(fix.request, ask.KeepOff))
     return (*guards, eps, *(fix for fix in known if fix not in guards), stable)

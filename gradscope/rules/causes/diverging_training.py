@@ -6,13 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from gradscope.facts import (
-    AverageLoss,
-    ClearGradients,
     Clearing,
-    ClipNorm,
     Finding,
     Fix,
-    LowerRate,
     Magnitudes,
     Phase,
     Related,
@@ -27,6 +23,7 @@ from gradscope.facts import (
     number,
     text_of,
 )
+from gradscope.facts import requests as ask
 from gradscope.rules.reading.divergence import (
     Overshoot,
     Setting,
@@ -36,9 +33,8 @@ from gradscope.rules.reading.divergence import (
     overshoot,
 )
 from gradscope.rules.reading.rises import Rise, climb_of, rise_of, stable_lr
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Asked, Rule
 from gradscope.rules.wording import phrases
-from gradscope.rules.wording.proposals import proposed
 
 _INNOCENT = "No op is at fault; an overflow is only where the growth ends."
 # For each setting the mechanism, and the number that shows it.
@@ -140,7 +136,7 @@ class DivergingTraining(Rule):
         total = None
         if not stale and fault is None:
             total = blamed_sum(magnitudes.summed, rise, update)
-        cleared = proposed(ClearGradients(_known_clearing(updates)))
+        cleared = ask.ClearGradients(_known_clearing(updates))
         why, number_of_fault = _of_setting(fault, updates[0]) if fault else (_why(update), "")
         if stale:
             why = _why_stale(update)
@@ -178,10 +174,10 @@ class DivergingTraining(Rule):
             fixes=(
                 *([cleared] if stale else ()),
                 *([_repair(fault)] if fault is not None else ()),
-                *([proposed(AverageLoss(total))] if total is not None else ()),
-                proposed(_slower(rise, update, stale)),
+                *([ask.AverageLoss(total)] if total is not None else ()),
+                _slower(rise, update, stale),
                 _STANDARDISED,
-                proposed(ClipNorm()),
+                ask.ClipNorm(),
             ),
         )
 
@@ -206,7 +202,7 @@ class DivergingTraining(Rule):
             evidence={"losses": losses[:64], "lr": first[-1].lr, "stale_gradients": True},
             numbers=(f"loss by step: {phrases.series(losses)}",),
             related=tuple(Related("use", one, "and so does this") for one in others if one),
-            fixes=(proposed(ClearGradients(clearing)),),
+            fixes=(ask.ClearGradients(clearing),),
             strength=Strength.FALLBACK,
         )
 
@@ -303,19 +299,19 @@ def _norms(totals: tuple[float, ...], rise: Rise) -> str:
     return f"gradient norm by step: {phrases.series(shown)}" if shown else ""
 
 
-def _repair(fault: Overshoot) -> Fix:
+def _repair(fault: Overshoot) -> Asked:
     if fault.request is not None:
-        return proposed(fault.request)
+        return fault.request
     title = "bound the loss from below: a margin, or normalise what it measures"
     return Fix("stable-op", title, "display-only", "torch.relu(difference + margin)")
 
 
-def _slower(rise: Rise, update: Update, stale: bool) -> LowerRate:
+def _slower(rise: Rise, update: Update, stale: bool) -> ask.LowerRate:
     if update.lr is None:
-        return LowerRate()
+        return ask.LowerRate()
     can_try = bool(update.optimizer) and not stale  # what is steep is the sum, or has no rate
     steps = 2 * (rise.first + 1 + len(rise.losses)) if can_try else None
-    return LowerRate(update.lr, stable_lr(rise, update.lr), update, steps)
+    return ask.LowerRate(update.lr, stable_lr(rise, update.lr), update, steps)
 
 
 def _known_clearing(updates: Iterable[Update]) -> Clearing | None:

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gradscope.facts import (
-    Event,
-    Finding,
-    Fix,
-    KeepOff,
-    Kind,
-    Phase,
-    Root,
-    StableForm,
-    Strength,
-    Trace,
-)
+from gradscope.facts import Event, Finding, Fix, Kind, Phase, Root, Strength, Trace
+from gradscope.facts import requests as ask
 from gradscope.ops import Edge
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
@@ -69,7 +59,7 @@ class DomainError(Rule):
             label=fixes.says(edge, event) if edge else "NaN from finite operands",
             why=_mechanism(event, edge),
             fixes=fixes.preferred(self.name, root, event, edge, trace)
-            or (Fix("clamp-domain", inside, request=KeepOff()),),
+            or (Fix("clamp-domain", inside, request=ask.KeepOff()),),
             strength=Strength.LIKELY if known else Strength.FALLBACK,
         )
 
@@ -80,7 +70,7 @@ class DomainError(Rule):
             "take the logarithm of the determinant's absolute value",
             "unsafe",
             "torch.linalg.slogdet(x).logabsdet",
-            request=StableForm(),
+            request=ask.StableForm(),
         )
         return self.finding(
             root,

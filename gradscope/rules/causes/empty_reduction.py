@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gradscope.facts import AllowEmpty, Event, Finding, Fix, Operand, Root, Trace, plural
+from gradscope.facts import Event, Finding, Fix, Operand, Root, Trace, plural
+from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading import evidence
 from gradscope.rules.rule import Rule
@@ -112,11 +113,11 @@ def _repair(event: Event) -> Fix:
     if has(event.op, Trait.SPREADS):
         title = "take the biased estimate, or skip batches of one item"
         code = f"{x}.{phrases.spelled(event.op)}(unbiased=False)"
-        return Fix("guard-empty", title, "unsafe", code, request=AllowEmpty())
+        return Fix("guard-empty", title, "unsafe", code, request=ask.AllowEmpty())
     code = f"{x}.sum() / max({x}.numel(), 1)"
     if _has_targets(event):
         counted = "(target != ignore_index).sum().clamp_min(1)"
         counted = counted if _reduced(event) else "max(1, target.numel())"
         code = f'reduction="sum"  # then divide by {counted}'
     title = "count the items, and divide by at least 1"
-    return Fix("guard-empty", title, "unsafe", code, request=AllowEmpty())
+    return Fix("guard-empty", title, "unsafe", code, request=ask.AllowEmpty())

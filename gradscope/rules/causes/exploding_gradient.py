@@ -7,11 +7,9 @@ from collections.abc import Iterator
 
 from gradscope.facts import (
     Call,
-    ClipNorm,
     Finding,
     Fix,
     Growth,
-    KeepNorm,
     Kind,
     Limits,
     Magnitudes,
@@ -28,10 +26,10 @@ from gradscope.facts import (
     plural,
     text_of,
 )
+from gradscope.facts import requests as ask
 from gradscope.rules.reading.growths import clip_bound, explodes, facts_of, is_clipped
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
-from gradscope.rules.wording.proposals import proposed
 from gradscope.rules.wording.sizes import profile
 
 SHARE_OF_NORM = 1e-4  # an element of what the repeats have made, of a norm over many
@@ -113,8 +111,8 @@ class ExplodingGradient(Rule):
             chain=explained[0].chain if explained else (),
             # Clipping bounds the step and leaves the reason where it is.
             fixes=(
-                proposed(KeepNorm(growth.axis, growth.nodes)),
-                proposed(ClipNorm(clip_bound(totals[:step]))),
+                ask.KeepNorm(growth.axis, growth.nodes),
+                ask.ClipNorm(clip_bound(totals[:step])),
             ),
         )
 
@@ -152,7 +150,7 @@ class ExplodingGradient(Rule):
             numbers=tuple(profile(growth, "the values", "the first one first")),
             symptoms=root.symptoms,
             chain=root.chain,
-            fixes=(proposed(KeepNorm(growth.axis, growth.nodes)), between),
+            fixes=(ask.KeepNorm(growth.axis, growth.nodes), between),
             strength=Strength.PROVEN,
         )
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 
 from gradscope.facts import (
-    ClipNorm,
     Finding,
     Leap,
     Magnitudes,
@@ -16,17 +15,16 @@ from gradscope.facts import (
     Severity,
     Subject,
     Symptom,
-    TameSlope,
     Trace,
     Trouble,
     plural,
     text_of,
 )
+from gradscope.facts import requests as ask
 from gradscope.rules.reading.growths import clip_bound, is_clipped
 from gradscope.rules.reading.leaps import bound_of, is_huge
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
-from gradscope.rules.wording.proposals import proposed
 
 MOST = 3  # places told of a run
 
@@ -111,8 +109,8 @@ class HugeGradient(Rule):
             tensors=(operand,) if operand is not None else (),
             symptoms=(hurt,),
             fixes=(
-                proposed(TameSlope(operand.role if operand else "", own, *bound_of(leap))),
-                proposed(ClipNorm(clip_bound(totals[: leap.step]))),
+                ask.TameSlope(operand.role if operand else "", own, *bound_of(leap)),
+                ask.ClipNorm(clip_bound(totals[: leap.step])),
             ),
         )
 

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradscope.facts import (
-    Ending,
-    Finding,
-    Fix,
-    IgnoreTarget,
-    OutOfRange,
-    Phase,
-    Raised,
-    Root,
-    Trace,
-)
+from gradscope.facts import Ending, Finding, Fix, OutOfRange, Phase, Raised, Root, Trace
+from gradscope.facts import requests as ask
 from gradscope.rules.rule import Rule
-from gradscope.rules.wording import phrases, titles
+from gradscope.rules.wording import phrases
 
 UNLABELLED = 255  # what data sets of images write where there is no class
 
@@ -97,11 +88,9 @@ class IndexOutOfRange(Rule):
         )
 
 
-def _fixes(found: OutOfRange) -> Iterator[Fix]:
+def _fixes(found: OutOfRange) -> Iterator[Fix | ask.Request]:
     is_class = found.role == "target"
     if is_class and found.only and (found.value < 0 or found.value == UNLABELLED):
-        code = f"ignore_index={found.value}"
-        title, request = titles.ignored(found.value), IgnoreTarget(found.value)
-        yield Fix("data", title, "unsafe", code, request=request)
+        yield ask.IgnoreTarget(found.value)
     if found.value >= 0:
         yield Fix("data", f"make room for {found.value + 1} or more, or map the indices")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Event, Finding, Fix, HarmlessOperand, Kind, Root, Strength, Trace
+from gradscope.facts import Event, Finding, Fix, Kind, Root, Strength, Trace
+from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading import evidence
 from gradscope.rules.rule import Rule
@@ -74,11 +75,11 @@ def _of_written(event: Event) -> tuple[str, str, str, Fix]:
     share = f" at {phrases.bad_of(event)}" if event.numel else ""
     title = "mask with a large finite number, or leave out what the loss asks for"
     code = "x.masked_fill(mask, torch.finfo(x.dtype).min)"
-    request = HarmlessOperand(hidden=False)
+    request = ask.HarmlessOperand(hidden=False)
     fix = Fix("masked-branch", title, "unsafe", code, request=request)
     if evidence.gives_nan(event):
         title = "fill with a finite number, or leave these elements out"
-        request = HarmlessOperand(hidden=False)
+        request = ask.HarmlessOperand(hidden=False)
     fix = Fix("masked-branch", title, request=request)
     return (
         f"the {what} that `{op}` writes{share} is never taken out again",
@@ -109,7 +110,7 @@ def _of_arithmetic(event: Event) -> tuple[str, str, str, Fix]:
             f"replace the infinite elements before `{op}`",
             "safe",
             f"torch.where({x}.isinf(), 0.0, {x})",
-            request=HarmlessOperand(hidden=False),
+            request=ask.HarmlessOperand(hidden=False),
         ),
     )
 

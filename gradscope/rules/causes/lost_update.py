@@ -5,29 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradscope.facts import (
-    ClearAfterStep,
     Finding,
     Fix,
-    KeepScaler,
     Location,
     Phase,
     Related,
     Root,
     Severity,
-    SlowSchedule,
-    StepAfterBackward,
-    StepAtTheEnd,
-    StepWhereCleared,
     Subject,
     Symptom,
     Trace,
     Trouble,
-    WiderWeights,
 )
+from gradscope.facts import requests as ask
 from gradscope.rules.reading.lost import Loss, Lost, losses
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Asked, Rule
 from gradscope.rules.wording.lost_words import numbers, words
-from gradscope.rules.wording.proposals import proposed
 
 
 class LostUpdate(Rule):
@@ -139,25 +132,25 @@ def _symptoms(lost: Lost) -> tuple[Symptom, ...]:
     )
 
 
-def _fixes(lost: Lost) -> tuple[Fix, ...]:
-    usage = lost.usage
-    match lost.how:
-        case Loss.NEVER_STEPS:
-            return (proposed(StepAfterBackward(usage)),)
-        case Loss.SKIPPED:
-            if usage.skipping is not None and usage.skipping.last < usage.skipping.first:
-                title = "find the op that makes inf or NaN: run without the scaler"
-                return (Fix("loss-scaling", title, code="GradScaler(device, enabled=False)"),)
-            return (proposed(KeepScaler()),)
-        case Loss.IDLE:
-            return (proposed(SlowSchedule(usage)),)
-        case Loss.ROUNDED:
-            return (proposed(WiderWeights(usage.movements[-1].dtype)),)
-        case Loss.THROWN_AWAY:
-            if usage.cycles[0] > 1:  # or the passes that begin a cycle are meant to end one
-                return (proposed(ClearAfterStep(usage)), proposed(StepAtTheEnd(usage)))
-            return (proposed(ClearAfterStep(usage)),)
-        case Loss.USED_AGAIN:
-            return (proposed(StepWhereCleared(usage)),)
-        case Loss.LEFT_OVER:
-            return (proposed(StepAtTheEnd(usage)),)
+_ASKED = {
+    Loss.NEVER_STEPS: ask.StepAfterBackward,
+    Loss.IDLE: ask.SlowSchedule,
+    Loss.THROWN_AWAY: ask.ClearAfterStep,
+    Loss.USED_AGAIN: ask.StepWhereCleared,
+    Loss.LEFT_OVER: ask.StepAtTheEnd,
+}
+
+
+def _fixes(lost: Lost) -> Iterator[Asked]:
+    usage, skipping = lost.usage, lost.usage.skipping
+    if lost.how in _ASKED:
+        yield _ASKED[lost.how](usage)
+        if lost.how is Loss.THROWN_AWAY and usage.cycles[0] > 1:
+            yield ask.StepAtTheEnd(usage)  # the passes that begin a cycle may be meant to end one
+    elif lost.how is Loss.ROUNDED:
+        yield ask.WiderWeights(usage.movements[-1].dtype)
+    elif skipping is not None and skipping.last < skipping.first:
+        title = "find the op that makes inf or NaN: run without the scaler"
+        yield Fix("loss-scaling", title, code="GradScaler(device, enabled=False)")
+    else:
+        yield ask.KeepScaler()

@@ -4,19 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradscope.facts import (
-    Finding,
-    LateClip,
-    MoveClipping,
-    Phase,
-    Related,
-    Root,
-    Severity,
-    Trace,
-    number,
-)
+from gradscope.facts import Finding, LateClip, Phase, Related, Root, Severity, Trace, number
+from gradscope.facts import requests as ask
 from gradscope.rules.rule import Rule
-from gradscope.rules.wording.proposals import proposed
 
 # For each wrong order: when it is, the label, the mechanism, and what the other call does, which
 # should have come at another time.
@@ -109,7 +99,7 @@ class MisplacedClipping(Rule):
         )
         of_norm = "" if clip.total is None else f" of norm {number(clip.total)}"
         unscale, summed = clip.order == "before-unscale", clip.order == "between-passes"
-        moved = MoveClipping(unscale, clip.function, clip.bound, summed)
+        moved = ask.MoveClipping(unscale, clip.function, clip.bound, summed)
         return self.found(
             f"`{clip.function}` bounds gradients{of_norm} to {bound} {when}",
             why,
@@ -127,7 +117,7 @@ class MisplacedClipping(Rule):
                 "scale": clip.scale,
             },
             numbers=tuple(_numbers(clip)),
-            fixes=(proposed(moved),),
+            fixes=(moved,),
         )
 
 

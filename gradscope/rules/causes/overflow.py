@@ -8,13 +8,9 @@ from dataclasses import replace
 
 from gradscope.facts import (
     Absence,
-    ClipNorm,
     Event,
     Finding,
-    FitNumber,
-    Fix,
     Kind,
-    LowerRate,
     Measured,
     Operand,
     Phase,
@@ -29,14 +25,14 @@ from gradscope.facts import (
     Unfit,
     plural,
 )
+from gradscope.facts import requests as ask
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import HALF, finfo
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence, measurements
 from gradscope.rules.reading.missing import overflow_behind
-from gradscope.rules.rule import Rule
-from gradscope.rules.wording import phrases, titles
-from gradscope.rules.wording.proposals import proposed
+from gradscope.rules.rule import Asked, Rule
+from gradscope.rules.wording import phrases
 
 
 class Overflow(Rule):
@@ -79,7 +75,6 @@ class Overflow(Rule):
         """A number of the program's own that the dtype cannot hold, which torch refuses."""
         op, value = phrases.spelled(raised.call.op), phrases.number(unfit.value)
         largest = phrases.number(unfit.largest)
-        title = titles.fits(unfit.dtype)
         return self.found(
             f"`{op}` is to write {value} into {unfit.dtype}, which ends at {largest}",
             f"A number that a program gives has to fit into the dtype of the tensor; {value} would"
@@ -91,7 +86,7 @@ class Overflow(Rule):
             evidence={"value": unfit.value, "dtype": unfit.dtype, "largest": unfit.largest},
             measured=Measured(((unfit.role, unfit.value),), unfit.dtype),
             tensors=raised.operands,
-            fixes=(Fix("dtype", title, "unsafe", request=FitNumber(unfit)),),
+            fixes=(ask.FitNumber(unfit),),
         )
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
@@ -105,7 +100,7 @@ class Overflow(Rule):
             return None
         # Where the loss had been growing for steps, the overflow is only how that ended.
         grew = measurements.growth(root, trace) is not None
-        slower = (proposed(ClipNorm()), proposed(LowerRate())) if grew else ()
+        slower = (ask.ClipNorm(), ask.LowerRate()) if grew else ()
         spreads = "Every difference, ratio or product with 0 that this inf meets is NaN."
         return self.finding(
             root,
@@ -231,7 +226,7 @@ def _reach(operand: Operand) -> float:
     return max((abs(one) for one in bounds if one is not None and math.isfinite(one)), default=0.0)
 
 
-def _repairs(edge: Edge | None, event: Event, root: Root, trace: Trace) -> tuple[Fix, ...]:
+def _repairs(edge: Edge | None, event: Event, root: Root, trace: Trace) -> tuple[Asked, ...]:
     known = fixes.preferred(Overflow.name, root, event, edge, trace)
     going_back = event.phase is Phase.BACKWARD and evidence.dtype(event) not in HALF
-    return (*known, proposed(ClipNorm())) if going_back else known
+    return (*known, ask.ClipNorm()) if going_back else known

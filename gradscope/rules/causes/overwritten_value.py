@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradscope.facts import (
-    CopyBeforeWriting,
     Finding,
     Overwrite,
     Phase,
@@ -16,9 +15,9 @@ from gradscope.facts import (
     Trace,
     Trouble,
 )
+from gradscope.facts import requests as ask
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
-from gradscope.rules.wording.proposals import proposed
 
 
 class OverwrittenValue(Rule):
@@ -73,5 +72,5 @@ class OverwrittenValue(Rule):
             related=(Related("use", place, f"`{op}` saved it here"),) if place else (),
             evidence={"saved_by": one.call.op},
             symptoms=(Symptom(Trouble.WRONG, Subject.GRADIENT, one.step, op),),
-            fixes=(proposed(CopyBeforeWriting()),),
+            fixes=(ask.CopyBeforeWriting(),),
         )

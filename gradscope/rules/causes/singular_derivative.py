@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from gradscope.facts import (
-    Ancestor,
-    Call,
-    Event,
-    Finding,
-    Fix,
-    KeepOff,
-    Related,
-    Root,
-    Strength,
-    Trace,
-)
+from gradscope.facts import Ancestor, Call, Event, Finding, Fix, Related, Root, Strength, Trace
+from gradscope.facts import requests as ask
 from gradscope.ops import Edge
 from gradscope.ops.edges import Nature
 from gradscope.ops.traits import Trait, has
@@ -149,4 +139,4 @@ def _bound(event: Event, edge: Edge) -> Ancestor | None:
 def _away(call: Call) -> Fix:
     op = phrases.spelled(call.op)
     title = f"keep the operand of `{op}` off the point where its slope breaks"
-    return Fix("epsilon", title, request=KeepOff())
+    return Fix("epsilon", title, request=ask.KeepOff())

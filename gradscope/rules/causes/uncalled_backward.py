@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradscope.facts import Finding, HookBackward, Phase, Related, Root, Severity, Trace
+from gradscope.facts import Finding, Phase, Related, Root, Severity, Trace
+from gradscope.facts import requests as ask
 from gradscope.rules.rule import Rule
-from gradscope.rules.wording.proposals import proposed
 
 
 class UncalledBackward(Rule):
@@ -66,5 +66,5 @@ class UncalledBackward(Rule):
                 if own.forward
                 else (),
                 evidence={"class": own.name, "passes_on": own.passes_on},
-                fixes=(proposed(HookBackward(own)),),
+                fixes=(ask.HookBackward(own),),
             )

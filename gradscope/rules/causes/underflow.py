@@ -11,19 +11,16 @@ from gradscope.facts import (
     Event,
     Finding,
     Fix,
-    KeepOff,
     Phase,
     Related,
     Root,
-    ScaleLoss,
-    StableForm,
     Subject,
     Symptom,
     Trace,
     Trouble,
-    WiderDtype,
     plural,
 )
+from gradscope.facts import requests as ask
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import finfo
 from gradscope.ops.patterns import recognize
@@ -32,7 +29,6 @@ from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
-from gradscope.rules.wording.proposals import proposed
 
 SMALLEST_HALF = 2.0**-24  # the smallest float16 number that is not 0
 
@@ -125,8 +121,8 @@ class Underflow(Rule):
             numbers=(f"a gradient of norm {size} comes in, exactly 0 goes out",),
             symptoms=tuple(symptoms),
             fixes=(
-                proposed(ScaleLoss()),
-                Fix("dtype", wider, "unsafe", autocast, request=WiderDtype()),
+                ask.ScaleLoss(),
+                Fix("dtype", wider, "unsafe", autocast, request=ask.WiderDtype()),
             ),
         )
 
@@ -178,13 +174,13 @@ def _repairs(
         eps = "give the optimizer an eps that float16 holds"
         wide = "keep parameters and optimizer state in float32"
         return (
-            Fix("epsilon", eps, "unsafe", "eps=1e-4", request=KeepOff()),
-            Fix("dtype", wide, "unsafe", request=WiderDtype()),
+            Fix("epsilon", eps, "unsafe", "eps=1e-4", request=ask.KeepOff()),
+            Fix("dtype", wide, "unsafe", request=ask.WiderDtype()),
         )
     known = fixes.preferred(Underflow.name, root, event, edge, trace)
     if flushed is not None and has(flushed.op, Trait.PRODUCT):  # of many factors below 1
         title = "add logarithms instead of multiplying"
-        logs = Fix("stable-op", title, "safe", "x.log().sum(-1)", request=StableForm())
-        last = [fix for fix in known if isinstance(fix.request, KeepOff)]
+        logs = Fix("stable-op", title, "safe", "x.log().sum(-1)", request=ask.StableForm())
+        last = [fix for fix in known if isinstance(fix.request, ask.KeepOff)]
         return (logs, *(fix for fix in known if fix not in last), *last)
     return known

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gradscope.facts import FillMemory, Finding, Fix, Kind, Root, Trace, plural
+from gradscope.facts import Finding, Fix, Kind, Root, Trace, plural
+from gradscope.facts import requests as ask
 from gradscope.rules.reading import evidence
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
-from gradscope.rules.wording.proposals import proposed
 
 
 class UninitializedMemory(Rule):
@@ -54,7 +54,7 @@ class UninitializedMemory(Rule):
             " was filled, so the result is what happened to lie there. gradscope fills such memory"
             " with NaN to make every such read visible.",
             fixes=(
-                proposed(FillMemory(event.op)),
+                ask.FillMemory(event.op),
                 Fix("data", "fill every element before it is read", "display-only"),
             ),
         )

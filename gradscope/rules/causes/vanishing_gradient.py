@@ -8,7 +8,6 @@ from gradscope.facts import (
     Finding,
     Fix,
     Growth,
-    KeepNorm,
     Leaf,
     Magnitudes,
     Phase,
@@ -18,15 +17,14 @@ from gradscope.facts import (
     Symptom,
     Trace,
     Trouble,
-    Unsaturated,
     number,
     plural,
 )
+from gradscope.facts import requests as ask
 from gradscope.rules.reading.faded import FADED, GONE, Faded, faded
 from gradscope.rules.reading.growths import facts_of, fades, rms, starved_leaves
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
-from gradscope.rules.wording.proposals import proposed
 from gradscope.rules.wording.sizes import profile
 
 ADAM_EPS = 1e-8  # torch.optim.Adam's default
@@ -125,7 +123,7 @@ class VanishingGradient(Rule):
                 f" {number(ADAM_EPS)}",
             ),
             symptoms=(hurt,),
-            fixes=(proposed(KeepNorm(growth.axis, growth.nodes, fades=True)), around),
+            fixes=(ask.KeepNorm(growth.axis, growth.nodes, fades=True), around),
         )
 
     def _about_run(self, fade: Faded) -> Finding:
@@ -158,7 +156,7 @@ class VanishingGradient(Rule):
                 f"gradient norm by update: {phrases.series([norm for _, norm in usage.norms])}",
                 f"below {FADED:g} of what it was from step {fade.since} on",
             ),
-            fixes=(proposed(Unsaturated(flat)),),
+            fixes=(ask.Unsaturated(flat),),
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradscope.facts import (
-    DivideLoss,
     Finding,
     Fix,
     Location,
@@ -18,11 +17,11 @@ from gradscope.facts import (
     number,
     plural,
 )
+from gradscope.facts import requests as ask
 from gradscope.rules.reading.divergence import PASSES
 from gradscope.rules.reading.lost import backward_of
 from gradscope.rules.reading.sums import BLIND_TO_SCALE, averaged_again, undivided
 from gradscope.rules.rule import Rule
-from gradscope.rules.wording.proposals import proposed
 
 
 class WrongAverage(Rule):
@@ -94,7 +93,7 @@ class WrongAverage(Rule):
             fixes=(Fix("graph", f"do not divide by the {usage.ranks} ranks", "unsafe"),),
         )
 
-    def _about(self, usage: Usage, request: DivideLoss) -> Finding:
+    def _about(self, usage: Usage, request: ask.DivideLoss) -> Finding:
         passes, rate = request.passes, usage.rates.last
         is_blind = usage.optimizer in BLIND_TO_SCALE
         acts = (
@@ -122,5 +121,5 @@ class WrongAverage(Rule):
                 "updates": usage.updates,
             },
             numbers=(f"{plural(usage.updates, 'step')} of {passes} backward passes each",),
-            fixes=(proposed(request),),
+            fixes=(request,),
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Event, Finding, Fix, KeepOff, Root, Trace
+from gradscope.facts import Event, Finding, Fix, Root, Trace
+from gradscope.facts import requests as ask
 from gradscope.ops import Edge
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
@@ -75,4 +76,4 @@ def _mechanism(event: Event, edge: Edge) -> str:
 def _epsilon(edge: Edge, event: Event) -> Fix:
     x = fixes.text_at(edge, event)
     title = titles.guarded("epsilon", f"`{x}`", phrases.spelled(event.op))
-    return Fix("epsilon", title, "unsafe", f"{x} + 1e-8", request=KeepOff())
+    return Fix("epsilon", title, "unsafe", f"{x} + 1e-8", request=ask.KeepOff())

@@ -8,20 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from gradscope.facts import (
-    BoundSchedule,
-    Descend,
-    DivideLoss,
-    Leaf,
-    Location,
-    Magnitudes,
-    Root,
-    SetOption,
-    Step,
-    Summed,
-    Update,
-)
-from gradscope.facts.requests import Plain
+from gradscope.facts import Leaf, Location, Magnitudes, Root, Step, Summed, Update
+from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading.rises import Rise, largest_stable_lr
 from gradscope.rules.reading.sums import BLIND_TO_SCALE, undivided
@@ -94,7 +82,7 @@ class Overshoot:
 
     setting: Setting
     update: Update
-    request: Plain | None = None
+    request: ask.Request | None = None
     passes: int = 0
 
 
@@ -106,23 +94,23 @@ def overshoot(magnitudes: Magnitudes, rise: Rise, steps: Sequence[Step]) -> Over
     at_rise = next((one for one in updates if one.step >= rise.first), last)
     low, high = first.lr or 0.0, at_rise.lr or 0.0
     if last.momentum >= 1:
-        request = SetOption(last, "momentum", last.momentum, USUAL_MOMENTUM)
+        request = ask.SetOption(last, "momentum", last.momentum, USUAL_MOMENTUM)
         return Overshoot(Setting.MOMENTUM, last, request)
     if rate * decay > TURNS_OVER:
-        request = SetOption(last, "weight_decay", decay, USUAL_DECAY)
+        request = ask.SetOption(last, "weight_decay", decay, USUAL_DECAY)
         return Overshoot(Setting.DECAY, last, request)
     if rate < 0:
-        return Overshoot(Setting.BELOW_ZERO, last, BoundSchedule(last))
+        return Overshoot(Setting.BELOW_ZERO, last, ask.BoundSchedule(last))
     if first.optimizer and high > RAISED * low > 0:
-        return Overshoot(Setting.RAISED, at_rise, BoundSchedule(at_rise, high=high / 2))
+        return Overshoot(Setting.RAISED, at_rise, ask.BoundSchedule(at_rise, high=high / 2))
     if last.ascends is not None:
-        return Overshoot(Setting.ASCENT, last, Descend(last))
+        return Overshoot(Setting.ASCENT, last, ask.Descend(last))
     if (divided := _accumulated(magnitudes, steps)) is not None:
         return Overshoot(Setting.ACCUMULATED, last, divided, divided.passes)
     return Overshoot(Setting.UNBOUNDED, last) if rise.falls else None
 
 
-def _accumulated(magnitudes: Magnitudes, steps: Sequence[Step]) -> DivideLoss | None:
+def _accumulated(magnitudes: Magnitudes, steps: Sequence[Step]) -> ask.DivideLoss | None:
     last = magnitudes.updates[-1]
     if last.lr is None or not last.optimizer or last.optimizer in BLIND_TO_SCALE:
         return None

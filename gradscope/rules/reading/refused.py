@@ -5,39 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradscope.facts import (
-    AllowUnused,
     Call,
     ChangedInPlace,
-    ComputeAfterUpdate,
-    ComputeAnew,
-    CopyLeaf,
-    CopyWhenSaved,
-    DetachCarried,
-    DetachUse,
-    DifferentiateBy,
-    FindUnused,
     GraphFreed,
-    KeepGraph,
     LeafWritten,
     Location,
     NotScalar,
     NotUsed,
-    OutOfPlace,
-    Reattach,
-    ReduceLoss,
     Refusal,
     Shared,
-    Thaw,
     Unreduced,
-    UpdateLater,
-    WithoutGrad,
     WithoutGraph,
     Write,
 )
-from gradscope.facts.requests import Plain
+from gradscope.facts import requests as ask
 
 
-def requests(refusal: Refusal) -> Iterator[Plain]:
+def requests(refusal: Refusal) -> Iterator[ask.Request]:
     match refusal:
         case ChangedInPlace():
             yield from _changed(refusal)
@@ -45,22 +29,21 @@ def requests(refusal: Refusal) -> Iterator[Plain]:
             yield from _shared(shared, refusal.raised_at)
         case WithoutGraph(reason=reason, to_learn=modules):
             if reason == "frozen" and modules:
-                yield Thaw(modules)
-            yield Reattach(reason)
+                yield ask.Thaw(modules)
+            yield ask.Reattach(reason)
         case LeafWritten(name=name, trained=trained):
-            yield from (
-                (WithoutGrad(), CopyLeaf(name)) if trained else (CopyLeaf(name), WithoutGrad())
-            )
+            ways = ask.WithoutGrad(), ask.CopyLeaf(name)
+            yield from ways if trained else reversed(ways)
         case Unreduced():
-            yield FindUnused()
+            yield ask.FindUnused()
         case NotScalar():
-            yield ReduceLoss()
+            yield ask.ReduceLoss()
         case NotUsed(reason=reason, instead=instead):
             if instead:
-                yield DifferentiateBy(instead)
+                yield ask.DifferentiateBy(instead)
             if reason:
-                yield Reattach(reason)
-            yield AllowUnused()
+                yield ask.Reattach(reason)
+            yield ask.AllowUnused()
 
 
 def is_carried(shared: Shared | None) -> bool:
@@ -73,23 +56,25 @@ def is_update(write: Write) -> bool:
     return bool(write.optimizer)
 
 
-def _changed(refusal: ChangedInPlace) -> Iterator[Plain]:
+def _changed(refusal: ChangedInPlace) -> Iterator[ask.Request]:
     shared, saved = refusal.shared, refusal.saved
     if shared is not None and (shared.used is not None or is_once(shared, refusal.raised_at)):
         yield from _shared(shared, refusal.raised_at)
     write = refusal.writes[0] if refusal.writes else None
     place = write.location if write is not None else None
-    copies = (CopyWhenSaved(saved, refusal.role, refusal.name, place),) if saved is not None else ()
+    copies = (
+        (ask.CopyWhenSaved(saved, refusal.role, refusal.name, place),) if saved is not None else ()
+    )
     if write is None:
         yield from copies
         return
     if is_update(write) and refusal.raised_at is not None:
-        yield UpdateLater(write, refusal.raised_at)
-        yield ComputeAfterUpdate(refusal.above, write, refusal.raised_at)
+        yield ask.UpdateLater(write, refusal.raised_at)
+        yield ask.ComputeAfterUpdate(refusal.above, write, refusal.raised_at)
         return
     copies_first = not write.recorded or _is_one_line(write.location, saved)
     first, last = (copies, ()) if copies_first else ((), copies)
-    yield from (*first, OutOfPlace(write), *last)
+    yield from (*first, ask.OutOfPlace(write), *last)
 
 
 def _is_one_line(written: Location | None, saved: Call | None) -> bool:
@@ -103,22 +88,22 @@ def is_once(shared: Shared, raised_at: Location | None) -> bool:
     return not shared.again and shared.backward == raised_at
 
 
-def _shared(shared: Shared, raised_at: Location | None) -> Iterator[Plain]:
+def _shared(shared: Shared, raised_at: Location | None) -> Iterator[ask.Request]:
     if is_carried(shared):
         if shared.carried is not None:
-            yield DetachCarried(shared.carried)
+            yield ask.DetachCarried(shared.carried)
         return
     if is_once(shared, raised_at) and raised_at is not None:
-        yield ComputeAnew(shared.calls, raised_at)
+        yield ask.ComputeAnew(shared.calls, raised_at)
         if shared.carried is not None and shared.used is not None:
-            yield DetachCarried(shared.carried)
-        yield KeepGraph(raised_at)
+            yield ask.DetachCarried(shared.carried)
+        yield ask.KeepGraph(raised_at)
         return
     if shared.trained and shared.apart and shared.used is not None:
-        yield DetachUse(shared.used, shared.name)
+        yield ask.DetachUse(shared.used, shared.name)
     if shared.updates and not shared.trained and shared.first_use is not None:
-        yield DetachUse(shared.first_use, shared.name)
+        yield ask.DetachUse(shared.first_use, shared.name)
     if shared.updates and shared.trained and raised_at is not None:
-        yield ComputeAfterUpdate(shared.calls, shared.updates[-1], raised_at)
+        yield ask.ComputeAfterUpdate(shared.calls, shared.updates[-1], raised_at)
     if shared.backward is not None:
-        yield KeepGraph(shared.backward)
+        yield ask.KeepGraph(shared.backward)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gradscope.facts import DivideLoss, Magnitudes, Step, Usage
+from gradscope.facts import Magnitudes, Step, Usage
+from gradscope.facts import requests as ask
 from gradscope.rules.reading.lost import backward_of
 
 # These divide by the size of the gradient: a loss that is N times larger takes the same steps.
@@ -15,7 +16,7 @@ BLIND_TO_SCALE = frozenset(
 FEWEST_UPDATES = 2  # of the same number of passes
 
 
-def undivided(usage: Usage, magnitudes: Magnitudes, steps: Sequence[Step]) -> DivideLoss | None:
+def undivided(usage: Usage, magnitudes: Magnitudes, steps: Sequence[Step]) -> ask.DivideLoss | None:
     """How to average the passes of each step, where all of them come from one place, go to the same
     parameters, and are of losses that are a mean as it is; None where they are averaged, or nobody
     knows."""
@@ -28,7 +29,7 @@ def undivided(usage: Usage, magnitudes: Magnitudes, steps: Sequence[Step]) -> Di
     place = backward_of(usage, steps)
     if place is None or not usage.factors or not _go_everywhere(usage, magnitudes):
         return None
-    return DivideLoss(place, passes)
+    return ask.DivideLoss(place, passes)
 
 
 def _go_everywhere(usage: Usage, magnitudes: Magnitudes) -> bool:

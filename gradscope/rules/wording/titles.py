@@ -54,19 +54,3 @@ def wider(op: str, dtype: str) -> str:
 
 def slower(old: float, new: float) -> str:
     return f"lower the learning rate from {old:g} to {new:g}"
-
-
-def tamed() -> str:
-    return "let no gradient through next to the singular point"
-
-
-def jitter(size: str) -> str:
-    return f"add {size} to the diagonal"
-
-
-def fits(dtype: str) -> str:
-    return f"write the largest number that {dtype} holds"
-
-
-def ignored(value: int) -> str:
-    return f"leave the targets that are {value} out"
