@@ -104,6 +104,12 @@ def test_what_float64_gives_is_the_judge(after: Trace, met: bool, off: bool):
     assert (found.but if isinstance(found, Holds) else None) == (OffTruth() if off else None)
 
 
+def test_a_loss_that_is_0_but_for_rounding_is_the_truth():
+    found = weighed(VERIFIED, seen(NAN), seen(0.0), 0, seen(7.2e-8), "stable-op")
+
+    assert isinstance(found, Verified) and found.effects.truth.is_met
+
+
 @pytest.mark.parametrize(
     ("exact", "sound"),
     [

@@ -163,23 +163,12 @@ def _norm(read: Reading, node: ast.expr) -> str | None:
     if (power := read.op(node, "pow")) and read.number(power.positional[-1]) == 0.5:
         inner = power.positional[0]
     found = inner is not None and read.op(inner, "sum")
-    squared = found and _squared(read, found.positional[0])
+    squared = found and read.squared(found.positional[0])
     dim = read.dim(found) if found else None
     if not found or not squared or not dim:
         return None
     keep = ", keepdim=True" if "keepdim" in found.keywords else ""
     return f"torch.linalg.vector_norm({read.text(squared)}, dim={dim}{keep})"
-
-
-def _squared(read: Reading, node: ast.expr) -> ast.expr | None:
-    """z of z ** 2, z.pow(2), z.square() and z * z."""
-    if (product := read.op(node, "mul")) and read.same(*product.positional):
-        return product.positional[0]
-    power = read.op(node, "pow")
-    if not power:
-        return None
-    exponents = [read.number(part) for part in power.positional[1:]]
-    return power.positional[0] if exponents in ([], [2]) else None
 
 
 def _normalize(read: Reading, node: ast.expr) -> str | None:

@@ -11,6 +11,7 @@ from gradscope.ops.edges import Nature
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.spelling import can_repeat, filled, is_count, operand_of
+from gradscope.repair.write.uses import Uses
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, titles
 from gradscope.source import counts, expression
@@ -54,7 +55,8 @@ def divided_by_one(culprit: Culprit) -> Iterator[Candidate]:
     if edge is None or node is None:
         return
     if (root := _root(culprit)) is not None:
-        if can_repeat(culprit, root) and (where := culprit.torch("torch.where(")) is not None:
+        where = culprit.torch("torch.where(") if _is_only_divided_by(culprit, root) else None
+        if can_repeat(culprit, root) and where is not None:
             text = culprit.text(root)
             edit = culprit.replace(root, f"{where}{text} > 0, {culprit.source.of(root)}, 1.0)")
             yield Candidate(titles.nothing(_short(culprit, root)), (edit,))
@@ -89,6 +91,20 @@ def _root(culprit: Culprit) -> ast.expr | None:
             if root is not None and root.name == "sqrt" and root.positional:
                 return root.positional[0]
     return None
+
+
+def _is_only_divided_by(culprit: Culprit, root: ast.expr) -> bool:
+    """Whether every reader of a square root divides by it: to any other it would be 1 and not 0."""
+    made = culprit.source.parents[root]
+    while not (isinstance(made, ast.expr) and spelled(culprit.source, made)):
+        made = culprit.source.parents[made]
+    uses = Uses.of(culprit.source, made)
+    return uses is not None and all(_is_divisor(culprit, node) for node in uses.readers)
+
+
+def _is_divisor(culprit: Culprit, node: ast.expr) -> bool:
+    quotient = spelled(culprit.source, culprit.source.parents[node])
+    return quotient is not None and quotient.name == "div" and node in quotient.positional[1:]
 
 
 def _made(culprit: Culprit, edge: Edge) -> ast.expr | None:

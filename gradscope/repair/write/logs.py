@@ -18,8 +18,8 @@ from gradscope.source.arguments import Spelled, spelled
 
 JOINS = frozenset("cat concat concatenate hstack stack vstack".split())
 # What a logarithm undoes at least in part. Without one of them nothing is won.
-UNDONE = frozenset("cosh det exp expm1 i0 prod sigmoid softmax".split())
-OPS = frozenset("abs add div log log1p mul neg pow reciprocal sqrt sub sum".split())
+UNDONE = frozenset("cosh cumprod det exp expm1 i0 prod sigmoid softmax tanh".split())
+OPS = frozenset("abs add cumsum div log log1p mul neg pow reciprocal sqrt sub sum".split())
 OPS |= UNDONE | MOVES | JOINS
 
 
@@ -179,6 +179,17 @@ def _prod(read: Reading, found: Spelled) -> str:
     return f"{atom(inner)}.sum({read.rest(found)})"
 
 
+def _cumprod(read: Reading, found: Spelled) -> str:
+    operand = found.positional[0]
+    inner = log_of(read, operand) or read.call("log", read.text(operand))
+    return read.call("cumsum", inner, read.rest(found))
+
+
+def _cumsum(read: Reading, found: Spelled) -> str | None:
+    inner = log_of(read, found.positional[0])
+    return inner and read.call("logcumsumexp", inner, read.rest(found))
+
+
 def _sum(read: Reading, found: Spelled) -> str | None:
     if (chosen := _chosen(read, found)) is not None:
         return chosen
@@ -282,6 +293,12 @@ def _complement(read: Reading, node: ast.expr) -> str | None:
     """log(1 - node)."""
     if (z := read.argument(node, "sigmoid")) is not None:
         return f"torch.nn.functional.logsigmoid(-{atom(read.text(z))})"
+    if (z := read.argument(node, "exp")) is not None:
+        return read.call("log", f"-torch.expm1({read.text(z)})")
+    if (squared := read.squared(node)) and (z := read.argument(squared, "tanh")) is not None:
+        # 1 - tanh(z) ** 2 is 1 / cosh(z) ** 2.
+        z_text = read.text(z)
+        return f"{2 * math.log(2)!r} - 2 * torch.logaddexp({z_text}, -{atom(z_text)})"
     found = read.op(node, "sub")
     if found is not None and read.number(found.positional[0]) == 1:
         return log_of(read, found.positional[1])
@@ -300,6 +317,8 @@ _RULES: dict[str, Callable[[Reading, Spelled], str | None]] = {
     "abs": _abs,
     "add": _add,
     "cosh": _cosh,
+    "cumprod": _cumprod,
+    "cumsum": _cumsum,
     "det": _det,
     "div": _div,
     "exp": _exp,

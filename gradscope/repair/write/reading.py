@@ -126,6 +126,16 @@ class Reading:
         found = self.op(node, *names)
         return found.positional[0] if found else None
 
+    def squared(self, node: ast.expr) -> ast.expr | None:
+        """z of z ** 2, z.pow(2), z.square() and z * z."""
+        if (product := self.op(node, "mul")) and self.same(*product.positional):
+            return product.positional[0]
+        power = self.op(node, "pow")
+        if not power:
+            return None
+        exponents = [self.number(part) for part in power.positional[1:]]
+        return power.positional[0] if exponents in ([], [2]) else None
+
     def number(self, node: ast.expr) -> float | None:
         node = self.meaning(node)
         if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
