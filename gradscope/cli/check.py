@@ -17,6 +17,15 @@ from gradscope.errors import ExitCode
 
 
 @subcommand(short_help="Preflight: fail where a configured target is unhealthy.")
+@options.sharing(
+    "steps",
+    "input",
+    "config",
+    *options.OF_RULES,
+    *options.OF_VERDICT,
+    "no_verify",
+    *options.OF_TRIALS,
+)
 def check(
     context: typer.Context,
     targets: Annotated[
@@ -28,7 +37,6 @@ def check(
             show_default=False,
         ),
     ] = None,
-    config: options.ConfigFile = None,
     init: Annotated[
         bool, typer.Option("--init", help="Write a gradscope.yaml for the programs found here.")
     ] = False,
@@ -50,12 +58,6 @@ def check(
         list[str] | None,
         typer.Option(metavar="DTYPE", help="float32, bfloat16, float16, autocast ..."),
     ] = None,
-    steps: options.Steps = None,
-    input: options.Inputs = None,
-    select: options.Select = None,
-    ignore: options.Ignore = None,
-    fail_on: options.FailOn = None,
-    exit_zero: options.ExitZero = False,
     quiet: options.Quiet = False,
     format: options.ReportFormat = "terminal",
     output: options.Output = None,
@@ -79,10 +81,6 @@ def check(
             metavar="SIZE", help="Memory that each target may take, such as 2GiB (Linux)."
         ),
     ] = None,
-    no_verify: options.NoVerify = None,
-    verify_time: options.VerifyTime = None,
-    verify_runs: options.VerifyRuns = None,
-    rerun: options.Rerun = None,
 ) -> int:
     """Preflight: run every configured target and fail where a gradient is unhealthy."""
     from gradscope.check import preflight, settings
@@ -104,7 +102,7 @@ def check(
         inputs=options.inputs(context),
         given=options.settings(context),
     )
-    configured = load_config(config)
+    configured = load_config(context.params["config"])
     if show_config:
         sys.stdout.write(settings.shown(configured, asked))
         return ExitCode.OK

@@ -19,6 +19,7 @@ from gradscope.facts import plural
     short_help="Print the patch that makes a program healthy, or write it.",
     epilog=options.ARGUMENTS_FOLLOW,
 )
+@options.sharing(*options.OF_PROGRAM, *options.OF_RULES, *options.OF_TRIALS)
 def fix(
     context: typer.Context,
     target: options.Target = None,
@@ -27,18 +28,6 @@ def fix(
         bool,
         typer.Option("--unsafe", help="Also write fixes that change values, or were not verified."),
     ] = False,
-    steps: options.Steps = None,
-    input: options.Inputs = None,
-    model: options.Model = None,
-    loss: options.Loss = None,
-    batch: options.Batch = None,
-    select: options.Select = None,
-    ignore: options.Ignore = None,
-    config: options.ConfigFile = None,
-    time_limit: options.TimeLimit = None,
-    verify_time: options.VerifyTime = None,
-    verify_runs: options.VerifyRuns = None,
-    rerun: options.Rerun = None,
 ) -> int:
     """Print the patch that makes a program healthy, for `git apply`; or write it.
 

@@ -18,6 +18,7 @@ from gradscope.errors import ExitCode
     short_help="Measure each gradient, and what clipping would do to it.",
     epilog=options.ARGUMENTS_FOLLOW,
 )
+@options.sharing(*options.OF_PROGRAM, *options.OF_VERDICT, "no_custom_backward")
 def norms(
     context: typer.Context,
     target: Annotated[
@@ -35,7 +36,6 @@ def norms(
     norm_type: Annotated[
         float, typer.Option(metavar="P", help="1, 2, inf or any p above 0.")
     ] = 2.0,
-    steps: options.Steps = None,
     depth: Annotated[
         int | None,
         typer.Option(min=0, metavar="N", help="Join parameters below so many dots in their names."),
@@ -51,16 +51,7 @@ def norms(
         Path | None,
         typer.Option(metavar="DIR", help="Write the norms of each step for TensorBoard."),
     ] = None,
-    input: options.Inputs = None,
-    model: options.Model = None,
-    loss: options.Loss = None,
-    batch: options.Batch = None,
-    fail_on: options.FailOn = None,
-    exit_zero: options.ExitZero = False,
     quiet: options.Quiet = False,
-    config: options.ConfigFile = None,
-    time_limit: options.TimeLimit = None,
-    no_custom_backward: options.NoCustomBackward = None,
 ) -> int:
     """Measure each gradient, what clipping would do to it, and where gradients grow or die."""
     from gradscope import pipeline

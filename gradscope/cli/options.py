@@ -6,6 +6,9 @@ again, but ask for `settings`, `configured` or `chosen`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,45 +27,6 @@ Target = Annotated[
     str | None, typer.Argument(metavar="TARGET", help="As for trace.", show_default=False)
 ]
 
-Steps = Annotated[
-    int | None,
-    typer.Option(
-        "--steps",
-        min=1,
-        metavar="N",
-        help="Stop after N updates (without an optimizer, backward passes).",
-    ),
-]
-Inputs = Annotated[
-    list[str] | None,
-    typer.Option("--input", metavar="NAME=EXPR", help="An input of a function; torch is in scope."),
-]
-Model = Annotated[
-    str | None,
-    typer.Option("--model", metavar="MODEL", help="A model: net.py:Net, or 'net.py:Net(3)'."),
-]
-Loss = Annotated[
-    str | None,
-    typer.Option("--loss", metavar="LOSS", help="Its loss: net.py:loss, or F.mse_loss."),
-]
-Batch = Annotated[
-    str | None,
-    typer.Option("--batch", metavar="BATCH", help="Its batch: net.py:batch, or a loader."),
-]
-Select = Annotated[
-    list[str] | None,
-    typer.Option("--select", metavar="RULE", help="Only these rules: a code, a name or GS1."),
-]
-Ignore = Annotated[
-    list[str] | None, typer.Option("--ignore", metavar="RULE", help="Not these rules.")
-]
-FailOn = Annotated[
-    Severity | None,
-    typer.Option("--fail-on", help="Exit with 1 for findings from here on [error]."),
-]
-ExitZero = Annotated[
-    bool, typer.Option("--exit-zero", help="Exit with 0 also where there are findings.")
-]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Only the verdict, and nothing where all is healthy.")
 ]
@@ -78,42 +42,58 @@ Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Write the report to a file."),
 ]
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--config", metavar="FILE", help="A configuration other than the nearest gradscope.yaml."
-    ),
-]
-TimeLimit = Annotated[
-    float | None,
-    typer.Option(
-        "--time-limit", min=0.001, metavar="SECONDS", help="Stop the program after so many seconds."
-    ),
-]
-NoVerify = Annotated[bool | None, typer.Option("--no-verify", help="Do not try the fixes.")]
-VerifyTime = Annotated[
-    float | None,
-    typer.Option(
-        "--verify-time",
-        min=0.001,
-        metavar="SECONDS",
-        help="How long trying all fixes may take [60].",
-    ),
-]
-VerifyRuns = Annotated[
-    int | None,
-    typer.Option(
-        "--verify-runs", min=1, metavar="N", help="How often it runs again for that [10]."
-    ),
-]
-Rerun = Annotated[
-    bool | None,
-    typer.Option("--rerun", help="Run again what connects, starts processes or deletes files."),
-]
-NoCustomBackward = Annotated[
-    bool | None,
-    typer.Option("--no-custom-backward", help="Do not check custom autograd.Functions."),
-]
+
+# Those whose values no command asks for by a parameter: type, metavar, help.
+_SHARED: dict[str, tuple[Any, str | None, str]] = {
+    "steps": (int, "N", "Stop after N updates (without an optimizer, backward passes)."),
+    "input": (list[str], "NAME=EXPR", "An input of a function; torch is in scope."),
+    "model": (str, "MODEL", "A model: net.py:Net, or 'net.py:Net(3)'."),
+    "loss": (str, "LOSS", "Its loss: net.py:loss, or F.mse_loss."),
+    "batch": (str, "BATCH", "Its batch: net.py:batch, or a loader."),
+    "select": (list[str], "RULE", "Only these rules: a code, a name or GS1."),
+    "ignore": (list[str], "RULE", "Not these rules."),
+    "fail_on": (Severity, None, "Exit with 1 for findings from here on [error]."),
+    "exit_zero": (bool, None, "Exit with 0 also where there are findings."),
+    "config": (Path, "FILE", "A configuration other than the nearest gradscope.yaml."),
+    "time_limit": (float, "SECONDS", "Stop the program after so many seconds."),
+    "no_verify": (bool, None, "Do not try the fixes."),
+    "verify_time": (float, "SECONDS", "How long trying all fixes may take [60]."),
+    "verify_runs": (int, "N", "How often it runs again for that [10]."),
+    "rerun": (bool, None, "Run again what connects, starts processes or deletes files."),
+    "no_custom_backward": (bool, None, "Do not check custom autograd.Functions."),
+}
+OF_PROGRAM = ("steps", "input", "model", "loss", "batch", "config", "time_limit")
+OF_RULES = ("select", "ignore")
+OF_VERDICT = ("fail_on", "exit_zero")
+OF_TRIALS = ("verify_time", "verify_runs", "rerun")
+_LEAST = {int: 1, float: 0.001}
+
+
+def sharing(*names: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """For a command that has these options too, after its own: keys of `_SHARED`. Their values are
+    in the context's `params`."""
+    further = []
+    for name in names:
+        kind, metavar, help = _SHARED[name]
+        said = typer.Option(
+            None, f"--{name.replace('_', '-')}", metavar=metavar, help=help, min=_LEAST.get(kind)
+        )
+        further.append(
+            Parameter(name, Parameter.KEYWORD_ONLY, default=said, annotation=kind | None)
+        )
+
+    def shared(command: Callable[..., int]) -> Callable[..., int]:
+        own = signature(command, eval_str=True).parameters
+
+        @wraps(command)
+        def call(**given: Any) -> int:
+            return command(**{name: given[name] for name in own})
+
+        told: Any = call
+        told.__signature__ = Signature([*own.values(), *further])
+        return call
+
+    return shared
 
 
 # Options that are not called as the field of a Config that they set; a "no_" negates it.

@@ -18,20 +18,16 @@ from gradscope.cli.output import (
 
 
 @subcommand(short_help="Judge a saved trace again, without running the program.")
+@options.sharing(*options.OF_RULES, *options.OF_VERDICT, "config")
 def report(
     context: typer.Context,
     file: Annotated[
         Path,
         typer.Argument(metavar="FILE", help="What trace --save wrote.", show_default=False),
     ],
-    select: options.Select = None,
-    ignore: options.Ignore = None,
-    fail_on: options.FailOn = None,
-    exit_zero: options.ExitZero = False,
     quiet: options.Quiet = False,
     format: options.ReportFormat = "terminal",
     output: options.Output = None,
-    config: options.ConfigFile = None,
 ) -> int:
     """Judge a trace that `gradscope trace --save FILE` wrote, and print its report.
 

@@ -23,6 +23,14 @@ from gradscope.errors import ExitCode
     short_help="Name the op that broke a program's gradients, why, and the fix.",
     epilog=options.ARGUMENTS_FOLLOW,
 )
+@options.sharing(
+    *options.OF_PROGRAM,
+    *options.OF_RULES,
+    *options.OF_VERDICT,
+    "no_verify",
+    *options.OF_TRIALS,
+    "no_custom_backward",
+)
 def trace(
     context: typer.Context,
     target: Annotated[
@@ -34,21 +42,12 @@ def trace(
             show_default=False,
         ),
     ] = None,
-    steps: options.Steps = None,
     every_step: Annotated[
         bool | None, typer.Option("--every-step", help="Look at each op of every step: slow.")
     ] = None,
     keep_going: Annotated[
         bool | None, typer.Option("--keep-going", help="Do not stop at the first error.")
     ] = None,
-    input: options.Inputs = None,
-    model: options.Model = None,
-    loss: options.Loss = None,
-    batch: options.Batch = None,
-    select: options.Select = None,
-    ignore: options.Ignore = None,
-    fail_on: options.FailOn = None,
-    exit_zero: options.ExitZero = False,
     quiet: options.Quiet = False,
     format: options.ReportFormat = "terminal",
     output: options.Output = None,
@@ -58,13 +57,6 @@ def trace(
             "--save", metavar="FILE", help="Save what was seen, for gradscope report FILE."
         ),
     ] = None,
-    config: options.ConfigFile = None,
-    no_verify: options.NoVerify = None,
-    verify_time: options.VerifyTime = None,
-    verify_runs: options.VerifyRuns = None,
-    rerun: options.Rerun = None,
-    no_custom_backward: options.NoCustomBackward = None,
-    time_limit: options.TimeLimit = None,
 ) -> int:
     """Run a program, name the op that broke its gradients, say why, and try the fix.
 
