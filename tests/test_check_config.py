@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from gradscope.check import cases_of, check
-from gradscope.check.preflight import Asked, run
 from gradscope.check.settings import shown
+from gradscope.check.whole import run
 from gradscope.config import Config, load_config
 from gradscope.config.inputs import COMPLEX, FLOATING, TENSOR_KEYS, WHOLE
 from gradscope.config.values import READERS, TARGET_READERS, Thresholds, size
@@ -87,7 +87,7 @@ def test_a_file_without_targets_does_not_check_an_example(tmp_path):
     config = load_config(written(tmp_path, "steps: 3\n"))
 
     with pytest.raises(GradscopeError, match="names no target"):
-        run(config, Asked())
+        run(config)
 
 
 def test_names_choose_and_the_command_line_goes_first(tmp_path):
@@ -111,7 +111,7 @@ def test_origins_are_shown(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     written(tmp_path, GOOD)
 
-    text = shown(load_config(), Asked(given={"jobs": 2}))
+    text = shown(load_config(), jobs=2)
 
     lines = dict(re.findall(r"^([\w-]+): .*?  # (.*)$", text.split("\n\n")[0], re.MULTILINE))
     assert lines["steps"] == "gradscope.yaml:1:1"

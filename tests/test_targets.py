@@ -26,7 +26,7 @@ from gradscope.programs import (
     parse_target,
     run,
 )
-from gradscope.programs.messages import Final
+from gradscope.programs.channel import Final
 from gradscope.programs.run import _Wait
 from gradscope.programs.run_options import Repeat
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
+from typing import Any
 
 from gradscope.check.cases import TIME_LIMIT, cases_of
-from gradscope.check.preflight import Asked
 from gradscope.config import Config, Input, Thresholds
 from gradscope.report.printable import clean
 
 
-def shown(config: Config, asked: Asked) -> str:
-    """Every setting with where it came from, for the file as a whole and for each target."""
-    cases = cases_of(config, asked.targets, inputs=asked.inputs, **asked.given)
-    whole = config.overridden(**asked.given)
-    lines = [f"# {config.path or 'no configuration file'}", *_settings(whole, asked, None)]
+def shown(
+    config: Config, asked: Iterable[str] = (), *, inputs: tuple[Input, ...] = (), **given: Any
+) -> str:
+    """Every setting with where it came from, for the file as a whole and for each target; asked
+    for as in `cases_of`."""
+    cases = cases_of(config, asked, inputs=inputs, **given)
+    whole = config.overridden(**given)
+    typed = {*given, *(["inputs"] if inputs else [])}
+    lines = [f"# {config.path or 'no configuration file'}", *_settings(whole, typed, None)]
     for case in {case.name: case for case in cases}.values():
-        lines += ["", f"# target {case.name}", *_settings(case.config, asked, whole)]
+        lines += ["", f"# target {case.name}", *_settings(case.config, typed, whole)]
     width = max((len(line.split("  # ")[0]) for line in lines if "  # " in line), default=0)
     return "".join(f"{clean(_aligned(line, width))}\n" for line in lines)
 
@@ -27,8 +31,9 @@ def _aligned(line: str, width: int) -> str:
     return f"{value:<{min(width, 60)}}  # {origin}" if mark else line
 
 
-def _settings(config: Config, asked: Asked, above: Config | None) -> Iterator[str]:
-    """The settings that differ from those above, all where nothing is above."""
+def _settings(config: Config, typed: set[str], above: Config | None) -> Iterator[str]:
+    """The settings that differ from those above, all where nothing is above. The `typed` ones are
+    of the command line."""
     for one in fields(config):
         if one.name in ("path", "targets", "origins", "name"):
             continue
@@ -36,7 +41,7 @@ def _settings(config: Config, asked: Asked, above: Config | None) -> Iterator[st
         key = one.name.replace("_", "-")
         if above is not None and value == getattr(above, one.name):
             continue
-        if one.name in asked.given or (one.name == "inputs" and asked.inputs):
+        if one.name in typed:
             origin = "command line"
         elif key == "time-limit" and value == TIME_LIMIT and key not in config.origins:
             origin = "default of check"

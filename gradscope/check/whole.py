@@ -1,23 +1,72 @@
-"""The check as a whole: cases, their reports, and what of them the project has accepted."""
+"""The check as a whole: cases, their reports, and what of them the project has accepted. And the
+line that shows how far it is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from gradscope import accepted
-from gradscope.check.cases import Case
+from gradscope.check.cases import Case, cases_of
 from gradscope.check.judge import judge
 from gradscope.check.workers import Standing, run_all
-from gradscope.config import Config, errors_at
+from gradscope.config import Config, Input, errors_at
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import Report, Summary, Trace, plural
 from gradscope.outputs import check_writable
 from gradscope.pipeline import exit_code
 from gradscope.programs.choose import choose
 from gradscope.record.sites import shown_path
+from gradscope.report.printable import clean
+from gradscope.report.status import status_line
 from gradscope.rules import rule_filter
+
+SILENT_FOR = 1.0  # seconds: a short check needs no progress line
+
+
+def run(
+    config: Config,
+    asked: Iterable[str] = (),
+    *,
+    inputs: tuple[Input, ...] = (),
+    write_baseline: bool = False,
+    **given: Any,
+) -> tuple[Summary, ExitCode]:
+    """Check what was asked for, as in `cases_of`, and the exit code that follows."""
+    cases = cases_of(config, asked, inputs=inputs, **given)
+    if not cases and config.path is None:
+        raise GradscopeError(
+            "no gradscope.yaml says what to check",
+            help="gradscope check --init writes one for the programs of this folder; or name a "
+            "target: gradscope check my_loss.py",
+        )
+    if not cases:
+        raise GradscopeError(
+            f"{config.path} names no target",
+            help="give it targets: [my_loss.py], or name one here: gradscope check my_loss.py",
+        )
+    whole = config.overridden(**given)
+    with _progress_line() as on_progress:
+        summary = check(whole, cases, write_baseline=write_baseline, on_progress=on_progress)
+    return summary, code_of(summary, cases, whole)
+
+
+@contextmanager
+def _progress_line() -> Iterator[Callable[[Standing], None] | None]:
+    """Gives the function that shows how far the check is, None where stderr is no terminal."""
+    with status_line() as say:
+        if say is None:
+            yield None
+            return
+
+        def show(standing: Standing) -> None:
+            if standing.seconds >= SILENT_FOR:
+                counts = f"{standing.done} of {standing.total} checked, {standing.seconds:.0f} s"
+                say(f"{counts}: {clean(', '.join(standing.running))}")
+
+        yield show
 
 
 def check(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,7 @@ from gradscope.cli import options
 from gradscope.cli.app import subcommand
 from gradscope.cli.output import check_report_place, write_reports
 from gradscope.cli.ranks import ranks_of
-from gradscope.errors import ExitCode
+from gradscope.errors import ExitCode, GradscopeError
 
 
 @subcommand(short_help="Preflight: fail where a configured target is unhealthy.")
@@ -83,7 +84,8 @@ def check(
     ] = None,
 ) -> int:
     """Preflight: run every configured target and fail where a gradient is unhealthy."""
-    from gradscope.check import preflight, settings
+    from gradscope.check import settings
+    from gradscope.check.whole import run
     from gradscope.config import load_config
 
     if init:
@@ -94,20 +96,31 @@ def check(
     if schema:
         sys.stdout.write(resources.files("gradscope.config").joinpath("schema.json").read_text())
         return ExitCode.OK
-    places = preflight.report_places(format, output, report or ())
+    places = _report_places(format, output, report or ())
     for one in places:
         check_report_place(*one)
-    asked = preflight.Asked(
-        targets=tuple(targets or ()),
-        inputs=options.inputs(context),
-        given=options.settings(context),
-    )
+    asked, inputs, given = targets or (), options.inputs(context), options.settings(context)
     configured = load_config(context.params["config"])
     if show_config:
-        sys.stdout.write(settings.shown(configured, asked))
+        sys.stdout.write(settings.shown(configured, asked, inputs=inputs, **given))
         return ExitCode.OK
-    summary, code = preflight.run(configured, asked, write_baseline=write_baseline)
+    summary, code = run(configured, asked, inputs=inputs, write_baseline=write_baseline, **given)
     ranks = ranks_of()
     if ranks is None or ranks.rank == 0:
         write_reports(summary, places, quiet=quiet)
     return options.code_or_zero(context, code)
+
+
+def _report_places(
+    format: str, output: Path | None, more: Iterable[str]
+) -> tuple[tuple[str, Path | None, str], ...]:
+    """Each report that is wanted: a format, a file (None: stdout), the option that named it."""
+    places: list[tuple[str, Path | None, str]] = [(format, output, "--output")]
+    for text in more:
+        name, equals, file = text.partition("=")
+        if not (equals and file):
+            raise GradscopeError(
+                f"--report {text} is not FORMAT=FILE", help="for example --report sarif=out.sarif"
+            )
+        places.append((name, Path(file), "--report"))
+    return tuple(places)

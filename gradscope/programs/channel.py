@@ -1,13 +1,82 @@
-"""The child's way to its parent."""
+"""The child's way to its parent, and what it tells while the program runs."""
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from gradscope.programs.messages import Message
-from gradscope.programs.sys_modules import OwnModules
+from gradscope.facts import Trace
 from gradscope.signals import held_back, leave
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    steps: int
+    ops: int
+
+
+@dataclass(frozen=True, slots=True)
+class Interim:
+    """The facts so far, in case that nothing comes after them."""
+
+    trace: Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """The facts of the whole run. `imported` are the slow parts of torch that it needed.
+    `snapshots` are the steps from which it can be repeated, newest first."""
+
+    trace: Trace
+    imported: tuple[str, ...] = ()
+    snapshots: tuple[int, ...] = ()
+
+
+class ChildFault(Exception):
+    """gradscope's own code failed in the child; the text is its traceback."""
+
+    @property
+    def last_line(self) -> str:
+        """The exception itself."""
+        return str(self).strip().splitlines()[-1]
+
+
+class NoAnswer(Exception):
+    """From a snapshot it cannot be told: the copy has died, or took too long, or the patch changes
+    what was over by then."""
+
+
+# What is told as an exception, the parent raises.
+Message = Progress | Interim | Final | Exception
+
+
+class OwnModules:
+    """Those that were there before the program ran, which may throw them out of `sys.modules`."""
+
+    def __init__(self) -> None:
+        self._table = sys.modules  # that of the interpreter, whatever the program sets there
+        self._ours = dict(sys.modules)
+
+    @contextmanager
+    def found(self) -> Iterator[None]:
+        """What we import or pickle meanwhile is found; afterwards all is as the program left it."""
+        theirs = sys.modules
+        gone = [name for name, one in self._ours.items() if self._table.get(name) is not one]
+        replaced = {name: self._table[name] for name in gone if name in self._table}
+        sys.modules = self._table
+        for name in gone:
+            self._table[name] = self._ours[name]
+        try:
+            yield
+        finally:
+            for name in gone:
+                del self._table[name]
+            self._table.update(replaced)
+            sys.modules = theirs
 
 
 class Channel:

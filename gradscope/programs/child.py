@@ -21,12 +21,11 @@ from gradscope.errors import CTRL_C, GradscopeError
 from gradscope.facts import Effect, Ending, Hurdle, Trace
 from gradscope.programs import native, redirect
 from gradscope.programs.audit import Effects, aside
-from gradscope.programs.channel import Channel
+from gradscope.programs.channel import Channel, ChildFault, Final, Interim, NoAnswer, Progress
 from gradscope.programs.conditions import Conditions
 from gradscope.programs.endings import ending_of, has_users_frames, is_ours, trimmed
 from gradscope.programs.load import files_of, run_script
 from gradscope.programs.loss import Run, prepare_function, prepare_parts
-from gradscope.programs.messages import Fault, Final, Interim, Progress, Unanswered, Unusable
 from gradscope.programs.overlay import Overlay
 from gradscope.programs.patched_source import install
 from gradscope.programs.run_options import Repeat, RunOptions
@@ -152,9 +151,9 @@ class Messenger:
                     asked.setup()
             self.effects.begin_again(self._may_not)
         except (Unswappable, OSError):
-            self._channel.close(Unanswered())
+            self._channel.close(NoAnswer())
         except BaseException:
-            self._channel.close(Fault(traceback.format_exc()))
+            self._channel.close(ChildFault(traceback.format_exc()))
 
     def before_fork(self) -> None:
         """The program makes a process, and may wait for whichever ends: it has none but its own."""
@@ -185,7 +184,7 @@ class Messenger:
 
     def _close(self, trace: Trace) -> None:
         if self._swapped is not None and not self._swapped.holds:
-            self._channel.close(Unanswered())
+            self._channel.close(NoAnswer())
         steps: tuple[int, ...] = ()
         if self._snapshots is not None:
             steps, trace = self._snapshots.steps, replace(trace, hurdle=self._snapshots.hurdle)
@@ -220,7 +219,7 @@ def run_child(job: Job, connection: Connection, control: socket.socket | None = 
     except KeyboardInterrupt:
         code = CTRL_C  # before the program began, or after it had ended
     except BaseException:
-        channel.close(Fault(traceback.format_exc()))
+        channel.close(ChildFault(traceback.format_exc()))
     leave(code)
 
 
@@ -257,7 +256,7 @@ def _run(job: Job, channel: Channel, snapshots: Snapshots | None) -> int:
     except StopTrace:
         return 0
     except GradscopeError as error:
-        channel.close(Unusable(str(error), error.help, error.detail))
+        channel.close(error)
         return 2
     except BaseException as error:
         with undisturbed(), channel.modules.found():  # the ending is told once
@@ -302,19 +301,21 @@ def _prepare(
             return prepare_parts(target, conditions), {}
 
 
-def _not_importable(target: Target, error: ImportError | SyntaxError) -> Unusable:
+def _not_importable(target: Target, error: ImportError | SyntaxError) -> GradscopeError:
     if isinstance(error, SyntaxError):
         place = f"{shown_path(error.filename or '?')}:{error.lineno}:{error.offset or 1}"
-        return Unusable(f"{place}: {error.msg}", "it is no valid Python", trimmed(error))
+        return GradscopeError(
+            f"{place}: {error.msg}", help="it is no valid Python", detail=trimmed(error)
+        )
     help = (
         "gradscope runs in the Python of its own environment: install the program's packages there"
     )
     if "no known parent package" in str(error):
         help = "a file of a package is named as for python -m: gradscope trace package.module"
-    return Unusable(
+    return GradscopeError(
         f"{target.name} could not be imported: {error}",
-        help,
-        trimmed(error) if has_users_frames(error) else "",
+        help=help,
+        detail=trimmed(error) if has_users_frames(error) else "",
     )
 
 

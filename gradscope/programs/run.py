@@ -12,18 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING
 
-from gradscope.errors import CTRL_C, GradscopeError
+from gradscope.errors import CTRL_C
 from gradscope.facts import Ending, Trace
 from gradscope.facts.ranks import OTHERS
-from gradscope.programs.messages import (
-    Fault,
-    Final,
-    Interim,
-    Message,
-    Progress,
-    Unanswered,
-    Unusable,
-)
+from gradscope.programs.channel import Final, Interim, Message, NoAnswer, Progress
 from gradscope.programs.run_options import DEFAULTS, Repeat, RunOptions
 from gradscope.programs.scratch import scratch_folder
 from gradscope.programs.targets import Target
@@ -39,15 +31,6 @@ END_GRACE = 60.0  # and for its exit handlers, where it ended by itself
 INTERRUPT_GRACE = 0.6  # and after Ctrl-C, when somebody waits for the report
 TWICE = 0.05  # within which a signal that comes again is the same one
 FORWARD_AFTER = 0.3  # a terminal's Ctrl-C reaches the child without our help
-
-
-class ChildFault(Exception):
-    """gradscope's own code failed in the child; the text is its traceback."""
-
-    @property
-    def last_line(self) -> str:
-        """The exception itself."""
-        return str(self).strip().splitlines()[-1]
 
 
 def run(
@@ -199,11 +182,6 @@ class Kept:
             return wait.answer()
 
 
-class NoAnswer(Exception):
-    """From a snapshot it cannot be told: the copy has died, or took too long, or the patch changes
-    what was over by then."""
-
-
 class _Wait:
     """The parent's side of one run: takes messages and keeps the limits."""
 
@@ -304,12 +282,8 @@ class _Wait:
                     self._hang_up()
                 else:
                     self._ends_by = time.monotonic() + self._grace()
-            case Unanswered():
-                raise NoAnswer
-            case Unusable(text, help, detail):
-                raise GradscopeError(text, help=help, detail=detail)
-            case Fault(text):
-                raise ChildFault(text)
+            case Exception():
+                raise message
 
     def _grace(self) -> float:
         stopped = self._final is not None and self._final.trace.ending.kind == "stopped"

@@ -33,56 +33,38 @@ Value = dict[str, Any]
 
 
 def render(report: Report, options: Options) -> str:
-    return json.dumps(document(report, options), indent=2, allow_nan=False) + "\n"
-
-
-def document(report: Report, options: Options) -> Value:
-    """The SARIF log as plain values: one run, one result a finding."""
-    codes = list(dict.fromkeys(finding.rule for finding in report.findings))
-    names = {finding.rule: finding.name for finding in report.findings}
-    results = [_result(finding, codes.index(finding.rule), report) for finding in report.findings]
-    prints = fingerprints(report.findings, options.sources)
-    for result, digest in zip(results, prints, strict=True):
-        result["partialFingerprints"] = {FINGERPRINT: digest}
-    run = {
-        "tool": {"driver": _driver(codes, names, options)},
-        "invocations": [_invocation(report)],
-        "columnKind": "unicodeCodePoints",
-        "results": results,
-        "properties": _identity(report),
-    }
-    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return _log(Summary((report,)), _identity(report), options)
 
 
 def render_all(summary: Summary, options: Options) -> str:
-    return json.dumps(document_of_all(summary, options), indent=2, allow_nan=False) + "\n"
+    return _log(summary, {"target": "check", "verdict": summary.verdict}, options)
 
 
-def document_of_all(summary: Summary, options: Options) -> Value:
+def _log(summary: Summary, properties: Value, options: Options) -> str:
     """One run with the results of every target; what several of them share is one result."""
     reports = (*summary.reports, Report("check", Trace("check"), summary.findings))
     everything = summary.all_findings
-    codes = list(dict.fromkeys(finding.rule for finding in everything))
     names = {finding.rule: finding.name for finding in everything}
+    codes = list(names)
     results: dict[str, Value] = {}
     for report in reports:
-        for finding, digest in zip(
-            report.findings, fingerprints(report.findings, options.sources), strict=True
-        ):
+        prints = fingerprints(report.findings, options.sources)
+        for finding, digest in zip(report.findings, prints, strict=True):
             result = results.setdefault(digest, _result(finding, codes.index(finding.rule), report))
             result["partialFingerprints"] = {FINGERPRINT: digest}
             told = result.setdefault("properties", {"targets": []})["targets"]
             told.append(sentence(report.target))
     run = {
-        "tool": {"driver": _driver(codes, names, options)},
+        "tool": {"driver": _driver(names, options)},
         "invocations": [
             _invocation(report) | {"properties": _identity(report)} for report in summary.reports
         ],
         "columnKind": "unicodeCodePoints",
         "results": list(results.values()),
-        "properties": {"target": "check", "verdict": summary.verdict},
+        "properties": properties,
     }
-    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(log, indent=2, allow_nan=False) + "\n"
 
 
 def _identity(report: Report) -> Value:
@@ -93,12 +75,12 @@ def _identity(report: Report) -> Value:
     }
 
 
-def _driver(codes: list[str], names: dict[str, str], options: Options) -> Value:
+def _driver(names: dict[str, str], options: Options) -> Value:
     return {
         "name": "gradscope",
         "version": __version__,
         "semanticVersion": __version__,
-        "rules": [_rule(code, names[code], options.page(code)) for code in codes],
+        "rules": [_rule(code, name, options.page(code)) for code, name in names.items()],
     }
 
 
