@@ -50,6 +50,33 @@ def test_every_way_to_be_wrong_has_its_name(name):
     assert finding.node == f"{cls.__name__}Backward"
 
 
+class WriteColumn(torch.autograd.Function):
+    """What was in the column gets a gradient too, which is wrong where anything depends on it."""
+
+    @staticmethod
+    def forward(ctx, table, values, place):
+        ctx.place = place
+        table.data[:, place] = values
+        return table
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output, grad_output[:, ctx.place], None
+
+
+@pytest.mark.parametrize(("depends", "verdicts"), [(False, {"right"}), (True, {"right", "wrong"})])
+def test_a_gradient_of_what_forward_writes_over_matters_where_it_reaches_a_leaf(depends, verdicts):
+    values = torch.linspace(1, 2, 4, requires_grad=True)
+    with Recorder() as recorder:
+        table = torch.ones(4, 3, requires_grad=depends) * 5
+        for place in range(2):
+            table = WriteColumn.apply(table, values * 2, place)
+
+    found = recorder.trace("case", Ending("finished")).functions
+
+    assert {check.verdict for check in found} == verdicts
+
+
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_backward_is_silent(name):
     cls, args = RIGHT[name]
@@ -301,7 +328,7 @@ def test_an_assignment_is_blamed_where_the_gradient_is_computed(tmp_path):
 
 
 def test_without_a_fork_the_random_states_are_put_back(monkeypatch):
-    monkeypatch.setattr("gradscope.record.probes.isolate.FORKS", False)
+    monkeypatch.setattr("gradscope.record.probes.function_checks.FORKS", False)
     args = RIGHT["random"][1]
     plain: list[object] = []
     for recorded in (False, True):
@@ -317,7 +344,7 @@ def test_without_a_fork_the_random_states_are_put_back(monkeypatch):
 
 
 def test_without_a_fork_a_function_that_runs_a_model_is_let_be(monkeypatch):
-    monkeypatch.setattr("gradscope.record.probes.isolate.FORKS", False)
+    monkeypatch.setattr("gradscope.record.probes.function_checks.FORKS", False)
 
     class Runs(torch.autograd.Function):
         @staticmethod

@@ -24,6 +24,8 @@ WRONG = {
     "an operand": ("y = x * buffer\nbuffer.data.fill_(3.0)\ny.sum().backward()", "mul", 7),
     "a part of it": (
         "y = x.exp()\ny.data[1:, 1:].zero_()\ny.sum().backward()", "exp", 7),
+    "the columns that it reads": (
+        "y = x[:, :2] * buffer[:, 1:]\nbuffer.data[..., 1] = 3.0\ny.sum().backward()", "mul", 7),
     "the second step": (
         "for step in range(2):\n    y = x.exp()\n    if step:\n        y.data.clamp_(max=1)\n"
         "    y.sum().backward()", "exp", 9),
@@ -34,6 +36,9 @@ RIGHT = {
     "not read by backward": "y = x + buffer\nbuffer.data.fill_(3.0)\ny.sum().backward()",
     "another part of the memory": (
         "y = x[0] * buffer[0]\nbuffer.data[1:].fill_(3.0)\ny.sum().backward()"
+    ),
+    "the columns between": (
+        "y = x[:, ::2] * buffer[:, ::2]\nbuffer.data[..., 1] = 3.0\ny.sum().backward()"
     ),
     "the gradient that is put in": (
         "y = x.exp()\nv = torch.zeros(4, 3)\nv[0] = 1.0\ny.backward(v)\n"

@@ -8,7 +8,7 @@ unnoticed, and backward computes with values that the forward pass never had.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -30,13 +30,41 @@ _LEFT_OUT = NotChecked(
 )
 
 
+class _Layout(NamedTuple):
+    """Which elements of its storage a tensor has."""
+
+    start: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> _Layout:
+        return cls(int(tensor.storage_offset()), tuple(tensor.shape), tensor.stride())
+
+    @property
+    def stop(self) -> int:
+        pairs = zip(self.shape, self.strides, strict=True)
+        return self.start + sum((size - 1) * stride for size, stride in pairs) + 1
+
+    def meets(self, other: _Layout) -> bool:
+        """Columns of one matrix lie between each other and have no element in common."""
+        start = min(self.start, other.start)
+        if 0 in self.shape + other.shape or max(self.start, other.start) >= min(
+            self.stop, other.stop
+        ):
+            return False
+        marks = torch.zeros(max(self.stop, other.stop) - start, dtype=torch.bool)
+        marks.as_strided(self.shape, self.strides, self.start - start).fill_(True)
+        return bool(marks.as_strided(other.shape, other.strides, other.start - start).any())
+
+
 @dataclass(frozen=True, slots=True)
 class _Write:
     storage: StorageWeakRef  # keeps the address from being given to another
     op: str
     site: Site
     seq: int  # nodes with a lower number were there before
-    span: range  # of the storage, in elements
+    layout: _Layout
 
 
 class Overwrites:
@@ -67,7 +95,7 @@ class Overwrites:
         if inner or not user:
             return
         reference = StorageWeakRef(tensor.untyped_storage())
-        self._writes[key] = _Write(reference, info.name, user, _sequence_nr(), _span(tensor))
+        self._writes[key] = _Write(reference, info.name, user, _sequence_nr(), _Layout.of(tensor))
 
     def check(self, running: NodeOps, args: tuple[Any, ...], step: int) -> None:
         """An op of a backward node reads `args`."""
@@ -78,7 +106,7 @@ class Overwrites:
             write = self._writes.get(key) if key is not None else None
             if write is None or running.node._sequence_nr() >= write.seq:
                 continue
-            if _meet(write.span, _span(tensor)) and _has_saved(running, key):
+            if write.layout.meets(_Layout.of(tensor)) and _has_saved(running, key):
                 del self._writes[key]  # type: ignore[arg-type]
                 self._report(running.node, write, step)
 
@@ -96,18 +124,6 @@ class Overwrites:
 
 def _is_floating(tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() and tensor.layout is torch.strided and not tensor.is_meta
-
-
-def _span(tensor: torch.Tensor) -> range:
-    if not tensor.numel():
-        return range(0)
-    start = int(tensor.storage_offset())
-    pairs = zip(tensor.shape, tensor.stride(), strict=True)
-    return range(start, start + sum((size - 1) * stride for size, stride in pairs) + 1)
-
-
-def _meet(one: range, other: range) -> bool:
-    return max(one.start, other.start) < min(one.stop, other.stop)
 
 
 def _has_saved(running: NodeOps, key: int | None) -> bool:

@@ -36,12 +36,14 @@ class TooFew(Exception):
 @dataclass(frozen=True, slots=True)
 class Made:
     """What one forward gave. `values` are the differentiable outputs, those at `live`, as one flat
-    vector; `node` is the autograd node, which is also the ctx of backward."""
+    vector; `node` is the autograd node, which is also the ctx of backward. `changed` marks, for
+    each input, the elements that forward has written over."""
 
     outputs: tuple[Any, ...]
     live: tuple[int, ...]
     values: Tensor
     node: Any
+    changed: list[Tensor]
 
 
 @dataclass
@@ -89,7 +91,8 @@ class Calls:
         self._begin_forward()
         with torch.enable_grad():
             leaves = [tensor.detach().requires_grad_() for tensor in point]
-            result = self.apply(self.cls, *self._arguments(leaves), **self.kwargs)
+            arguments = self._arguments(leaves)
+            result = self.apply(self.cls, *arguments, **self.kwargs)
         outputs = result if isinstance(result, tuple) else (result,)
         live = tuple(i for i, out in enumerate(outputs) if needs_grad(out))
         if not live:
@@ -99,7 +102,9 @@ class Calls:
             raise NoVerdict("the outputs are not made by the Function's own node")
         parts = [as_real(outputs[i].detach()) for i in live]
         values = torch.cat([part.reshape(-1).to(self.dtype) for part in parts])
-        return Made(outputs, live, values, node)
+        left = (as_real(arguments[position].detach()) for position in self.positions)
+        changed = [after != before for after, before in zip(left, point, strict=True)]
+        return Made(outputs, live, values, node, changed)
 
     def backward(self, made: Made, cotangent: Tensor, ctx: Any = None) -> list[Any]:
         """What the hand-written backward returns for the inputs of a point, before autograd adapts

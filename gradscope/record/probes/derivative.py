@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gradscope.record.census import unravel
+from gradscope.record.graph import below
 from gradscope.record.probes.calls import Calls, NoVerdict, Point, as_real
 from gradscope.record.probes.relations import Evidence, rows, wrong_at
 
@@ -42,7 +43,8 @@ class Slope:
 class Sample:
     """The point, the slope of the forward there along a random direction, and two random
     grad_outputs, of shape (2, outputs). `precision` is what the forward computes in, whatever goes
-    in. `edges` mark the elements at the edge of the forward's domain, once they are known."""
+    in. `edges` mark the elements that have no right gradient, once they are known: those at the
+    edge of the forward's domain, and those that it writes over and that depend on no leaf."""
 
     def __init__(self, calls: Calls) -> None:
         self.calls = calls
@@ -137,8 +139,20 @@ class Sample:
             return as_real(raw if raw.is_complex() else raw.to(raw.dtype.to_complex()))
         return raw.real if raw.is_complex() else raw
 
+    def unused(self, place: int) -> Tensor:
+        """The elements that forward writes over, where no leaf of the program gets the gradient."""
+        changed, given = self.base.changed[place], self.input(place)
+        if not bool(changed.any()) or given.is_complex():
+            return torch.zeros_like(changed)
+        found = below([given.grad_fn])[1] if given.grad_fn is not None else [given]
+        sent = torch.autograd.grad(
+            given, found, changed.to(given.dtype), retain_graph=True, allow_unused=True
+        )
+        reaches = any(one is not None and bool(one.any()) for one in sent)
+        return changed & (not reaches)
+
     def inside(self, place: int, gradient: Tensor) -> Tensor:
-        """Without the elements at the edge of the forward's domain: there is no right gradient."""
+        """Without the elements that have no right gradient."""
         return gradient if self.edges is None else gradient.masked_fill(self.edges[place], 0.0)
 
     # The inputs

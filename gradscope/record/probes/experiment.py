@@ -117,10 +117,10 @@ def _checks(sample: Sample) -> Iterator[FunctionCheck]:
     if any(bool(one.any()) for one in bad) and sample.slope.smooth.all():
         yield _not_finite(sample, first, bad)
         return
-    if any(bool(one.any()) for one in bad):
-        # At the edge of the forward's domain: these elements are left out of the comparison.
-        sample.edges = bad
-        along = [d * ~edge for d, edge in zip(sample.slope.direction, bad, strict=True)]
+    edges = [one | sample.unused(place) for place, one in enumerate(bad)]
+    if any(bool(one.any()) for one in edges):
+        sample.edges = edges
+        along = [d * ~edge for d, edge in zip(sample.slope.direction, edges, strict=True)]
         sample.slope = sample.slope_along(along)
     second = calls.backward(sample.base, sample.cotangents[1])
     got = [
