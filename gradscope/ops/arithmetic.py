@@ -50,13 +50,13 @@ def _sum_overflows(sign: int) -> Holds:
     return holds
 
 
-def _sum(name: str, sign: int, *spelled: str) -> OpFact:
+def _sum(name: str, sign: int) -> OpFact:
     edges = (
         _cancels(sign),
         _too_large("self", _sum_overflows(sign), "sum"),
         value_overflow("self", "other", what="sum"),
     )
-    return fact(name, *edges, spelled=spelled)
+    return fact(name, *edges)
 
 
 def _product(a: float, b: float) -> float:
@@ -69,7 +69,6 @@ MUL = fact(
     _zero_times_inf("other", "self"),
     _too_large("self", overflows("self", "other", by=_product), "product"),
     gradient_overflow("self", "other"),
-    spelled=("*", "torch.mul", "Tensor.mul"),
 )
 
 ADDCMUL = fact(
@@ -81,14 +80,12 @@ ADDCMUL = fact(
         "self", overflows("self", "tensor1", "tensor2", by=lambda x, a, b: x + a * b), "sum"
     ),
     gradient_overflow("tensor1", "tensor2"),
-    spelled=("torch.addcmul", "Tensor.addcmul"),
 )
 
 LERP = fact(
     "lerp",
     _too_large("self", overflows("self", "end", by=lambda a, b: b - a), "difference end - self"),
     value_overflow("self", "end"),
-    spelled=("torch.lerp", "Tensor.lerp"),
 )
 
 # A cast is where float16 training meets 65504: the operand is fine in its own dtype.
@@ -106,7 +103,6 @@ CAST = fact(
         "the gradient, finite in the wider dtype, is cast back and",
         slope="inf",
     ),
-    spelled=("Tensor.half", "Tensor.to", "torch.float_power"),
 )
 
 ATAN2 = fact(
@@ -118,31 +114,24 @@ ATAN2 = fact(
         overflows("self", "other", by=lambda y, x: y * y + x * x),
         "PyTorch's formula squares both sides, which",
     ),
-    spelled=("torch.atan2", "torch.arctan2", "Tensor.atan2"),
 )
 
 SINC = fact(
-    "sinc",
-    _too_large("self", overflows("self", by=lambda x: math.pi * x), "product with pi"),
-    spelled=("torch.sinc", "torch.special.sinc"),
+    "sinc", _too_large("self", overflows("self", by=lambda x: math.pi * x), "product with pi")
 )
 
-FREXP = fact(
-    "frexp",
-    too_steep(slope_broke(), "slope is a power of 2 that", away(tiny=True)),
-    spelled=("torch.frexp",),
-)
+FREXP = fact("frexp", too_steep(slope_broke(), "slope is a power of 2 that", away(tiny=True)))
 
 
-def _scaled(name: str, factor: float, *spelled: str) -> OpFact:
+def _scaled(name: str, factor: float) -> OpFact:
     edge = _too_large("self", overflows("self", by=lambda x: factor * x), "result")
-    return fact(name, edge, spelled=spelled)
+    return fact(name, edge)
 
 
 FACTS = (
-    _sum("add", 1, "+", "torch.add", "Tensor.add"),
-    _sum("sub", -1, "-", "torch.sub", "Tensor.sub"),
-    _sum("rsub", -1, "torch.rsub"),
+    _sum("add", 1),
+    _sum("sub", -1),
+    _sum("rsub", -1),
     MUL,
     ADDCMUL,
     LERP,
@@ -150,7 +139,7 @@ FACTS = (
     ATAN2,
     SINC,
     FREXP,
-    fact("round", value_overflow("self", what="scaled number"), spelled=("torch.round",)),
-    fact("normal", value_overflow("mean", "std"), spelled=("torch.normal",)),
-    _scaled("rad2deg", 180 / math.pi, "torch.rad2deg"),
+    fact("round", value_overflow("self", what="scaled number")),
+    fact("normal", value_overflow("mean", "std")),
+    _scaled("rad2deg", 180 / math.pi),
 )

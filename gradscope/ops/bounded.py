@@ -15,21 +15,20 @@ def _outside_unit(name: str) -> Edge:
     return undefined(outside("self", -1, 1), f"{name} is NaN outside of [-1, 1]", UNIT)
 
 
-def _steep_at_ends(name: str, slope: str, *spelled: str) -> OpFact:
+def _steep_at_ends(name: str, slope: str) -> OpFact:
     end = steep(_END, f"slope is {slope} where {{x}} is -1 or 1", UNIT, slope=slope)
-    return fact(name, _outside_unit(name), end, spelled=spelled)
+    return fact(name, _outside_unit(name), end)
 
 
-def _poles_at_ends(name: str, *spelled: str) -> OpFact:
+def _poles_at_ends(name: str) -> OpFact:
     end = pole(_END, f"{name} is -inf at -1 and inf at 1", UNIT)
-    return fact(name, _outside_unit(name), end, spelled=spelled)
+    return fact(name, _outside_unit(name), end)
 
 
 ACOSH = fact(
     "acosh",
     undefined(below("self", 1), "acosh is NaN below 1", beyond("1", harmless="2.0")),
     steep(equals("self", 1), "slope is inf where {x} is 1", beyond("1", harmless="2.0")),
-    spelled=("torch.acosh", "Tensor.acosh", "torch.arccosh"),
 )
 
 NDTRI = fact(
@@ -37,14 +36,13 @@ NDTRI = fact(
     undefined(outside("self", 0, 1), "ndtri is NaN outside of [0, 1]", PROBABILITY),
     pole(equals("self", 0, 1), "ndtri is -inf at 0 and inf at 1", PROBABILITY),
     too_steep(slope_broke(), "slope", replace(PROBABILITY, condition="{x} > {eps}")),
-    spelled=("torch.special.ndtri",),
 )
 
 FACTS = (
-    _steep_at_ends("acos", "-inf", "torch.acos", "torch.arccos", "Tensor.acos"),
-    _steep_at_ends("asin", "inf", "torch.asin", "torch.arcsin", "Tensor.asin"),
-    _poles_at_ends("atanh", "torch.atanh", "torch.arctanh", "Tensor.atanh"),
-    _poles_at_ends("erfinv", "torch.erfinv", "Tensor.erfinv", "torch.special.erfinv"),
+    _steep_at_ends("acos", "-inf"),
+    _steep_at_ends("asin", "inf"),
+    _poles_at_ends("atanh"),
+    _poles_at_ends("erfinv"),
     ACOSH,
     NDTRI,
 )

@@ -87,7 +87,6 @@ DIV = fact(
     ),
     *_quotient("self", "other"),
     gradient_overflow("self", "other"),
-    spelled=("/", "torch.div", "torch.true_divide", "Tensor.div"),
 )
 
 RECIPROCAL = fact(
@@ -97,16 +96,13 @@ RECIPROCAL = fact(
     *_divisor(
         too_steep(overflows("self", by=lambda x: 1 / x / x), "slope -1 / {x}^2", slope="-inf")
     ),
-    spelled=("1 /", "torch.reciprocal", "Tensor.reciprocal"),
     inverse=lambda result: 1 / result if result else math.inf,
 )
 
-ADDCDIV = fact(
-    "addcdiv", *_quotient("tensor1", "tensor2"), spelled=("torch.addcdiv", "Tensor.addcdiv")
-)
+ADDCDIV = fact("addcdiv", *_quotient("tensor1", "tensor2"))
 
 
-def _modulus(name: str, spelled: tuple[str, ...]) -> OpFact:
+def _modulus(name: str) -> OpFact:
     """The slope in the divisor is -trunc(a / b), or floor: the quotient itself."""
     quotient = overflows("self", "other", by=lambda a, b: a / b)
     rounded, tiny = "slope, the rounded quotient,", both(quotient, _is_tiny("other"))
@@ -116,7 +112,6 @@ def _modulus(name: str, spelled: tuple[str, ...]) -> OpFact:
         *_divisor(too_steep(tiny, rounded, argument="other", slope="-inf")),
         slope_too_large(quotient, rounded, slope="-inf"),
         infinite_input("self", infinite("self", "other"), "an operand is already inf"),
-        spelled=spelled,
     )
 
 
@@ -129,14 +124,6 @@ WEIGHT_NORM = fact(
         cause="zero-division",
         slope="nan",
     ),
-    spelled=("torch.nn.utils.parametrizations.weight_norm", "torch.nn.utils.weight_norm"),
 )
 
-FACTS = (
-    DIV,
-    RECIPROCAL,
-    ADDCDIV,
-    WEIGHT_NORM,
-    _modulus("fmod", ("torch.fmod", "Tensor.fmod")),
-    _modulus("remainder", ("%", "torch.remainder", "Tensor.remainder")),
-)
+FACTS = (DIV, RECIPROCAL, ADDCDIV, WEIGHT_NORM, _modulus("fmod"), _modulus("remainder"))

@@ -99,7 +99,6 @@ class OpFact:
 
     name: str
     edges: tuple[Edge, ...] = ()
-    spelled: tuple[str, ...] = ()  # how users write it: "torch.sqrt", "Tensor.sqrt", "** 0.5"
     inverse: Callable[[float], float] | None = None  # its operand, of the result that a node saves
     matrix: Decomposition | None = None  # where nearness to a degenerate matrix can be measured
 
@@ -115,11 +114,10 @@ class OpFact:
 def fact(
     name: str,
     *edges: Edge,
-    spelled: tuple[str, ...] = (),
     inverse: Callable[[float], float] | None = None,
     matrix: Decomposition | None = None,
 ) -> OpFact:
-    return OpFact(name, edges, spelled, inverse, matrix)
+    return OpFact(name, edges, inverse, matrix)
 
 
 def _holds(edge: Edge, values: Values) -> bool:

@@ -16,7 +16,6 @@ from gradscope.ops.shared import infinite_input, no_answer, value_overflow
 def _growing(
     name: str,
     by: Callable[[float], float],
-    spelled: tuple[str, ...],
     *,
     even: bool = False,
     inverse: Callable[[float], float] | None = None,
@@ -30,7 +29,6 @@ def _growing(
             within(Margin.EXPONENT) if even else ceiling(Margin.EXPONENT),
             slope="inf",
         ),
-        spelled=spelled,
         inverse=inverse,
     )
 
@@ -63,7 +61,7 @@ def _erfcx(x: float) -> float:
     return 2 * math.exp(x * x) if x < 0 else 0.0
 
 
-def _infinite_activation(name: str, spelled: tuple[str, ...]) -> OpFact:
+def _infinite_activation(name: str) -> OpFact:
     """x * gate(x) at -inf is -inf * 0."""
     return fact(
         name,
@@ -73,7 +71,6 @@ def _infinite_activation(name: str, spelled: tuple[str, ...]) -> OpFact:
             f"{name} multiplies -inf by a gate that is 0",
             cure=replace(FINITE, guard="{x}.clamp_min(-{eps})", margin=Margin.EXPONENT),
         ),
-        spelled=spelled,
     )
 
 
@@ -101,7 +98,6 @@ ERFCX = fact(
         ceiling(Margin.SQUARE),
         slope="inf",
     ),
-    spelled=("torch.special.erfcx",),
 )
 
 LDEXP = fact(
@@ -114,12 +110,11 @@ LDEXP = fact(
         argument="other",
         slope="inf",
     ),
-    spelled=("torch.ldexp", "Tensor.ldexp"),
 )
 
 GELU = fact(
     "gelu",
-    *_infinite_activation("gelu", ()).edges,
+    *_infinite_activation("gelu").edges,
     slope_too_large(
         overflows("self", by=lambda x: x * x * x),
         "PyTorch's formula cubes {x}, which leaves the dtype; the true slope is 0 or 1",
@@ -127,18 +122,16 @@ GELU = fact(
         ending="",
     ),
     value_overflow("self"),
-    spelled=("torch.nn.functional.gelu",),
 )
 
 HARDSWISH = fact(
     "hardswish",
-    *_infinite_activation("hardswish", ()).edges,
+    *_infinite_activation("hardswish").edges,
     overflow(
         overflows("self", by=lambda x: 6 * x),
         "6 {x}, before it is divided by 6,",
         within(Margin.SQUARE),
     ),
-    spelled=("torch.nn.functional.hardswish",),
 )
 
 LOG_NDTR = fact(
@@ -154,21 +147,20 @@ LOG_NDTR = fact(
         ),
         slope="nan",
     ),
-    spelled=("torch.special.log_ndtr",),
 )
 
 FACTS = (
-    _growing("exp", math.exp, ("torch.exp", "Tensor.exp"), inverse=_back(math.log)),
-    _growing("exp2", lambda x: 2.0**x, ("torch.exp2", "Tensor.exp2"), inverse=_back(math.log2)),
-    _growing("expm1", math.expm1, ("torch.expm1", "Tensor.expm1"), inverse=_back(math.log1p)),
-    _growing("sinh", math.sinh, ("torch.sinh", "Tensor.sinh"), even=True),
-    _growing("cosh", math.cosh, ("torch.cosh", "Tensor.cosh"), even=True),
-    _growing("i0", _bessel(0), ("torch.i0", "torch.special.i0"), even=True),
-    _growing("special_i1", _bessel(1), ("torch.special.i1",), even=True),
-    _infinite_activation("silu", ("torch.nn.functional.silu",)),
-    _infinite_activation("mish", ("torch.nn.functional.mish",)),
+    _growing("exp", math.exp, inverse=_back(math.log)),
+    _growing("exp2", lambda x: 2.0**x, inverse=_back(math.log2)),
+    _growing("expm1", math.expm1, inverse=_back(math.log1p)),
+    _growing("sinh", math.sinh, even=True),
+    _growing("cosh", math.cosh, even=True),
+    _growing("i0", _bessel(0), even=True),
+    _growing("special_i1", _bessel(1), even=True),
+    _infinite_activation("silu"),
+    _infinite_activation("mish"),
     HARDSWISH,
-    fact("elu", value_overflow("self"), spelled=("torch.nn.functional.elu", "torch.nn.SELU")),
+    fact("elu", value_overflow("self")),
     ERFCX,
     LDEXP,
     GELU,

@@ -30,7 +30,7 @@ def _meets_infinity(argument: str, *names: str) -> Holds:
     )
 
 
-def _product(name: str, first: str, second: str, *spelled: str, third: str = "") -> OpFact:
+def _product(name: str, first: str, second: str, third: str = "") -> OpFact:
     """A sum of products of elements, with `third` added."""
     names = (first, second, third) if third else (first, second)
     return fact(
@@ -53,7 +53,6 @@ def _product(name: str, first: str, second: str, *spelled: str, third: str = "")
             for argument in (first, second)
         ),
         slope_overflow(*names, what="the sum of products in the slope"),
-        spelled=spelled,
     )
 
 
@@ -66,7 +65,7 @@ def _divides_by_no_variance(values: Values) -> bool:
     return values["eps"] < values.get("dtype.tiny", 0.0) or values["eps"] == 0
 
 
-def _normalisation(name: str, argument: str, *spelled: str, running: bool = False) -> OpFact:
+def _normalisation(name: str, argument: str, running: bool = False) -> OpFact:
     edges = []
     if running:
         edges.append(
@@ -100,10 +99,10 @@ def _normalisation(name: str, argument: str, *spelled: str, running: bool = Fals
             stable=WIDEST,
         ),
     ]
-    return fact(name, *edges, spelled=spelled)
+    return fact(name, *edges)
 
 
-def _linear(name: str, argument: str, *spelled: str) -> OpFact:
+def _linear(name: str, argument: str) -> OpFact:
     """Weighted sums of elements: only overflow breaks them."""
     return fact(
         name,
@@ -114,7 +113,6 @@ def _linear(name: str, argument: str, *spelled: str) -> OpFact:
             "{x} is already inf: a weight of 0 times inf, or inf - inf, is NaN",
         ),
         slope_overflow(argument, what="a sum of products in the slope"),
-        spelled=spelled,
     )
 
 
@@ -141,9 +139,7 @@ def _complex(name: str) -> OpFact:
     infinite = infinite_input(
         "self", has_infinity("self"), "slope is {x} over its modulus: inf / inf"
     )
-    return fact(
-        name, too_large, infinite, broke_at(True), broke_at(False), spelled=(f"torch.{name}",)
-    )
+    return fact(name, too_large, infinite, broke_at(True), broke_at(False))
 
 
 _POOLS = ("avg_pool2d", "avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
@@ -153,27 +149,27 @@ _UPSAMPLES = (
 )
 
 FACTS = (
-    _product("mm", "self", "mat2", "@", "torch.mm", "torch.matmul", "torch.nn.functional.linear"),
-    _product("bmm", "self", "mat2", "@", "torch.bmm", "torch.matmul", "torch.einsum"),
-    _product("addmm", "mat1", "mat2", "torch.addmm", "torch.nn.Linear", third="self"),
-    _product("baddbmm", "batch1", "batch2", "torch.baddbmm", third="self"),
-    _product("addbmm", "batch1", "batch2", "torch.addbmm", third="self"),
-    _product("mv", "self", "vec", "@", "torch.mv"),
-    _product("addmv", "mat", "vec", "torch.addmv", third="self"),
-    _product("addr", "vec1", "vec2", "torch.addr", third="self"),
-    _product("dot", "self", "tensor", "@", "torch.dot", "torch.inner", "torch.tensordot"),
-    _product("vdot", "self", "other", "torch.vdot"),
-    _product("linear", "input", "weight", "torch.nn.functional.linear", third="bias"),
-    _product("linalg_cross", "self", "other", "torch.linalg.cross", "torch.cross"),
-    _product("_trilinear", "i1", "i2", "torch.nn.functional.bilinear", third="i3"),
-    _product("convolution", "input", "weight", "torch.nn.Conv2d", third="bias"),
-    _product("_prelu_kernel", "self", "weight", "torch.nn.functional.prelu"),
-    _product("polar", "abs", "angle", "torch.polar"),
-    _normalisation("native_layer_norm", "input", "torch.nn.functional.layer_norm"),
-    _normalisation("native_group_norm", "input", "torch.nn.functional.group_norm"),
-    _normalisation("_fused_rms_norm", "input", "torch.nn.functional.rms_norm"),
+    _product("mm", "self", "mat2"),
+    _product("bmm", "self", "mat2"),
+    _product("addmm", "mat1", "mat2", third="self"),
+    _product("baddbmm", "batch1", "batch2", third="self"),
+    _product("addbmm", "batch1", "batch2", third="self"),
+    _product("mv", "self", "vec"),
+    _product("addmv", "mat", "vec", third="self"),
+    _product("addr", "vec1", "vec2", third="self"),
+    _product("dot", "self", "tensor"),
+    _product("vdot", "self", "other"),
+    _product("linear", "input", "weight", third="bias"),
+    _product("linalg_cross", "self", "other"),
+    _product("_trilinear", "i1", "i2", third="i3"),
+    _product("convolution", "input", "weight", third="bias"),
+    _product("_prelu_kernel", "self", "weight"),
+    _product("polar", "abs", "angle"),
+    _normalisation("native_layer_norm", "input"),
+    _normalisation("native_group_norm", "input"),
+    _normalisation("_fused_rms_norm", "input"),
     *(
-        _normalisation(name, "input", "torch.nn.functional.batch_norm", running=True)
+        _normalisation(name, "input", running=True)
         for name in (
             "native_batch_norm",
             "_native_batch_norm_legit",
@@ -184,10 +180,10 @@ FACTS = (
         )
     ),
     *(_linear(name, "self") for name in (*_POOLS, *_UPSAMPLES)),
-    _linear("grid_sampler_2d", "input", "torch.nn.functional.grid_sample"),
-    _linear("grid_sampler_3d", "input", "torch.nn.functional.grid_sample"),
-    _linear("_embedding_bag", "weight", "torch.nn.functional.embedding_bag"),
-    *(_linear(name, "self", "torch.fft") for name in ("_fft_r2c", "_fft_c2c", "_fft_c2r")),
+    _linear("grid_sampler_2d", "input"),
+    _linear("grid_sampler_3d", "input"),
+    _linear("_embedding_bag", "weight"),
+    *(_linear(name, "self") for name in ("_fft_r2c", "_fft_c2c", "_fft_c2r")),
     *(
         _linear(name, "grad_output")
         for name in ("_softmax_backward_data", "_log_softmax_backward_data")

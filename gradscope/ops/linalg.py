@@ -48,12 +48,7 @@ def _tiny(values: Values) -> bool:
 
 
 def _decomposition(
-    name: str,
-    argument: str,
-    *spelled: str,
-    value: str = "",
-    slope: str = "",
-    matrix: Decomposition | None = None,
+    name: str, argument: str, value: str = "", slope: str = "", matrix: Decomposition | None = None
 ) -> OpFact:
     """`value` and `slope` say what is degenerate where they break; an empty one cannot."""
     # A multiple of the identity moves pivots away from 0, and not eigenvalues from each other.
@@ -102,7 +97,7 @@ def _decomposition(
                 argument=argument,
             )
         )
-    return fact(name, *edges, spelled=spelled, matrix=matrix)
+    return fact(name, *edges, matrix=matrix)
 
 
 _SINGULAR = "the matrix is singular: a pivot is 0"
@@ -113,58 +108,32 @@ FACTS = (
     _decomposition(
         "_linalg_svd",
         "A",
-        "torch.linalg.svd",
-        "torch.svd",
-        "torch.linalg.svdvals",
-        "torch.svd_lowrank",
         slope=_DISTINCT.format("squared singular values (or by one that is 0)"),
         matrix=Decomposition("A", values=1),
     ),
     _decomposition(
         "_linalg_eigh",
         "A",
-        "torch.linalg.eigh",
-        "torch.linalg.eigvalsh",
         slope=_DISTINCT.format("eigenvalues"),
         matrix=Decomposition("A", values=0),
     ),
     _decomposition(
         "linalg_eig",
         "self",
-        "torch.linalg.eig",
-        "torch.linalg.eigvals",
         slope=_DISTINCT.format("eigenvalues"),
         matrix=Decomposition("self", values=0),
     ),
     _decomposition(
         "linalg_qr",
         "A",
-        "torch.linalg.qr",
-        "torch.qr",
         slope="slope solves with R, and a diagonal element of R is 0: dependent columns",
     ),
-    _decomposition("linalg_lu", "A", "torch.linalg.lu", slope=_PIVOT, matrix=Decomposition("A")),
-    _decomposition(
-        "linalg_lu_factor_ex",
-        "A",
-        "torch.linalg.lu_factor",
-        "torch.lu",
-        slope=_PIVOT,
-        matrix=Decomposition("A"),
-    ),
-    _decomposition(
-        "linalg_lu_solve",
-        "LU",
-        "torch.linalg.lu_solve",
-        "torch.lu_solve",
-        value=_SINGULAR,
-        slope=_PIVOT,
-    ),
+    _decomposition("linalg_lu", "A", slope=_PIVOT, matrix=Decomposition("A")),
+    _decomposition("linalg_lu_factor_ex", "A", slope=_PIVOT, matrix=Decomposition("A")),
+    _decomposition("linalg_lu_solve", "LU", value=_SINGULAR, slope=_PIVOT),
     _decomposition(
         "linalg_cholesky_ex",
         "self",
-        "torch.linalg.cholesky",
-        "torch.linalg.cholesky_ex",
         value="the matrix is not positive definite",
         slope="slope solves with the factor, and a diagonal element of it is 0: not positive"
         " definite",
@@ -177,65 +146,35 @@ FACTS = (
         "cholesky_solve", "input2", value="a diagonal element of the factor is 0", slope=_PIVOT
     ),
     _decomposition(
-        "linalg_inv_ex",
-        "A",
-        "torch.linalg.inv",
-        "torch.inverse",
-        "torch.linalg.matrix_power",
-        value=_SINGULAR,
-        slope=_SINGULAR,
-        matrix=Decomposition("A"),
+        "linalg_inv_ex", "A", value=_SINGULAR, slope=_SINGULAR, matrix=Decomposition("A")
     ),
     _decomposition(
-        "_linalg_solve_ex",
-        "A",
-        "torch.linalg.solve",
-        value=_SINGULAR,
-        slope=_SINGULAR,
-        matrix=Decomposition("A"),
+        "_linalg_solve_ex", "A", value=_SINGULAR, slope=_SINGULAR, matrix=Decomposition("A")
     ),
-    _decomposition("_linalg_det", "A", "torch.linalg.det", "torch.det", slope=_SINGULAR),
+    _decomposition("_linalg_det", "A", slope=_SINGULAR),
     _decomposition(
         "_linalg_slogdet",
         "A",
-        "torch.linalg.slogdet",
-        "torch.logdet",
         value="the determinant is 0, and its logarithm is -inf",
         slope=_SINGULAR,
         matrix=Decomposition("A"),
     ),
-    _decomposition(
-        "linalg_pinv", "self", "torch.linalg.pinv", slope="the rank of the matrix changes here"
-    ),
-    _decomposition(
-        "linalg_lstsq",
-        "self",
-        "torch.linalg.lstsq",
-        value=_SINGULAR,
-        slope="the matrix has not full rank",
-    ),
-    _decomposition("linalg_matrix_exp", "self", "torch.matrix_exp", "torch.linalg.matrix_exp"),
+    _decomposition("linalg_pinv", "self", slope="the rank of the matrix changes here"),
+    _decomposition("linalg_lstsq", "self", value=_SINGULAR, slope="the matrix has not full rank"),
+    _decomposition("linalg_matrix_exp", "self"),
     _decomposition(
         "linalg_householder_product",
         "input",
-        "torch.linalg.householder_product",
         slope="slope divides by 1 - tau |v|^2, which is 0 here",
     ),
-    _decomposition(
-        "ormqr", "self", "torch.ormqr", slope="slope divides by 1 - tau |v|^2, which is 0 here"
-    ),
+    _decomposition("ormqr", "self", slope="slope divides by 1 - tau |v|^2, which is 0 here"),
     _decomposition(
         "linalg_solve_triangular",
         "self",
-        "torch.linalg.solve_triangular",
         value="a diagonal element of the matrix is 0",
         slope=_PIVOT,
     ),
     _decomposition(
-        "triangular_solve",
-        "A",
-        "torch.triangular_solve",
-        value="a diagonal element of the matrix is 0",
-        slope=_PIVOT,
+        "triangular_solve", "A", value="a diagonal element of the matrix is 0", slope=_PIVOT
     ),
 )

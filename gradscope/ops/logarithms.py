@@ -40,7 +40,6 @@ def _logarithm(name: str, base: float) -> OpFact:
         too_steep(
             overflows("self", by=lambda x: 1 / (x * math.log(base))), "slope 1 / {x}", _NOT_TINY
         ),
-        spelled=(f"torch.{name}", f"Tensor.{name}"),
     )
 
 
@@ -48,7 +47,6 @@ LOG1P = fact(
     "log1p",
     pole(equals("self", -1), _AT_MINUS_1, _ABOVE_MINUS_1, cause="log-zero"),
     undefined(below("self", -1), _BELOW_MINUS_1, _ABOVE_MINUS_1),
-    spelled=("torch.log1p", "Tensor.log1p"),
 )
 
 LOGIT = fact(
@@ -71,7 +69,6 @@ LOGIT = fact(
         "slope",
         replace(PROBABILITY, condition="{x} > {eps}"),
     ),
-    spelled=("torch.logit", "Tensor.logit", "torch.special.logit"),
 )
 
 XLOGY = fact(
@@ -97,7 +94,6 @@ XLOGY = fact(
         _NOT_TINY,
         argument="other",
     ),
-    spelled=("torch.xlogy", "Tensor.xlogy", "torch.special.xlogy"),
 )
 
 XLOG1PY = fact(
@@ -125,7 +121,6 @@ XLOG1PY = fact(
         "slope {x} / (1 + other)",
         slope="inf",
     ),
-    spelled=("torch.special.xlog1py",),
 )
 
 ENTR = fact(
@@ -133,7 +128,6 @@ ENTR = fact(
     undefined(below("self", 0), "-p log(p) is -inf where p is negative", _POSITIVE),
     overflow(both(above("self", 1), overflows("self", by=lambda x: x * math.log(x))), "-p log(p)"),
     steep(equals("self", 0), "slope -log(p) - 1 is inf where p is 0", _POSITIVE),
-    spelled=("torch.special.entr",),
 )
 
 FACTS = (

@@ -40,7 +40,7 @@ def _empty(says: str) -> Edge:
     return empty(_averages_nothing, says)
 
 
-def _distance(name: str, what: str, *spelled: str) -> OpFact:
+def _distance(name: str, what: str) -> OpFact:
     return fact(
         name,
         _empty("the mean over an empty batch is 0 / 0"),
@@ -50,7 +50,6 @@ def _distance(name: str, what: str, *spelled: str) -> OpFact:
             lambda values: has_infinity("self")(values) and has_infinity("target")(values),
             "inf - inf is NaN",
         ),
-        spelled=spelled,
     )
 
 
@@ -64,7 +63,6 @@ def _likelihood(name: str) -> OpFact:
             stable="reduction='sum', divided by the number of targets clamped to at least 1",
         ),
         value_overflow("self", "weight", what="sum"),
-        spelled=("torch.nn.functional.nll_loss", "torch.nn.functional.cross_entropy"),
     )
 
 
@@ -79,7 +77,6 @@ BINARY_CROSS_ENTROPY = fact(
         slope="inf",
         stable="torch.nn.functional.binary_cross_entropy_with_logits",
     ),
-    spelled=("torch.nn.functional.binary_cross_entropy", "torch.nn.BCELoss"),
 )
 
 WITH_LOGITS = fact(
@@ -92,7 +89,6 @@ WITH_LOGITS = fact(
     slope_overflow(
         "self", "target", what="the slope in the target is -{x}: the incoming gradient times it"
     ),
-    spelled=("torch.nn.functional.binary_cross_entropy_with_logits", "torch.nn.BCEWithLogitsLoss"),
 )
 
 SOFT_MARGIN = fact(
@@ -112,7 +108,6 @@ SOFT_MARGIN = fact(
         slope="nan",
         stable="torch.nn.functional.softplus(-target * {x}).mean()",
     ),
-    spelled=("torch.nn.functional.soft_margin_loss", "torch.nn.SoftMarginLoss"),
 )
 
 
@@ -163,19 +158,14 @@ CTC = fact(
         cause="overflow",
         slope="inf",
     ),
-    spelled=("torch.nn.functional.ctc_loss", "torch.nn.CTCLoss"),
 )
 
 FACTS = (
-    _distance("mse_loss", "square", "torch.nn.functional.mse_loss", "torch.nn.MSELoss"),
-    _distance("huber_loss", "distance", "torch.nn.functional.huber_loss"),
-    _distance("smooth_l1_loss", "distance", "torch.nn.functional.smooth_l1_loss"),
-    _distance("multi_margin_loss", "power of the margin", "torch.nn.functional.multi_margin_loss"),
-    _distance(
-        "multilabel_margin_loss_forward",
-        "sum of margins",
-        "torch.nn.functional.multilabel_margin_loss",
-    ),
+    _distance("mse_loss", "square"),
+    _distance("huber_loss", "distance"),
+    _distance("smooth_l1_loss", "distance"),
+    _distance("multi_margin_loss", "power of the margin"),
+    _distance("multilabel_margin_loss_forward", "sum of margins"),
     _likelihood("nll_loss_forward"),
     _likelihood("nll_loss2d_forward"),
     BINARY_CROSS_ENTROPY,

@@ -44,7 +44,6 @@ SQRT = fact(
     "sqrt",
     _NEGATIVE_ROOT,
     steep(equals("self", 0), "slope is inf where {x} is 0", floor(Margin.ROOT)),
-    spelled=("torch.sqrt", "Tensor.sqrt"),
     inverse=lambda result: result * result,
 )
 
@@ -64,7 +63,6 @@ RSQRT = fact(
         floor(Margin.ROOT, tiny=True),
         slope="-inf",
     ),
-    spelled=("torch.rsqrt", "Tensor.rsqrt"),
     inverse=lambda result: result**-2 if result else math.inf,
 )
 
@@ -110,7 +108,6 @@ POW = fact(
         "the slope in the exponent is the power times log({x}), NaN where {x} is negative",
         floor(),
     ),
-    spelled=("torch.pow", "Tensor.pow", "**", "torch.square", "torch.float_power"),
 )
 
 HYPOT = fact(
@@ -123,7 +120,6 @@ HYPOT = fact(
         stable="torch.sqrt({x}.square() + {other}.square() + {eps})",
     ),
     gradient_overflow("self", "other"),
-    spelled=("torch.hypot", "Tensor.hypot"),
 )
 
 FACTS = (SQRT, RSQRT, POW, HYPOT)

@@ -29,29 +29,26 @@ def _inf_minus_inf(argument: str = "self") -> Edge:
     return no_answer(argument, _cancelling_infinities, "the sum meets inf and -inf")
 
 
-def _sum(name: str, *spelled: str) -> OpFact:
-    return fact(name, _inf_minus_inf(), value_overflow("self", what="sum"), spelled=spelled)
+def _sum(name: str) -> OpFact:
+    return fact(name, _inf_minus_inf(), value_overflow("self", what="sum"))
 
 
-def _mean(name: str, *spelled: str) -> OpFact:
+def _mean(name: str) -> OpFact:
     nothing = empty(
         _empty, f"the {name} of no elements is 0 / 0", stable="{x}.sum() / max({x}.numel(), 1)"
     )
-    return fact(
-        name, nothing, _inf_minus_inf(), value_overflow("self", what="sum"), spelled=spelled
-    )
+    return fact(name, nothing, _inf_minus_inf(), value_overflow("self", what="sum"))
 
 
-def _product(name: str, *spelled: str) -> OpFact:
+def _product(name: str) -> OpFact:
     return fact(
         name,
         value_overflow("self", what="product", slope="inf"),
         slope_overflow("self", what=_OTHERS, slope="nan"),
-        spelled=spelled,
     )
 
 
-def _spread(name: str, *spelled: str) -> OpFact:
+def _spread(name: str) -> OpFact:
     return fact(
         name,
         empty(
@@ -62,7 +59,6 @@ def _spread(name: str, *spelled: str) -> OpFact:
         no_answer("self", has_infinity("self"), "the distance of inf from the mean is inf - inf"),
         value_overflow("self", what="sum of squares", slope="nan"),
         slope_overflow("self", what="the distance from the mean in the slope", slope="nan"),
-        spelled=spelled,
     )
 
 
@@ -71,7 +67,7 @@ def _is_tiny(argument: str) -> Holds:
     return lambda values: 0 < abs(values[argument]) < 1e-19
 
 
-def _norm(name: str, *arguments: str, spelled: tuple[str, ...]) -> OpFact:
+def _norm(name: str, *arguments: str) -> OpFact:
     """At 0 PyTorch gives the subgradient 0. What breaks are the powers inside: x^(p - 1)."""
     first = arguments[0]
     infinite = [
@@ -91,7 +87,6 @@ def _norm(name: str, *arguments: str, spelled: tuple[str, ...]) -> OpFact:
             stable="torch.sqrt({x}.square().sum() + {eps})",
         ),
         slope_overflow(*arguments, what="a power of {x} in PyTorch's formula", slope="nan"),
-        spelled=spelled,
     )
 
 
@@ -103,14 +98,9 @@ RENORM = fact(
     "renorm",
     value_overflow("self", what="norm"),
     slope_too_large(_renorm_scale_broke, "the norm in the slope", stable=WIDER),
-    spelled=("torch.renorm", "torch.nn.Embedding(max_norm=...)"),
 )
 
-MEDIAN = fact(
-    "median",
-    empty(_empty, "the median of no elements is NaN"),
-    spelled=("torch.median", "Tensor.median"),
-)
+MEDIAN = fact("median", empty(_empty, "the median of no elements is NaN"))
 
 
 def _scattered(name: str, source: str) -> OpFact:
@@ -119,33 +109,28 @@ def _scattered(name: str, source: str) -> OpFact:
         name,
         value_overflow(source, "self", what="reduction"),
         slope_overflow(source, "self", what=_OTHERS, slope="nan"),
-        spelled=(f"torch.{name}", f"Tensor.{name}"),
     )
 
 
 FACTS = (
-    _sum("sum", "torch.sum", "Tensor.sum"),
-    _sum("nansum", "torch.nansum"),
-    _sum("cumsum", "torch.cumsum"),
-    _sum("trace", "torch.trace"),
-    _mean("mean", "torch.mean", "Tensor.mean"),
+    _sum("sum"),
+    _sum("nansum"),
+    _sum("cumsum"),
+    _sum("trace"),
+    _mean("mean"),
     MEDIAN,
-    _product("prod", "torch.prod", "Tensor.prod"),
-    _product("cumprod", "torch.cumprod", "torch.linalg.vander"),
-    _spread("var", "torch.var", "Tensor.var"),
-    _spread("std", "torch.std", "Tensor.std"),
-    _spread("var_mean", "torch.var_mean"),
-    _spread("std_mean", "torch.std_mean"),
-    _norm(
-        "linalg_vector_norm",
-        "self",
-        spelled=("Tensor.norm", "torch.norm", "torch.linalg.norm", "torch.linalg.vector_norm"),
-    ),
-    _norm("norm", "self", spelled=("torch.nn.functional.pairwise_distance",)),
-    _norm("dist", "self", "other", spelled=("torch.dist",)),
-    _norm("_cdist_forward", "x1", "x2", spelled=("torch.cdist",)),
-    _norm("_euclidean_dist", "x1", "x2", spelled=("torch.cdist",)),
-    _norm("_pdist_forward", "self", spelled=("torch.nn.functional.pdist",)),
+    _product("prod"),
+    _product("cumprod"),
+    _spread("var"),
+    _spread("std"),
+    _spread("var_mean"),
+    _spread("std_mean"),
+    _norm("linalg_vector_norm", "self"),
+    _norm("norm", "self"),
+    _norm("dist", "self", "other"),
+    _norm("_cdist_forward", "x1", "x2"),
+    _norm("_euclidean_dist", "x1", "x2"),
+    _norm("_pdist_forward", "self"),
     RENORM,
     *(
         _scattered(name, "source")

@@ -48,16 +48,15 @@ def _row(result: str, kind: Callable[..., Edge], masked: str) -> tuple[Edge, Edg
     )
 
 
-def _normalised(name: str, *spelled: str) -> OpFact:
+def _normalised(name: str) -> OpFact:
     return fact(
         name,
         *_row("output", undefined, "every element of the row is -inf: 0 / 0"),
         value_overflow("self", what=_DISTANCE),
-        spelled=spelled,
     )
 
 
-def _summed(name: str, *spelled: str) -> OpFact:
+def _summed(name: str) -> OpFact:
     """The value over nothing but -inf is a true -inf; only the slope is 0 / 0."""
     return fact(
         name,
@@ -67,7 +66,6 @@ def _summed(name: str, *spelled: str) -> OpFact:
             infinite_already,
             "every element is -inf: the slope is exp(-inf - -inf), which is NaN",
         ),
-        spelled=spelled,
     )
 
 
@@ -85,7 +83,6 @@ def _pairwise(name: str) -> OpFact:
             FINITE,
             cause="all-masked-softmax",
         ),
-        spelled=(f"torch.{name}",),
     )
 
 
@@ -114,16 +111,15 @@ def _attention(name: str) -> OpFact:
         value_overflow(*inputs, what="product of queries and keys"),
         *infinite,
         slope_overflow(*inputs, what="the product of values and gradients", slope="nan"),
-        spelled=("torch.nn.functional.scaled_dot_product_attention", "torch.nn.MultiheadAttention"),
     )
 
 
 FACTS = (
-    _normalised("_softmax", "torch.softmax", "Tensor.softmax", "torch.nn.Softmax"),
-    _normalised("_log_softmax", "torch.log_softmax", "torch.nn.functional.cross_entropy"),
-    _normalised("_safe_softmax", "torch.nn.functional.scaled_dot_product_attention"),
-    _summed("logsumexp", "torch.logsumexp", "Tensor.logsumexp"),
-    _summed("logcumsumexp", "torch.logcumsumexp"),
+    _normalised("_softmax"),
+    _normalised("_log_softmax"),
+    _normalised("_safe_softmax"),
+    _summed("logsumexp"),
+    _summed("logcumsumexp"),
     _pairwise("logaddexp"),
     _pairwise("logaddexp2"),
     *(

@@ -53,7 +53,6 @@ LGAMMA = fact(
         _NOT_TINY,
         slope="-inf",
     ),
-    spelled=("torch.lgamma", "Tensor.lgamma", "torch.special.gammaln"),
 )
 
 DIGAMMA = fact(
@@ -71,7 +70,6 @@ DIGAMMA = fact(
     too_steep(
         overflows("self", by=lambda x: 1 / (x * x)), "slope trigamma({x}) ~ 1 / {x}^2", _NOT_TINY
     ),
-    spelled=("torch.digamma", "Tensor.digamma", "torch.special.psi"),
 )
 
 POLYGAMMA = fact(
@@ -112,7 +110,6 @@ POLYGAMMA = fact(
         _NOT_TINY,
         slope="-inf",
     ),
-    spelled=("torch.polygamma", "Tensor.polygamma", "torch.special.polygamma"),
 )
 
 MVLGAMMA = fact(
@@ -128,7 +125,6 @@ MVLGAMMA = fact(
         ceiling(Margin.SQUARE, harmless="{p}"),
     ),
     too_steep(overflows("self", by=lambda x: 1 / x), "slope ~ -1 / {x}", _NOT_TINY, slope="-inf"),
-    spelled=("torch.mvlgamma", "Tensor.mvlgamma", "torch.special.multigammaln"),
 )
 
 ZETA = fact(
@@ -141,7 +137,6 @@ ZETA = fact(
         argument="other",
         slope="nan",
     ),
-    spelled=("torch.special.zeta",),
 )
 
 IGAMMA = fact(
@@ -153,7 +148,6 @@ IGAMMA = fact(
         ending="",
         argument="other",
     ),
-    spelled=("torch.igamma", "torch.special.gammainc"),
 )
 
 FACTS = (LGAMMA, DIGAMMA, POLYGAMMA, MVLGAMMA, ZETA, IGAMMA)
