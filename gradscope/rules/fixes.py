@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import Enum, auto
+from collections.abc import Callable, Mapping
 
 from gradscope.facts import Event, Fix, Root, Trace
 from gradscope.facts import requests as ask
@@ -44,80 +43,7 @@ def says(edge: Edge, event: Event) -> str:
     return edge.says.format_map(_Named({**named, "x": named.get(edge.argument, "the operand")}))
 
 
-class Remedy(Enum):
-    """What can be done where an op breaks."""
-
-    EXACT = auto()  # another form of the expression, which computes the same
-    NO_QUOTIENT = auto()  # 0 / 0 is 0: it has no limit, and 0 is as good as any
-    SELECT = auto()  # the average of the elements that have a value
-    POSITIVE = auto()  # a softplus where a ReLU made what has to be positive
-    HIDDEN = auto()  # a harmless operand where a mask throws the result away
-    HARMLESS = auto()  # a harmless operand where the op breaks
-    WIDER_HALF = auto()  # float32 in the place of half precision
-    WIDER = auto()  # the next wider dtype
-    KEEP_OFF = auto()  # an epsilon or a bound
-
-
-# What is asked for first, by the cause: what is exact, then what leaves all other elements as they
-# are, then what moves them. A mask has told that the result does not count; a logarithm near 0 and
-# a quotient near 0 are large, so that a bound is nearer to them than any harmless number.
-PREFERENCE: Mapping[str, tuple[Remedy, ...]] = {
-    "masked-branch": (Remedy.HIDDEN, Remedy.EXACT, Remedy.KEEP_OFF),
-    "singular-derivative": (Remedy.EXACT, Remedy.KEEP_OFF),
-    "zero-division": (
-        Remedy.EXACT,
-        Remedy.NO_QUOTIENT,
-        Remedy.SELECT,
-        Remedy.POSITIVE,
-        Remedy.KEEP_OFF,
-        Remedy.HARMLESS,
-    ),
-    "log-zero": (
-        Remedy.EXACT,
-        Remedy.SELECT,
-        Remedy.POSITIVE,
-        Remedy.KEEP_OFF,
-        Remedy.HARMLESS,
-    ),
-    "domain-error": (Remedy.POSITIVE, Remedy.KEEP_OFF),
-    "degenerate-decomposition": (Remedy.KEEP_OFF, Remedy.EXACT),
-    "overflow": (Remedy.WIDER_HALF, Remedy.EXACT, Remedy.KEEP_OFF, Remedy.WIDER),
-    "underflow": (Remedy.KEEP_OFF, Remedy.EXACT, Remedy.WIDER),
-}
-
-
-def preferred(cause: str, root: Root, event: Event, edge: Edge | None, trace: Trace) -> Fixes:
-    """The fixes for an op that breaks on an edge, the one to prefer first, none twice."""
-    found = (
-        fix for remedy in PREFERENCE[cause] for fix in _remedied(remedy, root, event, edge, trace)
-    )
-    return tuple(dict.fromkeys(found))
-
-
-def _remedied(remedy: Remedy, root: Root, event: Event, edge: Edge | None, trace: Trace) -> Fixes:
-    match remedy:
-        case Remedy.EXACT:
-            return _stable(edge, event, root, trace)
-        case Remedy.NO_QUOTIENT:
-            return _divisor(edge, event)
-        case Remedy.SELECT:
-            return _selected(edge, event)
-        case Remedy.POSITIVE:
-            return _positive(edge, event)
-        case Remedy.HIDDEN:
-            return (_masked(edge, event, hidden=True),)
-        case Remedy.HARMLESS:
-            return (_masked(edge, event),)
-        case Remedy.WIDER_HALF:
-            return (wider(event),) if evidence.dtype(event) in HALF else ()
-        case Remedy.WIDER:
-            return (wider(event),)
-        case Remedy.KEEP_OFF:
-            return _guards(edge, event)
-
-
-def _masked(edge: Edge | None, event: Event, *, hidden: bool = False) -> Fix:
-    """Give the op a harmless operand where its result is thrown away."""
+def _masked(edge: Edge | None, event: Event, hidden: bool) -> Fix:
     op = phrases.spelled(event.op)
     title = titles.harmless(op)
     request = ask.HarmlessOperand(hidden)
@@ -130,7 +56,7 @@ def _masked(edge: Edge | None, event: Event, *, hidden: bool = False) -> Fix:
     return Fix("masked-branch", title, "safe", f"{code}  # then `{op}` of `safe`", request=request)
 
 
-def _guards(edge: Edge | None, event: Event) -> Fixes:
+def _guards(edge: Edge | None, event: Event, *_: object) -> Fixes:
     """Keep the operand off the edge for good; nothing where the table knows no guard."""
     if edge is None or not edge.cure.guard:
         return ()
@@ -142,7 +68,7 @@ def _guards(edge: Edge | None, event: Event) -> Fixes:
     return (Fix(kind, title, "unsafe", _fill(edge.cure.guard, edge, event), request=ask.KeepOff()),)
 
 
-def _divisor(edge: Edge | None, event: Event) -> Fixes:
+def _divisor(edge: Edge | None, event: Event, *_: object) -> Fixes:
     """Divide by 1 where 0 is divided by 0; nothing for any other division."""
     if edge is None or edge.argument != "other" or event.values().get("self") != 0:
         return ()
@@ -152,7 +78,7 @@ def _divisor(edge: Edge | None, event: Event) -> Fixes:
     return (Fix("guard-empty", title, "unsafe", code, request=ask.DivideByOne()),)
 
 
-def _selected(edge: Edge | None, event: Event) -> Fixes:
+def _selected(edge: Edge | None, event: Event, *_: object) -> Fixes:
     """Leave out the elements at which the op has no value; nothing where it has none at all, or
     where these are not told by data alone."""
     operand = event.operand(edge.argument) if edge is not None else None
@@ -171,7 +97,7 @@ _HEADS = ("addmm", "mm", "bmm", "linear", "convolution")
 _PARTS = ("split", "chunk", "unbind", "select", "slice", "narrow", "index")
 
 
-def _positive(edge: Edge | None, event: Event) -> Fixes:
+def _positive(edge: Edge | None, event: Event, *_: object) -> Fixes:
     """A softplus for the ReLU that made the operand, or made what was summed up to it: shares are
     divided by their sum, and may all be 0. Or around a layer whose output has to be positive."""
     made = list(evidence.made_from(event, edge.argument)) if edge is not None else []
@@ -245,3 +171,42 @@ class _Named(dict[str, str]):
 
     def __missing__(self, key: str) -> str:
         return key
+
+
+def _hidden(edge: Edge | None, event: Event, *_: object) -> Fixes:
+    """A harmless operand where a mask throws the result away."""
+    return (_masked(edge, event, hidden=True),)
+
+
+def _harmless(edge: Edge | None, event: Event, *_: object) -> Fixes:
+    """A harmless operand where the op breaks."""
+    return (_masked(edge, event, hidden=False),)
+
+
+def _wider(edge: Edge | None, event: Event, *_: object) -> Fixes:
+    return (wider(event),)
+
+
+def _wider_half(edge: Edge | None, event: Event, *_: object) -> Fixes:
+    return (wider(event),) if evidence.dtype(event) in HALF else ()
+
+
+# What is asked for first, by the cause: what is exact, then what leaves all other elements as they
+# are, then what moves them. A mask has told that the result does not count; a logarithm near 0 and
+# a quotient near 0 are large, so that a bound is nearer to them than any harmless number.
+PREFERENCE: Mapping[str, tuple[Callable[[Edge | None, Event, Root, Trace], Fixes], ...]] = {
+    "masked-branch": (_hidden, _stable, _guards),
+    "singular-derivative": (_stable, _guards),
+    "zero-division": (_stable, _divisor, _selected, _positive, _guards, _harmless),
+    "log-zero": (_stable, _selected, _positive, _guards, _harmless),
+    "domain-error": (_positive, _guards),
+    "degenerate-decomposition": (_guards, _stable),
+    "overflow": (_wider_half, _stable, _guards, _wider),
+    "underflow": (_guards, _stable, _wider),
+}
+
+
+def preferred(cause: str, root: Root, event: Event, edge: Edge | None, trace: Trace) -> Fixes:
+    """The fixes for an op that breaks on an edge, the one to prefer first, none twice."""
+    found = (fix for ways in PREFERENCE[cause] for fix in ways(edge, event, root, trace))
+    return tuple(dict.fromkeys(found))

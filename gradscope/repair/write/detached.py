@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import takewhile
 
 from gradscope.facts import Edit
@@ -23,34 +23,6 @@ FACTORIES = frozenset(
 )
 COPIES = frozenset({"torch.tensor", "torch.as_tensor"})  # of the numbers, without the graph
 VARIABLE = "torch.autograd.Variable"  # of 2017; it makes a leaf of what it is given
-
-
-def reconnected(culprit: Culprit, request: ask.Reattach) -> Iterator[Candidate]:
-    """By what ends the gradient."""
-    match request.reason:
-        case "detach":
-            yield from _attached(culprit)
-        case "zero-op":
-            yield from _straight_through(culprit)
-        case "sampled":
-            yield from _reparametrised(culprit)
-            yield from _straight_through(culprit)
-        case "nearest":
-            yield from _interpolated(culprit)
-        case "number":
-            yield from _kept_as_tensor(culprit)
-        case "rewrapped":
-            yield from _unwrapped(culprit)
-        case "no_grad":
-            yield from _enabled(culprit)
-        case "frozen":
-            yield from _thawed(culprit)
-        case "leafless":
-            yield from _required(culprit)
-        case "unregistered":
-            yield from _registered(culprit)
-        case "stale":
-            yield from _made_later(culprit)
 
 
 def _attached(culprit: Culprit) -> Iterator[Candidate]:
@@ -262,3 +234,24 @@ def _replaces(place: ast.stmt, names: set[str]) -> bool:
     while isinstance(root, ast.Attribute | ast.Subscript):
         root = root.value
     return isinstance(root, ast.Name) and root.id in names
+
+
+# By what ends the gradient, as `Absence.reason` has it.
+_WAYS: Mapping[str, tuple[Callable[[Culprit], Iterator[Candidate]], ...]] = {
+    "detach": (_attached,),
+    "zero-op": (_straight_through,),
+    "sampled": (_reparametrised, _straight_through),
+    "nearest": (_interpolated,),
+    "number": (_kept_as_tensor,),
+    "rewrapped": (_unwrapped,),
+    "no_grad": (_enabled,),
+    "frozen": (_thawed,),
+    "leafless": (_required,),
+    "unregistered": (_registered,),
+    "stale": (_made_later,),
+}
+
+
+def reconnected(culprit: Culprit, request: ask.Reattach) -> Iterator[Candidate]:
+    for write in _WAYS.get(request.reason, ()):
+        yield from write(culprit)
