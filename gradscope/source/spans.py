@@ -12,13 +12,15 @@ from gradscope.source.text import Source
 from gradscope.source.tree import Op
 
 
-def expression(source: Source, location: Location) -> Op | None:
-    """The expression (or `x /= y`) that a span covers exactly.
+def expression(source: Source, location: Location | None) -> Op | None:
+    """The expression (or `x /= y`) that a span covers exactly; None where it is in another file.
 
     The span may be the whole of a method chain, as `co_positions` has it, or trimmed to its last
     call, as `shown` has it. None where nothing fits, or where the tree's places are unreliable
     (inside f-strings before Python 3.12) and the text there is something else.
     """
+    if location is None or location.file != source.file:
+        return None
     if not 0 < location.line <= location.end_line <= len(source.lines):
         return None
     start = source.offset(location.line, location.col)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gradscope.facts import Edit, Finding, NotTried, Reason
+from gradscope.facts import Edit, Finding, Location, NotTried, Reason
 from gradscope.ops import Edge, OpFact, lookup
 from gradscope.repair.search import Search
 from gradscope.source import Names, Source, SourceError, expression, find, operands, read
@@ -64,6 +64,16 @@ class Culprit:
         found = spelled(self.source, self.node)
         in_place = name.endswith("_") and not name.endswith("__")
         return found.positional[0] if in_place and found and found.positional else None
+
+    def at(self, location: Location | None) -> ast.expr | None:
+        """The expression at a place in this file."""
+        node = expression(self.source, location)
+        return node if isinstance(node, ast.expr) else None
+
+    def related(self, role: str) -> Iterator[ast.expr]:
+        """The expressions of this file that the finding names as of that role."""
+        places = (one.location for one in self.finding.related if one.role == role)
+        return filter(None, map(self.at, places))
 
     @property
     def dtype(self) -> str:

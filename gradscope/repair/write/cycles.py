@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
-from gradscope.facts import Edit, Location
+from gradscope.facts import Edit
 from gradscope.facts import requests as ask
 from gradscope.repair.write.candidate import Candidate, Ways
 from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.places import block_of
 from gradscope.repair.write.splice import after, commented, moved_before, whole_lines
 from gradscope.repair.write.training import target_of
-from gradscope.source import Source, expression
+from gradscope.source import Source
 from gradscope.source.arguments import called
 from gradscope.source.spans import ancestors
 
@@ -26,7 +26,7 @@ def stepped(culprit: Culprit, request: ask.StepAfterBackward) -> Ways:
     source, usage = culprit.source, request.usage
     if culprit.node is None:
         return
-    made, clears = _call(source, usage.made), _call(source, usage.clears_at)
+    made, clears = culprit.at(usage.made), culprit.at(usage.clears_at)
     names = [target_of(culprit, made) if made is not None else None, _receiver(source, clears)]
     for name in dict.fromkeys(filter(None, names)):
         yield after(source, source.nodes.statement(culprit.node), f"{name}.step()")
@@ -34,7 +34,7 @@ def stepped(culprit: Culprit, request: ask.StepAfterBackward) -> Ways:
 
 def cleared_late(culprit: Culprit, request: ask.ClearAfterStep) -> Ways:
     """The statement that clears the gradients, below the one that steps."""
-    source, step = culprit.source, _call(culprit.source, request.usage.steps_at)
+    source, step = culprit.source, culprit.at(request.usage.steps_at)
     if culprit.node is None or step is None:
         return
     clear, place = source.nodes.statement(culprit.node), source.nodes.statement(step)
@@ -47,7 +47,7 @@ def cleared_late(culprit: Culprit, request: ask.ClearAfterStep) -> Ways:
 
 def stepped_late(culprit: Culprit, request: ask.StepWhereCleared) -> Ways:
     """The step right before the statement that clears the gradients."""
-    source, clear = culprit.source, _call(culprit.source, request.usage.clears_at)
+    source, clear = culprit.source, culprit.at(request.usage.clears_at)
     if culprit.node is not None and clear is not None:
         step, place = source.nodes.statement(culprit.node), source.nodes.statement(clear)
         if step is not place:
@@ -76,8 +76,8 @@ def slowed(culprit: Culprit, request: ask.SlowSchedule) -> Ways:
     if move is not None and len(loops) > 1:
         title = "move the schedule on once an epoch, and not at every batch"
         yield Candidate(title, moved(source, move, loops[0]))
-    made = _call(source, usage.schedule.made if usage.schedule is not None else None)
-    for keyword in made.keywords if made is not None else ():
+    made = culprit.at(usage.schedule.made if usage.schedule is not None else None)
+    for keyword in made.keywords if isinstance(made, ast.Call) else ():
         if keyword.arg in _LENGTHS and isinstance(keyword.value, ast.Constant):
             edit = source.edit(*source.extent(keyword.value), str(usage.updates))
             title = f"let the schedule last for the {usage.updates:,} steps"
@@ -125,15 +125,8 @@ def _is_of_autocast(culprit: Culprit, node: ast.expr) -> bool:
     )
 
 
-def _call(source: Source, location: Location | None) -> ast.Call | None:
-    if location is None or location.file != source.file:
-        return None
-    found = expression(source, location)
-    return found if isinstance(found, ast.Call) else None
-
-
-def _receiver(source: Source, call: ast.Call | None) -> str | None:
-    function = call.func if call is not None else None
+def _receiver(source: Source, call: ast.AST | None) -> str | None:
+    function = call.func if isinstance(call, ast.Call) else None
     return source.of(function.value) if isinstance(function, ast.Attribute) else None
 
 
@@ -143,21 +136,13 @@ def moved(
     """A statement, or another `text` for it, below another one, or below the loop that it ends.
     Nothing where it shares its lines, or has its block to itself."""
     lines, text = whole_lines(source, what), text or commented(source, what)
-    block = next((body for body in _bodies(source.parents[what]) if what in body), [what])
-    if lines is None or len(block) < 2:
+    if lines is None or len(block_of(source, what)) < 2:
         return ()
     if what.end_lineno == place.end_lineno and what is not place:
         line = f"{source.indent(place.lineno)}{text}{source.newline}"
         return (source.edit(*lines, line),)
     edits = after(source, place, text)
     return (source.edit(*lines, ""), *edits) if edits and what is not place else ()
-
-
-def _bodies(node: ast.AST) -> Iterator[list[ast.stmt]]:
-    for name in ("body", "orelse", "finalbody"):
-        body = getattr(node, name, None)
-        if isinstance(body, list):
-            yield body
 
 
 def loops_around(source: Source, what: ast.stmt) -> list[ast.For | ast.While]:

@@ -18,7 +18,6 @@ from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.reading import atom
 from gradscope.repair.write.uses import Uses, calls_of, given_to
 from gradscope.rules.reading import evidence
-from gradscope.source import expression
 from gradscope.source.arguments import canonical, spelled
 
 _MADE_BY = {"softmax": "log-probabilities", "sigmoid": "logits"}
@@ -29,7 +28,7 @@ def both(culprit: Culprit) -> Iterator[Candidate]:
     """Where the run has seen that the culprit takes the logarithm of a softmax or sigmoid."""
     call = _made(culprit)
     kind = canonical(call.op) if call is not None else ""
-    made = expression(culprit.source, call.location) if call and call.location else None
+    made = culprit.at(call.location) if call is not None else None
     if kind not in _MADE_BY or not isinstance(made, ast.Call):
         return
     module = layer(culprit, made, _MODULES[kind])
@@ -53,14 +52,12 @@ def both(culprit: Culprit) -> Iterator[Candidate]:
 
 
 def _made(culprit: Culprit) -> Call | None:
-    """The call that made the culprit's operand, if it is written in this file."""
+    """The call that made the culprit's operand."""
     chain = culprit.finding.chain
     above = next((one for one in chain[0].ancestry if one is not None), None) if chain else None
     while above is not None and (above.call is None or _hands_on(above.call)):
         above = next((one for one in above.inputs if one is not None), None)
-    call = above.call if above is not None else None
-    is_here = call is not None and call.location and call.location.file == culprit.source.file
-    return call if is_here else None
+    return above.call if above is not None else None
 
 
 def _hands_on(call: Call) -> bool:

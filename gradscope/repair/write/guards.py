@@ -14,7 +14,7 @@ from gradscope.repair.write.spelling import can_repeat, filled, is_count, operan
 from gradscope.repair.write.uses import Uses
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, titles
-from gradscope.source import counts, expression
+from gradscope.source import counts
 from gradscope.source.arguments import canonical, spelled
 
 DECOMPOSITIONS = frozenset(("svd", "eigh", "eig", "eigvals"))
@@ -111,10 +111,7 @@ def _made(culprit: Culprit, edge: Edge) -> ast.expr | None:
     """Where the operand of the edge was made, in the same file."""
     chain = culprit.finding.chain
     made = evidence.made_by(chain[0], edge.argument) if chain else None
-    if made is None or made.location is None or made.location.file != culprit.source.file:
-        return None
-    node = expression(culprit.source, made.location)
-    return node if isinstance(node, ast.expr) else None
+    return culprit.at(made.location) if made is not None else None
 
 
 def _number(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[Candidate]:
@@ -134,16 +131,12 @@ def _upstream(culprit: Culprit) -> Iterator[Candidate]:
     edges = [edge for edge in culprit.edges() if edge.cure.guard.startswith("{x}.clamp")]
     if not edges or operand_of(culprit, edges[0]) is not None:
         return
-    for related in culprit.finding.related:
-        if related.role != "birth" or related.location.file != culprit.source.file:
-            continue
-        node = expression(culprit.source, related.location)
-        if isinstance(node, ast.expr):
-            text = filled(culprit, edges[0], edges[0].cure.guard, node)
-            if text is not None:
-                kind = _kind(edges[0])
-                edit = culprit.replace(node, text)
-                yield Candidate(_title(kind, culprit, edges[0], node), (edit,), kind)
+    for node in culprit.related("birth"):
+        text = filled(culprit, edges[0], edges[0].cure.guard, node)
+        if text is not None:
+            kind = _kind(edges[0])
+            edit = culprit.replace(node, text)
+            yield Candidate(_title(kind, culprit, edges[0], node), (edit,), kind)
 
 
 def _unclamped(culprit: Culprit, edge: Edge, node: ast.expr) -> ast.expr:

@@ -14,7 +14,7 @@ from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.spelling import can_repeat, filled, operand_of
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, titles
-from gradscope.source import Mask, definition, expression, holds, mask
+from gradscope.source import Mask, definition, holds, mask
 from gradscope.source.arguments import spelled
 
 INFINITE = frozenset(
@@ -169,15 +169,10 @@ def _own_conditions(
 
 def _mask_conditions(culprit: Culprit) -> Iterator[tuple[str, bool]]:
     """(condition, whether the value is kept where it holds), for masks in the culprit's file."""
-    for related in culprit.finding.related:
-        if related.role != "mask" or related.location.file != culprit.source.file:
-            continue
-        place = expression(culprit.source, related.location)
-        found = mask(culprit.source, place, culprit.node) if place is not None else None
-        if found is None:
-            continue
-        text = _condition(culprit, found)
-        if text is not None:
+    for place in culprit.related("mask"):
+        found = mask(culprit.source, place, culprit.node)
+        text = _condition(culprit, found) if found is not None else None
+        if found is not None and text is not None:
             for kept in (True, False) if found.kept is None else (found.kept,):
                 yield text, kept
 

@@ -13,8 +13,6 @@ from gradscope.source.spans import ancestors, statement_at
 
 def node_at(source: Source, place: Location | None) -> ast.AST | None:
     """The expression that a place covers, else the statement on its lines."""
-    if place is None or place.file != source.file:
-        return None
     return expression(source, place) or statement_at(source, place)
 
 

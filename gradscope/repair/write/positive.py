@@ -12,15 +12,13 @@ from gradscope.facts import requests as ask
 from gradscope.repair.write.candidate import Ways
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.ends import layer, renamed
-from gradscope.source import expression
 from gradscope.source.arguments import spelled
 
 
 def learnt(culprit: Culprit, request: ask.LearnPositive) -> Ways:
     """`F.softplus(x)` for `F.relu(x)`, `nn.Softplus()` for `nn.ReLU()`, or around a call."""
-    is_here = request.made.file == culprit.source.file
-    call = expression(culprit.source, request.made) if is_here else None
-    if not isinstance(call, ast.expr):
+    call = culprit.at(request.made)
+    if call is None:
         return
     edit, found = None, spelled(culprit.source, call)
     module = None if request.signed else layer(culprit, call, "torch.nn.ReLU")

@@ -61,10 +61,8 @@ def bounded(culprit: Culprit, request: ask.BoundSchedule) -> Ways:
 def cleared(culprit: Culprit, request: ask.ClearGradients) -> Ways:
     """Lines of their own that clear the gradients, beside a call that has its line to itself."""
     source, clearing = culprit.source, request.clearing
-    if clearing is None or clearing.location.file != source.file:
-        return
-    call = expression(source, clearing.location)
-    if call is not None:
+    call = expression(source, clearing.location) if clearing is not None else None
+    if clearing is not None and call is not None:
         beside = after if clearing.after else before
         yield beside(source, source.nodes.statement(call), *clearing.lines)
 
@@ -118,8 +116,7 @@ def descending(culprit: Culprit, request: ask.Descend) -> Ways:
 
 def divided(culprit: Culprit, request: ask.DivideLoss) -> Ways:
     """`(loss / 4).backward()` for `loss.backward()`."""
-    source = culprit.source
-    call = expression(source, request.backward) if request.backward.file == source.file else None
+    source, call = culprit.source, culprit.at(request.backward)
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
         loss = call.func.value
         edit = source.edit(*source.extent(loss), f"({source.of(loss)} / {request.passes})")

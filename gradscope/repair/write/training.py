@@ -94,7 +94,7 @@ def scaled(culprit: Culprit) -> Iterator[Candidate]:
             yield Candidate(title, (scale, *edits))
 
 
-def target_of(culprit: Culprit, call: ast.Call) -> str | None:
+def target_of(culprit: Culprit, call: ast.expr) -> str | None:
     """What an optimizer is called: the text that its construction is assigned to."""
     made = culprit.source.parents.get(call)
     return culprit.source.of(made.targets[0]) if isinstance(made, ast.Assign) else None

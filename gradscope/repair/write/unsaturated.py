@@ -13,7 +13,6 @@ from gradscope.repair.write.candidate import Ways
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.reading import Reading, atom
 from gradscope.repair.write.stable import above
-from gradscope.source import expression
 from gradscope.source.arguments import spelled
 
 _FAR = 32  # expressions from the culprit to the loss that it is a part of
@@ -34,8 +33,7 @@ def _parts_of(culprit: Culprit, flat: Flat) -> Iterator[ast.expr]:
     """The expressions that it is in, also by the names for them, the innermost first; then those
     that use it elsewhere."""
     calls = flat.call, *flat.uses
-    places = [one for call in calls for one in call.frames if one.file == culprit.source.file]
-    starts = [culprit.node, *(expression(culprit.source, one) for one in places)]
+    starts = [culprit.node, *(culprit.at(one) for call in calls for one in call.frames)]
     waiting: list[ast.AST] = [one for one in starts if one is not None]
     seen: set[ast.AST] = set()
     while waiting and len(seen) < _FAR:

@@ -11,7 +11,7 @@ from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.splice import before
 from gradscope.rules.wording import phrases, titles
-from gradscope.source import definition, expression
+from gradscope.source import definition
 from gradscope.source.arguments import spelled
 
 TENSORS = frozenset(
@@ -67,11 +67,8 @@ def _within(culprit: Culprit, widening: tuple[Edit, ...], wide: str) -> Iterator
 
 def _widened_before(culprit: Culprit, wide: str, method: str) -> Iterator[Candidate]:
     """A wider dtype where the operand was flushed to 0, which is before the culprit reads it."""
-    for related in culprit.finding.related:
-        if related.role != "birth" or related.location.file != culprit.source.file:
-            continue
-        node = expression(culprit.source, related.location)
-        found = spelled(culprit.source, node) if node is not None else None
+    for node in culprit.related("birth"):
+        found = spelled(culprit.source, node)
         if found is not None and found.positional:
             first = found.positional[0]
             edit = culprit.replace(first, f"{culprit.text(first)}.{method}")
