@@ -13,13 +13,13 @@ import torch
 from torch import nn
 
 from gradscope.facts import Finding, Trace
-from gradscope.record.observation import FullObservation
+from gradscope.record import Observation
 from gradscope.rules import RULES
 
 X = torch.ones(4, 3)
 
 
-def judged(observed: FullObservation) -> list[Finding]:
+def judged(observed: Observation) -> list[Finding]:
     trace = Trace("t", magnitudes=observed.sizes.facts())
     return list(RULES["GS403"].check(trace, ()))
 
@@ -29,7 +29,7 @@ def trained(body: str) -> list[Finding]:
     code = compile(body, "loop.py", "exec")
     model = nn.Linear(3, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    with FullObservation() as observed:
+    with Observation() as observed:
         for _ in range(12):
             loss = model(X).square().mean()
             exec(code, {"loss": loss, "optimizer": optimizer, "model": model})
@@ -88,7 +88,7 @@ def test_the_pass_of_its_own_optimizer_tells_of_a_parameter() -> None:
     actor, critic = nn.Linear(3, 3), nn.Linear(3, 1)
     for_actor = torch.optim.SGD(actor.parameters(), lr=0.1)
     for_critic = torch.optim.SGD(critic.parameters(), lr=0.1)
-    with FullObservation() as observed:
+    with Observation() as observed:
         for _ in range(4):
             with torch.no_grad():
                 target = critic(actor(X))
@@ -114,7 +114,7 @@ def test_a_tensor_that_the_model_lost_is_called_as_the_program_does() -> None:
     before, holder = nn.Linear(3, 1), Holder(nn.Linear(3, 1))
     optimizer = torch.optim.SGD([*before.parameters(), holder.scale], lr=0.1)
     model = copy.deepcopy(before)
-    with FullObservation() as observed:
+    with Observation() as observed:
         for _ in range(3):
             optimizer.zero_grad()
             model(X).mean().backward()
@@ -129,7 +129,7 @@ def test_what_the_generator_made_before_the_critics_step_is_still_its_own() -> N
     generator, critic = nn.Linear(3, 3), nn.Linear(3, 1)
     of_generator = torch.optim.SGD(generator.parameters(), lr=0.1)
     of_critic = torch.optim.SGD(critic.parameters(), lr=0.1)
-    with FullObservation() as observed:
+    with Observation() as observed:
         for _ in range(4):
             sample = generator(X).detach()
             for optimizer, sign in ((of_critic, 1), (of_generator, -1)):

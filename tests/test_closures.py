@@ -10,7 +10,7 @@ from torch import nn
 
 from gradscope.diagnose import diagnose
 from gradscope.facts import Ending, Finding, Phase
-from gradscope.record.observation import FullObservation
+from gradscope.record import Observation
 
 BODIES = {
     "detach": "opt.zero_grad(); loss = head(body(x).detach()).square().mean(); loss.backward()",
@@ -41,7 +41,7 @@ def judged(program: str) -> list[Finding]:
     body, head = nn.Linear(3, 3), nn.Linear(3, 1)
     opt = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.05)
     names = {"torch": torch, "body": body, "head": head, "opt": opt, "x": torch.randn(8, 3)}
-    with FullObservation() as observed:
+    with Observation() as observed:
         exec(compile(program, "loop.py", "exec"), names)
     return list(diagnose(observed.trace("t", Ending("finished"))))
 
@@ -79,7 +79,7 @@ class Bilevel(torch.optim.SGD):
 def test_an_optimizer_may_run_backward_itself() -> None:
     model = nn.Linear(3, 1)
     optimizer = Bilevel(model.parameters(), lr=0.01)
-    with FullObservation() as observed:
+    with Observation() as observed:
         for _ in range(8):
             optimizer.zero_grad()
             optimizer.step(lambda: model(torch.ones(4, 3)).square().mean())
@@ -94,10 +94,10 @@ def test_a_closure_that_raises_leaves_the_optimizer() -> None:
     def fails() -> float:
         raise ValueError("no batch")
 
-    with FullObservation() as observed:
+    with Observation() as observed:
         with pytest.raises(ValueError, match="no batch"):
             optimizer.step(fails)
-        assert not observed.recorder.context.in_optimizer
+        assert not observed.context.in_optimizer
         for _ in range(3):
             optimizer.zero_grad()
             model(torch.ones(4, 3)).square().mean().backward()

@@ -20,14 +20,14 @@ from gradscope.config import Config
 from gradscope.diagnose import diagnose
 from gradscope.facts import Ending, FunctionCheck, Severity, Trace
 from gradscope.programs import parse_target
-from gradscope.record import Recorder
+from gradscope.record import Observation
 from gradscope.record.probes.calls import MOST_CALLS
 
 
 def checks(cls: Any, args: tuple[Any, ...], **options: Any) -> tuple[FunctionCheck, ...]:
     """What the recorder finds of one call, made as a model makes it: on the result of an op."""
     mine = tuple(a.clone() if isinstance(a, torch.Tensor) and a.requires_grad else a for a in args)
-    with Recorder(**options) as recorder:
+    with Observation(**{"keep_going": False, **options}) as recorder:
         cls.apply(*mine)
     return recorder.trace("case", Ending("finished")).functions
 
@@ -141,7 +141,7 @@ def test_no_more_calls_than_allowed(name):
 
 
 def test_a_signature_is_looked_at_once_and_a_class_a_few_times():
-    with Recorder() as recorder:
+    with Observation(keep_going=False) as recorder:
         for rows in (3, 3, 3, 4, 5, 6, 7, 8):
             right_functions.ReLU.apply(torch.randn(rows, 2, requires_grad=True))
     assert [check.shape[0] for check in recorder.functions.found] == [3, 4, 5, 6]
@@ -149,7 +149,7 @@ def test_a_signature_is_looked_at_once_and_a_class_a_few_times():
 
 def test_a_large_call_is_checked_on_its_first_rows_where_forward_treats_them_one_by_one():
     large = torch.rand(1 << 20, 5, requires_grad=True)
-    with Recorder() as recorder:
+    with Observation(keep_going=False) as recorder:
         wrong_functions.Doubled.apply(large)
         SquaredSum.apply(large)
     [check] = recorder.functions.found
@@ -203,7 +203,7 @@ def training(recorded: bool) -> list[object]:
             found.extend([random.random(), numpy.random.rand()])
 
     if recorded:
-        with Recorder(keep_going=True) as recorder:
+        with Observation() as recorder:
             run()
         assert {check.verdict for check in recorder.functions.found} >= {"right", "wrong"}
     else:

@@ -14,7 +14,7 @@ from gradscope.config import Config
 from gradscope.facts import Finding
 from gradscope.pipeline import trace
 from gradscope.programs import parse_target
-from gradscope.record.observation import FullObservation
+from gradscope.record import Observation
 
 SCRIPT = """import numpy as np
 import torch
@@ -89,7 +89,7 @@ def test_the_line_of_numpy_that_warned_is_the_place(
 
 def test_python_shows_its_warnings_as_before() -> None:
     before = warnings.showwarning
-    with FullObservation() as observed:
+    with Observation() as observed:
         assert warnings.showwarning is not before
         with pytest.warns(RuntimeWarning):
             np.log(np.zeros(1))

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from gradscope.facts import Finding, Step, Trace
-from gradscope.record.observation import FullObservation
+from gradscope.record import Observation
 from gradscope.rules import RULES
 
 
@@ -18,7 +18,7 @@ def trained(forward: Callable[[nn.Module, torch.Tensor], torch.Tensor], lr: floa
     model, x = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)), torch.rand(16, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=lr)
     steps = []
-    with FullObservation() as observed:
+    with Observation() as observed:
         for step in range(10):
             optimizer.zero_grad()
             loss = forward(model, x)

@@ -22,7 +22,7 @@ from gradscope.facts import (
     Trace,
     Update,
 )
-from gradscope.record.observation import FullObservation
+from gradscope.record import Observation
 from gradscope.rules import RULES
 
 LEAF = Leaf("w", (4,), "float32", "cpu", 4, "parameter", True, 9.0, (1.0,), start=1.0)
@@ -73,7 +73,7 @@ def never_cleared(*, decay: float | None = None) -> list[Severity]:
     torch.manual_seed(0)
     model, x = nn.Linear(3, 1), torch.randn(16, 3)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    with FullObservation() as observed:
+    with Observation() as observed:
         for step in range(20):  # a leap at 15 is measured, the steps before it are not
             ((1e3 if step == 15 else 1.0) * model(x).square().mean()).backward()
             optimizer.step()

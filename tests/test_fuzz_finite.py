@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gradscope.record import Observation
 from gradscope.record.finite import has_nan, holds_bad
-from gradscope.record.recorder import Recorder
 from gradscope.record.schema import read_schema
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64]
@@ -46,7 +46,7 @@ def tensors(draw: st.DrawFn, most: int) -> torch.Tensor:
 def check_tensor(values: torch.Tensor) -> None:
     wide = values if values.dtype.is_complex else values.to(torch.float64)
     finite = bool(wide.isfinite().all())
-    mode = Recorder().mode
+    mode = Observation().ops.mode
     info = read_schema(torch.ops.aten.mul.Tensor)
 
     assert holds_bad(values) == (not finite)

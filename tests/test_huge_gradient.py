@@ -12,7 +12,7 @@ from corpus import diagnosed_text
 
 from gradscope.diagnose import diagnose
 from gradscope.facts import Ending, Finding, Severity
-from gradscope.record.observation import FullObservation
+from gradscope.record import Observation
 
 HEAD = """\
 import torch
@@ -176,7 +176,7 @@ def test_what_is_clipped_is_a_warning() -> None:
 def loud(program: str) -> list[Finding]:
     """What is found beside notes, without a process of its own."""
     code = compile(program, "program.py", "exec")
-    with FullObservation(full_from=None) as observed:
+    with Observation(full_from=None) as observed:
         exec(code, {"__name__": "__main__"})
     found = diagnose(observed.trace("program.py", Ending("finished")))
     return [one for one in found if one.severity is not Severity.NOTE]

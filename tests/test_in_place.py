@@ -9,7 +9,7 @@ import pytest
 import torch
 from apart import traced
 
-from gradscope.record import Recorder
+from gradscope.record import Observation
 from gradscope.record.sizes.flow import Flow
 
 HEAD = """\
@@ -123,7 +123,7 @@ def test_every_node_leads_to_its_op_and_no_gradient_changes(op: str, view: bool)
         return x.grad, other.grad, node
 
     bare = run()
-    with Recorder() as recorder:
+    with Observation(keep_going=False) as recorder:
         seen = run()
         note = recorder.context.call_of_node(seen[2])
 
@@ -147,9 +147,9 @@ def test_a_copy_that_has_no_room_is_done_without(monkeypatch: pytest.MonkeyPatch
     weight = torch.ones(2, requires_grad=True)
     monkeypatch.setattr(torch.Tensor, "clone", full)
 
-    with Recorder(keep_going=True) as recorder:
+    with Observation() as recorder:
         (weight * x.sqrt_()).sum().backward()
 
     assert len(refused) == 1
-    assert [symptom.kind for symptom in recorder.symptoms.confirmed] == ["nan-loss", "nan-grad"]
-    assert recorder.faults == 0
+    assert [symptom.kind for symptom in recorder.ops.symptoms.confirmed] == ["nan-loss", "nan-grad"]
+    assert recorder.context.faults == 0

@@ -10,9 +10,8 @@ import torch
 from conftest import Command
 
 from gradscope.facts import Ending, Report, Step, Summary, Trace
-from gradscope.record import StopTrace
+from gradscope.record import Observation, StopTrace
 from gradscope.record.limit import Limit
-from gradscope.record.observation import FullObservation, SizesAlone
 from gradscope.report import FORMATS, Options
 
 ACCUMULATING = """\
@@ -107,7 +106,7 @@ def wrapped(weight: torch.Tensor) -> None:
 @pytest.mark.parametrize("kind", ["full", "sizes"])
 def test_a_call_of_step_is_one_update_whatever_it_calls(program, kind):
     weight = torch.full((3,), 5.0, requires_grad=True)
-    observation = FullObservation(steps=3) if kind == "full" else SizesAlone(None, steps=3)
+    observation = Observation(steps=3) if kind == "full" else Observation(each_op=False, steps=3)
 
     with pytest.raises(StopTrace) as stopped, observation:
         program(weight)

@@ -10,7 +10,7 @@ from corpus import diagnosed_text
 
 from gradscope.diagnose import diagnose
 from gradscope.facts import Ending, Finding, Severity
-from gradscope.record.observation import FullObservation
+from gradscope.record import Observation
 
 HEAD = """\
 import torch
@@ -192,7 +192,7 @@ def loud(program: str) -> list[Finding]:
     """What is found beside notes, without a process of its own."""
     code = compile(program, "program.py", "exec")
     names: dict[str, object] = {"__name__": "__main__"}
-    with FullObservation(full_from=None) as observed:
+    with Observation(full_from=None) as observed:
         exec(code, names)
     names.clear()  # an optimizer that is left over would be the next program's
     found = diagnose(observed.trace("program.py", Ending("finished")))

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from gradscope.facts import Finding, LateClip, Magnitudes, Severity, Trace
-from gradscope.record.sizes.magnitudes import MagnitudeWatch
+from gradscope.record import Observation
 from gradscope.rules import RULES
 
 
@@ -26,14 +26,14 @@ def clips(body: str) -> list[LateClip]:
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
     # Names from before the watch.
     clip, clip_value = nn.utils.clip_grad_norm_, nn.utils.clip_grad_value_
-    with MagnitudeWatch() as watch:
+    with Observation(each_op=False) as watch:
         for _ in range(3):
             optimizer.zero_grad()
             loss = model(torch.ones(2, 4)).square().mean()
             scope = {"loss": loss, "scaler": scaler, "optimizer": optimizer}
             exec(code, {**scope, "clip": clip, "clip_value": clip_value, "model": model})
-    assert watch.notes == []
-    return list(watch.facts().clips)
+    assert watch.sizes.notes == []
+    return list(watch.sizes.facts().clips)
 
 
 def judge(found: list[LateClip]) -> list[Finding]:
@@ -104,7 +104,7 @@ def test_torch_is_left_as_it_was() -> None:
         ]
 
     before = patched()
-    with MagnitudeWatch():
+    with Observation(each_op=False):
         assert not set(before) & set(patched())
 
     assert before == patched()
@@ -117,13 +117,13 @@ def test_the_optimizer_of_another_thread_is_left_alone() -> None:
         leaf.square().sum().backward()
         torch.optim.SGD([leaf], lr=0.1).step()
 
-    with MagnitudeWatch() as watch:
+    with Observation(each_op=False) as watch:
         train(mine)
         thread = threading.Thread(target=train, args=(other,))
         thread.start()
         thread.join()
-    assert len(watch.facts().updates) == 1
-    assert [leaf.shape for leaf in watch.facts().leaves] == [(2,)]
+    assert len(watch.sizes.facts().updates) == 1
+    assert [leaf.shape for leaf in watch.sizes.facts().leaves] == [(2,)]
 
 
 SCRIPT = """\

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from gradscope.facts import Depth
-from gradscope.record.sizes.magnitudes import MagnitudeWatch
+from gradscope.record import Observation
 
 
 class Doubled(torch.autograd.Function):
@@ -38,10 +38,10 @@ def norm(values: torch.Tensor) -> float:
 
 
 def depth_of(model: nn.Module, x: torch.Tensor) -> Depth:
-    with MagnitudeWatch() as watch:
+    with Observation(each_op=False) as watch:
         model(x).square().mean().backward()
-    assert watch.notes == []
-    found = watch.facts().depth
+    assert watch.sizes.notes == []
+    found = watch.sizes.facts().depth
     assert found is not None
     return found
 
@@ -78,9 +78,9 @@ def test_sizes_are_those_that_hooks_see(layers: Callable, dtype: torch.dtype) ->
 
 def test_a_layer_behind_a_detach_shows_its_activation_and_no_gradient() -> None:
     first, second = nn.Linear(4, 4), nn.Linear(4, 1)
-    with MagnitudeWatch() as watch:
+    with Observation(each_op=False) as watch:
         second(first(torch.ones(2, 4)).detach()).square().mean().backward()
-    sizes = {layer.layer: layer for layer in watch.facts().depth.layers}
+    sizes = {layer.layer: layer for layer in watch.sizes.facts().depth.layers}
 
     assert sizes["first"].activation.norm > 0 and sizes["first"].gradient is None
     assert sizes["second"].gradient > 0
@@ -88,10 +88,10 @@ def test_a_layer_behind_a_detach_shows_its_activation_and_no_gradient() -> None:
 
 def test_ops_outside_of_modules_go_by_their_line() -> None:
     w = torch.full((3,), 2.0, requires_grad=True)
-    with MagnitudeWatch() as watch:
+    with Observation(each_op=False) as watch:
         h = w * w
         h.sum().backward()
-    first = watch.facts().depth.layers[0]
+    first = watch.sizes.facts().depth.layers[0]
 
     assert not first.in_module and "test_norms_depth.py:" in first.layer
     assert (first.activation.norm, first.gradient) == (
@@ -104,12 +104,12 @@ def test_a_recurrence_has_its_activations_by_time() -> None:
     torch.manual_seed(0)
     cell = nn.RNNCell(3, 8)
     h, seen = torch.zeros(2, 8), []
-    with MagnitudeWatch() as watch:
+    with Observation(each_op=False) as watch:
         for _ in range(6):
             h = cell(torch.ones(2, 3), h)
             seen.append(h)
         h.square().mean().backward()
-    growth = watch.facts().growths[-1]
+    growth = watch.sizes.facts().growths[-1]
 
     assert growth.axis == "time"
     assert growth.activations == pytest.approx([norm(h) for h in reversed(seen)], rel=1e-5)
@@ -118,8 +118,8 @@ def test_a_recurrence_has_its_activations_by_time() -> None:
 
 def test_squares_beyond_float32_are_no_inf() -> None:
     w = torch.tensor([1e30], requires_grad=True)
-    with MagnitudeWatch() as watch:
+    with Observation(each_op=False) as watch:
         h = w * 1.0
         h.log().sum().backward()
 
-    assert watch.facts().depth.layers[0].activation.norm == pytest.approx(1e30, rel=1e-6)
+    assert watch.sizes.facts().depth.layers[0].activation.norm == pytest.approx(1e30, rel=1e-6)

@@ -11,10 +11,9 @@ import torch
 from torch import nn
 
 from gradscope.facts import Finding, Growth, Leaf, Limits, Magnitudes, Step, Trace, Update
-from gradscope.record.observation import steps_of
+from gradscope.record import Observation
 from gradscope.record.sizes.crossings import Crossing
 from gradscope.record.sizes.growth import fit
-from gradscope.record.sizes.magnitudes import MagnitudeWatch
 from gradscope.rules import RULES
 from gradscope.rules.reading.growths import explodes
 from gradscope.rules.reading.rises import rise_of, stable_lr
@@ -22,15 +21,15 @@ from gradscope.rules.reading.rises import rise_of, stable_lr
 SIZES = ("GS205", "GS401", "GS402", "GS403", "GS404")
 
 
-def judge(watch: MagnitudeWatch) -> list[Finding]:
-    trace = Trace("t", steps=steps_of(watch.losses), magnitudes=watch.facts())
-    assert watch.notes == []
+def judge(watch: Observation) -> list[Finding]:
+    trace = Trace("t", steps=watch.step_facts(), magnitudes=watch.sizes.facts())
+    assert watch.sizes.notes == []
     return [finding for code in SIZES for finding in RULES[code].check(trace, ())]
 
 
 def train(model: nn.Module, x: torch.Tensor, steps: int = 4) -> list[Finding]:
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=1e-3)
-    with MagnitudeWatch() as watch:
+    with Observation(each_op=False) as watch:
         for _ in range(steps):
             loss = (model(x) - 1.0).square().mean()
             optimizer.zero_grad()
@@ -150,7 +149,7 @@ def test_what_is_meant_to_be_so_is_silent(make: object, steps: int) -> None:
 def test_a_recurrence_that_explodes_is_told_at_its_matmul() -> None:
     torch.manual_seed(0)
     weight = nn.Parameter(torch.randn(24, 24) * 0.7)
-    with MagnitudeWatch() as watch:
+    with Observation(each_op=False) as watch:
         h = torch.randn(4, 24)
         for _ in range(120):
             h = torch.tanh(h @ weight)
@@ -181,7 +180,7 @@ def test_gradients_and_updates_are_bit_identical_under_the_watch() -> None:
         return [*model.parameters(), *(p.grad for p in model.parameters()), torch.rand(3)]
 
     bare = run()
-    with MagnitudeWatch():
+    with Observation(each_op=False):
         watched = run()
 
     assert all(torch.equal(left, right) for left, right in zip(bare, watched, strict=True))
@@ -189,7 +188,7 @@ def test_gradients_and_updates_are_bit_identical_under_the_watch() -> None:
 
 def test_nothing_stays_patched_when_the_program_raises() -> None:
     engine, call = torch.autograd._engine_run_backward, nn.Module.__call__
-    with pytest.raises(RuntimeError), MagnitudeWatch():
+    with pytest.raises(RuntimeError), Observation(each_op=False):
         raise RuntimeError
 
     assert (torch.autograd._engine_run_backward, nn.Module.__call__) == (engine, call)
@@ -275,7 +274,7 @@ def descend(loss_of: Callable[[torch.Tensor], torch.Tensor], lr: float) -> list[
     x, y = torch.randn(64, 4), torch.randn(64, 1)
     model = nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=lr)
-    with MagnitudeWatch() as watch:
+    with Observation(each_op=False) as watch:
         for _ in range(12):
             optimizer.zero_grad()
             loss_of(model(x) - y).backward()

@@ -7,9 +7,7 @@ import torch
 
 from gradscope.norms.facts import Measured, NormOptions
 from gradscope.norms.meter import Measure
-from gradscope.record.limit import Limit
-from gradscope.record.recorder import StopTrace
-from gradscope.record.sizes.magnitudes import MagnitudeWatch
+from gradscope.record import Observation, StopTrace
 
 
 def descend(w: torch.Tensor, b: torch.Tensor) -> float:
@@ -28,11 +26,11 @@ def parameters() -> tuple[torch.Tensor, torch.Tensor]:
 
 def test_gradients_that_are_handed_out_are_measured() -> None:
     w, b = parameters()
-    with MagnitudeWatch(measure=Measure(NormOptions(1.0))) as watch:
+    with Observation(each_op=False, measure=Measure(NormOptions(1.0))) as watch:
         totals = [descend(w, b) for _ in range(5)]
-    measured = watch.facts().measured
+    measured = watch.sizes.facts().measured
 
-    assert watch.notes == [] and isinstance(measured, Measured)
+    assert watch.sizes.notes == [] and isinstance(measured, Measured)
     assert measured.totals == pytest.approx(totals, rel=1e-6)
     assert measured.steps == (0, 1, 2, 3, 4)
     assert [(row.name, row.shape) for row in measured.rows] == [("b", (3,)), ("w", (2, 3))]
@@ -44,7 +42,7 @@ def test_beside_backward_they_do_not_count() -> None:
     """An adversarial step: the gradient of the input is asked for, that of the weight trains."""
     w, _ = parameters()
     totals = []
-    with MagnitudeWatch(measure=Measure(NormOptions())) as watch:
+    with Observation(each_op=False, measure=Measure(NormOptions())) as watch:
         for _ in range(4):
             x = torch.ones(4, 2, requires_grad=True)
             (grad,) = torch.autograd.grad((x @ w).square().sum(), x)
@@ -53,9 +51,9 @@ def test_beside_backward_they_do_not_count() -> None:
             totals.append(w.grad.norm().item())
             with torch.no_grad():
                 w -= 0.1 * w.grad
-    facts = watch.facts()
+    facts = watch.sizes.facts()
 
-    assert watch.notes == []
+    assert watch.sizes.notes == []
     assert facts.measured.steps == (1, 3, 5, 7)
     assert facts.measured.totals == pytest.approx(totals, rel=1e-5)
     assert [row.name for row in facts.measured.rows] == ["w"]
@@ -63,10 +61,10 @@ def test_beside_backward_they_do_not_count() -> None:
 
 def test_a_limit_ends_them_as_well() -> None:
     w, b = parameters()
-    with pytest.raises(StopTrace), MagnitudeWatch(limit=Limit(2)) as watch:
+    with pytest.raises(StopTrace), Observation(each_op=False, steps=2) as watch:
         for _ in range(5):
             descend(w, b)
-    assert watch.step == 2
+    assert watch.steps == 2
 
 
 def test_gradients_of_torch_func_go_by_the_entry_that_holds_the_tensor() -> None:
@@ -79,11 +77,11 @@ def test_gradients_of_torch_func_go_by_the_entry_that_holds_the_tensor() -> None
     def penalty(p: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
         return torch.func.grad(loss, argnums=1)(p, x).square().sum()
 
-    with MagnitudeWatch(measure=Measure(NormOptions())) as watch:
+    with Observation(each_op=False, measure=Measure(NormOptions())) as watch:
         found = [torch.func.grad(penalty)(params, torch.ones(3)) for _ in range(3)]
-    facts = watch.facts()
+    facts = watch.sizes.facts()
 
-    assert watch.notes == [] and facts.measured.steps == (1, 3, 5)
+    assert watch.sizes.notes == [] and facts.measured.steps == (1, 3, 5)
     assert [row.name for row in facts.measured.rows] == ["params['b']", "params['w']"]
     assert [row.norm for row in facts.measured.rows] == [
         pytest.approx(found[0][name].norm().item(), rel=1e-6) for name in ("b", "w")

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from gradscope.diagnose import find_roots
 from gradscope.facts import Ending, Root
 from gradscope.ops import Edge, Nature, lookup
-from gradscope.record import Recorder
+from gradscope.record import Observation
 from gradscope.rules.reading import evidence
 
 INF, MAX = math.inf, torch.finfo(torch.float32).max
@@ -201,7 +201,7 @@ CASES = [
 
 def recorded(one: Case) -> Root:
     leaves = [torch.tensor(values, requires_grad=True) for values in one.inputs]
-    recorder = Recorder(steps=None, keep_going=True)
+    recorder = Observation()
     with recorder:
         value = one.run(*leaves)
         torch.autograd.backward(value, torch.rand(value.shape) + 0.5)

@@ -12,12 +12,12 @@ import torch
 
 from gradscope.diagnose import diagnose
 from gradscope.facts import Ending
-from gradscope.record import Recorder, StopTrace, sites
+from gradscope.record import Observation, StopTrace, sites
 from gradscope.record.sites import assigned_name
 
 
 def findings(program):
-    recorder = Recorder(steps=3)
+    recorder = Observation(steps=3, keep_going=False)
     try:
         with recorder:
             program()

@@ -13,13 +13,13 @@ from torch.utils.checkpoint import checkpoint
 
 from gradscope.diagnose import find_roots
 from gradscope.facts import Ending, Event, Kind, Phase, Root, Trace
-from gradscope.record import Recorder, StopTrace
+from gradscope.record import Observation, StopTrace
 from gradscope.record.events.provenance import Provenance
 from gradscope.record.schema import plain_name, read_schema
 
 
 def record(program: Callable[[], object], **options: object) -> Trace:
-    recorder = Recorder(**options)
+    recorder = Observation(**{"keep_going": False, **options})
     ending = Ending("finished")
     try:
         with recorder:
@@ -509,7 +509,7 @@ class TestTransparency:
     def test_losses_parameters_and_generators_are_bit_identical(self):
         bare, bare_parameters = self.train()
         bare_state, bare_random = torch.get_rng_state(), random.getstate()
-        with Recorder():
+        with Observation(keep_going=False):
             seen, seen_parameters = self.train()
 
         assert seen == bare
@@ -536,7 +536,7 @@ class TestTransparency:
         )
 
     def test_memory_is_flat_over_many_steps(self):
-        recorder = Recorder(steps=None)
+        recorder = Observation(keep_going=False)
         w = torch.nn.Parameter(torch.ones(3))
         mask = torch.tensor([True, False, False])
 
@@ -554,7 +554,7 @@ class TestTransparency:
         assert self.held(recorder) == early
 
     @staticmethod
-    def held(recorder: Recorder) -> tuple[int, int, int]:
+    def held(recorder: Observation) -> tuple[int, int, int]:
         calls = sum(len(calls) for calls in recorder.context.journal.generations)
         recorder.context.provenance.forget_dead()
         return len(recorder.context.journal.events), calls, len(list(recorder.context.provenance))
@@ -573,7 +573,7 @@ class TestTransparency:
     def test_a_zero_tensor_is_not_read(self):
         x = leaf(1.0, -2.0)
 
-        with Recorder():
+        with Observation(keep_going=False):
             x.sgn().sum().backward()
 
         assert torch.equal(x.grad, torch.zeros(2))

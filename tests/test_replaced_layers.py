@@ -13,14 +13,14 @@ from torch import nn
 
 from gradscope.diagnose import diagnose
 from gradscope.facts import Ending, Finding
-from gradscope.record.observation import FullObservation
+from gradscope.record import Observation
 
 
 def trained(change: Callable[[nn.Sequential, torch.optim.Optimizer], object]) -> list[Finding]:
     """What is found where a model is changed after some steps; `change` may give an optimizer."""
     net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
     optimizer: torch.optim.Optimizer = torch.optim.SGD(net.parameters(), lr=1e-2)
-    with FullObservation() as observed:
+    with Observation() as observed:
         for step in range(12):
             if step == 4:
                 made = change(net, optimizer)
@@ -77,7 +77,7 @@ def test_a_layer_that_is_made_at_each_step_beside_what_is_trained_is_noted(
 ) -> None:
     body = nn.Linear(4, 8).requires_grad_(beside)
     optimizer = torch.optim.SGD(body.parameters(), lr=1e-2)
-    with FullObservation() as observed:
+    with Observation() as observed:
         for _ in range(6):
             head = nn.Linear(8, 1)
             optimizer.zero_grad()
@@ -104,7 +104,7 @@ def test_models_that_share_a_name_in_turn_are_silent() -> None:
             for one, optimizer in held:
                 step(one, optimizer)
 
-    with FullObservation() as observed:
+    with Observation() as observed:
         ensemble()
 
     assert diagnose(observed.trace("t", Ending("finished"))) == ()

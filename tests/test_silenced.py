@@ -12,7 +12,7 @@ from gradscope.diagnose import diagnose
 from gradscope.facts import Ending, Finding
 from gradscope.pipeline import trace
 from gradscope.programs import parse_target
-from gradscope.record.observation import FullObservation
+from gradscope.record import Observation
 
 SCRIPT = """import torch
 from torch import nn
@@ -66,7 +66,7 @@ def test_a_zero_of_half_precision_that_nothing_flushed_is_no_underflow(
 ) -> None:
     """The gradient of nothing, and a slope that is 0: what comes in is far from the smallest."""
     x = torch.zeros(shape, dtype=torch.float16, requires_grad=True)
-    with FullObservation() as observed:
+    with Observation() as observed:
         x.abs().sum(dtype=torch.float64).backward()
 
     found = diagnose(observed.trace("t", Ending("finished")))

@@ -13,14 +13,14 @@ from gradscope.config import Config
 from gradscope.facts import Event, Finding, Growth, Kind, Magnitudes, Phase, Root, Trace
 from gradscope.pipeline import trace
 from gradscope.programs import parse_target
-from gradscope.record.observation import FullObservation
+from gradscope.record import Observation
 from gradscope.rules import by_name
 
 
 def observed(run: Callable[[], torch.Tensor]) -> Growth | None:
     """What is seen of one step."""
     torch.manual_seed(0)
-    with FullObservation() as seen:
+    with Observation() as seen:
         run().backward()
     return seen.sizes.facts().swelling
 

@@ -10,7 +10,7 @@ from corpus import diagnosed_text
 from test_lost_update import loud, patched
 
 from gradscope.facts import Severity
-from gradscope.record.sizes.magnitudes import MagnitudeWatch
+from gradscope.record import Observation
 
 PROGRAM = """\
 import torch
@@ -124,8 +124,8 @@ def test_the_class_is_left_as_it_was() -> None:
             return grad
 
     own = vars(Kept)["backward"]
-    with MagnitudeWatch() as watch:
+    with Observation(each_op=False) as watch:
         Kept()(torch.ones(2, requires_grad=True)).sum().backward()
-    assert len(watch.facts().own_backwards) == 1
+    assert len(watch.sizes.facts().own_backwards) == 1
 
     assert vars(Kept)["backward"] is own

@@ -14,7 +14,7 @@ from apart import traced
 from torch.nn.utils import clip_grad
 from torch.profiler import ProfilerActivity, profile
 
-from gradscope.record.observation import FullObservation
+from gradscope.record import Observation
 
 # Put there by us, for the compiler and where our own parameters are named otherwise.
 ADDED = {"_torchdynamo_inline", "__signature__"}
@@ -45,7 +45,7 @@ def look(owner: Any, name: str) -> list[object]:
 @pytest.mark.parametrize(("owner", "name"), REPLACED, ids=[name for _, name in REPLACED])
 def test_a_function_of_torch_looks_as_it_did(owner: Any, name: str) -> None:
     bare, code = look(owner, name), inspect.getattr_static(owner, name)
-    with FullObservation():
+    with Observation():
         assert inspect.getattr_static(owner, name) is not code
         assert look(owner, name) == bare
     assert inspect.getattr_static(owner, name) is code
@@ -64,7 +64,7 @@ def profiled(run: Callable[[], None]) -> set[str]:
 
 def test_the_profiler_of_the_program_lists_no_op_of_ours() -> None:
     bare = profiled(step)
-    with FullObservation():
+    with Observation():
         assert profiled(step) - bare == {"PythonDispatchMode"}  # torch's, under any dispatch mode
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from gradscope.facts import Update
-from gradscope.record.observation import FullObservation
+from gradscope.record import Observation
 
 torch.manual_seed(0)
 X = torch.randn(16, 3)
@@ -15,7 +15,7 @@ def loss_of(w: torch.Tensor) -> torch.Tensor:
     return (X @ w).square().mean()
 
 
-def updates(observed: FullObservation) -> tuple[Update, ...]:
+def updates(observed: Observation) -> tuple[Update, ...]:
     return observed.sizes.facts().updates
 
 
@@ -27,7 +27,7 @@ def line_of(update: Update) -> str:
 
 def test_new_values_through_data_are_an_update():
     w = torch.ones(3, requires_grad=True)
-    with FullObservation() as observed:
+    with Observation() as observed:
         for _ in range(8):  # the allocator gives them memory that they have had before
             loss_of(w).backward()
             w.data = w.data - 0.1 * w.grad
@@ -42,7 +42,7 @@ def test_new_values_through_data_are_an_update():
 
 def test_new_leaves_are_an_update_and_continue_the_old_ones():
     params = [(torch.ones(3, requires_grad=True),)]
-    with FullObservation() as observed:
+    with Observation() as observed:
         for _ in range(4):
             (w,) = params[0]
             (grad,) = torch.autograd.grad(loss_of(w), [w])
@@ -58,7 +58,7 @@ def test_new_leaves_are_an_update_and_continue_the_old_ones():
 
 def test_what_is_added_to_a_parameter_going_forward_is_no_update():
     w = torch.ones(3, requires_grad=True)
-    with FullObservation() as observed:
+    with Observation() as observed:
         for _ in range(3):
             loss_of(w + 1.0).backward()
             w.grad = None

@@ -16,8 +16,7 @@ from gradscope.config import Config
 from gradscope.facts import Report, Subject, Trace, Unexamined
 from gradscope.pipeline import trace
 from gradscope.programs import parse_target
-from gradscope.record import StopTrace
-from gradscope.record.observation import FullObservation
+from gradscope.record import Observation, StopTrace
 from gradscope.report import FORMATS, Options
 
 START = """\
@@ -62,8 +61,8 @@ def no_optimizer_of_others() -> None:
 
 
 @contextmanager
-def watched(**options: object) -> Iterator[FullObservation]:
-    observation = FullObservation(full_from=None, **options)  # type: ignore[arg-type]
+def watched(**options: object) -> Iterator[Observation]:
+    observation = Observation(full_from=None, **options)  # type: ignore[arg-type]
     try:
         with observation:
             yield observation
@@ -71,8 +70,8 @@ def watched(**options: object) -> Iterator[FullObservation]:
         pass
 
 
-def facts(observation: FullObservation) -> Trace:
-    return observation.trace("it", observation.recorder.limit.ending)
+def facts(observation: Observation) -> Trace:
+    return observation.trace("it", observation.limit.ending)
 
 
 def in_full(seen: Trace) -> list[int]:
@@ -337,7 +336,7 @@ def test_a_block_can_be_looked_at_in_every_step():
 def test_nothing_runs_after_an_error_that_the_program_swallows():
     weight = torch.ones(3, requires_grad=True)
     done = []
-    with pytest.raises(StopTrace), FullObservation(full_from=None, keep_going=False):
+    with pytest.raises(StopTrace), Observation(full_from=None, keep_going=False):
         for number in range(100):
             try:
                 sgd(weight, number, at=21).backward()

@@ -24,7 +24,7 @@ from gradscope.programs.overlay import Overlay
 from gradscope.programs.scratch import scratch_folder
 from gradscope.programs.snapshots.swap import Swapped
 from gradscope.record.forking import FORKS, Randomness, can_fork, forked
-from gradscope.record.observation import FullObservation
+from gradscope.record.observation import Observation
 from gradscope.repair import Budget, repaired
 from gradscope.repair.differences import repeats
 
@@ -40,7 +40,7 @@ class InPlace:
     watches them, and `leave` takes it off in a copy."""
 
     def __init__(
-        self, name: str, config: Config, seen: FullObservation, leave: Callable[[], object]
+        self, name: str, config: Config, seen: Observation, leave: Callable[[], object]
     ) -> None:
         self._name = name
         self._config = config
@@ -96,7 +96,7 @@ class InPlace:
 
         report = conclude(self._name, seen, config, mend=mend)
         steps = range(self._first, len(seen.steps))
-        same = repeats(Trace(self._name, steps=self._seen.recorder.steps.facts()), seen, steps)
+        same = repeats(Trace(self._name, steps=self._seen.step_facts()), seen, steps)
         return replace(report, replay=Replay(Origin.IN_PLACE, self._first, len(steps), same))
 
     def _again(self, patches: Mapping[str, str], setup: Setup | None, limit: float) -> Trace:
@@ -115,7 +115,7 @@ class InPlace:
         redirect.install(Overlay(folder))
         if setup is not None:
             setup()
-        observation = FullObservation(keep_going=True)
+        observation = Observation(keep_going=True)
         observation.follow(self._seen, self._first)
         with torch.enable_grad(), observation:
             for randomness, call in self._calls:

@@ -23,7 +23,7 @@ from gradscope.integrations.shown import mimebundle
 from gradscope.norms.scalars import Scalars, writer_of
 from gradscope.pipeline import conclude
 from gradscope.record import StopTrace
-from gradscope.record.observation import FullObservation
+from gradscope.record.observation import Observation
 from gradscope.report import FORMATS, Options
 from gradscope.report.ranks import remarks as rank_remarks
 from gradscope.rules import rule_filter
@@ -82,7 +82,7 @@ class Watch:
         self._has_ended = False
         self._write = writer_of(logger) if logger is not None else None
         self._scalars = Scalars(self._write, log_every) if self._write is not None else None
-        self._observation = FullObservation(
+        self._observation = Observation(
             passes=steps, keep_going=not stop, full_from=full_from, measure=self._scalars
         )
 

@@ -34,7 +34,7 @@ from gradscope.programs.snapshots.sleepers import Snapshots, Woken
 from gradscope.programs.snapshots.swap import Swapped, Unswappable
 from gradscope.programs.targets import Function, Parts, Script, Target
 from gradscope.record import StopTrace
-from gradscope.record.observation import FullObservation, Observation, SizesAlone
+from gradscope.record.observation import Observation
 from gradscope.record.sites import calls_program, claim, shown_path
 from gradscope.signals import ASKS_PLACE, as_python_starts, leave, undisturbed
 
@@ -78,19 +78,10 @@ class Messenger:
 
     def _observation(self, job: Job) -> Observation:
         options = job.options
-        if job.measure is not None:
-            return SizesAlone(
-                job.measure(),
-                steps=options.steps,
-                passes=options.passes,
-                on_step=self._tell,
-                on_stop=self.end,
-                check_functions=options.custom_backward,
-            )
-        return FullObservation(
+        return Observation(
             steps=options.steps,
             passes=options.passes,
-            keep_going=options.keep_going,
+            keep_going=options.keep_going or job.measure is not None,
             full_from=options.full_from,
             on_step=self._tell,
             on_stop=self.end,
@@ -98,6 +89,8 @@ class Messenger:
             hazards=options.hazards,
             ends_with_update=job.repeat is not None and job.repeat.after_update,
             between_steps=self._between_steps,
+            measure=job.measure() if job.measure is not None else None,
+            each_op=job.measure is None,
         )
 
     def _tell(self, steps: int, ops: int) -> None:
@@ -111,7 +104,7 @@ class Messenger:
             spent = time.monotonic() - now
             self._next_interim = now + spent / INTERIM_SHARE
 
-    def _between_steps(self, observation: FullObservation) -> None:
+    def _between_steps(self, observation: Observation) -> None:
         if self._snapshots is None or not self._snapshots.is_due():
             return
         if self.effects.has_database:
@@ -124,9 +117,7 @@ class Messenger:
         if woken is not None:
             self._answer(woken, self._snapshots.given, observation)
 
-    def _answer(
-        self, woken: Woken, given: Collection[Identity], observation: FullObservation
-    ) -> None:
+    def _answer(self, woken: Woken, given: Collection[Identity], observation: Observation) -> None:
         """In a copy: go on as a repeated run, as it was asked."""
         self._channel.repeat(Connection(woken.carried.messages, readable=False))
         try:
@@ -157,9 +148,7 @@ class Messenger:
 
     def before_fork(self) -> None:
         """The program makes a process, and may wait for whichever ends: it has none but its own."""
-        seen = self.observation
-        probing = isinstance(seen, FullObservation) and seen.recorder.probing
-        if self._snapshots is not None and not probing:
+        if self._snapshots is not None and not self.observation.context.is_aside:
             self._snapshots.end()
 
     def _may_not(self, effect: Effect) -> None:

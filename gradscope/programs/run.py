@@ -55,7 +55,7 @@ def run(
     before the options' limit. With `silent` the program prints nothing and reads nothing. `fork`
     False starts a fresh interpreter (`setup` must pickle then); None does what the platform allows.
 
-    `measure` makes, in the child, what is told of each backward (see `MagnitudeWatch`): the ops
+    `measure` makes, in the child, what is told of each backward (see `Observation`): the ops
     are not recorded then. `on_progress` is told the steps and the ops so far, many times a second.
     With `repeat` the run repeats an earlier one, and is silent. With `kept` snapshots are taken
     where that is possible, and the process then waits before its end for what is asked of them.

@@ -1,6 +1,6 @@
 """Runs a program under observation and writes down the facts."""
 
 from gradscope.record.limit import StopTrace
-from gradscope.record.recorder import Recorder
+from gradscope.record.observation import Observation
 
-__all__ = ["Recorder", "StopTrace"]
+__all__ = ["Observation", "StopTrace"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -18,25 +20,68 @@ from gradscope.record.running import Askers
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import ModuleFrame, called_by_engine, note_site
 
+_FAULTS_TOLD = 3
+
 
 class RunContext:
-    """The recorder and its mode keep it true; whoever looks at an op asks it, and gets nothing
-    else of them."""
+    """The observation and its mode keep it true; whoever looks at a step or an op asks it, and gets
+    nothing else of them."""
 
     def __init__(self) -> None:
         self.journal = Journal()
         self.provenance = Provenance()
         self.received = Received(self.provenance)
         self.names = Names()
-        self.step = 0
+        self.step = 0  # backward passes that were steps, so far
+        self.nested = 0  # backward passes that run: a reentrant checkpoint has one in another
+        self.is_aside = False  # what runs is an experiment of ours, and no step of the program
+        self.halted = False  # the program is to end: raise at the next op
+        self.halt_again: Callable[[], None] = lambda: None
+        self.notes: list[str] = []  # what could not be observed, one sentence each
+        self.faults = 0
         self.module: ModuleFrame | None = None  # the innermost one that is running, if
         self.askers = Askers()  # anybody asks
+        self.function: str | None = None  # the custom Function whose forward is running
         self.running = NodeOps()  # the ops of the autograd node that is running
         self.history: list[NodeOps] = []  # the nodes of this backward pass, while they are small
         self.seq: int = torch._C._autograd._get_sequence_nr()  # after the last op that was noted
         self.rounded_otherwise: dict[str, None] = {}  # ops that hang on modes, in order
         self.in_optimizer = False
         self.bad_in_step = False  # something bad was made that nobody meant
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether what runs is not to be looked at, neither steps nor ops."""
+        return self.halted or self.is_aside
+
+    @property
+    def is_between(self) -> bool:
+        """Whether the program runs, and no backward pass of its."""
+        return not (self.nested or self.is_aside)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What runs inside is no step of the program."""
+        before, self.is_aside = self.is_aside, True
+        try:
+            yield
+        finally:
+            self.is_aside = before
+
+    def shielded(self, what: str, look: Callable[..., None], *args: Any) -> None:
+        """A fault of ours must not become the program's: it costs what we would have said."""
+        try:
+            look(*args)
+        except Exception as fault:
+            self.faults += 1
+            if self.faults <= _FAULTS_TOLD:
+                self.notes.append(f"could not look at `{what}`: {type(fault).__name__}: {fault}")
+
+    def end_step(self) -> None:
+        self.step += 1
+        self.journal.turn_step()
+        self.bad_in_step = False
+        self.names.forget_memory()
 
     def frame(self) -> FrameType:
         return sys._getframe(1)

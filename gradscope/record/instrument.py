@@ -19,7 +19,7 @@ from gradscope.record.tracing import computes_values
 Engine = Callable[[BackwardPass], Any]
 
 
-class Reading(Protocol):
+class Observer(Protocol):
     """What observes a run."""
 
     def run_backward(self, engine: Engine, one: BackwardPass) -> Any:
@@ -30,19 +30,14 @@ class Reading(Protocol):
     def optimizer_ends(self, work: Work) -> None: ...
 
 
-def tell(stack: ExitStack, *readings: Reading, elsewhere: dict[str, None]) -> None:
-    """Until `stack` ends tell them, the first one first, of what this thread does; of a backward
-    the last is told first, and the others by the engine that it is given. The names of other
-    threads that run backward go to `elsewhere`."""
+def tell(stack: ExitStack, observer: Observer, elsewhere: dict[str, None]) -> None:
+    """Until `stack` ends tell it of what this thread does. The names of other threads that run
+    backward go to `elsewhere`."""
     thread = threading.get_ident()
     original: Callable[..., Any] = torch.autograd.graph._engine_run_backward
 
     def run(one: BackwardPass) -> Any:
         return original(one.outputs, *one.args, **one.kwargs)
-
-    observed: Engine = run
-    for reading in readings:
-        observed = _around(observed, reading)
 
     def engine(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
         if threading.get_ident() != thread:
@@ -50,25 +45,10 @@ def tell(stack: ExitStack, *readings: Reading, elsewhere: dict[str, None]) -> No
             return original(t_outputs, *args, **kwargs)
         if not computes_values():
             return original(t_outputs, *args, **kwargs)
-        return observed(BackwardPass(t_outputs, args, kwargs, sys._getframe(1)))
+        return observer.run_backward(run, BackwardPass(t_outputs, args, kwargs, sys._getframe(1)))
 
     for owner in (torch.autograd, torch.autograd.graph):
         stand_in(stack, owner, "_engine_run_backward", engine, inner=True)
-
-    def made(optimizer: Any, frame: FrameType) -> None:
-        for reading in readings:
-            reading.optimizer_made(optimizer, frame)
-
-    def before(work: Work) -> None:
-        for reading in readings:
-            reading.optimizer_begins(work)
-
-    def after(work: Work) -> None:
-        for reading in readings:
-            reading.optimizer_ends(work)
-
-    watch_optimizers(stack, before, after, made)
-
-
-def _around(inner: Engine, reading: Reading) -> Engine:
-    return lambda one: reading.run_backward(inner, one)
+    watch_optimizers(
+        stack, observer.optimizer_begins, observer.optimizer_ends, observer.optimizer_made
+    )

@@ -42,13 +42,11 @@ _HISTORY = 32 * 2**20  # bytes held of one backward pass, to tell afterwards who
 class Looker(Protocol):
     """Who looks at the ops that the mode sees."""
 
-    halted: bool  # raise at the next op
     overwrites: Overwrites
     margins: Margins | None
-    on_operands: Callable[[OpInfo, Any, Any, Any], None]
-    on_result: Callable[[Any, Any, Any], None]
+    note_operands: Callable[[OpInfo, Any, Any, Any], None]
+    note_result: Callable[[Any, Any, Any], None]
 
-    def halt_again(self) -> None: ...
     def examine(self, op: OpRun) -> None: ...
     def measure_margins(self, op: OpRun) -> None: ...
     def note_write(self, info: OpInfo, tensor: Any, frame: Any) -> None: ...
@@ -93,8 +91,8 @@ class RecordingMode(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         looker, context = self.looker, self.context
-        if looker.halted:
-            looker.halt_again()
+        if context.halted:
+            context.halt_again()
         kwargs = kwargs or {}
         if self.capturing or _modes_left() > self.below:
             # A tracer (make_fx, FakeTensorMode) lies below all modes: there are no values to look
@@ -130,9 +128,9 @@ class RecordingMode(TorchDispatchMode):
             if info.matrix:
                 self.raised.note_matrix(info, args, kwargs, sys._getframe(1))
             if node is None and not context.in_optimizer:
-                looker.on_operands(info, args, out, sys._getframe(1))
+                looker.note_operands(info, args, out, sys._getframe(1))
                 if info.shifts and not info.written:
-                    looker.on_result(args, out, sys._getframe(1))
+                    looker.note_result(args, out, sys._getframe(1))
             if info.receives:
                 context.received.note(self._ran(info, args, kwargs, out, seq, before))
                 return out

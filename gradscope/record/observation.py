@@ -2,53 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import platform
+import threading
+import time
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, Protocol
+from types import FrameType
+from typing import Any
 
-from gradscope.facts import AnyRefusal, Ending, Step, Trace
-from gradscope.record.data import ArrayWarnings, Loaders
-from gradscope.record.environment import environment
-from gradscope.record.instrument import tell
-from gradscope.record.limit import LastUpdate, Limit, StopTrace
-from gradscope.record.passes import Measure
-from gradscope.record.probes.function_checks import FunctionChecks, checked
-from gradscope.record.recorder import Recorder
-from gradscope.record.refusals import Notes, refusal_of
-from gradscope.record.schema import OpInfo
-from gradscope.record.sizes.magnitudes import MagnitudeWatch
+import torch
+
+from gradscope.facts import AnyRefusal, Ending, Environment, Step, Trace
+from gradscope.record.context import RunContext
+from gradscope.record.data import ArrayWarnings
+from gradscope.record.every_op import EveryOp
+from gradscope.record.instrument import Engine, tell
+from gradscope.record.limit import FIRST_ERROR, LastUpdate, Limit, StopTrace
+from gradscope.record.modes import mode_count
+from gradscope.record.optimizers import Work
+from gradscope.record.passes import BackwardPass, Measure
+from gradscope.record.patches import follow_functions
+from gradscope.record.probes.function_checks import FunctionChecks
+from gradscope.record.refusals import refusal_of
+from gradscope.record.running import follow_modules
+from gradscope.record.sites import Site, forget_names, place_of, user_site
+from gradscope.record.sizes.magnitudes import Sizes
 from gradscope.record.tracing import unobserved
 
 
-class Observation(Protocol):
-    """A context manager around the program, in the thread that runs it."""
+class Steps:
+    """Those that are over, kept as plain as they came: one is added at each backward."""
 
-    def __enter__(self) -> Any: ...
+    def __init__(self) -> None:
+        self._seen: list[tuple[float | None, float, int, Site, bool]] = []
+        self._clock = time.perf_counter()
+        self._ops = 0
 
-    def __exit__(self, *failure: object) -> None: ...
+    def __len__(self) -> int:
+        return len(self._seen)
 
-    @property
-    def steps(self) -> int:
-        """The backward passes so far."""
+    def add(self, loss: float | None, ops: int, site: Site, in_full: bool) -> None:
+        """After so many `ops` in all."""
+        now = time.perf_counter()
+        self._seen.append((loss, now - self._clock, ops - self._ops, site, in_full))
+        self._clock, self._ops = now, ops
 
-    @property
-    def is_at_limit(self) -> bool:
-        """Whether no further one will run."""
+    def first(self, count: int) -> Steps:
+        found = Steps()
+        found._seen = self._seen[:count]
+        return found
 
-    def know_inputs(self, inputs: Mapping[str, Any]) -> None:
-        """Told of the inputs of a function, which no frame of the user's holds afterwards."""
-
-    def never_stop(self) -> None:
-        """Let the program run to its end, whatever is found."""
-
-    def trace(self, target: str, ending: Ending) -> Trace:
-        """The facts so far, as if the program had ended like this. Changes nothing."""
+    def facts(self) -> tuple[Step, ...]:
+        return tuple(
+            Step(index, loss, seconds, ops, place_of(site), in_full)
+            for index, (loss, seconds, ops, site, in_full) in enumerate(self._seen)
+        )
 
 
-class FullObservation:
-    """Every op, and the sizes of the gradients. `between_steps` is called after each step but the
-    last; the other parameters are those of `Recorder`."""
+class Observation:
+    """Context manager around a program, in the thread that runs it: the custom Functions, the sizes
+    of the gradients, and with `each_op` the ops, of every step or as `full_from` says (see
+    `Depth`), and of the other steps whether what they train with is finite.
+
+    Stops the program (by `StopTrace`) at the first error unless `keep_going`, and where `steps` or
+    `passes` say (see `Limit`): when the next backward begins, or, `ends_with_update`, once the
+    optimizers have taken the last one's gradients. `on_stop` is called once, before that, in the
+    program's thread, `on_step` after each backward, with the passes and the ops so far, and
+    `between_steps` after each step but the last. `measure` is told of each backward and update.
+    Losses and gradients are bit-identical with and without it; the RNG streams are untouched.
+
+    Not observed: ops of other threads, code inside compiled or exported programs that bypasses
+    dispatch, and what C++ extensions do to memory on their own.
+    """
 
     def __init__(
         self,
@@ -62,78 +88,205 @@ class FullObservation:
         hazards: bool = False,
         ends_with_update: bool = False,
         full_from: int | None = 0,
-        between_steps: Callable[[FullObservation], None] = lambda observation: None,
+        between_steps: Callable[[Observation], None] = lambda observation: None,
         measure: Measure | None = None,
+        each_op: bool = True,
     ) -> None:
-        self.recorder = Recorder(
-            steps=steps,
-            passes=passes,
-            keep_going=keep_going,
-            on_step=on_step,
-            on_stop=on_stop,
-            check_functions=check_functions,
-            hazards=hazards,
-            ends_with_update=ends_with_update,
-            full_from=full_from,
-        )
-        self.sizes = MagnitudeWatch(
-            self.recorder.context,
-            measure,
-            on_step=lambda step: self._step_is_over(),
-            on_update=self.recorder.update_is_measured,
-            names=self.recorder.context.names,
-            below=lambda: self.recorder.depth.below,
-        )
-        recorder = self.recorder
-        self._notes = Notes(recorder.context, recorder.sees_ops, recorder.shielded)
-        self._refusal: AnyRefusal | None = None
-        self.sizes.inspection.asked = lambda: self.recorder.depth.full_from
+        self.limit = Limit(steps, passes)
+        self._keep_going = keep_going
+        self._on_step, self._on_stop = on_step, on_stop
         self._between_steps = between_steps
-        self.recorder.watching.leaves = self.sizes.leaves.alive
-        self.recorder.watching.updates_by_hand = lambda: self.sizes.updates_by_hand
-        self.arrays = ArrayWarnings()
-        self.recorder.on_write = self._note_write
-        self.recorder.on_result = self.sizes.note_result
-        self.recorder.on_operands = self.sizes.usages.note_operands
-        if self.recorder.functions is not None:
-            self.recorder.functions.aside = self.sizes.aside
+        self._last = LastUpdate(ends_with_update)
+        self._ending = Ending("stopped")
+        self._ran = Steps()
+        self._elsewhere: dict[str, None] = {}  # other threads that ran backward, in order
+        self._refusal: AnyRefusal | None = None
+        self._arrays = ArrayWarnings()
         self._stack = ExitStack()
+        self.context = context = RunContext()
+        self.functions = FunctionChecks(context) if check_functions else None
+        self.sizes = Sizes(context, measure)
+        self.ops: EveryOp | None = None
+        if each_op:
+            self.ops = EveryOp(context, self.sizes, self._confirmed, full_from, hazards=hazards)
+            context.halt_again = self._halt_again
 
-    def __enter__(self) -> FullObservation:
-        self._stack.enter_context(self.arrays)
-        Loaders(self.recorder.context, self.recorder.sees_ops).install(self._stack)
-        readings = self.recorder, self.sizes, self.sizes.usages
-        for reading in readings[:2]:
-            self._stack.push(reading)
-            reading.begin()
-        tell(self._stack, self._notes, *readings, elsewhere=self.recorder.elsewhere)
+    def __enter__(self) -> Observation:
+        thread = threading.get_ident()
+        follow_modules(self.context, self._stack, thread, self.context.names.saw_root)
+        follow_functions(self.context, self.functions, self._stack, thread)
+        if self.ops is not None:
+            self._stack.enter_context(self._arrays)
+            self.ops.begin(self._stack, thread)
+            self.sizes.begin(self._stack, thread, self.ops.modes_below)
+        else:
+            there = mode_count()
+            self.sizes.begin(self._stack, thread, lambda: there)
+        tell(self._stack, self, self._elsewhere)
         return self
 
     def __exit__(self, *failure: object) -> None:
         error = failure[1] if len(failure) > 1 else None
-        if isinstance(error, BaseException) and not isinstance(error, StopTrace):
-            with unobserved():
-                self.recorder.shielded("the exception", self._ask, error)
+        if self.ops is not None and isinstance(error, BaseException):
+            if not isinstance(error, StopTrace):
+                with unobserved():
+                    self.context.shielded("the exception", self._ask, error)
+        self.sizes.end()
+        if self.ops is not None:
+            self.ops.end()
         self._stack.close()
+        self.context.module = None
+        forget_names()
 
     def _ask(self, error: BaseException) -> None:
-        context = self.recorder.context
+        assert self.ops is not None
         flow = self.sizes.inspection.refused or self.sizes.inspection.flow
-        self._refusal = refusal_of(error, self._notes, context, flow)
+        self._refusal = refusal_of(error, self.ops.refusable, self.context, flow)
 
-    def _note_write(self, info: OpInfo, tensor: Any, frame: Any) -> None:
-        self.sizes.note_write(tensor, frame)
-        self.recorder.shielded(info.name, self._notes.note_write, info, tensor, frame)
+    # What the instrument tells
 
-    def _step_is_over(self) -> None:
-        self.recorder.step_is_measured(self.sizes.updates_by_hand)
+    def run_backward(self, engine: Engine, one: BackwardPass) -> Any:
+        """Run autograd's engine, and look before and after: of a step at all, of another pass, as
+        a part of it or beside it, at the ops alone."""
+        context, ops = self.context, self.ops
+        if context.halted:
+            self._halt_again()
+        if context.is_aside or (ops is not None and ops.mode.capturing):
+            return engine(one)
+        if not context.nested:
+            self.sizes.begin_backward(one)
+        is_step = one.is_step and not context.nested
+        if is_step:
+            self._begin_step(one.loss)
+        context.nested += 1
+        try:
+            result = (self._run_step if is_step else self._run_ops)(engine, one)
+        finally:
+            context.nested -= 1
+        if is_step:
+            self._end_step()
+        if ops is not None and not context.nested:
+            ops.mode.forget_history()
+        return result
+
+    def _run_ops(self, engine: Engine, one: BackwardPass) -> Any:
+        return engine(one) if self.ops is None else self.ops.run_backward(engine, one)
+
+    def _run_step(self, engine: Engine, one: BackwardPass) -> Any:
+        def seen(one: BackwardPass) -> Any:
+            loss, site = one.loss, user_site(one.frame)
+            result = self._run_ops(engine, one)
+            in_full = self.ops is not None and self.ops.depth.is_full
+            self._ran.add(loss, self._ops_so_far, site, in_full)
+            if self.ops is not None:
+                self.ops.end_backward(one, result, self.limit.updates, last=self._is_last)
+            return result
+
+        def measured(one: BackwardPass) -> Any:
+            return self.sizes.run_backward(seen, one)
+
+        return self.sizes.usages.run_backward(measured, one)
+
+    def _begin_step(self, loss: float | None) -> None:
+        self._last.begin_backward()
+        if self._is_last:
+            self._halt(self._reason)
+        if self.ops is not None:
+            self.ops.begin_backward(loss, self.limit.updates)
+
+    def _end_step(self) -> None:
+        with unobserved():
+            self.context.end_step()
+            if self.ops is not None:
+                self.ops.end_step(self.limit.updates)
+            self._on_step(self.steps, self._ops_so_far)
+        if self._is_last and self._last.is_over_after_backward(self.sizes.updates_by_hand):
+            self._halt(self._reason)
         self._between_steps(self)
+
+    def optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
+        self.limit.note_optimizer()
+        if self.ops is not None:
+            self.ops.refusable.optimizer_made(optimizer)
+        self.sizes.optimizer_made(optimizer, frame)
+
+    def optimizer_begins(self, work: Work) -> None:
+        if self.ops is not None:
+            self.ops.optimizer_begins(work)
+        self.sizes.optimizer_begins(work)
+
+    def optimizer_ends(self, work: Work) -> None:
+        if work.over:
+            self.limit.note_update(self.steps)
+        if self.ops is not None:
+            self.ops.optimizer_ends(work, self.limit.updates)
+        self.sizes.optimizer_ends(work)
+        if work.over and self._last.is_over_after(work.optimizer):
+            self._halt(self._reason)
+
+    # Its end
+
+    @property
+    def _is_last(self) -> bool:
+        """Whether the step that just ended is the last that will run, as far as is known."""
+        return self._was_wrong or self.is_at_limit
+
+    @property
+    def _was_wrong(self) -> bool:
+        """Whether a custom Function was, before the next step."""
+        checks = None if self._keep_going else self.functions
+        return checks is not None and checks.wrong_before(self.steps)
+
+    @property
+    def _reason(self) -> Ending:
+        return FIRST_ERROR if self._was_wrong else self.limit.ending
+
+    def _confirmed(self) -> None:
+        """A symptom is one."""
+        if not self._keep_going:
+            self._halt(FIRST_ERROR)
+
+    def _halt(self, ending: Ending) -> None:
+        """Enough was seen: hand over what there is, and end the program."""
+        self.context.halted = True
+        self._ending = ending
+        self._on_stop(ending)
+        if self.ops is not None:  # whatever swallows it, the next op raises again
+            self.ops.depth.look_in_full(self.context.step)
+        self._halt_again()
+
+    def _halt_again(self) -> None:
+        raise StopTrace(self._ending)
+
+    # Asked from outside
+
+    @property
+    def steps(self) -> int:
+        """The backward passes so far."""
+        return len(self._ran)
+
+    @property
+    def is_at_limit(self) -> bool:
+        """Whether no further one will run."""
+        return self.limit.is_reached(self.steps)
+
+    def step_facts(self) -> tuple[Step, ...]:
+        return self._ran.facts()
+
+    def know_inputs(self, inputs: Mapping[str, Any]) -> None:
+        """Told of the inputs of a function, which no frame of the user's holds afterwards."""
+        self.context.names.given = inputs
+
+    def never_stop(self) -> None:
+        """Let the program run to its end, whatever is found."""
+        self.limit.move(None, None)
+        self._keep_going = True
 
     def is_clean(self) -> bool:
         """Between two steps: whether the next one can be repeated from here, and would begin with
-        finite parameters."""
+        finite parameters. Of one that sees the ops."""
         with unobserved():
-            return not self.recorder.at_limit and self.recorder.watching.is_clean()
+            return not self._is_last and self.ops is not None and self.ops.watching.is_clean()
 
     def repeat(
         self,
@@ -145,118 +298,44 @@ class FullObservation:
         ends_with_update: bool,
     ) -> None:
         """Between two steps: from here on as an observation that was made with these."""
-        recorder = self.recorder
-        recorder.limit.move(steps, passes)
-        recorder.keep_going = keep_going
-        recorder.last = LastUpdate(ends_with_update)
-        recorder.margins = None
-        if recorder.functions is not None:
-            recorder.functions.forget()
-        with unobserved():
-            recorder.watching.look_in_full_from(full_from)
-            self.sizes.inspection.watch_forward(self.steps)
-
-    def follow(self, other: FullObservation, steps: int) -> None:
-        """Begin after so many backward passes, which another one has seen."""
-        self.recorder.steps = other.recorder.steps.first(steps)
-        self.recorder.context.step = self.sizes.step = steps
-        self.sizes.losses = other.sizes.losses[:steps]
-
-    @property
-    def steps(self) -> int:
-        return len(self.recorder.steps)
-
-    @property
-    def is_at_limit(self) -> bool:
-        return self.recorder.limit.is_reached(self.steps)
-
-    def know_inputs(self, inputs: Mapping[str, Any]) -> None:
-        self.sizes.names.given = inputs
-
-    def never_stop(self) -> None:
-        self.recorder.limit.move(None, None)
-        self.recorder.keep_going = True
-
-    def trace(self, target: str, ending: Ending) -> Trace:
-        seen = self.recorder.trace(target, ending)
-        return replace(
-            seen,
-            notes=(*seen.notes, *self.sizes.notes),
-            not_checked=(*seen.not_checked, *self.sizes.not_checked),
-            magnitudes=self.sizes.facts(),
-            surged=self.recorder.watching.surges.first,
-            array_warnings=tuple(self.arrays.heard),
-            refusal=self._refusal,
-            raised=self.recorder.mode.raised.fact(ending),
-        )
-
-
-class SizesAlone:
-    """The sizes of the gradients and the custom Functions: ops run as they always do. `measure` is
-    told of each backward; the other parameters are those of `FullObservation`."""
-
-    def __init__(
-        self,
-        measure: Measure,
-        *,
-        steps: int | None = None,
-        passes: int | None = None,
-        on_step: Callable[[int, int], None] = lambda steps, ops: None,
-        on_stop: Callable[[Ending], None] = lambda ending: None,
-        check_functions: bool = True,
-    ) -> None:
-        self.sizes = MagnitudeWatch(
-            measure=measure,
-            limit=Limit(steps, passes),
-            on_step=lambda step: on_step(step, 0),
-            on_stop=on_stop,
-        )
-        self.functions: FunctionChecks | None = None
-        if check_functions:
-            self.functions = FunctionChecks(lambda: self.sizes.step, self.sizes.aside)
-        self._stack = ExitStack()
-
-    def __enter__(self) -> SizesAlone:
-        self._stack.enter_context(self.sizes)
+        self.limit.move(steps, passes)
+        self._keep_going = keep_going
+        self._last = LastUpdate(ends_with_update)
         if self.functions is not None:
-            self._stack.enter_context(checked(self.functions))
-        return self
+            self.functions.forget()
+        if self.ops is not None:
+            self.ops.margins = None
+            with unobserved():
+                self.ops.watching.look_in_full_from(full_from)
+                self.sizes.inspection.watch_forward(self.steps)
 
-    def __exit__(self, *failure: object) -> None:
-        self._stack.close()
+    def follow(self, other: Observation, steps: int) -> None:
+        """Begin after so many backward passes, which another one has seen."""
+        self._ran = other._ran.first(steps)
+        self.context.step = steps
 
     @property
-    def steps(self) -> int:
-        return self.sizes.step
-
-    @property
-    def is_at_limit(self) -> bool:
-        return self.sizes.limit.is_reached(self.steps)
-
-    def know_inputs(self, inputs: Mapping[str, Any]) -> None:
-        self.sizes.names.given = inputs
-
-    def never_stop(self) -> None:
-        self.sizes.limit.move(None, None)
+    def _ops_so_far(self) -> int:
+        return self.ops.mode.ops if self.ops is not None else 0
 
     def trace(self, target: str, ending: Ending) -> Trace:
-        return Trace(
-            target,
-            symptoms=self.functions.symptoms() if self.functions is not None else (),
-            steps=steps_of(self.sizes.losses),
-            updates=self.sizes.limit.updates,
+        """The facts so far, as if the program had ended like this. Changes nothing, so that it may
+        be asked for at any time."""
+        functions = self.functions
+        seen = Trace(
+            target=target,
+            symptoms=functions.symptoms() if functions is not None else (),
+            steps=self._ran.facts(),
+            updates=self.limit.updates,
             ending=ending,
-            environment=environment(),
-            notes=tuple(self.sizes.notes),
+            environment=Environment(torch.__version__.split("+")[0], platform.python_version()),
+            notes=tuple(self.context.notes),
+            not_checked=tuple(functions.not_checked) if functions is not None else (),
             magnitudes=self.sizes.facts(),
-            functions=tuple(self.functions.found) if self.functions is not None else (),
-            not_checked=(
-                *(self.functions.not_checked if self.functions is not None else ()),
-                *self.sizes.not_checked,
-            ),
+            functions=tuple(functions.found) if functions is not None else (),
+            elsewhere=tuple(self._elsewhere),
+            array_warnings=tuple(self._arrays.heard),
+            refusal=self._refusal,
         )
-
-
-def steps_of(losses: Sequence[float | None]) -> tuple[Step, ...]:
-    """The steps of a run that no recorder counted."""
-    return tuple(Step(index, loss, 0.0, 0, in_full=False) for index, loss in enumerate(losses))
+        seen = seen if self.ops is None else self.ops.told(seen)
+        return replace(seen, not_checked=(*seen.not_checked, *self.sizes.not_checked))

@@ -1,4 +1,4 @@
-"""Which modules are running, kept around `nn.Module.__call__`, and which custom Function."""
+"""Which modules are running, kept around `nn.Module.__call__`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 import torch
 
-from gradscope.record.graph import function_name
 from gradscope.record.sites import ModuleFrame, calls_modules
 from gradscope.record.stand_ins import stand_in
 
@@ -83,25 +82,3 @@ def follow_modules(
     stack.callback(placed.close)
     follower.askers.follow = follow
     follow(bool(follower.askers))
-
-
-class FunctionFollower(Protocol):
-    """`function` is set to the name of the custom Function whose forward is running, or None."""
-
-    function: str | None
-
-
-def follow_functions(follower: FunctionFollower, stack: ExitStack, thread: int) -> None:
-    """Keep `follower.function` true, in one thread, until the stack is closed."""
-    original: Any = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]
-
-    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        if threading.get_ident() != thread:
-            return original(cls, *args, **kwargs)
-        outer, follower.function = follower.function, function_name(cls)
-        try:
-            return original(cls, *args, **kwargs)
-        finally:
-            follower.function = outer
-
-    stand_in(stack, torch.autograd.Function, "apply", apply)

@@ -14,8 +14,8 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from gradscope.norms import NormOptions
 from gradscope.norms.meter import Measure
+from gradscope.record import Observation
 from gradscope.record.depth import Depth
-from gradscope.record.observation import FullObservation, SizesAlone
 from gradscope.record.sizes.account import Fading
 
 AfterStep = Callable[[], object]
@@ -42,7 +42,7 @@ def watching() -> Iterator[AfterStep]:
     """As `gradscope trace` watches the steps that it does not look at in full, without what is
     measured ever more rarely."""
     rare = patch.object(Depth, "is_due", never), patch.object(Fading, "is_due", never)
-    with FullObservation(full_from=None), rare[0], rare[1]:
+    with Observation(full_from=None), rare[0], rare[1]:
         pass_inspections()
         yield nothing
 
@@ -50,7 +50,7 @@ def watching() -> Iterator[AfterStep]:
 @contextmanager
 def in_full() -> Iterator[AfterStep]:
     """As `gradscope trace` records and measures the steps that it looks at in full."""
-    with FullObservation():
+    with Observation():
         pass_inspections()
         yield nothing
 
@@ -58,7 +58,7 @@ def in_full() -> Iterator[AfterStep]:
 @contextmanager
 def norms() -> Iterator[AfterStep]:
     """As `gradscope norms` measures, without an end."""
-    with SizesAlone(Measure(NormOptions())):
+    with Observation(measure=Measure(NormOptions()), each_op=False):
         pass_inspections()
         yield nothing
 

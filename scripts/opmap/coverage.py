@@ -12,7 +12,7 @@ import torch
 
 from gradscope.diagnose import diagnose, find_roots
 from gradscope.facts import Ending, Finding, Root, Severity, Trace
-from gradscope.record import Recorder
+from gradscope.record import Observation
 from gradscope.rules.reading import evidence
 from opmap.programs import Program, edged, is_finite, programs
 
@@ -162,7 +162,7 @@ def _explained(program: Program, group: str, op: str) -> Verdict:
 def _record(program: Program) -> Trace:
     for leaf in program.leaves().values():
         leaf.grad = None
-    recorder = Recorder(steps=None, keep_going=True)
+    recorder = Observation()
     with recorder:
         _backward(_run(program))
     return recorder.trace("op-map", Ending("finished"))

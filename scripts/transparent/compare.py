@@ -15,8 +15,8 @@ from gradscope.diagnose import diagnose
 from gradscope.facts import Ending, Severity, Trace
 from gradscope.norms.facts import NormOptions
 from gradscope.norms.meter import Measure
+from gradscope.record import Observation
 from gradscope.record.finite import looks_finite, plain
-from gradscope.record.observation import FullObservation, SizesAlone
 from transparent.samples import Results, Sample, tensors
 
 # What became of a sample, best first. `torch`: it differs in the same bits under a dispatch mode
@@ -61,9 +61,9 @@ def compare(sample: Sample) -> Outcome:
         bare = _see(sample.run, nullcontext())
     except Exception as error:
         return Outcome(sample.name, REFUSED, f"{type(error).__name__}: {error}")
-    observation = FullObservation()
+    observation = Observation()
     try:
-        alone = _see(sample.run, SizesAlone(Measure(NormOptions())))
+        alone = _see(sample.run, Observation(measure=Measure(NormOptions()), each_op=False))
         watched = _see(sample.run, observation)
     except Exception as error:
         return Outcome(sample.name, "raised", f"{type(error).__name__}: {error}")

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from gradscope.facts import FunctionCheck, NotChecked, Symptom
+from gradscope.record.context import RunContext
 from gradscope.record.forking import FORKS, forked, random_state_kept
 from gradscope.record.graph import function_name
 from gradscope.record.probes.calls import NoVerdict, first_rows, needs_grad
-from gradscope.record.sites import Site, current_frame, note_site, place_of
-from gradscope.record.stand_ins import hide_from_dynamo, stand_in
-from gradscope.record.tracing import computes_values
+from gradscope.record.sites import Site, place_of
+from gradscope.record.stand_ins import hide_from_dynamo
 
 MOST_SIGNATURES = 4  # of one class: batches of every length are no news
 MOST_ELEMENTS = 1 << 22  # in all tensors of a call: more would make the program wait
@@ -34,16 +32,10 @@ class FunctionChecks:
     the system can make one, so that nothing that forward does (count, print, draw) is done twice.
     """
 
-    def __init__(
-        self,
-        step: Callable[[], int],
-        aside: Callable[[], AbstractContextManager[None]] = nullcontext,
-    ) -> None:
-        self._step = step  # tells the step that runs
-        self.aside = aside  # what an experiment runs is no pass of the program
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
         self.found: list[FunctionCheck] = []
         self.not_checked: list[NotChecked] = []
-        self.busy = False  # Functions that run now are called by an experiment
         self._seen: set[object] = set()
         self._signatures: Counter[object] = Counter()
         self._spent = 0.0
@@ -88,11 +80,11 @@ class FunctionChecks:
             self._leave_out(cls, f"{SECONDS_ALL:.0f} seconds were spent on others")
             return
         started = time.monotonic()
-        with self.aside():
+        with self._context.aside():
             checks = self._examined(cls, args, kwargs, apply)
         self._spent += time.monotonic() - started
         call = place_of(site)
-        self.found += [replace(check, step=self._step(), call=call) for check in checks]
+        self.found += [replace(check, step=self._context.step, call=call) for check in checks]
         for check in checks:
             if check.verdict == "unknown":
                 self._leave_out(cls, check.reason)
@@ -118,7 +110,6 @@ class FunctionChecks:
         def work() -> tuple[tuple[FunctionCheck, ...], str, str]:
             """The checks, and what was left out, with why."""
             part, beyond, why = args, "", ""
-            self.busy = True
             try:
                 with (
                     _disable_current_modes(),
@@ -133,8 +124,6 @@ class FunctionChecks:
             except Exception as fault:
                 told = fault if isinstance(fault, NoVerdict) else f"{type(fault).__name__}: {fault}"
                 return (), "", f"{size} are checked at once, and {told}"
-            finally:
-                self.busy = False
 
         checks: tuple[FunctionCheck, ...] = ()
         beyond = ""
@@ -153,23 +142,6 @@ class FunctionChecks:
 
 
 hide_from_dynamo(FunctionChecks.before)
-
-
-@contextmanager
-def checked(checks: FunctionChecks) -> Iterator[None]:
-    """Check the Functions that this thread calls, without a recorder."""
-    thread = threading.get_ident()
-    original: Any = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]
-
-    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        if threading.get_ident() == thread and not checks.busy and computes_values():
-            user, _ = note_site(current_frame())
-            checks.before(cls, args, kwargs, original, user)
-        return original(cls, *args, **kwargs)
-
-    with ExitStack() as stack:
-        stand_in(stack, torch.autograd.Function, "apply", apply)
-        yield
 
 
 def _is_checked(cls: Any, args: tuple[Any, ...]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType, FunctionType
 from typing import Any
@@ -17,7 +17,6 @@ from gradscope.facts import Carried, Location
 from gradscope.record.context import RunContext
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.held import parts_of, variables
-from gradscope.record.instrument import Engine
 from gradscope.record.optimizers import Work, held_by, parameters_of
 from gradscope.record.passes import BackwardPass
 from gradscope.record.schema import OpInfo
@@ -30,7 +29,6 @@ from gradscope.record.sites import (
     resolve,
     user_frames,
 )
-from gradscope.record.tracing import unobserved
 
 _sequence_nr = torch._C._autograd._get_sequence_nr
 _PASSES = 4  # backward passes whose graphs are known, as in the journal
@@ -75,33 +73,17 @@ class Updated:
 
 
 class Notes:
-    """One reading of the instrument: notes writes, updates and the graphs of the last passes while
-    `sees` says that each op is looked at. A fault of ours goes to `shielded`."""
+    """The writes, the updates and the graphs of the last passes, of steps that are looked at in
+    full."""
 
-    def __init__(
-        self,
-        context: RunContext,
-        sees: Callable[[], bool],
-        shielded: Callable[..., None],
-    ) -> None:
+    def __init__(self, context: RunContext) -> None:
         self._context = context
-        self._sees = sees
-        self._shielded = shielded
         self.writes: deque[Noted] = deque(maxlen=_MOST_WRITES)
         self.updates: deque[Updated] = deque(maxlen=_MOST_UPDATES)
         self._optimizers: list[weakref.ref[Any]] = []
         self.passes: deque[Pass] = deque(maxlen=_PASSES)
 
-    # While the program runs
-
-    def run_backward(self, engine: Engine, one: BackwardPass) -> Any:
-        result = engine(one)
-        if self._sees() and not torch._C._are_functorch_transforms_active():
-            with unobserved():
-                self._shielded("backward", self._note_pass, one)
-        return result
-
-    def optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
+    def optimizer_made(self, optimizer: Any) -> None:
         if len(self._optimizers) < _MOST_UPDATES:
             self._optimizers.append(weakref.ref(optimizer))
 
@@ -112,12 +94,8 @@ class Notes:
             if optimizer is not None and not any(optimizer is one for one in stepped):
                 yield held_by(optimizer)
 
-    def optimizer_begins(self, work: Work) -> None:
-        pass
-
-    def optimizer_ends(self, work: Work) -> None:
-        if work.over and self._sees():
-            self.updates.append(Updated(weakref.ref(work.optimizer), work.site, _sequence_nr()))
+    def note_update(self, work: Work) -> None:
+        self.updates.append(Updated(weakref.ref(work.optimizer), work.site, _sequence_nr()))
 
     def note_write(self, info: OpInfo, tensor: Any, frame: FrameType) -> None:
         """An op outside of backward and of optimizers is about to write a tensor."""
@@ -132,7 +110,7 @@ class Notes:
         reference = StorageWeakRef(tensor.untyped_storage())
         self.writes.append(Noted(reference, _sequence_nr(), info.name, user, module, recorded))
 
-    def _note_pass(self, one: BackwardPass) -> None:
+    def note_pass(self, one: BackwardPass) -> None:
         frames = user_frames(one.frame)
         if not frames or not one.nodes:
             return

@@ -9,7 +9,7 @@ data.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,11 +18,12 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.ops.traits import Trait, has
+from gradscope.record.context import RunContext
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.journal import Note, numbers_taken
 from gradscope.record.oprun import flatten
 from gradscope.record.schema import OpInfo, read_schema
-from gradscope.record.sites import ModuleFrame, Site, note_site
+from gradscope.record.sites import Site, note_site
 from gradscope.record.sizes.crossings import Activations
 from gradscope.record.sizes.readouts import Readouts
 from gradscope.record.stand_ins import hide_from_dynamo
@@ -103,19 +104,13 @@ class _Upstream(NamedTuple):
 
 
 class Flow(TorchDispatchMode):
-    """Watches the ops of one forward pass. Holds no tensor but the leaves. `module` tells the one
-    that runs, `function` the custom Function whose forward does."""
+    """Watches the ops of one forward pass. Holds no tensor but the leaves."""
 
     supports_higher_order_operators = True
 
-    def __init__(
-        self,
-        module: Callable[[], ModuleFrame | None],
-        function: Callable[[], str | None] = lambda: None,
-    ) -> None:
+    def __init__(self, context: RunContext) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.module = module
-        self.function = function
+        self._context = context
         self.paused = False
         self.activations = Activations()
         self.calls: dict[int, Note] = {}
@@ -167,7 +162,7 @@ class Flow(TorchDispatchMode):
         if seq != self._seq:
             self._seq = seq
             site = note_site(sys._getframe(2))
-            self.calls[seq - 1] = Note(info, *site, self.module(), self.function())
+            self.calls[seq - 1] = Note(info, *site, self._context.module, self._context.function)
             if (selection := selection_of(info, args)) is not None:
                 self.selections[seq - 1] = selection
             self.activations.note(seq - 1, out)
@@ -176,7 +171,7 @@ class Flow(TorchDispatchMode):
         ):
             self.calls.update(dict.fromkeys(taken, self.calls[seq - 1]._replace(info=info)))
             self.activations.note(taken.start, out)
-        elif self.function() is not None and not torch.is_grad_enabled():
+        elif self._context.function is not None and not torch.is_grad_enabled():
             self.activations.note(seq - 1, out)  # its last op makes its result
         live, themselves, cuts, read = self._upstream(args, kwargs)
         if live:
@@ -187,9 +182,9 @@ class Flow(TorchDispatchMode):
         reason = cut_by(info.name, out) if live else ""
         if reason == "detach" and self._is_autograds(site):
             reason = ""
-        elif reason == "no_grad" and self.function() is not None:
+        elif reason == "no_grad" and self._context.function is not None:
             reason = "function"
-        is_idle = reason == "detach" or (reason == "no_grad" and self.module() is None)
+        is_idle = reason == "detach" or (reason == "no_grad" and self._context.module is None)
         idle = themselves if is_idle else 0
         self._used |= live & ~idle
         if reason:
@@ -276,7 +271,7 @@ class Flow(TorchDispatchMode):
         self, reason: str, info: OpInfo, site: tuple[Site, Site], lost: int, idle: int = 0
     ) -> int:
         """Its bit."""
-        custom = self.function() if reason == "function" else None
+        custom = self._context.function if reason == "function" else None
         self.cuts.append(Cut(reason, Note(info, *site, None, custom), lost, idle))
         if lost == idle:
             self._idle |= 1 << (len(self.cuts) - 1)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from types import FrameType
 
 import torch
 
+from gradscope.record.context import RunContext
 from gradscope.record.graph import SeenNodes
 from gradscope.record.modes import depth_of, lifted_above, mode_count
-from gradscope.record.names import Names
-from gradscope.record.running import Askers, Follower, follow_functions, follow_modules
-from gradscope.record.sites import ModuleFrame
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.flow import Flow
 
@@ -23,45 +20,26 @@ _sequence_nr = torch._C._autograd._get_sequence_nr
 
 class Inspection:
     """Watches the forward and hooks the backward of the first steps, then of ever fewer, and the
-    backward of those whose graph has grown. `follower` knows the running module, None makes us
-    keep track of it. `below` tells how many dispatch modes are to lie below ours, None: those that
-    are there at the beginning. `asked` tells of one more step, that somebody asks for, or None."""
+    backward of those whose graph has grown. `asked` tells of one more step, that somebody asks for,
+    or None."""
 
-    def __init__(
-        self,
-        follower: Follower | None,
-        names: Names,
-        below: Callable[[], int] | None,
-    ) -> None:
+    def __init__(self, context: RunContext) -> None:
         self.asked: Callable[[], int | None] = lambda: None
-        self.module: ModuleFrame | None = None
-        self.askers = Askers()
-        self.follower: Follower = follower or self
-        self.names = names
+        self._context = context
+        self.names = context.names
         self.steps: list[int] = []
         self.flow: Flow | None = None
         self.refused: Flow | None = None  # of the forward whose backward raised
-        self.function: str | None = None
         self._largest = 0  # nodes made for the largest graph that was inspected
         self._made = self._made_until = 0
         self._seen = SeenNodes()
-        self._below = below
+        self._modes_below: Callable[[], int] = mode_count
 
-    def install(self, stack: ExitStack, thread: int) -> None:
-        if self.follower is self:
-            follow_modules(self, stack, thread, self.names.saw_root)
-        follow_functions(self, stack, thread)
-
-    def begin(self) -> None:
-        if self._below is None:
-            there = mode_count()
-            self._below = lambda: there
+    def begin(self, modes_below: Callable[[], int]) -> None:
+        """Our modes will lie above so many others."""
+        self._modes_below = modes_below
         self._made_until = _sequence_nr()
         self.watch_forward(0)
-
-    def end(self) -> None:
-        self.leave_forward()
-        self.module = None
 
     def pause(self, paused: bool) -> None:
         if self.flow is not None:
@@ -73,17 +51,15 @@ class Inspection:
         is_due = wanted or not passes & (passes - 1)
         if self.flow is not None or not is_due:
             return
-        assert self._below is not None
-        follower = self.follower
-        follower.askers.add(self)
-        self.flow = Flow(lambda: follower.module, lambda: self.function)
-        with lifted_above(self._below()):
+        self._context.askers.add(self)
+        self.flow = Flow(self._context)
+        with lifted_above(self._modes_below()):
             self.flow.__enter__()  # type: ignore[no-untyped-call]
 
     def leave_forward(self) -> Flow | None:
         flow, self.flow = self.flow, None
         if flow is not None:
-            self.follower.askers.discard(self)
+            self._context.askers.discard(self)
             with lifted_above(depth_of(flow) + 1):
                 flow.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         return flow

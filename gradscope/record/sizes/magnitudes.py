@@ -8,22 +8,19 @@ leaves each value depends on, how large the activations are, and the gradient at
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from types import FrameType
 from typing import Any
 
 import torch
 
-from gradscope.facts import Activation, Depth, Ending, Magnitudes, NotChecked, Summed
+from gradscope.facts import Activation, Depth, Magnitudes, NotChecked, Summed
+from gradscope.record.context import RunContext
 from gradscope.record.finite import plain
-from gradscope.record.instrument import tell
-from gradscope.record.limit import Limit, StopTrace
-from gradscope.record.names import Names
+from gradscope.record.instrument import Engine
 from gradscope.record.optimizers import Work
 from gradscope.record.passes import BackwardPass, Graded, Measure
-from gradscope.record.running import Follower
 from gradscope.record.sites import note_site
 from gradscope.record.sizes.absences import Absences, Additions
 from gradscope.record.sizes.clearing import Freshness
@@ -48,50 +45,35 @@ _PART_OF_A_GRAPH = NotChecked(
 _LEAP = 2.0  # times the loss of the step before
 
 
-class MagnitudeWatch:
-    """Context manager; enter it inside a `Recorder` if there is one.
+class Sizes:
+    """One reading of a run, beside that of the ops if there is one.
 
-    `follower` and `below` are as in `Inspection`; `names` knows the modules. Gradients are read and
-    never written: those that `backward` leaves with the leaves, or, in a program that never calls
-    it, those that `torch.autograd.grad` hands out. `measure` is told of each of these passes and of
-    each update. `limit` ends the program as a recorder does. A fault of ours is in `notes`.
+    Gradients are read and never written: those that `backward` leaves with the leaves, or, in a
+    program that never calls it, those that `torch.autograd.grad` hands out. `measure` is told of
+    each of these passes and of each update. A fault of ours is in `notes`.
     """
 
-    def __init__(
-        self,
-        follower: Follower | None = None,
-        measure: Measure | None = None,
-        names: Names | None = None,
-        below: Callable[[], int] | None = None,
-        *,
-        limit: Limit | None = None,
-        on_step: Callable[[int], None] = lambda step: None,
-        on_update: Callable[[Work], None] = lambda work: None,
-        on_stop: Callable[[Ending], None] = lambda ending: None,
-    ) -> None:
+    def __init__(self, context: RunContext, measure: Measure | None = None) -> None:
+        self._context = context
         self.measure = measure
-        self.limit = limit or Limit()
-        self.on_step = on_step
-        self.on_update = on_update
-        self.on_stop = on_stop
-        self.step = 0
-        self.names = names or Names()
-        self.absences = Absences(self.names)
+        self.names = names = context.names
+        self.absences = Absences(names)
         self._additions = Additions()
-        self.leaves = Leaves(self.names)
-        self.losses: list[float | None] = []
-        self.inspection = Inspection(follower, self.names, below)
+        self.leaves = Leaves(names)
+        self.inspection = Inspection(context)
         self._growths = Growths()
         self._leaps = Leaps(self.leaves)
         self._depth: Depth | None = None
         self._updates = Updates(self.leaves)
         self.notes: list[str] = []
-        self.usages = Usages(self.leaves, lambda: None if self._nested else self.step, self.notes)
-        self._clipping = Clipping(lambda: max(self.step - 1, 0), self.usages.note_clip)
+        self.usages = Usages(self.leaves, context, self.notes)
+        self._clipping = Clipping(lambda: max(context.step - 1, 0), self.usages.note_clip)
         if measure is not None:
             self.usages.on_clip = measure.note_clip
         self.usages.on_early_clip = self._clipping.note_early
+        self.note_operands = self.usages.note_operands
         self._summed: Summed | None = None
+        self._loss: float | None = None  # of the step before
         self._passes = 0  # those that count: of `backward` once there was one
         self._accumulates = False  # there was one
         self._freshness = Freshness()
@@ -99,39 +81,23 @@ class MagnitudeWatch:
         self._total_after_backward: float | None = None
         self._running: tuple[Crossings, Flow | None, Any] | None = None  # the backward that runs
         self._at_work = False  # an optimizer is
-        self._nested = 0
         self._stack = ExitStack()
-        self._own_backwards = OwnBackwards(self._stack, self.names)
-        self._modes = TrainingModes(self.names)
+        self._own_backwards = OwnBackwards(self._stack, names)
+        self._modes = TrainingModes(names)
         self.not_checked: tuple[NotChecked, ...] = ()
 
-    def __enter__(self) -> MagnitudeWatch:
-        self.begin()
-        tell(self._stack, self, self.usages, elsewhere={})
-        return self
+    def begin(self, stack: ExitStack, thread: int, modes_below: Callable[[], int]) -> None:
+        """Until `stack` ends; of our modes so many others lie below."""
+        stack.enter_context(self._stack)
+        self._clipping.install(stack, thread)
+        self.usages.install(stack, thread)
+        self._modes.install(stack, thread)
+        self.leaves.allow_swaps(stack)
+        self.inspection.begin(modes_below)
 
-    def begin(self) -> None:
-        """Of several that observe a run, after a recorder."""
-        thread = threading.get_ident()
-        self._clipping.install(self._stack, thread)
-        self.usages.install(self._stack, thread)
-        self._modes.install(self._stack, thread)
-        self.leaves.allow_swaps(self._stack)
-        self.inspection.install(self._stack, thread)
-        self.inspection.begin()
-
-    def __exit__(self, *failure: object) -> None:
-        self.inspection.end()
-        self._stack.close()
-
-    @contextmanager
-    def aside(self) -> Iterator[None]:
-        """What runs inside is no step of the program."""
-        self._nested += 1
-        try:
-            yield
-        finally:
-            self._nested -= 1
+    def end(self) -> None:
+        """The program is over."""
+        self.inspection.leave_forward()
 
     @property
     def updates_by_hand(self) -> bool:
@@ -139,38 +105,32 @@ class MagnitudeWatch:
         return self._updates.are_by_hand
 
     def optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
-        self.limit.note_optimizer()
         self._updates.note_made(optimizer, frame)
-        if not self._nested:
+        self.usages.optimizer_made(optimizer, frame)
+        if self._context.is_between:
             with shielded(self.notes):
                 self._additions.note(optimizer, frame)
 
     # A backward pass
 
-    def run_backward(self, engine: Any, one: BackwardPass) -> Any:
-        if self._nested:
-            return engine(one)
+    def begin_backward(self, one: BackwardPass) -> None:
+        """Of the program, a step or not."""
         self._clipping.begin_backward()
-        if not one.is_step:
-            if self.inspection.flow is not None:
-                self.inspection.flow.note_differentiated(one.outputs)
-            return engine(one)
-        if self.limit.is_reached(self.step):
-            self.on_stop(self.limit.ending)
-            raise StopTrace(self.limit.ending)
+        if not one.is_step and self.inspection.flow is not None:
+            self.inspection.flow.note_differentiated(one.outputs)
+
+    def run_backward(self, engine: Engine, one: BackwardPass) -> Any:
+        """Of a step."""
         if self._at_work:
             self._updates.forgive()
         if one.accumulates and not self._accumulates:
             self._begin_accumulating()
         if one.accumulates or (one.trains and not self._accumulates):
-            self._modes.note_pass(self.step)
-            result = self._watched(engine, one)
-        else:  # beside `backward`, what is handed out is not what the program trains with
-            result = engine(one)
-            self.losses.append(None)
-        self.step += 1
-        self.on_step(self.step)
-        return result
+            self._modes.note_pass(self._context.step)
+            return self._watched(engine, one)
+        # Beside `backward`, what is handed out is not what the program trains with.
+        self._loss = None
+        return engine(one)
 
     def _begin_accumulating(self) -> None:
         """What was handed out before the first `backward` was not training."""
@@ -199,7 +159,6 @@ class MagnitudeWatch:
         if not measured:
             self._freshness.begin_unmeasured()
         self._running = (crossings, flow, one.frame) if crossings is not None else None
-        self._nested += 1
         try:
             result, self._running = engine(one), None
         except BaseException:
@@ -207,7 +166,6 @@ class MagnitudeWatch:
             self.inspection.refused = flow
             raise
         finally:
-            self._nested -= 1
             if crossings is not None:
                 crossings.close()
         if measured:
@@ -218,7 +176,7 @@ class MagnitudeWatch:
                     else one.handed_out(result)
                 )
                 self._after_backward(one, graded, flow, crossings)
-        self.losses.append(one.loss)
+        self._loss = one.loss
         self._freshness.end()
         self.leaves.forget_results()
         self._passes += 1
@@ -229,7 +187,7 @@ class MagnitudeWatch:
         roots = one.differentiable
         if flow is not None and self._summed is None:
             self._summed = summed(roots, flow)
-        crossings = self.inspection.hook_backward(self.step, roots, flow, one.frame)
+        crossings = self.inspection.hook_backward(self._context.step, roots, flow, one.frame)
         if not crossings.is_whole:
             self.not_checked = (_PART_OF_A_GRAPH,)
         return crossings
@@ -244,9 +202,9 @@ class MagnitudeWatch:
     def _is_measured(self, loss: float | None) -> bool:
         """Whether to take the norms of this step: of each for a command that asks for them, else
         of the first ones and where the loss has leapt."""
-        if self.measure is not None or self.step < _MEASURED_FIRST:
+        if self.measure is not None or self._context.step < _MEASURED_FIRST:
             return True
-        before = self.losses[-1]
+        before = self._loss
         return loss is not None and before is not None and not abs(loss) <= _LEAP * abs(before)
 
     def _accumulated(self, crossings: Crossings | None, frame: Any) -> Graded:
@@ -272,85 +230,89 @@ class MagnitudeWatch:
         norms = {id(leaf): norm for (leaf, _), norm in zip(graded, sizes, strict=True)}
         self._freshness.note_norms(norms)
         self.usages.note_gradients()
-        self.leaves.note(self.step, norms, weigh=crossings is not None)
+        self.leaves.note(self._context.step, norms, weigh=crossings is not None)
         if one.accumulates:
             self._total_after_backward = self._total() if crossings is not None else None
             if flow is not None:
                 zero = {key for key, norm in norms.items() if norm == 0.0}
                 trained = self._updates.trained
-                self.absences.look(self.step, flow, one.differentiable, crossings, zero, trained)
+                self.absences.look(
+                    self._context.step, flow, one.differentiable, crossings, zero, trained
+                )
         if crossings is not None:
             self._note_graph(crossings, flow, one.frame)
         if self.measure is not None:
             graded = self.leaves.in_module_order(graded)
             self.measure.after_backward(
-                self.step, graded, self.leaves.name_of, crossings is not None
+                self._context.step, graded, self.leaves.name_of, crossings is not None
             )
 
     def _note_graph(self, crossings: Crossings, flow: Flow | None, frame: Any) -> None:
         """How large values and gradients are along an inspected graph."""
+        step = self._context.step
         activations: dict[int, Activation] = flow.activations.read() if flow is not None else {}
-        self._growths.note(self.step, crossings.found, flow, activations)
+        self._growths.note(step, crossings.found, flow, activations)
         if flow is not None:
             self.usages.note_graph(crossings.found, flow)
-            self._leaps.note(self.step, crossings, flow, activations, frame)
+            self._leaps.note(step, crossings, flow, activations, frame)
             self._own_backwards.look(flow)
-            self._depth = depth_of(self.step, activations, crossings.found, flow, self.names)
+            self._depth = depth_of(step, activations, crossings.found, flow, self.names)
 
     # An optimizer step
 
     def optimizer_begins(self, work: Work) -> None:
         self.inspection.pause(True)
         self._at_work = True
-        if work.updates and not self._nested and self.step:
+        if work.updates and self._context.is_between and self._context.step:
             with shielded(self.notes):
                 self._before_update(work)
+        self.usages.optimizer_begins(work)
 
     def optimizer_ends(self, work: Work) -> None:
-        if work.over:
-            self.limit.note_update(self.step)
         self.inspection.pause(False)
         self._at_work = False
-        if not work.updates:
-            return
+        if work.updates:
+            self._after_update(work)
+        self.usages.optimizer_ends(work)
+
+    def _after_update(self, work: Work) -> None:
         self._clipping.end_update(work)
         self._freshness.note_update()
-        if not self._nested:
-            if self.step <= _MEASURED_FIRST:
+        if self._context.is_between:
+            if self._context.step <= _MEASURED_FIRST:
                 self._freshness.note_left(work.optimizer)
             if self.measure is not None:
                 with shielded(self.notes):
                     self.measure.after_update(self.leaves.alive(), self.leaves.name_of)
-        self.on_update(work)
 
     def _before_update(self, work: Work) -> None:
         clipped = None
         if self._total_after_backward:
             clipped = self._total() / self._total_after_backward
             self._total_after_backward = None
-        self.absences.settle(self.step - 1, work.optimizer)
-        self._updates.note(self.step - 1, work, self._freshness, clipped)
+        self.absences.settle(self._context.step - 1, work.optimizer)
+        self._updates.note(self._context.step - 1, work, self._freshness, clipped)
 
     def note_write(self, tensor: Any, frame: Any) -> None:
         """A tensor is about to be written, by no optimizer and outside of backward: the first
         leaf after each backward is an update by hand, the others are of the same one."""
-        is_first = self._written != self.step
-        if self._nested or not (is_first or self.step <= _MEASURED_FIRST):
+        is_first = self._written != self._context.step
+        if not self._context.is_between or not (is_first or self._context.step <= _MEASURED_FIRST):
             return
         leaf = self.leaves.stored_with(tensor)
         if leaf is not None and not is_first:
             with shielded(self.notes):
                 self._updates.train_by_hand(leaf, frame)
         elif leaf is not None:
-            self._written = self.step
+            self._written = self._context.step
             self._freshness.note_update()
             with shielded(self.notes):
-                self._updates.note_by_hand(self.step - 1, leaf, self._freshness, frame)
+                self._updates.note_by_hand(self._context.step - 1, leaf, self._freshness, frame)
 
     def note_result(self, operands: Sequence[Any], result: Any, frame: Any) -> None:
         """A sum or a difference was computed outside of backward: of a leaf and its gradient it
         is an update, once the result takes the leaf's place."""
-        if self._nested or not self.step:
+        if not self._context.is_between or not self._context.step:
             return
         for operand in operands:
             self.leaves.note_result(operand, result, lambda: note_site(frame)[0])
@@ -359,7 +321,7 @@ class MagnitudeWatch:
         """Of the known leaves and of these."""
         for leaf, found in self.leaves.replacements(leaves):
             self._freshness.note_update()
-            self._updates.note_replaced(self.step - 1, leaf, found)
+            self._updates.note_replaced(self._context.step - 1, leaf, found)
 
     def _total(self) -> float:
         grads = [leaf.grad for leaf in self.leaves.alive() if leaf.grad is not None]
@@ -370,7 +332,7 @@ class MagnitudeWatch:
     def facts(self) -> Magnitudes:
         """What was measured so far."""
         self._note_running()
-        leaves = self.leaves.facts(self.step)
+        leaves = self.leaves.facts(self._context.step)
         known = dict(self.leaves.names)
         return Magnitudes(
             leaves=leaves,

@@ -17,6 +17,8 @@ import torch
 
 from gradscope.facts import Usage
 from gradscope.ops.traits import Trait, has
+from gradscope.record.context import RunContext
+from gradscope.record.instrument import Engine
 from gradscope.record.optimizers import Work, parameters_of, rate_of
 from gradscope.record.passes import BackwardPass
 from gradscope.record.schema import OpInfo
@@ -37,12 +39,11 @@ _UPKEEP = ("nn/utils/clip_grad.py", "amp/grad_scaler.py", "optim/", "nn/modules/
 
 
 class Usages:
-    """One reading of the instrument. `step` tells the coming pass, None where what runs is no step
-    of the program."""
+    """A part of the sizes. A fault of ours goes to `notes`."""
 
-    def __init__(self, leaves: Leaves, step: Callable[[], int | None], notes: list[str]) -> None:
+    def __init__(self, leaves: Leaves, context: RunContext, notes: list[str]) -> None:
         self._leaves = leaves
-        self._step = step
+        self._context = context
         self._notes = notes
         # Told of each call that clips: its bound, and the norm that it compared with it.
         self.on_clip: Callable[[float, torch.Tensor | None], None] = lambda bound, total: None
@@ -54,7 +55,6 @@ class Usages:
         self._graph: tuple[Sequence[Crossing], Flow] | None = None  # of the pass that runs
         self._handled = False
         self._scaled: tuple[float, Site] = (1.0, ())  # what it was first multiplied by, by hand
-        self._depth = 0
 
     def install(self, stack: ExitStack, thread: int) -> None:
         """Put ourselves around what clears gradients, sets rates, and skips steps."""
@@ -101,9 +101,10 @@ class Usages:
 
     # Told by the instrument
 
-    def run_backward(self, engine: Any, one: BackwardPass) -> Any:
-        step = self._step() if one.accumulates and not self._depth and self._accounts else None
-        if step is None:
+    def run_backward(self, engine: Engine, one: BackwardPass) -> Any:
+        """Of a step."""
+        step = self._context.step
+        if not (one.accumulates and self._accounts):
             return engine(one)
         open_ = self._open()
         for account in open_:
@@ -112,12 +113,8 @@ class Usages:
         if step < SAMPLE:
             with shielded(self._notes):
                 factor = factor_of_mean(one.outputs, one.args[0] if one.args else ())
-        self._depth += 1
         self._graph = None
-        try:
-            result = engine(one)
-        finally:
-            self._depth -= 1
+        result = engine(one)
         for account in open_:
             if account.is_changed():
                 account.note_pass(step, factor, in_use=bool(self._stepping))
@@ -131,8 +128,8 @@ class Usages:
     def optimizer_begins(self, work: Work) -> None:
         self._stepping.add(id(work.optimizer))
         account = self._accounts.get(id(work.optimizer))
-        step = self._step()
-        if account is None or not work.updates or not step:
+        step = self._context.step
+        if account is None or not work.updates or not step or not self._context.is_between:
             return
         count = account.updates + 1
         if account.fading.is_due(count):
@@ -145,11 +142,11 @@ class Usages:
                 account.before = begin_movement(work.optimizer)
 
     def optimizer_ends(self, work: Work) -> None:
-        step = self._step()
+        step = self._context.step
         if not work.over:
             return
         self._stepping.discard(id(work.optimizer))
-        if not step:
+        if not step or not self._context.is_between:
             return
         account = self._meet(work.optimizer, ())
         if account is None:

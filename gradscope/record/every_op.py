@@ -1,0 +1,241 @@
+"""The reading that looks at each op: births, propagations and kills of bad values, what they harm,
+and what else only ops show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+import torch
+
+from gradscope.facts import Kind, Setting, Trace
+from gradscope.record.context import RunContext
+from gradscope.record.data import Loaders
+from gradscope.record.depth import Depth
+from gradscope.record.events.examine import Examiner
+from gradscope.record.events.masks import Hidden
+from gradscope.record.events.reads import NanReads
+from gradscope.record.events.symptoms import Symptoms
+from gradscope.record.instrument import Engine
+from gradscope.record.margins import Margins
+from gradscope.record.mode import RecordingMode
+from gradscope.record.modes import is_on
+from gradscope.record.oprun import NodeOps, OpRun
+from gradscope.record.optimizers import Work, bad_settings
+from gradscope.record.overwrites import Overwrites
+from gradscope.record.passes import BackwardPass
+from gradscope.record.patches import install
+from gradscope.record.refusals import Notes
+from gradscope.record.schema import OpInfo
+from gradscope.record.sizes.magnitudes import Sizes
+from gradscope.record.tracing import unobserved
+from gradscope.record.watching import Watching
+
+_SETTINGS_KEPT = 64
+_CAPTURED = "the ops of CUDA graphs were not observed, neither captured nor replayed"
+
+
+class EveryOp:
+    """Looks at the ops of the steps that `depth` chooses, and watches the others. `sizes` is told
+    of what it asks about single ops, `on_confirmed` is called once there are symptoms."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        sizes: Sizes,
+        on_confirmed: Callable[[], None],
+        full_from: int | None,
+        *,
+        hazards: bool,
+    ) -> None:
+        self.context = context
+        self.sizes = sizes
+        self._on_confirmed = on_confirmed
+        self.symptoms = Symptoms(context, self._confirmed)
+        self.hidden = Hidden(context)
+        self.reads = NanReads(context, lambda: self.mode.window.close())
+        self.margins = Margins(context) if hazards else None
+        self.examiner = Examiner(context, self.symptoms.note_bad_write, self.reads.note_compared)
+        self.overwrites = Overwrites(context.journal)
+        self.refusable = Notes(context)
+        self.mode: RecordingMode = RecordingMode(context, self)
+        self.depth = Depth(self.mode, full_from)
+        self.watching = Watching(context, self.symptoms, self.depth)
+        self.watching.leaves = sizes.leaves.alive
+        self.watching.updates_by_hand = lambda: sizes.updates_by_hand
+        sizes.inspection.asked = lambda: self.depth.full_from
+        # Told of operands and result of each op outside of backward and of optimizers; of a sum's.
+        self.note_operands = sizes.usages.note_operands
+        self.note_result = sizes.note_result
+        self.settings: list[Setting] = []
+
+    def begin(self, stack: ExitStack, thread: int) -> None:
+        """Until `stack` ends."""
+        Loaders(self.context, self.sees_ops).install(stack)
+        install(self, self.mode, stack, thread)
+        stack.enter_context(self.depth)
+
+    def end(self) -> None:
+        """The program is over."""
+        with unobserved():
+            self.watching.finish()
+        self.mode.leave(())
+
+    def modes_below(self) -> int:
+        """How many dispatch modes are to lie below others of ours."""
+        return self.depth.below
+
+    def sees_ops(self) -> bool:
+        """Whether the program's ops are looked at now."""
+        return self.depth.is_full and not (self.context.is_blind or self.mode.capturing)
+
+    # Asked by the mode
+
+    def examine(self, op: OpRun) -> None:
+        """The closer look."""
+        self.context.shielded(op.info.name, self.examiner.examine, op)
+
+    def measure_margins(self, op: OpRun) -> None:
+        if self.margins is not None:
+            self.context.shielded(op.info.name, self.margins.measure, op)
+
+    def note_write(self, info: OpInfo, tensor: Any, frame: FrameType) -> None:
+        """An op outside of backward and of optimizers is about to write a tensor."""
+        self.sizes.note_write(tensor, frame)
+        self.context.shielded(info.name, self.refusable.note_write, info, tensor, frame)
+        self.context.shielded(info.name, self.overwrites.note, info, tensor, frame)
+
+    def note_read(self, tensor: Any, value: float | None, frame: Any) -> None:
+        """The program made a Python number of a tensor, or (None) a text, an array of it all."""
+        self.context.shielded("item", self.reads.note, tensor, value, frame)
+
+    def check_overwrites(self, running: NodeOps, args: tuple[Any, ...]) -> None:
+        self.context.shielded("backward", self.overwrites.check, running, args, self.context.step)
+
+    def finish_node(self, ops: NodeOps) -> None:
+        self.context.shielded(ops.node.name(), self.examiner.finish_node, ops)
+
+    # Steps
+
+    def begin_backward(self, loss: float | None, updates: int | None) -> None:
+        """A step's backward is about to run, after so many updates by optimizers (None: without
+        one)."""
+        if self.depth.is_full:
+            with unobserved():
+                self.watching.begin_backward(updates, loss)
+
+    def run_backward(self, engine: Engine, one: BackwardPass) -> Any:
+        self.mode.window.close()
+        try:
+            result = engine(one)
+        finally:
+            if self.context.nested == 1:
+                self.mode.leave(one.roots)
+                self.overwrites.forget()
+        if self.sees_ops() and not torch._C._are_functorch_transforms_active():
+            with unobserved():
+                self.context.shielded("backward", self.refusable.note_pass, one)
+        return result
+
+    def end_backward(
+        self, one: BackwardPass, result: Any, updates: int | None, *, last: bool
+    ) -> None:
+        """That of a step is over, the `last` one as far as is known."""
+        with unobserved():
+            asked = () if one.accumulates else one.handed
+            self.watching.look_at_gradients(one, result if asked else None, updates)
+            suspects = one.roots if one.loss is None or one.loss - one.loss != 0.0 else []
+            self.symptoms.after_backward(one, suspects, asked, result, last=last)
+            self.hidden.after_backward(one)
+            if self.margins is not None:
+                self.context.shielded("backward", self.margins.after_backward, one)
+
+    def end_step(self, updates: int | None) -> None:
+        """Between steps: keep only what a later step can still lead back to."""
+        context, journal = self.context, self.context.journal
+        with unobserved():
+            context.received.forget_dead()
+            if journal.events:
+                context.provenance.forget_dead()
+                alive = [stain.event for stain in context.provenance]
+                journal.keep_only([*alive, *self.symptoms.held(), *self.reads.held()])
+            self.watching.end_backward(updates)
+
+    def optimizer_begins(self, work: Work) -> None:
+        if self.context.is_blind or (self.depth.is_full and not is_on(self.mode)):
+            return
+        self.mode.window.close()
+        self.context.in_optimizer = True
+        if work.updates and self.depth.is_full:
+            with unobserved():
+                self.symptoms.before_optimizer(work.optimizer)
+                if len(self.settings) < _SETTINGS_KEPT:
+                    self.settings += bad_settings(work.optimizer, self.context.step)
+
+    def optimizer_ends(self, work: Work, updates: int | None) -> None:
+        if work.over and self.sees_ops():
+            self.refusable.note_update(work)
+        if not self.context.in_optimizer:
+            return
+        self.mode.window.close()
+        self.context.in_optimizer = False
+        if self.context.bad_in_step:
+            with unobserved():
+                self.symptoms.after_optimizer(work.optimizer)
+        self.watching.end_update(work, updates)
+
+    def capture_begins(self) -> None:
+        self.mode.window.close()
+        self.mode.capturing = True
+
+    def capture_ends(self) -> None:
+        self.mode.capturing = False
+        if _CAPTURED not in self.context.notes:
+            self.context.notes.append(_CAPTURED)
+
+    # The end
+
+    def _confirmed(self) -> None:
+        """A symptom is one."""
+        self.watching.note_confirmed()
+        self._on_confirmed()
+
+    def told(self, trace: Trace) -> Trace:
+        """A trace with what the ops have shown so far, of a program that ends as it says."""
+        ending, journal = trace.ending, self.context.journal
+        over = ending.kind != "stopped"
+        symptoms = self.symptoms.settled(ending) if over else self.symptoms.confirmed
+        ends = [symptom.event for symptom in symptoms if symptom.event is not None]
+        wanted = {raw.fact.id for raw in journal.ancestors(*ends)}
+        for kill in [raw for raw in journal.events.values() if raw.fact.kind is Kind.KILL]:
+            way = {raw.fact.id for raw in journal.ancestors(kill.fact.id)}
+            if wanted & way:
+                wanted |= way
+        events = [journal.freeze(raw) for id, raw in journal.events.items() if id in wanted]
+        devices = [one.output.device for one in events if one.output is not None]
+        device = max(filter(None, devices), default="cpu")
+        by_reading = (self.margins, self.overwrites, self.examiner, journal)
+        left = (one for by in by_reading if by is not None for one in by.not_checked)
+        return replace(
+            trace,
+            events=tuple(events),
+            symptoms=(*trace.symptoms, *symptoms),
+            environment=replace(trace.environment, device=device),
+            ops=self.mode.ops,
+            not_checked=(*trace.not_checked, *left),
+            gradients=self.symptoms.gradients,
+            overwrites=tuple(self.overwrites.found),
+            nan_reads=self.reads.facts(),
+            hidden=self.hidden.events(wanted),
+            approaches=self.margins.approaches() if self.margins is not None else (),
+            headroom=self.margins.headroom() if self.margins is not None else (),
+            settings=tuple(self.settings),
+            unexamined=self.watching.unexamined(ending),
+            raised=self.mode.raised.fact(ending),
+            surged=self.watching.surges.first,
+            compiled=self.depth.compiled.fact(),
+            rounded_otherwise=tuple(self.context.rounded_otherwise),
+        )
