@@ -10,6 +10,7 @@ import torch
 from apart import traced
 
 from gradscope.record import Observation
+from gradscope.record.context import RunContext
 from gradscope.record.sizes.flow import Flow
 
 HEAD = """\
@@ -87,7 +88,7 @@ def test_an_operand_that_changes_when_it_is_read_twice_is_not_patched(
 
 def test_a_node_of_an_inspected_pass_leads_to_its_in_place_op() -> None:
     x, divisor = torch.ones(3, requires_grad=True), torch.ones(3)
-    with Flow(lambda: None) as flow:
+    with Flow(RunContext()) as flow:
         h = x * 1
         h.div_(divisor)
         divided = h.grad_fn

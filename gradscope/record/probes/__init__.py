@@ -1,7 +1,6 @@
 """Is a custom autograd.Function's backward the derivative of its forward?
 
 functions   the calls of the program that are checked, each signature once
-isolate     the experiment runs in a forked copy of the program, or with its state put back
 calls       the forward and backward calls of the Function, counted
 derivative  the right gradient at one point
 relations   how a wrong gradient relates to the right one
