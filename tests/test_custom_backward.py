@@ -67,7 +67,7 @@ class WriteColumn(torch.autograd.Function):
 @pytest.mark.parametrize(("depends", "verdicts"), [(False, {"right"}), (True, {"right", "wrong"})])
 def test_a_gradient_of_what_forward_writes_over_matters_where_it_reaches_a_leaf(depends, verdicts):
     values = torch.linspace(1, 2, 4, requires_grad=True)
-    with Recorder() as recorder:
+    with Observation(keep_going=False) as recorder:
         table = torch.ones(4, 3, requires_grad=depends) * 5
         for place in range(2):
             table = WriteColumn.apply(table, values * 2, place)
