@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import report_cases as cases
 from markdown_it import MarkdownIt
@@ -10,9 +12,12 @@ from markdown_it.token import Token
 REPORTS = ["full", "healthy", "failed", "hostile"]
 
 
-def tokens(name: str) -> list[Token]:
-    """As GitHub reads it: CommonMark with tables, HTML and bare links."""
-    text = cases.render("markdown", getattr(cases, name)(), sources=cases.sources)
+def tokens(name: str, times: int = 1) -> list[Token]:
+    """As GitHub reads it: CommonMark with tables, HTML and bare links. Each finding is told so many
+    times."""
+    report = getattr(cases, name)()
+    report = replace(report, findings=report.findings * times)
+    text = cases.render("markdown", report, sources=cases.sources)
     blocks = MarkdownIt("commonmark", {"html": True}).enable("table").parse(text)
     return [token for block in blocks for token in (block, *(block.children or ()))]
 
@@ -45,9 +50,9 @@ def test_hostile_text_is_shown_as_it_is() -> None:
 
 
 def test_every_row_of_a_table_has_the_columns_of_its_head() -> None:
-    kinds = [token.type for token in tokens("hostile")]
+    kinds = [token.type for token in tokens("hostile", times=2)]
 
-    assert kinds.count("th_open") == kinds.count("td_open") == 4 + 7
+    assert [kinds.count("th_open"), kinds.count("td_open")] == [4 + 2 * 7, 2 * 4 + 2 * 7]
 
 
 def test_fences_hold_what_they_fence() -> None:

@@ -3,56 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape
 
 from gradscope.norms import charts
 from gradscope.norms.facts import NormReport
 from gradscope.norms.sections import Column, Section, sections
-from gradscope.report.html_parts import opening, prose, section, table, text_row
-from gradscope.report.printable import sentence
+from gradscope.report.html_page import page, written
+from gradscope.report.outline import Cell, Heading, Prose, Table, of_finding
 from gradscope.report.rendering import Options
 
 
 def render(report: NormReport) -> str:
-    return "\n".join(_page(report)) + "\n"
+    title = f"gradscope norms: {report.judged.target}"
+    return page(title, _body(title, report), charts.STYLE)
 
 
-def _page(report: NormReport) -> Iterator[str]:
-    title = escape(sentence(f"gradscope norms: {report.judged.target}"))
-    yield opening(title, charts.STYLE)
-    yield f"<header>\n<h1>{title}</h1>\n</header>"
-    for number, finding in enumerate(report.judged.findings, 1):
-        yield from section(number, finding, Options().for_page())
+def _body(title: str, report: NormReport) -> Iterator[str]:
+    yield from written([Heading(1, title)])
+    found = enumerate(report.judged.findings, 1)
+    yield from written(of_finding(one, number, Options().for_page()) for number, one in found)
     reason = charts.missing()
     if reason is not None:
-        yield (
-            '<p class="dim">No pictures here: matplotlib cannot be imported '
-            f"({prose(reason)}). <code>pip install matplotlib</code> brings it.</p>"
-        )
+        words = f"No pictures here: matplotlib cannot be imported ({reason})."
+        yield from written([Prose(f"{words} `pip install matplotlib` brings it.", "dim")])
     for one in sections(report):
         yield from _section(one, pictures=reason is None)
     if reason is None:
         yield from _heat_map(report)
-    yield "</body>\n</html>"
 
 
 def _section(one: Section, *, pictures: bool) -> Iterator[str]:
     if one.title:
-        yield f"<h2>{prose(one.title)}</h2>"
-    yield from (f"<p>{prose(line)}</p>" for line in (*(c.sentence for c in one.curves), *one.lines))
+        yield from written([Heading(2, one.title)])
+    lines = (*(curve.sentence for curve in one.curves), *one.lines)
+    yield from written(Prose(line) for line in lines)
     if one.picture is not None and pictures:
         yield _scrolling(one.picture())
     if one.table and one.picture is None:
-        yield from _table(one.table)
+        yield from written([_table(one.table)])
     elif one.table:
         yield f"<details{'' if pictures else ' open'}><summary>the numbers</summary>"
-        yield from _table(one.table)
+        yield from written([_table(one.table)])
         yield "</details>"
 
 
-def _table(columns: Sequence[Column]) -> Iterator[str]:
+def _table(columns: Sequence[Column]) -> Table:
     rows = zip(*(one.cells for one in columns), strict=True)
-    return table([one.name for one in columns], map(text_row, rows))
+    return Table([one.name for one in columns], tuple(tuple(map(Cell, row)) for row in rows))
 
 
 def _heat_map(report: NormReport) -> Iterator[str]:
@@ -61,8 +57,8 @@ def _heat_map(report: NormReport) -> Iterator[str]:
     leaves = [leaf for leaf in magnitudes.leaves if leaf.known] if magnitudes else []
     if leaves:
         title = "L2 norm of each gradient by step"
-        yield f"<h2>{title}</h2>"
-        yield "<p>The lighter the larger, on a logarithmic scale. Nothing: no gradient.</p>"
+        words = "The lighter the larger, on a logarithmic scale. Nothing: no gradient."
+        yield from written([Heading(2, title), Prose(words)])
         leaves.sort(key=lambda leaf: order.get(leaf.name, len(order)))
         yield _scrolling(charts.heat_map(title, leaves))
 

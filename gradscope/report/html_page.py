@@ -1,123 +1,200 @@
-"""The report as one self-contained page: no script, nothing fetched, light and dark, printable.
+"""Pages of HTML: self-contained, no script, nothing fetched, light and dark, printable.
 
 Not called html.py, which would hide the standard library's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from itertools import count
 
 from gradscope.facts import Report, Summary
-from gradscope.report import closing, sentences
-from gradscope.report.html_parts import (
-    SCOPED,
-    listed,
-    opening,
-    prose,
-    section,
-    table,
-    verbatim,
-)
-from gradscope.report.printable import clean, sentence
+from gradscope.report import outline
+from gradscope.report.diffs import numbered
+from gradscope.report.outline import Cell, Code, Heading, Listed, Part, Prose, Section, Table
+from gradscope.report.printable import Line, clean, expanded, sentence
 from gradscope.report.rendering import Options
 from gradscope.version import __version__
 
 NAME = "html"
 
+STYLE = """\
+:root { color-scheme: light dark; --page: #fff; --text: #1d2127; --dim: #59626e; --line: #d5dae1;
+  --code: #f5f7f9; --error: #b3151d; --warning: #8a5a00; --note: #0b6570; --good: #17692b;
+  --mark: #2f5fc4; --added: #e2f5e5; --removed: #fbe6e6; }
+@media (prefers-color-scheme: dark) { :root { --page: #15181c; --text: #e3e6ea; --dim: #9aa4b0;
+  --line: #343b44; --code: #1d2127; --error: #ff7b78; --warning: #e6b450; --note: #5fc9d6;
+  --good: #6fce82; --mark: #8fb2ff; --added: #17331d; --removed: #3b1c1e; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 68rem; padding: 1.5rem 1rem 3rem; background: var(--page);
+  color: var(--text); font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.4rem; margin: 0; } h2 { font-size: 1.1rem; margin: 0 0 .25rem; }
+body > h2 { margin-top: 2rem; }
+h3 { font-size: 1rem; margin: 1.25rem 0 .25rem; }
+p { margin: .4rem 0; max-width: 50rem; } a { color: inherit; }
+code, pre { font: .875rem/1.5 ui-monospace, "SF Mono", Menlo, Consolas, monospace; }
+code { background: var(--code); padding: 0 .2em; border-radius: 3px; }
+pre { background: var(--code); border: 1px solid var(--line); border-radius: 6px; margin: .6rem 0;
+  padding: .6rem .8rem; overflow-x: auto; overflow-wrap: normal; }
+section { border: 1px solid var(--line); border-left: 4px solid var(--dim); border-radius: 6px;
+  margin: 1.25rem 0; padding: 1rem 1.1rem; }
+section.error { border-left-color: var(--error); } section.note { border-left-color: var(--note); }
+section.warning { border-left-color: var(--warning); }
+.scroll { overflow-x: auto; } .dim, .gutter { color: var(--dim); }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
+th, td { border-bottom: 1px solid var(--line); padding: .25rem .9rem .25rem 0; text-align: left;
+  vertical-align: baseline; overflow-wrap: normal; }
+th { color: var(--dim); font-weight: normal; } td.long { overflow-wrap: anywhere; min-width: 8rem; }
+ul, ol { margin: .4rem 0; padding-left: 1.3rem; }
+.error { color: var(--error); } .warning { color: var(--warning); } .note { color: var(--note); }
+section.error, section.warning, section.note { color: inherit; }
+.good { color: var(--good); } .bad { color: var(--error); } .related { color: var(--mark); }
+.tag { font-weight: 600; }
+.added { background: var(--added); } .removed { background: var(--removed); }
+.bar { display: inline-block; width: 5rem; height: .6rem; border: 1px solid var(--line);
+  background: linear-gradient(var(--error), var(--error)) no-repeat; margin-right: .5rem; }
+footer { color: var(--dim); font-size: .875rem; }
+@media print { body { max-width: none; padding: 0; font-size: 10pt; }
+  pre { font-size: 7.5pt; white-space: pre-wrap; overflow-wrap: anywhere; }
+  h2, h3 { break-after: avoid; } pre, tr { break-inside: avoid; }
+  .bar, .added, .removed { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
+"""
+
+# Of a part of a page: what holds for the whole page holds for the part's outermost element.
+SCOPED = f"@scope (.gradscope) {{\n{STYLE.replace(':root', ':scope').replace('body', ':scope')}}}\n"
+
+HEAD = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="referrer" content="no-referrer">
+"""
+
+
+_LONG = 40  # characters of a cell that is broken where it must be
+_TAGS = ("good", "warning", "error")
+
 
 def render(report: Report, options: Options) -> str:
-    return "\n".join(_page(report, options.for_page())) + "\n"
+    return page(f"gradscope: {report.target}", _report(report, options))
 
 
 def fragment(report: Report, options: Options) -> str:
     """The report as a part of somebody else's page, whose looks stay as they are."""
-    inside = "\n".join(_report(report, options.for_page()))
+    inside = "\n".join(_report(report, options))
     return f'<div class="gradscope">\n<style>\n{SCOPED}</style>\n{inside}\n</div>\n'
 
 
-def _page(report: Report, options: Options) -> Iterator[str]:
-    yield opening(f"gradscope: {escape(sentence(report.target))}")
-    yield from _report(report, options)
-    yield "</body>\n</html>"
+def render_all(summary: Summary, options: Options) -> str:
+    parts = outline.of_check(summary, options.for_page())
+    return page("gradscope check", (*written(parts), _footer()))
+
+
+def page(title: str, body: Iterable[str], style: str = "") -> str:
+    """A whole page. `style` comes on top of that of every page."""
+    head = f"{HEAD}<title>{escape(sentence(title))}</title>\n<style>\n{STYLE}{style}</style>"
+    return "\n".join((head, "</head>\n<body>", *body, "</body>\n</html>")) + "\n"
 
 
 def _report(report: Report, options: Options) -> Iterator[str]:
-    yield f"<header>\n<h1>gradscope: {escape(sentence(report.target))}</h1>"
-    yield from (f'<p class="dim">{prose(remark)}</p>' for remark in report.remarks)
-    judged = report.trace.steps and not closing.unexplained(report)
-    role = closing.ROLES[report.verdict] if judged else "error"
-    yield f'<p class="tag {role}">{prose(closing.state(report))}</p>'
-    yield f"<p>{prose(closing.counts(report))}</p>"
-    yield "</header>"
-    yield from _contents(report)
-    for number, finding in enumerate(report.findings, 1):
-        yield from section(number, finding, options)
-    yield from _afterwards(report)
+    yield from written(outline.of_report(report, options.for_page()))
     env = report.trace.environment
     known = [("torch", env.torch), ("Python", env.python), ("device", env.device)]
-    listed = ", ".join(f"{name} {sentence(value)}" for name, value in known if value)
-    yield f"<footer>gradscope {__version__}; {escape(listed)}</footer>"
+    yield _footer(", ".join(f"{name} {sentence(value)}" for name, value in known if value))
 
 
-def render_all(summary: Summary, options: Options) -> str:
-    return "\n".join(_pages(summary, options.for_page())) + "\n"
+def _footer(known: str = "") -> str:
+    return f"<footer>gradscope {__version__}{'; ' if known else ''}{escape(known)}</footer>"
 
 
-def _pages(summary: Summary, options: Options) -> Iterator[str]:
-    yield opening("gradscope check")
-    yield "<header>\n<h1>gradscope check</h1>"
-    yield from (f'<p class="dim">{prose(remark)}</p>' for remark in summary.remarks)
-    role = closing.ROLES[summary.verdict]
-    yield f'<p class="tag {role}">{prose(closing.of_all(summary))}</p>\n</header>'
-    numbers = count(1)
-    parts: list[str] = []
-    rows = []
-    for place, report in enumerate(summary.reports, 1):
-        name = escape(clean(report.target))
-        if closing.needs_words(report):
-            parts.append(f'<h2 id="target-{place}">{name}</h2>')
-            parts += [f'<p class="dim">{prose(remark)}</p>' for remark in report.remarks]
-            for finding in report.findings:
-                parts += section(next(numbers), finding, options)
-            parts += _afterwards(report)
-            name = f'<a href="#target-{place}">{name}</a>'
-        role = closing.ROLES[report.verdict]
-        rows.append(
-            f'<tr><td class="what">{name}</td><td><span class="tag {role}">{report.verdict}</span>'
-            f'</td><td class="what">{prose(closing.outcome(report))}</td></tr>'
-        )
-    yield from table(("target", "verdict", ""), rows)
-    yield from parts
-    for finding in summary.findings:
-        yield from section(next(numbers), finding, options)
-    yield f"<footer>gradscope {__version__}</footer>\n</body>\n</html>"
+def written(parts: Iterable[Part]) -> Iterator[str]:
+    """The elements of a page."""
+    for part in parts:
+        match part:
+            case Heading(level, words, role, anchor):
+                named = f' id="{anchor}"' if anchor else ""
+                yield f"<h{level}{_marked(role)}{named}>{prose(words)}</h{level}>"
+            case Prose(words, role, lead):
+                role = f"tag {role}" if role in _TAGS else role
+                yield f"<p{_marked(role)}>{_lead(lead)}{prose(words)}</p>"
+            case Code(str(text), "diff"):
+                yield _pre(numbered(text, 4, Options().for_page()))
+            case Code(str(text)):
+                yield f"<pre>{_verbatim(text.rstrip())}</pre>"
+            case Code(tuple(lines)):
+                yield _pre(lines)
+            case Listed(name, (item,)):
+                yield f"<p>{_lead(name)}{_item(item)}</p>"
+            case Listed(name, items, chain):
+                tag = "ol" if chain else "ul"
+                yield f"<p><b>{name}:</b></p>\n<{tag}>"
+                yield from (f"<li>{_item(item)}</li>" for item in items)
+                yield f"</{tag}>"
+            case Table(headings, rows):
+                yield from _table(headings, rows)
+            case Section(severity, anchor, inside):
+                yield f'<section class="{severity}" id="{anchor}">'
+                yield from written(inside)
+                yield "</section>"
 
 
-def _contents(report: Report) -> Iterator[str]:
-    """Where more than one finding is below: what they are, with links."""
-    if len(report.findings) < 2:
-        return
-    rows = []
-    for number, one in enumerate(report.findings, 1):
-        where = f"<code>{escape(sentences.place(one.location))}</code>" if one.location else ""
-        rows.append(
-            f'<tr><td><span class="tag {one.severity}">{one.severity}</span></td>'
-            f'<td><a href="#finding-{number}">{escape(one.rule)} {escape(one.name)}</a></td>'
-            f'<td>{where}</td><td class="what">{prose(one.message)}</td></tr>'
-        )
-    yield from table(("", "rule", "where", "what"), rows)
+def _marked(role: str) -> str:
+    return f' class="{role}"' if role else ""
 
 
-def _afterwards(report: Report) -> Iterator[str]:
-    end = report.trace.ending
-    if words := closing.ending(report):
-        yield f"<h3>How it ended</h3>\n<p>{prose(words)}</p>"
-        if end.traceback:
-            yield f"<pre>{verbatim(end.traceback.rstrip())}</pre>"
-    if report.verdict == "unhealthy" and (words := closing.no_cause(report)):
-        yield f"<p>{prose(words)}</p>"
-    if closing.notes(report):
-        yield "<h3>What could not be observed</h3>"
-        yield from listed("ul", map(prose, closing.notes(report)))
+def _lead(name: str) -> str:
+    return f"<b>{name}:</b> " if name else ""
+
+
+def _item(phrase: str) -> str:
+    title, _, block = phrase.partition("\n")  # a small table of a rule's own, a test
+    return f"{prose(title)}<pre>{_verbatim(block.rstrip())}</pre>" if block else prose(title)
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[str]:
+    yield '<div class="scroll"><table>'
+    yield f"<tr>{''.join(f'<th>{prose(heading)}</th>' for heading in headings)}</tr>"
+    for row in rows:
+        yield f"<tr>{''.join(map(_cell, row))}</tr>"
+    yield "</table></div>"
+
+
+def _cell(cell: Cell) -> str:
+    words = f"<code>{escape(clean(cell.words))}</code>" if cell.code else prose(cell.words)
+    if cell.anchor:
+        words = f'<a href="#{cell.anchor}">{words}</a>'
+    if cell.role:
+        words = f'<span class="tag {cell.role}">{words}</span>'
+    if cell.share:
+        percent = max(100 * cell.share, 2)
+        words = f'<span class="bar" style="background-size: {percent:.0f}% 100%"></span>{words}'
+    return f"<td{_marked('long' if len(cell.words) > _LONG else '')}>{words}</td>"
+
+
+def _pre(lines: Iterable[Line]) -> str:
+    return f"<pre>{chr(10).join(_line(line) for line in lines)}</pre>"
+
+
+def _line(line: Line) -> str:
+    return "".join(
+        f'<span class="{part.role}">{escape(part.text)}</span>' if part.role else escape(part.text)
+        for part in line
+    )
+
+
+def _verbatim(text: str) -> str:
+    """Text whose line breaks count, as in a traceback or a small table."""
+    return "\n".join(escape("".join(expanded(line))) for line in text.split("\n"))
+
+
+def prose(text: str) -> str:
+    """Text with the `code` that it names set as code."""
+    pieces = escape(sentence(text)).split("`")
+    if len(pieces) % 2 == 0:  # a backtick of somebody's name
+        return clean("`".join(pieces))
+    return "".join(
+        f"<code>{piece}</code>" if number % 2 else piece for number, piece in enumerate(pieces)
+    )

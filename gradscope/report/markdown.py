@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from gradscope.facts import Finding, Fix, Report, Summary
-from gradscope.report import closing, sentences, tensors, trials
-from gradscope.report.frames import frame, gutter_of, marks
+from gradscope.facts import Report, Summary
+from gradscope.report import closing, outline
+from gradscope.report.outline import Cell, Code, Heading, Listed, Part, Prose, Section, Table
 from gradscope.report.printable import clean, plain, sentence
 from gradscope.report.rendering import Options
 
@@ -20,125 +20,63 @@ _RUNS = re.compile(r"`+")
 
 
 def render(report: Report, options: Options) -> str:
-    return "\n".join(_report(report, options.for_page())).rstrip() + "\n"
-
-
-def _report(report: Report, options: Options) -> Iterator[str]:
-    yield f"# gradscope: {_prose(report.target)}"
-    yield ""
-    for remark in report.remarks:
-        yield _prose(remark)
-        yield ""
-    yield f"**{_prose(closing.state(report))}**"
-    yield ""
-    yield _prose(closing.counts(report))
-    yield ""
-    if report.findings:
-        yield from _table(report)
-    for finding in report.findings:
-        yield from _finding(finding, options)
-    yield from _afterwards(report)
+    return _page(outline.of_report(report, options.for_page()))
 
 
 def render_all(summary: Summary, options: Options) -> str:
-    return "\n".join(_summary(summary, options.for_page())).rstrip() + "\n"
+    return _page(outline.of_check(summary, options.for_page()))
 
 
-def _summary(summary: Summary, options: Options) -> Iterator[str]:
-    yield "# gradscope check"
-    yield ""
-    yield f"**{_prose(closing.of_all(summary))}**"
-    yield ""
-    for remark in summary.remarks:
-        yield _prose(remark)
+def _page(parts: Iterable[Part]) -> str:
+    return "\n".join(_written(parts)).rstrip() + "\n"
+
+
+def _written(parts: Iterable[Part]) -> Iterator[str]:
+    """Each part with an empty line after it."""
+    for part in parts:
+        match part:
+            case Heading(level, words):
+                yield f"{'#' * level} {_prose(words)}"
+            case Prose(words, role, lead):
+                words = _lead(lead) + _prose(words)
+                yield f"**{words}**" if role in closing.ROLES.values() else words
+            case Code(content, language):
+                text = content if isinstance(content, str) else "\n".join(map(plain, content))
+                yield from _fenced(language, text)
+            case Listed(name, items, chain=True):
+                yield _lead(name) + _prose(" -> ".join(items))
+            case Listed(name, (item,)) if "\n" not in item:
+                yield _lead(name) + _prose(item)
+            case Listed(name, items):
+                yield f"**{name}:**"
+                yield ""
+                yield from _items(items)
+            case Table(headings, rows):
+                yield f"| {' | '.join(headings)} |"
+                yield f"|{'---|' * len(headings)}"
+                yield from (f"| {' | '.join(map(_cell, row))} |" for row in rows)
+            case Section(_, _, inside):
+                yield from _written(inside)
+                continue
         yield ""
-    yield "| target | verdict | |"
-    yield "|---|---|---|"
-    for report in summary.reports:
-        name, words = _code(report.target, table=True), _prose(closing.outcome(report), table=True)
-        yield f"| {name} | {report.verdict} | {words} |"
-    yield ""
-    for report in summary.reports:
-        if closing.needs_words(report):
-            yield from _report(report, options)
-    for finding in summary.findings:
-        yield from _finding(finding, options)
 
 
-def _table(report: Report) -> Iterator[str]:
-    yield "| | rule | where | what |"
-    yield "|---|---|---|---|"
-    for one in report.findings:
-        where = _code(sentences.place(one.location), table=True) if one.location else ""
-        rule = f"{one.rule} {one.name}"
-        yield f"| {one.severity} | {rule} | {where} | {_prose(one.message, table=True)} |"
-    yield ""
+def _lead(name: str) -> str:
+    return f"**{name}:** " if name else ""
 
 
-def _finding(finding: Finding, options: Options) -> Iterator[str]:
-    yield f"## {finding.severity} {finding.rule} {finding.name}"
-    yield ""
-    yield f"{_prose(finding.message)}"
-    yield ""
-    if found := marks(finding):
-        lines = frame(found, gutter_of(found), options)
-        yield from _fenced("text", "\n".join(plain(line) for line in lines))
-    yield _prose(finding.why)
-    yield ""
-    for fix in sentences.offered(finding.fixes):
-        yield from _fix(fix)
-    for words in sentences.inside(finding):
-        yield f"- inside {_prose(words)}"
-    for phrase in sentences.measured(finding):
+def _items(items: Iterable[str]) -> Iterator[str]:
+    for phrase in items:
         title, _, block = phrase.partition("\n")  # a small table of a rule's own, a test
         yield f"- {_prose(title)}"
         if block:
             yield ""
             yield from (f"  {line}".rstrip() for line in _fenced("text", block.rstrip()))
-    if finding.symptoms:
-        yield f"- symptoms: {_prose(sentences.symptoms(finding.symptoms))}"
-    if len(sentences.links(finding.chain)) > 1:
-        yield f"- chain: {_prose(' -> '.join(sentences.chain(finding)))}"
-    yield ""
-    if finding.tensors:
-        yield f"| {' | '.join(tensors.HEADINGS)} |"
-        yield f"|{'---|' * len(tensors.HEADINGS)}"
-        for row in tensors.rows(finding.tensors):
-            yield f"| {' | '.join(_prose(cell, table=True) for cell in row)} |"
-        yield ""
-    yield f"More: `gradscope explain {finding.rule}`"
-    yield ""
+            yield ""
 
 
-def _fix(fix: Fix) -> Iterator[str]:
-    """A fix that was refuted is one line, without the patch that nobody should apply."""
-    if fix.verified is False:
-        yield f"**tried:** {_prose(fix.title)}; {_prose(trials.verdict(fix))}"
-        yield ""
-        return
-    yield f"**help:** {_prose(fix.title)}"
-    yield ""
-    if fix.patch:
-        yield from _fenced("diff", fix.patch)
-    elif fix.code:
-        yield from _fenced("python", fix.code)
-    safety = sentences.SAFETY.get(fix.safety, "")
-    yield f"- fix is {fix.safety}: {safety}"
-    yield f"- {_prose(trials.verdict(fix))}"
-    yield ""
-
-
-def _afterwards(report: Report) -> Iterator[str]:
-    if words := closing.ending(report):
-        yield _prose(words)
-        yield ""
-        if report.trace.ending.traceback:
-            yield from _fenced("text", report.trace.ending.traceback)
-    if report.verdict == "unhealthy" and (words := closing.no_cause(report)):
-        yield _prose(words)
-        yield ""
-    for note in closing.notes(report):
-        yield f"- note: {_prose(note)}"
+def _cell(cell: Cell) -> str:
+    return _code(cell.words, table=True) if cell.code else _prose(cell.words, table=True)
 
 
 def _prose(text: str, table: bool = False) -> str:
@@ -177,4 +115,3 @@ def _fenced(language: str, text: str) -> Iterator[str]:
     yield f"{fence}{language}"
     yield from lines
     yield fence
-    yield ""
