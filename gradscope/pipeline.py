@@ -38,7 +38,7 @@ from gradscope.repair.again import told as failure_told
 from gradscope.repair.budget import RunsSpent
 from gradscope.repair.closer import look_closer
 from gradscope.repair.rates import with_stable_rate
-from gradscope.report.ranks import remarks as rank_remarks
+from gradscope.report.closing import rank_remarks
 from gradscope.report.status import Doing, Stages
 from gradscope.rules import rule_filter
 from gradscope.saved import Saved, save

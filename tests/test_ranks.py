@@ -31,7 +31,7 @@ from gradscope.pipeline import trace
 from gradscope.programs import Target, parse_target
 from gradscope.programs.board import Board
 from gradscope.programs.ranks import Ranks
-from gradscope.report.ranks import remarks
+from gradscope.report.closing import rank_remarks
 from gradscope.rounds import fix_target, policy
 
 DATA_PARALLEL = """
@@ -651,7 +651,7 @@ def test_many_ranks_are_told_in_few_words() -> None:
     others = [Share(rank, Fate.RECEIVED) for rank in (0, 1, 2, 5)]
     ranked = Ranked(3, 6, own, (*others, Share(4, Fate.GONE)))
 
-    assert remarks(ranked) == (
+    assert rank_remarks(ranked) == (
         "this is rank 3 of 6, where it went wrong first, at step 5",
         "ranks 0, 1, 2 and 5 got bad values by a collective",
         "rank 4 gave no answer any more",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,7 +11,12 @@ from gradscope.cli import options
 from gradscope.cli.app import STARTED, subcommand
 from gradscope.cli.output import fitting, write
 from gradscope.cli.ranks import ranks_of
-from gradscope.errors import ExitCode
+from gradscope.errors import ExitCode, GradscopeError
+
+if TYPE_CHECKING:
+    from gradscope.facts import Report
+
+FORMATS = ("terminal", "json")
 
 
 @subcommand(
@@ -55,13 +60,14 @@ def norms(
 ) -> int:
     """Measure each gradient, what clipping would do to it, and where gradients grow or die."""
     from gradscope import pipeline
-    from gradscope.norms import NormOptions, page, view
+    from gradscope.norms import NormOptions, document, page, text
     from gradscope.norms import norms as measure
+    from gradscope.report.printable import inert
     from gradscope.report.status import stage_line
 
     asked = NormOptions(max_norm, norm_type)
-    view.check(format, sort, output=output, html=html)
-    choice = options.chosen(context, example=view.EXAMPLE)
+    _check(format, sort, output=output, html=html)
+    choice = options.chosen(context, example="clip_norm")
     with stage_line(context.meta[STARTED]) as stages:
         found = measure(
             choice.target,
@@ -74,8 +80,13 @@ def norms(
         )
     if found is None:
         return ExitCode.OK
-    wanted = view.View(format, depth, sort, quiet)
-    write(view.rendered(found, wanted, fitting(output)), output)
+    if format == "json":
+        written = document.as_json(found)
+    elif quiet:
+        written = _verdict(found.judged)
+    else:
+        written = inert(text.render(found, fitting(output), depth=depth, sort=sort))
+    write(written, output)
     if html is not None:
         write(page.render(found), html, "--html")
     if tensorboard is not None:
@@ -84,3 +95,29 @@ def norms(
         write_tensorboard(found, tensorboard)
     code = pipeline.exit_code(found.judged, choice.config.fail_on)
     return options.code_or_zero(context, code)
+
+
+def _check(format: str, sort: str, *, output: Path | None, html: Path | None) -> None:
+    """Before the program runs: its hours should not be lost to a misspelt word."""
+    from gradscope.norms.rows import SORTS
+    from gradscope.outputs import check_writable
+
+    if format not in FORMATS:
+        raise GradscopeError(f"no format is called {format}", help=f"one of: {', '.join(FORMATS)}")
+    if sort not in SORTS:
+        raise GradscopeError(f"--sort {sort} is no order", help=f"one of: {', '.join(SORTS)}")
+    for option, file in (("--output", output), ("--html", html)):
+        if file is not None:
+            check_writable(file, asked_by=option)
+
+
+def _verdict(judged: Report) -> str:
+    """One line, and nothing where all is healthy. No fix was tried, so none is counted."""
+    from gradscope.report.closing import state
+    from gradscope.report.printable import sentence
+
+    found = ", ".join(f"{one.rule} {one.name}" for one in judged.findings)
+    if not found and judged.verdict == "healthy":
+        return ""
+    words = f"{judged.target}: {state(judged)}" + (f" ({found})" if found else "")
+    return f"{sentence(words)}\n"

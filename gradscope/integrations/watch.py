@@ -25,7 +25,7 @@ from gradscope.pipeline import conclude
 from gradscope.record import StopTrace
 from gradscope.record.observation import Observation
 from gradscope.report import FORMATS, Options
-from gradscope.report.ranks import remarks as rank_remarks
+from gradscope.report.closing import rank_remarks
 from gradscope.rules import rule_filter
 
 

@@ -17,8 +17,7 @@ from gradscope.pipeline import conclude, untouched
 from gradscope.programs import RunOptions, Target, run
 from gradscope.programs.ranks import Ranks
 from gradscope.programs.run_options import SAMPLE
-from gradscope.report.closing import ended_by
-from gradscope.report.ranks import remarks as rank_remarks
+from gradscope.report.closing import ended_by, rank_remarks
 from gradscope.report.status import Doing, Stages
 from gradscope.rules import RULES
 

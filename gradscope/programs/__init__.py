@@ -1,10 +1,9 @@
 """What to run, and running it in a child process."""
 
 from gradscope.programs.channel import ChildFault, NoAnswer, Progress
-from gradscope.programs.conditions import Conditions
 from gradscope.programs.parse import FIRST_EXAMPLE, parse_parts, parse_reference, parse_target
 from gradscope.programs.run import Kept, run
-from gradscope.programs.run_options import Repeat, RunOptions
+from gradscope.programs.run_options import Conditions, Repeat, RunOptions
 from gradscope.programs.targets import Function, Parts, Reference, Script, Target
 
 __all__ = [

@@ -13,9 +13,9 @@ import torch
 
 from gradscope.config import Input
 from gradscope.errors import GradscopeError
-from gradscope.programs.conditions import UNCHANGED, Conditions
 from gradscope.programs.load import eval_expression, evaluate
 from gradscope.programs.parse import nearest
+from gradscope.programs.run_options import UNCHANGED, Conditions
 from gradscope.programs.targets import Function, Parts
 
 SEED = 0

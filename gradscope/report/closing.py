@@ -1,16 +1,20 @@
-"""The words about a run as a whole and a check of several: the verdict, the closing line."""
+"""The words about a run as a whole, about the ranks that made it, and about a check of several: the
+verdict, the closing line."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from gradscope.facts import (
     Ending,
+    Fate,
     Hurdle,
     Origin,
+    Ranked,
     Replay,
     Report,
     Severity,
+    Share,
     Summary,
     Symptom,
     Trace,
@@ -210,3 +214,66 @@ def needs_words(report: Report) -> bool:
     return bool(
         report.findings or report.verdict == "failed" or unexplained(report) or ending(report)
     )
+
+
+_ABOUT = {
+    Fate.BORN: "where it went wrong first",
+    Fate.BAD: "whose values are bad",
+    Fate.RECEIVED: "to which bad values came",
+    Fate.RAISED: "which ended first",
+    Fate.EXITED: "which ended first",
+    Fate.DIED: "which died",
+    Fate.HUNG: "which did not come where the others waited for it",
+}
+_BECAME = {
+    Fate.BORN: "found {rule} too",
+    Fate.BAD: "had bad values after that",
+    Fate.RECEIVED: "got bad values by a collective",
+    Fate.RAISED: "raised {detail}",
+    Fate.EXITED: "exited: {detail}",
+    Fate.DIED: "died: {detail}",
+    Fate.HUNG: "did not come either",
+    Fate.CALLED_OFF: "waited for it in vain",
+    Fate.CUT_SHORT: "ended with {detail}",
+    Fate.HEALTHY: "came to its end, after {step} backward passes",
+    Fate.GONE: "gave no answer any more",
+}
+
+
+def rank_remarks(ranks: Ranked) -> tuple[str, ...]:
+    """A line about the rank, and one for each thing that became of others."""
+    own, count = ranks.own, ranks.count
+    if own.fate not in _ABOUT:
+        if all(one.fate is own.fate for one in ranks.others):
+            return (f"{count} ranks, all alike: this is rank {ranks.rank}",)
+        about = f"this is rank {ranks.rank} of {count}"
+    else:
+        where = "" if own.fate is Fate.DIED else f", at step {own.step}"
+        about = f"this is rank {ranks.rank} of {count}, {_ABOUT[own.fate]}{where}"
+    return (about, *_rest(ranks.others))
+
+
+def _rest(others: Iterable[Share]) -> Iterator[str]:
+    """ "ranks 0, 2 and 3 got bad values by a collective, at train.py:24"."""
+    told: dict[str, list[int]] = {}
+    for one in others:
+        told.setdefault(_became(one), []).append(one.rank)
+    for words, ranks in told.items():
+        yield f"{_listed(ranks)} {words}"
+
+
+def _became(share: Share) -> str:
+    words = _BECAME[share.fate].format(
+        rule=share.rule or "an error", detail=share.detail, step=share.step
+    )
+    at = share.location
+    return f"{words}, at {at.file}:{at.line}" if at is not None else words
+
+
+def _listed(ranks: list[int]) -> str:
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    if len(ranks) > 2 and ranks[-1] - ranks[0] == len(ranks) - 1:
+        return f"ranks {ranks[0]} to {ranks[-1]}"
+    *first, last = map(str, ranks)
+    return f"ranks {', '.join(first)} and {last}"

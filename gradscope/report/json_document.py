@@ -73,7 +73,7 @@ def _outcome(report: Report) -> dict[str, Any]:
         "updates": report.trace.updates,
         "inspected": report.trace.inspected,
         "runs": report.runs,
-        "ending": _of(report.trace.ending, "kind detail"),
+        "ending": named(report.trace.ending, "kind detail"),
         "findings": len(report.findings),
         "accepted": report.accepted,
         "remarks": [*report.remarks, *report.trace.notes],
@@ -93,13 +93,15 @@ def _document(report: Report) -> dict[str, Any]:
         "target": report.target,
         "verdict": report.verdict,
         "steps": len(trace.steps),
-        "environment": _of(trace.environment, "torch python device"),
-        "symptoms": [_of(one, "kind step tensor bad numel first_index") for one in trace.symptoms],
+        "environment": named(trace.environment, "torch python device"),
+        "symptoms": [
+            named(one, "kind step tensor bad numel first_index") for one in trace.symptoms
+        ],
         "findings": list(map(_finding, report.findings)),
-        "not_checked": [_of(one, "what why") for one in report.not_checked],
+        "not_checked": [named(one, "what why") for one in report.not_checked],
         "updates": trace.updates,
         "inspected": trace.inspected,
-        "unexamined": _of(trace.unexamined, "step since subject only_compiled")
+        "unexamined": named(trace.unexamined, "step since subject only_compiled")
         if trace.unexamined
         else None,
         "runs": report.runs,
@@ -109,33 +111,33 @@ def _document(report: Report) -> dict[str, Any]:
         values["rank"] = report.ranks.rank
         values["ranks"] = list(map(_share, report.ranks.all))
     if report.verdict in ("failed", "incomplete"):  # and nothing else says why
-        values["ending"] = _of(trace.ending, "kind detail")
+        values["ending"] = named(trace.ending, "kind detail")
     return values
 
 
-def _of(value: object, names: str) -> dict[str, Any]:
+def named(value: object, names: str) -> dict[str, Any]:
     """Those attributes, which the document calls by the same names."""
     return {name: getattr(value, name) for name in names.split()}
 
 
 def _replay(replay: Replay) -> dict[str, Any]:
-    return {"from": replay.origin, **_of(replay, "step steps identical hurdle")}
+    return {"from": replay.origin, **named(replay, "step steps identical hurdle")}
 
 
 def _share(share: Share) -> dict[str, Any]:
     place = {"location": _location(share.location)}
-    return {**_of(share, "rank fate step rule detail"), **place}
+    return {**named(share, "rank fate step rule detail"), **place}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
     return {
-        **_of(finding, "rule name severity phase step op node"),
+        **named(finding, "rule name severity phase step op node"),
         "location": _location(finding.location),
         "related": [
             {"role": one.role, "location": _location(one.location), "message": one.message}
             for one in finding.related
         ],
-        **_of(finding, "message why evidence"),
+        **named(finding, "message why evidence"),
         "chain": list(map(_link, finding.chain)),
         "fixes": list(map(_fix, sentences.offered(finding.fixes))),
     }
@@ -144,12 +146,12 @@ def _finding(finding: Finding) -> dict[str, Any]:
 def _location(location: Location | None) -> dict[str, Any] | None:
     if location is None:
         return None
-    return _of(location, "file line col end_line end_col function module")
+    return named(location, "file line col end_line end_col function module")
 
 
 def _link(event: Event) -> dict[str, Any]:
     place = {"location": _location(event.blame.location)}
-    link = _of(event, "kind op phase") | place
+    link = named(event, "kind op phase") | place
     if event.branches:
         link["branches"] = [
             {"op": one.op, "location": _location(one.location)} for one in event.branches
@@ -159,7 +161,7 @@ def _link(event: Event) -> dict[str, Any]:
 
 def _fix(fix: Fix) -> dict[str, Any]:
     return {
-        **_of(fix, "kind title patch verified"),
+        **named(fix, "kind title patch verified"),
         "verdict": trials.sentence(fix),
         "safety": fix.safety,
     }

@@ -67,31 +67,28 @@ class Stages:
             self._show(stage)
 
 
+_WORDS = {
+    Doing.LOADING: "loading PyTorch",
+    Doing.RUNNING: "running{counted}",
+    Doing.DIAGNOSING: "looking for the cause",
+    Doing.REPLAYING: "running again, to look at the failing step in full{step}",
+    Doing.FOLLOWING: "following the wrong gradient{step}",
+    Doing.SLOWING: "trying a lower learning rate{step}",
+    Doing.SEARCHING: "looking for a patch for fix{number}",
+    Doing.TRYING: "trying fix{number}{step}",
+    Doing.WRITING: "writing the report",
+}
+
+
 def worded(stage: Stage) -> str:
     """ "trying fix 2 of 3, step 40 of 150"."""
-    number = f" {stage.number} of {stage.of}" if stage.of else ""
     of = f" of {stage.steps:,}" if stage.steps else ""
-    step = f", step {stage.step:,}{of}" if stage.step else ""
-    match stage.doing:
-        case Doing.LOADING:
-            return "loading PyTorch"
-        case Doing.RUNNING:
-            counted = ((stage.step, "step"), (stage.ops, "op"))
-            return ", ".join(["running", *(plural(count, one) for count, one in counted if count)])
-        case Doing.DIAGNOSING:
-            return "looking for the cause"
-        case Doing.REPLAYING:
-            return f"running again, to look at the failing step in full{step}"
-        case Doing.FOLLOWING:
-            return f"following the wrong gradient{step}"
-        case Doing.SLOWING:
-            return f"trying a lower learning rate{step}"
-        case Doing.SEARCHING:
-            return f"looking for a patch for fix{number}"
-        case Doing.TRYING:
-            return f"trying fix{number}{step}"
-        case Doing.WRITING:
-            return "writing the report"
+    counted = ((stage.step, "step"), (stage.ops, "op"))
+    return _WORDS[stage.doing].format(
+        number=f" {stage.number} of {stage.of}" if stage.of else "",
+        step=f", step {stage.step:,}{of}" if stage.step else "",
+        counted="".join(f", {plural(count, one)}" for count, one in counted if count),
+    )
 
 
 @contextmanager

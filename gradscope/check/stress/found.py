@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from dataclasses import replace
 from typing import Any
 
 from gradscope.check.cases import Case
-from gradscope.check.stress.written import test_of
 from gradscope.facts import Finding, NotChecked, Report, Severity, plural
-from gradscope.programs import Conditions, Function, Parts, Repeat
+from gradscope.programs import Conditions, Function, Parts, Reference, Repeat
 from gradscope.programs.overlay import Overlay
 from gradscope.programs.scratch import scratch_folder
 
@@ -139,3 +139,31 @@ def _told(finding: Finding, found: Any) -> Finding:
         numbers=(f"found by stress: {found.words}; as a test:\n{text}", *finding.numbers),
         evidence={**finding.evidence, "stress": found.words, "test": text},
     )
+
+
+def test_of(target: Function | Parts, words: str) -> str:
+    """A test that fails as long as the target breaks at its inputs, which `words` describe."""
+    name = re.sub(r"\W+", "_", f"{target.name.rpartition(':')[2]} at {words}").strip("_")
+    if isinstance(target, Function):
+        given = {"target": repr(_shown(target.reference))}
+    else:
+        parts = {"model": target.model, "loss": target.loss, "batch": target.batch}
+        given = {key: repr(_shown(part)) for key, part in parts.items() if part is not None}
+    if target.inputs:
+        given["inputs"] = repr({one.name: one.expression for one in target.inputs})
+    arguments = "".join(f"        {key}={text},\n" for key, text in given.items())
+    return (
+        f"import gradscope\n\n\ndef test_{name}():\n    report = gradscope.trace(\n{arguments}"
+        '        verify=False,\n    )\n    assert report.verdict == "healthy", str(report)\n'
+    )
+
+
+test_of.__test__ = False  # type: ignore[attr-defined]  # pytest collects by name
+
+
+def _shown(reference: Reference) -> str:
+    where = reference.where
+    if where is None:
+        return reference.expression
+    where = os.path.relpath(where) if where.endswith(".py") else where
+    return f"{where}:{reference.expression}"

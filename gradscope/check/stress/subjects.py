@@ -6,15 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from gradscope.check.stress.written import literal
 from gradscope.config import Input
 from gradscope.programs import Conditions, Function, Parts, Reference
 from gradscope.programs.load import evaluate
 from gradscope.programs.loss import NAMES, load_parts, make_inputs, names_taken
 
 Values = dict[str, Any]
+_DEFAULT = (torch.float32, torch.int64, torch.bool)  # of what `torch.tensor` makes of numbers
 _WRITABLE = (Tensor, int, float, str, bool, type(None))
 
 
@@ -96,3 +97,27 @@ def _with_batch(target: Parts, conditions: Conditions) -> Subject:
 
 def _detached(value: object) -> object:
     return value.detach() if isinstance(value, Tensor) else value
+
+
+def literal(value: object) -> str:
+    """Python that makes the value, a tensor or a plain one."""
+    if not isinstance(value, Tensor):
+        return repr(value)
+    dtype = "" if value.dtype in _DEFAULT and value.numel() else f", dtype={value.dtype}"
+    if not value.numel():
+        return f"torch.empty({tuple(value.shape)}{dtype})"
+    first = value.reshape(-1)[0]
+    if value.numel() > 16 and bool((value == first).all()):
+        return f"torch.full({tuple(value.shape)}, {_numbers(first.item())}{dtype})"
+    return f"torch.tensor({_numbers(value.tolist())}{dtype})"
+
+
+def _numbers(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_numbers, value))}]"
+    if not isinstance(value, float):
+        return repr(value)
+    text = f"{value:.9g}"
+    if not text.lstrip("-").isdigit():
+        return text if text[-1].isdigit() else f'float("{text}")'
+    return f"{text}.0"
