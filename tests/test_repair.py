@@ -260,6 +260,17 @@ def test_a_stable_form_reads_through_names_that_still_hold():
     assert "p = torch.log_softmax(x, 0)\nx = x + 1\nloss = p.sum()" in other.text
 
 
+def test_a_module_is_not_called_again():
+    text = f"{HEAD}net = torch.nn.Dropout()\ngates = torch.softmax(net(x), 0)\n"
+    text = f"{text}loss = (gates * torch.log(gates)).sum()\n"
+
+    found = ways(finding(text, "torch.log(gates)", "log", "epsilon", {"self": 0.0}), text)
+
+    assert "values = net(x)\ngates = torch.softmax(values, 0)\n" in found[0].text
+    assert "loss = (gates * torch.log_softmax(values, 0)).sum()\n" in found[0].text
+    assert {way.text.count("net(x)") for way in found} == {1}
+
+
 def test_a_stable_form_takes_nothing_out_of_a_block():
     """Outside of its no_grad the teacher would get a gradient."""
     text = f"{HEAD}with torch.no_grad():\n    p = torch.softmax(x, 0)\nloss = torch.log(p).sum()\n"

@@ -85,3 +85,14 @@ def test_each_of_two_findings_in_a_function_has_its_own_patch(
     patches = [one["fixes"][0]["patch"] for one in json.loads(done.stdout)["findings"]]
     assert ["ModuleList" in one for one in patches] == [True, False]
     assert ["ModuleDict" in one for one in patches] == [False, True]
+
+
+def test_what_numpy_computes_is_computed_in_torch(gradscope: Callable, tmp_path: Path) -> None:
+    twin = Path(__file__).parent / "twins" / "softplus_in_numpy.py"
+    done = gradscope("trace", str(twin), "--format", "json")
+
+    (found,) = json.loads(done.stdout)["findings"]
+    fix = found["fixes"][0]
+    assert fix["verified"]
+    assert "torch.log1p(torch.exp(arr)) * torch.pi" in fix["patch"]
+    assert "soft.to(torch.float32)" in fix["patch"]

@@ -8,6 +8,7 @@ from itertools import takewhile
 
 from gradscope.facts import Edit
 from gradscope.facts import requests as ask
+from gradscope.repair.write.arrays import in_torch
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.cycles import moved
@@ -238,7 +239,7 @@ def _replaces(place: ast.stmt, names: set[str]) -> bool:
 
 # By what ends the gradient, as `Absence.reason` has it.
 _WAYS: Mapping[str, tuple[Callable[[Culprit], Iterator[Candidate]], ...]] = {
-    "detach": (_attached,),
+    "detach": (in_torch, _attached),
     "zero-op": (_straight_through,),
     "sampled": (_reparametrised, _straight_through),
     "nearest": (_interpolated,),

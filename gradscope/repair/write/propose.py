@@ -20,6 +20,7 @@ from gradscope.repair.write import (
     initial,
     masked,
     objected,
+    once,
     positive,
     refused,
     selected,
@@ -139,7 +140,8 @@ def candidates(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
     """The ways to write a fix at the culprit, the one to prefer first, none twice."""
     seen: set[tuple[Edit, ...]] = set()
     for way in _ways(culprit, fix.request):
-        one = way if isinstance(way, Candidate) else Candidate(fix.title, tuple(way))
+        given = way if isinstance(way, Candidate) else Candidate(fix.title, tuple(way))
+        one = once.computed_once(culprit, given)
         if one.edits and one.edits not in seen and len(seen) < MOST:
             seen.add(one.edits)
             # A guard is an epsilon or a clamp by the rule's judgement of the values.
