@@ -58,8 +58,19 @@ def _log_of(read: Reading, node: ast.expr) -> str | None:
         return _moved(read, node, found.positional[0])
     if found.name in JOINS:
         return _joined(read, node, found)
+    operand = found.positional[0]
+    if found.name in _UNDONE:
+        return _undone(found.name, read.text(operand))
+    if found.name in _TIMES:
+        inner = log_of(read, operand)
+        return inner and f"{_TIMES[found.name]}{atom(inner)}"
     rule = _RULES.get(found.name)
     return rule(read, found) if rule is not None else None
+
+
+def _undone(op: str, z: str) -> str:
+    """The logarithm of an op that it undoes, of an operand as it is written."""
+    return _UNDONE[op].format(z=z, a=atom(z))
 
 
 def _moved(read: Reading, node: ast.expr, operand: ast.expr) -> str | None:
@@ -93,36 +104,9 @@ def _with(read: Reading, node: ast.expr, texts: Mapping[ast.expr, str]) -> str:
     return "".join((*pieces, source.text[start:end]))
 
 
-def _exp(read: Reading, found: Spelled) -> str:
-    return read.text(found.positional[0])
-
-
 def _softmax(read: Reading, found: Spelled) -> str | None:
     rest = read.rest(found)
     return read.call("log_softmax", read.text(found.positional[0]), rest) if rest else None
-
-
-def _sigmoid(read: Reading, found: Spelled) -> str:
-    return f"torch.nn.functional.logsigmoid({read.text(found.positional[0])})"
-
-
-def _cosh(read: Reading, found: Spelled) -> str:
-    z = read.text(found.positional[0])
-    return f"torch.logaddexp({z}, -{atom(z)}) - {math.log(2)!r}"
-
-
-def _bessel(read: Reading, found: Spelled) -> str:
-    z = read.text(found.positional[0])
-    return f"torch.log(torch.special.i0e({z})) + {atom(z)}.abs()"
-
-
-def _expm1(read: Reading, found: Spelled) -> str:
-    return _log_expm1(read.text(found.positional[0]))
-
-
-def _log_expm1(z: str) -> str:
-    """log(exp(z) - 1), the inverse of softplus."""
-    return f"{z} + torch.log(-torch.expm1(-{atom(z)}))"
 
 
 def _det(read: Reading, found: Spelled) -> str:
@@ -252,21 +236,11 @@ def _scaled(read: Reading, inner: str, sign: str, node: ast.expr) -> str:
     return f"{inner} {sign} {abs(shift)!r}" if shift else inner
 
 
-def _reciprocal(read: Reading, found: Spelled) -> str | None:
-    inner = log_of(read, found.positional[0])
-    return inner and f"-{atom(inner)}"
-
-
 def _pow(read: Reading, found: Spelled) -> str | None:
     inner = log_of(read, found.positional[0])
     if inner is None or len(found.positional) < 2:
         return inner and f"2 * {atom(inner)}"  # `square`
     return f"{read.factor(found.positional[1])} * {atom(inner)}"
-
-
-def _sqrt(read: Reading, found: Spelled) -> str | None:
-    inner = log_of(read, found.positional[0])
-    return inner and f"0.5 * {atom(inner)}"
 
 
 def _add(read: Reading, found: Spelled) -> str | None:
@@ -310,30 +284,32 @@ def _sub(read: Reading, found: Spelled) -> str | None:
     if read.number(first) == 1:
         return _complement(read, second)
     exponent = read.argument(first, "exp") if read.number(second) == 1 else None
-    return _log_expm1(read.text(exponent)) if exponent is not None else None
+    return _undone("expm1", read.text(exponent)) if exponent is not None else None
 
 
+# The logarithm of each op, of the operand {z}; {a} is the same as an operand of anything.
+_UNDONE = {
+    "cosh": f"torch.logaddexp({{z}}, -{{a}}) - {math.log(2)!r}",
+    "exp": "{z}",
+    "expm1": "{z} + torch.log(-torch.expm1(-{a}))",
+    "i0": "torch.log(torch.special.i0e({z})) + {a}.abs()",
+    "sigmoid": "torch.nn.functional.logsigmoid({z})",
+}
+_TIMES = {"reciprocal": "-", "sqrt": "0.5 * "}  # that of the operand
 _RULES: dict[str, Callable[[Reading, Spelled], str | None]] = {
     "abs": _abs,
     "add": _add,
-    "cosh": _cosh,
     "cumprod": _cumprod,
     "cumsum": _cumsum,
     "det": _det,
     "div": _div,
-    "exp": _exp,
-    "expm1": _expm1,
-    "i0": _bessel,
     "mm": _mm,
     "mul": _mul,
     "ones": _ones,
     "ones_like": _ones,
     "pow": _pow,
     "prod": _prod,
-    "reciprocal": _reciprocal,
-    "sigmoid": _sigmoid,
     "softmax": _softmax,
-    "sqrt": _sqrt,
     "sub": _sub,
     "sum": _sum,
 }

@@ -23,7 +23,7 @@ from gradscope.facts import requests as ask
 from gradscope.ops import Edge, Nature, finfo, lookup
 from gradscope.ops.dtypes import wider
 from gradscope.rules import fixes
-from gradscope.rules.reading import evidence
+from gradscope.rules.reading import evidence, measurements
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 
@@ -101,9 +101,7 @@ class DegenerateDecomposition(Rule):
             step=raised.step,
             label=f"smallest {values} {smallest}, largest {largest}",
             evidence={
-                "smallest": found.smallest,
-                "largest": found.largest,
-                "asymmetry": found.asymmetry,
+                **measurements.fields_of(found, "smallest", "largest", "asymmetry"),
                 "earlier": [[one.step, one.smallest, one.largest] for one in raised.earlier],
             },
             measured=Measured((), matrix.dtype),

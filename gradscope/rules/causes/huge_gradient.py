@@ -21,12 +21,14 @@ from gradscope.facts import (
     text_of,
 )
 from gradscope.facts import requests as ask
+from gradscope.rules.reading import measurements
 from gradscope.rules.reading.growths import clip_bound, is_clipped
 from gradscope.rules.reading.leaps import bound_of, is_huge
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 
 MOST = 3  # places told of a run
+_MEASURED = ("slope", "others", "earlier", "index", "steep", "numel", "leaf", "norm")
 
 
 class HugeGradient(Rule):
@@ -90,17 +92,8 @@ class HugeGradient(Rule):
             phase=Phase.BACKWARD,
             step=leap.step,
             label=_label(leap),
-            evidence={
-                "slope": leap.slope,
-                "others": leap.others,
-                "earlier": leap.earlier,
-                "index": list(leap.index),
-                "steep": leap.steep,
-                "numel": leap.numel,
-                "leaf": leap.leaf,
-                "norm": leap.norm,
-                "total_norm": totals[leap.step] if leap.step < len(totals) else None,
-            },
+            evidence=measurements.fields_of(leap, *_MEASURED)
+            | {"total_norm": totals[leap.step] if leap.step < len(totals) else None},
             measured=Measured(
                 ((operand.role, operand.at),) if operand and operand.at is not None else (),
                 operand.dtype if operand else None,

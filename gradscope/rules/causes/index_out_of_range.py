@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gradscope.facts import Ending, Finding, Fix, OutOfRange, Phase, Raised, Root, Trace
 from gradscope.facts import requests as ask
+from gradscope.rules.reading import measurements
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 
@@ -75,14 +76,7 @@ class IndexOutOfRange(Rule):
             phase=Phase.DATA,
             step=raised.step,
             label=f"index {found.value}, {found.size} elements",
-            evidence={
-                "index": list(found.index),
-                "value": found.value,
-                "size": found.size,
-                "dim": found.dim,
-                "bad": found.bad,
-                "numel": found.numel,
-            },
+            evidence=measurements.fields_of(found, "index", "value", "size", "dim", "bad", "numel"),
             tensors=raised.operands,
             fixes=tuple(_fixes(found)),
         )

@@ -18,6 +18,7 @@ from gradscope.facts import (
     Trouble,
 )
 from gradscope.facts import requests as ask
+from gradscope.rules.reading import measurements
 from gradscope.rules.reading.lost import Loss, Lost, losses
 from gradscope.rules.rule import Asked, Rule
 from gradscope.rules.wording.lost_words import numbers, words
@@ -76,9 +77,7 @@ class LostUpdate(Rule):
             related=tuple(Related("use", at, what) for at, what in others if at != place),
             evidence={
                 "reason": lost.how.name.lower().replace("_", "-"),
-                "optimizer": usage.optimizer,
-                "updates": usage.updates,
-                "passes": usage.passes,
+                **measurements.fields_of(usage, "optimizer", "updates", "passes"),
                 "lost": lost.passes,
                 "of": lost.of,
             },

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gradscope.facts import Finding, LateClip, Phase, Related, Root, Severity, Trace, number
 from gradscope.facts import requests as ask
+from gradscope.rules.reading import measurements
 from gradscope.rules.rule import Rule
 
 # For each wrong order: when it is, the label, the mechanism, and what the other call does, which
@@ -111,10 +112,8 @@ class MisplacedClipping(Rule):
             label=label,
             related=(Related("use", clip.other, other),) if clip.other is not None else (),
             evidence={
-                "order": clip.order,
-                "bound": clip.bound,
+                **measurements.fields_of(clip, "order", "bound", "scale"),
                 "total_norm": clip.total,
-                "scale": clip.scale,
             },
             numbers=tuple(_numbers(clip)),
             fixes=(moved,),

@@ -21,6 +21,7 @@ from gradscope.facts import (
     plural,
 )
 from gradscope.facts import requests as ask
+from gradscope.rules.reading import measurements
 from gradscope.rules.reading.faded import FADED, GONE, Faded, faded
 from gradscope.rules.reading.growths import facts_of, fades, rms, starved_leaves
 from gradscope.rules.rule import Rule
@@ -145,12 +146,9 @@ class VanishingGradient(Rule):
             evidence={
                 "axis": "run",
                 "optimizer": usage.optimizer,
-                "usual": fade.usual,
-                "last": fade.last,
-                "since": fade.since,
+                **measurements.fields_of(fade, "usual", "last", "since", "losses"),
                 "slope": flat.slope,
                 "slope_before": flat.before,
-                "losses": list(fade.losses),
             },
             numbers=(
                 f"gradient norm by update: {phrases.series([norm for _, norm in usage.norms])}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradscope.facts import Finding, Fix, ModeKept, Phase, Root, Severity, Trace, plural
+from gradscope.rules.reading import measurements
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 
@@ -75,11 +76,6 @@ class WrongMode(Rule):
             op=kept.model,
             location=kept.location,
             label=label,
-            evidence={
-                "mode": kept.mode,
-                "parts": list(kept.parts),
-                "times": kept.times,
-                "passes": kept.passes,
-            },
+            evidence=measurements.fields_of(kept, "mode", "parts", "times", "passes"),
             fixes=(Fix("graph", title, "display-only", f"{kept.model}.train()"),),
         )

@@ -40,6 +40,12 @@ def facts_of(root: Root, event: Event) -> dict[str, object]:
     return found
 
 
+def fields_of(fact: object, *names: str) -> dict[str, object]:
+    """Some fields of a fact, for a finding's evidence."""
+    values = {name: getattr(fact, name) for name in names}
+    return {name: list(one) if isinstance(one, tuple) else one for name, one in values.items()}
+
+
 def measured(event: Event) -> Measured:
     return Measured(tuple(operand_values(event).items()), evidence.dtype(event))
 
