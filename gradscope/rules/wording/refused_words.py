@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from gradscope.facts import (
     Call,
@@ -34,30 +34,15 @@ class Told(NamedTuple):
     headline: str
     why: str
     label: str
-    place: Location | None
-    op: str
+    place: Location | None = None
+    op: str = ""
     others: Places = ()
     evidence: dict[str, object] = {}  # noqa: RUF012 - never changed
     numbers: tuple[str, ...] = ()
 
 
 def told(refusal: Refusal) -> Told:
-    match refusal:
-        case ChangedInPlace():
-            return _changed(refusal)
-        case GraphFreed():
-            return _freed(refusal)
-        case WithoutGraph():
-            return _without_graph(refusal)
-        case LeafWritten():
-            return _leaf(refusal)
-        case NotScalar():
-            return _not_scalar(refusal)
-        case NotUsed():
-            return _not_used(refusal)
-        case Unreduced():
-            return _unreduced(refusal)
-    raise TypeError(type(refusal).__name__)
+    return _TOLD[type(refusal)](refusal)
 
 
 def _changed(one: ChangedInPlace) -> Told:
@@ -66,8 +51,6 @@ def _changed(one: ChangedInPlace) -> Told:
             "a tensor that backward needs was changed in place",
             "Which op saved it, and which one changed it, was not seen.",
             "backward met it here",
-            None,
-            "",
             evidence={"reason": "changed"},
         )
     saver = phrases.spelled(one.saved.op)
@@ -83,48 +66,42 @@ def _changed(one: ChangedInPlace) -> Told:
     }
     size = f"a tensor of shape {list(one.shape)}, changed {plural(len(one.writes), 'time')}"
     numbers = (f"{size} after it was saved",)
-    carried = one.shared if is_carried(one.shared) else None
     why = (
         f"`{saver}` needs {_named(one.name, 'this tensor')} for its backward as it was when it ran."
         f" {writer[:1].upper()}{writer[1:]} has changed it since then, so that autograd refuses to"
         " compute a gradient with it."
     )
-    saved_at: Places = ((one.saved.location, f"`{saver}` saved it here"),)
-    later = tuple(
-        (write.location, f"changed again by {_writer(write)}") for write in one.writes[1:]
-    )
-    if carried is not None:
-        why += (
-            f" The graph that needs it is an earlier step's: {_named(carried.name, 'a value')} of"
-            " that step was read in this one with all that it was computed from."
-        )
-        made, used = carried.made, carried.used
-        others = (
-            *saved_at,
-            (used.location if used is not None else None, "read here, in a later step"),
-            (first.location if first is not None else None, f"{writer} changes it here"),
-            *later,
-        )
+    saved_at = (_at(one.saved), f"`{saver}` saved it here")
+    later = ((_at(write), f"changed again by {_writer(write)}") for write in one.writes[1:])
+    if one.shared is None or not is_carried(one.shared):
+        what = f"`{one.name}`, which" if one.name else "a tensor that"
         return Told(
-            f"backward needs {_named(one.name, 'a tensor')} as it was before {writer} changed it:"
-            f" {_named(carried.name, 'a value')} still holds the graph of an earlier step",
+            f"{writer} changes {what} `{saver}` saved for its backward",
             why,
-            "what this gives is read in the next step too",
-            made.location if made is not None else None,
-            made.op if made is not None else "",
-            others,
-            {**evidence, "carried": carried.name},
+            "changed here, after it was saved",
+            _at(first or one.saved),
+            (first or one.saved).op,
+            (saved_at, *later),
+            evidence,
             numbers,
         )
-    what = f"`{one.name}`, which" if one.name else "a tensor that"
+    carried = one.shared
+    value = _named(carried.name, "a value")
     return Told(
-        f"{writer} changes {what} `{saver}` saved for its backward",
-        why,
-        "changed here, after it was saved",
-        first.location if first is not None else one.saved.location,
-        first.op if first is not None else one.saved.op,
-        (*saved_at, *later),
-        evidence,
+        f"backward needs {_named(one.name, 'a tensor')} as it was before {writer} changed it:"
+        f" {value} still holds the graph of an earlier step",
+        f"{why} The graph that needs it is an earlier step's: {value} of that step was read in this"
+        " one with all that it was computed from.",
+        "what this gives is read in the next step too",
+        _at(carried.made),
+        _op(carried.made),
+        (
+            saved_at,
+            (_at(carried.used), "read here, in a later step"),
+            (_at(first), f"{writer} changes it here"),
+            *later,
+        ),
+        {**evidence, "carried": carried.name},
         numbers,
     )
 
@@ -142,19 +119,16 @@ def _writer(write: Write | None) -> str:
 def _freed(one: GraphFreed) -> Told:
     shared = one.shared
     evidence: dict[str, object] = {"reason": "freed", "name": shared.name}
+    why = "Backward frees what the ops had saved as soon as it has used it."
     if shared.made is None:
         return Told(
             "a part of the graph was run through by an earlier backward, which freed it",
-            "Backward frees what the ops had saved as soon as it has used it. Which part an earlier"
-            " one has used was not seen.",
+            f"{why} Which part an earlier one has used was not seen.",
             "backward met it here",
-            None,
-            "",
             evidence=evidence,
         )
     made, name = phrases.spelled(shared.made.op), _named(shared.name, "a value")
-    earlier: Places = ((shared.backward, "an earlier backward ran through it, and freed it"),)
-    why = "Backward frees what the ops had saved as soon as it has used it."
+    reader: Places = ()
     if is_carried(shared):
         why += (
             f" This step reads {name} of an earlier one with the whole graph that computed it:"
@@ -162,23 +136,27 @@ def _freed(one: GraphFreed) -> Told:
         )
         headline = f"{name} carries the graph of an earlier step, which backward has freed, into"
         headline += " this one"
-        used = shared.used.location if shared.used is not None else None
-        others = (*earlier, (used, "read here"))
         label = f"what `{made}` gives is read in the next step too"
+        reader = ((_at(shared.used), "read here"),)
     elif is_once(shared, one.raised_at):
         why += f" Here {name} is computed once, and each turn of the loop runs backward through it."
         headline = f"{name} is computed once, and backward runs through it more than once"
-        label, others = "computed once", earlier
+        label = "computed once"
     else:
         why += f" Here {name} is a part of both losses, and the first one has run through it."
         headline = f"two backward passes run through the graph of {name}"
         label = "both losses are computed from this"
-        first = shared.first_use.location if shared.first_use is not None else None
-        others = (*earlier, (first, "the first loss reads it here"))
-    evidence |= {"carried": is_carried(shared), "trained": shared.trained}
-    numbers = (f"{plural(len(shared.calls), 'op')} in the part that both run through",)
-    place = shared.made.location
-    return Told(headline, why, label, place, shared.made.op, others, evidence, numbers)
+        reader = ((_at(shared.first_use), "the first loss reads it here"),)
+    return Told(
+        headline,
+        why,
+        label,
+        _at(shared.made),
+        shared.made.op,
+        ((shared.backward, "an earlier backward ran through it, and freed it"), *reader),
+        evidence | {"carried": is_carried(shared), "trained": shared.trained},
+        (f"{plural(len(shared.calls), 'op')} in the part that both run through",),
+    )
 
 
 _ENDS = {
@@ -190,26 +168,22 @@ _ENDS = {
 
 
 def _without_graph(one: WithoutGraph) -> Told:
-    words = WORDS[one.reason]
-    op = one.call.op if one.call is not None else ""
-    related: Places = ((one.related, "runs without a graph"),)
+    words, op = WORDS[one.reason], _op(one.call)
     what = _ENDS.get(one.reason, f"`{phrases.spelled(op)}` cuts it off")
-    numbers = (_frozen(one.frozen),) if one.frozen and one.reason == "frozen" else ()
-    numbers = numbers or ("0 leaves that the loss depends on",)
+    counted = "0 leaves that the loss depends on"
+    if one.frozen and one.reason == "frozen":
+        count, names = plural(len(one.frozen), "parameter"), phrases.listed(one.frozen)
+        counted = f"{count} without `requires_grad`: {names}"
     return Told(
         f"the loss has no graph: {what}",
         f"{words.why} So nothing that could learn is left in the loss.",
         words.label,
         one.location,
         op,
-        related,
+        ((one.related, "runs without a graph"),),
         {"reason": one.reason, "frozen": list(one.frozen)},
-        numbers,
+        (counted,),
     )
-
-
-def _frozen(names: Sequence[str]) -> str:
-    return f"{plural(len(names), 'parameter')} without `requires_grad`: {phrases.listed(names)}"
 
 
 def _leaf(one: LeafWritten) -> Told:
@@ -223,26 +197,22 @@ def _leaf(one: LeafWritten) -> Told:
         f"{name} is a leaf that requires grad, and is changed in place",
         f"Its gradient would be that of a value which is gone. {how}",
         "writes into a leaf",
-        None,
-        "",
         evidence={"reason": "leaf", "name": one.name, "trained": one.trained},
         numbers=("a parameter, or a leaf with a gradient" if one.trained else "an input",),
     )
 
 
 def _not_scalar(one: NotScalar) -> Told:
-    name = _named(one.name, "what is differentiated")
-    made: Call | None = one.made
-    shape = list(one.shape)
-    op = phrases.spelled(made.op) if made is not None else ""
+    name, shape = _named(one.name, "what is differentiated"), list(one.shape)
+    op = phrases.spelled(_op(one.made))
     return Told(
         f"{name} has the shape {shape}, and backward needs one number",
         f"Backward starts with the gradient 1 of a single number. {name} was never summed or"
         " averaged.",
         f"`{op}` gives a tensor of shape {shape}" if op else "no single number",
         one.raised_at,
-        made.op if made is not None else "",
-        ((made.location if made is not None else None, f"`{op}` made it here"),),
+        _op(one.made),
+        ((_at(one.made), f"`{op}` made it here"),),
         {"reason": "not-scalar", "name": one.name, "shape": shape},
         (f"{math.prod(one.shape):,} numbers where one is needed",),
     )
@@ -250,19 +220,19 @@ def _not_scalar(one: NotScalar) -> Told:
 
 def _not_used(one: NotUsed) -> Told:
     name = _named(one.name, "one of the tensors")
+    why = "No op between it and the result has read it: another tensor was read in its place, such"
+    why, label = (
+        f"{why} as a copy or a view that was made afterwards.",
+        "asks for a gradient that there is not",
+    )
     if one.reason:
-        words = WORDS[one.reason]
-        why, label = words.why, words.label
-    else:
-        why = "No op between it and the result has read it: another tensor was read in its place,"
-        why += " such as a copy or a view that was made afterwards."
-        label = "asks for a gradient that there is not"
+        why, label = WORDS[one.reason][:2]
     return Told(
         f"the result does not depend on {name}, whose gradient is asked for",
         why,
         label,
         one.location,
-        one.call.op if one.call is not None else "",
+        _op(one.call),
         ((one.related, "runs without a graph"),),
         {"reason": one.reason or "unused", "name": one.name},
         ("0 ops between it and the result",) if not one.reason else (),
@@ -278,7 +248,6 @@ def _unreduced(one: Unreduced) -> Told:
         " a layer out gives that layer none, and the next step cannot begin.",
         "was not used in the last step",
         one.location,
-        "",
         evidence={"reason": "unreduced", "parameters": list(names)},
         numbers=(f"{plural(count, 'parameter')} without a gradient",),
     )
@@ -286,3 +255,22 @@ def _unreduced(one: Unreduced) -> Told:
 
 def _named(name: str, otherwise: str) -> str:
     return f"`{name}`" if name else otherwise
+
+
+def _at(one: Call | Write | None) -> Location | None:
+    return one.location if one is not None else None
+
+
+def _op(call: Call | None) -> str:
+    return call.op if call is not None else ""
+
+
+_TOLD: Mapping[type[Refusal], Callable[[Any], Told]] = {
+    ChangedInPlace: _changed,
+    GraphFreed: _freed,
+    WithoutGraph: _without_graph,
+    LeafWritten: _leaf,
+    NotScalar: _not_scalar,
+    NotUsed: _not_used,
+    Unreduced: _unreduced,
+}
