@@ -138,8 +138,8 @@ def test_effects_are_told_in_one_order() -> None:
         remains=ROOT,
         truth=Truth(0.5, 2.0, is_met=False),
     )
-    assert trials.sentence(fix(Verified(effects, at_run_time=True))) == (
-        "at run time, on that call: bad elements of `x` 2 -> 0 (and 2 more tensors), "
+    assert trials.sentence(fix(Verified(effects))) == (
+        "bad elements of `x` 2 -> 0 (and 2 more tensors), "
         "loss inf -> 1e+09, gradient norm 0.5, "
         "the other 3 gradient elements unchanged, the loss of step 0 moves by 0.25, "
         "finite gradients move, `x` most, "
@@ -179,9 +179,3 @@ def test_a_symptom_without_bad_elements_is_told_by_what_it_became(
 
     words = trials.sentence(fix(Verified(Effects(change))))
     assert words == f"exploding-grad of `w` is {became}"
-
-
-def test_a_call_beyond_reach_is_told_with_the_reason_for_no_patch() -> None:
-    words = trials.sentence(fix(NotTried(Reason.NO_PLACE, unreached="exp")))
-
-    assert words.startswith("not tried: the finding has no place in the source; `exp` is out of")

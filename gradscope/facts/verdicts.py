@@ -229,38 +229,28 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """`at_run_time`: the call was changed as it ran, where no patch could be written."""
-
     effects: Effects
-    at_run_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """The symptom is gone and nothing else broke, but the values are not good to train with.
-    `at_run_time` is as in `Verified`."""
+    """The symptom is gone and nothing else broke, but the values are not good to train with."""
 
     effects: Effects
     but: Shortfall
-    at_run_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Refuted:
-    """`at_run_time` is as in `Verified`."""
-
     by: Objection
-    at_run_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class NotTried:
-    """`unreached` is the op whose call could not be changed at run time either; `effect`, of
-    OUTSIDE, what stands in the way."""
+    """`effect`, of OUTSIDE, is what stands in the way."""
 
     reason: Reason = Reason.NOT_ASKED
     detail: str = ""
-    unreached: str = ""
     effect: Effect | None = None
 
 

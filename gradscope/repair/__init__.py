@@ -63,7 +63,7 @@ def repaired(
 ) -> tuple[Finding, ...]:
     """`repair` with the way to run the program again given as a function; None where there is none.
 
-    `rerun_with` runs it with a change at run time, which is tried where no patch can be written.
+    `rerun_with` runs it after a setup, in float64.
     `overlay` holds texts that stand in for files, by their real path: patches of earlier rounds.
     `untried` is why nothing is tried, where that is not the lack of `rerun` or of `verify`.
     Ctrl-C ends the work, and what is known by then is kept.

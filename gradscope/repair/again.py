@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import (
@@ -35,14 +35,6 @@ _MADE = (EffectKind.WRITE, EffectKind.FOLDER)
 _PATIENCE = 10.0  # seconds
 _SLOWER = 20.0  # times the seconds that the steps took at first
 _REPLY = 10.0  # seconds that another rank has to answer, once this one's run is over
-
-
-@runtime_checkable
-class Change(Protocol):
-    """A setup that knows whether it has changed anything."""
-
-    def is_reached(self) -> bool:
-        """Whether the run came by what was changed."""
 
 
 class Hindered(Exception):
@@ -119,10 +111,7 @@ class Again:
 
     def changed(self, setup: Setup, steps: range, limit: float) -> Trace:
         """With what `setup` does before the program starts, or goes on."""
-        plan = replace(self._plan(steps), setup=setup)
-        return self._run(
-            plan, limit, lambda trace: not isinstance(setup, Change) or setup.is_reached()
-        )
+        return self._run(replace(self._plan(steps), setup=setup), limit)
 
     def whole(self, patches: Mapping[str, str]) -> Trace:
         """With texts in the place of files, as far as the first run was to go."""

@@ -26,7 +26,7 @@ from gradscope.repair.write.propose import candidates, fixes_of
 from gradscope.repair.write.splice import edits_between, spliced, unified
 from gradscope.source import Source
 
-# With patches or a change at run time, which have to be at work in these steps; up to their end,
+# With patches or after a setup, which have to be at work in these steps; up to their end,
 # for at most so many seconds.
 Rerun = Callable[[Mapping[str, str], range, float], Trace]
 RerunWith = Callable[[Setup, range, float], Trace]
@@ -102,7 +102,7 @@ class Bench:
     diagnose: Callable[[Trace], tuple[Finding, ...]]
     budget: Budget
     search: Search
-    rerun_with: RerunWith | None = None  # None where nothing can be installed before a run
+    rerun_with: RerunWith | None = None  # None where nothing can be set up before a run
     _held: list[Patched] = field(default_factory=list)
     _runs: dict[tuple[str, str, range], Trace] = field(default_factory=dict)
     _exact: dict[int, Trace | None] = field(default_factory=dict)  # in float64, by the last step
@@ -121,17 +121,6 @@ class Bench:
         if outcome.holds:
             self._held.append(best)
         return best, outcome
-
-    def attempt_with(self, finding: Finding, setup: Setup, *, same: bool, kind: str) -> Outcome:
-        """The verdict on a change that is installed at run time, in place of a patch."""
-        assert self.rerun_with is not None
-        rerun = self.rerun_with
-        first = acting(finding, kind).start
-
-        def again(steps: int, purpose: Purpose) -> Trace:
-            return self.budget.run(purpose, lambda limit: rerun(setup, range(first, steps), limit))
-
-        return self._judged(finding, again, same, kind)
 
     def _best(self, finding: Finding, one: Patched) -> tuple[Patched, Outcome]:
         outcome = self._verdict(finding, one)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gradscope.facts import Finding, Fix, Holds, NotTried, Reason
 from gradscope.repair.attempt import Bench, Patched, ways
 from gradscope.repair.budget import Budget
 from gradscope.repair.fix_order import gives_the_truth, ordered
-from gradscope.repair.runtime import at_run_time
 from gradscope.repair.search import Search
 from gradscope.repair.write.culprit import Unpatchable, locate
 from gradscope.repair.write.propose import fixes_of
@@ -57,16 +56,14 @@ class Service:
         return replace(finding, fixes=ordered(found))
 
     def _fixes(self, finding: Finding) -> Iterator[Fix]:
-        """Every fix that the rule proposes, tried until one holds; the later ones only written.
-
-        Those that cannot be written are tried at run time, if no patch holds."""
+        """Every fix that the rule proposes, tried until one holds; the later ones only written."""
         try:
             path = os.path.realpath(finding.location.file) if finding.location else ""
             culprit = locate(finding, self.overlay.get(path), self.search)
         except Unpatchable as unpatchable:
-            yield from self._unwritten(finding, finding.fixes, self.bench, unpatchable.verdict)
+            yield from (replace(fix, verdict=unpatchable.verdict) for fix in finding.fixes)
             return
-        holds = verified = False
+        holds = False
         if self.bench is not None and (shared := self.bench.shared(finding)) is not None:
             # Two culprits that one patch had to repair together.
             holds = True
@@ -87,35 +84,18 @@ class Service:
             for tried in self._until_one_holds(finding, written, self.bench):
                 is_advice = False
                 holds |= gives_the_truth(tried)
-                verified |= bool(tried.verified)
                 yield tried
             if is_advice:
                 advice.append(fix)
-        bench = None if holds or verified else self.bench
         reason = NotTried(Reason.ADVICE)
         if self.search.is_cut:
             reason = NotTried(Reason.SEARCH, f"{self.search.seconds:g}")
-        yield from self._unwritten(finding, advice, bench, reason)
+        yield from (replace(fix, verdict=reason) for fix in advice)
 
     def _begin(self, doing: Doing) -> None:
         if doing is Doing.SEARCHING:
             self.number += 1
         self.stages.begin(doing, self.number, max(self.number, self.proposed))
-
-    def _unwritten(
-        self, finding: Finding, fixes: Iterable[Fix], bench: Bench | None, reason: NotTried
-    ) -> Iterator[Fix]:
-        """Fixes without a patch, each tried at run time until one holds or the call turns out to
-        be beyond reach; none without a bench."""
-        for fix in fixes:
-            if bench is None:
-                yield replace(fix, verdict=reason)
-                continue
-            self._begin(Doing.TRYING)
-            for tried in at_run_time(finding, fix, bench, reason):
-                yield tried
-                if tried.verified or _is_unreached(tried):
-                    bench = None
 
     def _until_one_holds(
         self, finding: Finding, written: Iterator[Patched], bench: Bench
@@ -130,7 +110,3 @@ class Service:
             is_settled = isinstance(tried.verdict, Holds) and tried.kind == "epsilon"
             if tried.verified is not False or is_settled:
                 return
-
-
-def _is_unreached(fix: Fix) -> bool:
-    return isinstance(fix.verdict, NotTried) and bool(fix.verdict.unreached)

@@ -49,7 +49,6 @@ from gradscope.facts.verdicts import (
 
 ALL_THE_SAME = "--rerun runs it again all the same"
 HOLDS = "holds, but"
-AT_RUN_TIME = "at run time, on that call: "
 _DOES = {
     EffectKind.CONNECTION: "connects to",
     EffectKind.PROCESS: "starts",
@@ -105,13 +104,12 @@ def _relative(what: str) -> str:
 def told(fix: Fix) -> tuple[str, str]:
     """ "verified" and "loss 2 -> 2"; "not tried" and why, where there is a reason."""
     match fix.verdict:
-        case Verified(effects, at_run_time):
-            return "verified", (AT_RUN_TIME if at_run_time else "") + ", ".join(_effects(effects))
-        case Holds(effects, but, at_run_time):
-            words = ", ".join((_but(but), *_effects(effects)))
-            return HOLDS, (AT_RUN_TIME if at_run_time else "") + words
-        case Refuted(by, at_run_time):
-            return "refuted", (AT_RUN_TIME if at_run_time else "") + _objection(by)
+        case Verified(effects):
+            return "verified", ", ".join(_effects(effects))
+        case Holds(effects, but):
+            return HOLDS, ", ".join((_but(but), *_effects(effects)))
+        case Refuted(by):
+            return "refuted", _objection(by)
         case NotTried() as verdict:
             return "not tried", _reason(verdict)
 
@@ -131,13 +129,7 @@ def sentence(fix: Fix) -> str:
 def _reason(verdict: NotTried) -> str:
     if verdict.effect is not None:
         return f"the program {done(verdict.effect)} before the failing step; {ALL_THE_SAME}"
-    words = _REASONS.get(verdict.reason, "").format(verdict.detail)
-    if not verdict.unreached:
-        return words
-    return (
-        f"{words}; `{verdict.unreached}` is out of reach at run time too: compiled code calls it, "
-        "or it writes its operand in place"
-    )
+    return _REASONS.get(verdict.reason, "").format(verdict.detail)
 
 
 def _effects(effects: Effects) -> Iterator[str]:

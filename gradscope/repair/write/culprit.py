@@ -77,17 +77,25 @@ class Culprit:
 
     @property
     def dtype(self) -> str:
-        return dtype_of(self.finding)
+        return self.finding.measured.dtype or "float32"
 
     @property
     def values(self) -> dict[str, float]:
-        return values_of(self.finding)
+        """As the edges of the op table ask for them, with the bounds of each operand."""
+        found = dict(self.finding.measured.values)
+        for one in self.finding.tensors:
+            if one.min is not None and one.max is not None:
+                found |= {f"{one.role}.min": one.min, f"{one.role}.max": one.max}
+        return found
 
     def edges(self) -> Iterator[Edge]:
         """The op's edges that have a guard or a condition: those that the operands are on first."""
         fact = lookup(self.finding.op) or self._written_fact()
         if fact is not None:
-            yield from edges_of(self.finding, fact)
+            at = (fact.value_edge(self.values), fact.slope_edge(self.values))
+            seen = [edge for edge in at if edge is not None]
+            yield from seen
+            yield from (edge for edge in fact.edges if edge not in seen)
 
     def _written_fact(self) -> OpFact | None:
         found = spelled(self.source, self.node) if self.node else None
@@ -95,7 +103,8 @@ class Culprit:
 
     def eps(self, edge: Edge) -> str:
         """The `{eps}` of a guard, as text."""
-        return edge.cure.eps(self.dtype, largest(self.finding, edge))
+        sizes = (one.largest for one in self.finding.tensors if one.role == edge.argument)
+        return edge.cure.eps(self.dtype, next(sizes, None))
 
     def text(self, node: ast.expr) -> str:
         """The text of a node as an operand of anything: in parentheses unless it is an atom."""
@@ -122,34 +131,6 @@ class Culprit:
         if not (delimited or isinstance(new, ATOMS)):
             text = f"({text})"
         return self.source.edit(start, end, text)
-
-
-def dtype_of(finding: Finding) -> str:
-    return finding.measured.dtype or "float32"
-
-
-def values_of(finding: Finding) -> dict[str, float]:
-    """As the edges of the op table ask for them, with the bounds of each operand."""
-    found = dict(finding.measured.values)
-    for one in finding.tensors:
-        if one.min is not None and one.max is not None:
-            found |= {f"{one.role}.min": one.min, f"{one.role}.max": one.max}
-    return found
-
-
-def largest(finding: Finding, edge: Edge) -> float | None:
-    """The largest |element| of the operand that lies on an edge."""
-    found = (one.largest for one in finding.tensors if one.role == edge.argument)
-    return next(found, None)
-
-
-def edges_of(finding: Finding, fact: OpFact) -> Iterator[Edge]:
-    """The edges of the finding's op: those that its operands are on first."""
-    values = values_of(finding)
-    at = (fact.value_edge(values), fact.slope_edge(values))
-    seen = [edge for edge in at if edge is not None]
-    yield from seen
-    yield from (edge for edge in fact.edges if edge not in seen)
 
 
 def locate(finding: Finding, source: Source | None = None, search: Search | None = None) -> Culprit:
