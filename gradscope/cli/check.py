@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable
-from importlib import resources
 from pathlib import Path
 from typing import Annotated
 
@@ -87,6 +87,7 @@ def check(
     from gradscope.check import settings
     from gradscope.check.whole import run
     from gradscope.config import load_config
+    from gradscope.config.schema import schema as schema_of_config
 
     if init:
         from gradscope.check.proposal import write_proposal
@@ -94,7 +95,7 @@ def check(
         sys.stdout.write("".join(f"{line}\n" for line in write_proposal(Path.cwd())))
         return ExitCode.OK
     if schema:
-        sys.stdout.write(resources.files("gradscope.config").joinpath("schema.json").read_text())
+        sys.stdout.write(json.dumps(schema_of_config(), indent=2) + "\n")
         return ExitCode.OK
     places = _report_places(format, output, report or ())
     for one in places:

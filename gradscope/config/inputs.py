@@ -62,7 +62,7 @@ def _input(name: str, spec: object) -> Input:
         case str():
             return Input(name, spec, optional=True)
         case list():
-            _numbers(spec)
+            numbers(spec)
             return Input(name, f"torch.tensor({spec!r})", optional=True)
         case dict():
             return _tensor(name, spec)
@@ -74,7 +74,7 @@ FLOATING = ("bfloat16", "float16", "half", "float32", "float", "float64", "doubl
 COMPLEX = ("complex64", "cfloat", "complex128", "cdouble")
 
 
-def _dtype(value: object) -> str:
+def dtype(value: object) -> str:
     word = text(value).removeprefix("torch.")
     known = dict.fromkeys((*FLOATING, *WHOLE, *COMPLEX))
     if word not in known:
@@ -82,19 +82,19 @@ def _dtype(value: object) -> str:
     return word
 
 
-def _shape(value: object) -> tuple[int, ...]:
+def shape(value: object) -> tuple[int, ...]:
     if isinstance(value, list) and all(type(size) is int and size >= 0 for size in value):
         return tuple(value)
     raise WrongValue(f"must be a list of whole numbers from 0, got {says(value)}")
 
 
-def _seed(value: object) -> int:
+def seed(value: object) -> int:
     if type(value) is int and -(2**63) <= value < 2**63:
         return value
     raise WrongValue(f"must be a whole number, got {says(value)}")
 
 
-def _numbers(value: object) -> list[float]:
+def numbers(value: object) -> list[float]:
     """All numbers of a nested list, whose lists at one depth must be of one length."""
     if is_number(value) or isinstance(value, bool):
         return [float(value)]
@@ -103,10 +103,10 @@ def _numbers(value: object) -> list[float]:
     sizes = {len(item) if isinstance(item, list) else -1 for item in value}
     if len(sizes) > 1:
         raise WrongValue("must be lists of one length at each depth, as in a tensor")
-    return [number for item in value for number in _numbers(item)]
+    return [number for item in value for number in numbers(item)]
 
 
-def _range(limits: object) -> tuple[float, float]:
+def ends(limits: object) -> tuple[float, float]:
     if not (isinstance(limits, list) and len(limits) == 2 and all(map(is_number, limits))):
         raise WrongValue(f"must be two numbers, got {says(limits)}")
     low, high = limits
@@ -118,11 +118,11 @@ def _range(limits: object) -> tuple[float, float]:
 
 
 TENSOR_KEYS: dict[str, Reader] = {
-    "values": _numbers,
-    "shape": _shape,
-    "range": _range,
-    "dtype": _dtype,
-    "seed": _seed,
+    "values": numbers,
+    "shape": shape,
+    "range": ends,
+    "dtype": dtype,
+    "seed": seed,
     "requires_grad": flag,
     "nonempty": flag,
 }

@@ -73,7 +73,7 @@ def size(value: object) -> int:
     return int(float(found[1]) * unit)
 
 
-def _precisions(value: object) -> tuple[str, ...]:
+def precisions(value: object) -> tuple[str, ...]:
     words = texts(value)
     for word in words:
         if word not in PRECISIONS:
@@ -81,19 +81,24 @@ def _precisions(value: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
 
-def _thresholds(value: object) -> Thresholds:
-    readers = {name.replace("_", "-"): positive for name in Thresholds.__slots__}
-    found = entries(value, readers | {"max-loss": finite}, "names with numbers")
+THRESHOLD_READERS: dict[str, Reader] = {
+    **{name.replace("_", "-"): positive for name in Thresholds.__slots__},
+    "max-loss": finite,
+}
+
+
+def thresholds(value: object) -> Thresholds:
+    found = entries(value, THRESHOLD_READERS, "names with numbers")
     return Thresholds(**{key.replace("-", "_"): limit for key, limit in found.items()})
 
 
-def _seconds(value: object) -> float:
+def seconds(value: object) -> float:
     if not is_number(value) or not 0 < value < math.inf:
         raise WrongValue(f"must be a number of seconds above 0, got {says(value)}")
     return float(value)
 
 
-def _severity(value: object) -> Severity:
+def severity(value: object) -> Severity:
     try:
         return Severity(value)  # type: ignore[arg-type]
     except ValueError:
@@ -112,17 +117,17 @@ READERS: dict[str, Reader] = {
     "every-step": flag,
     "keep-going": flag,
     "verify": flag,
-    "verify-time": _seconds,
+    "verify-time": seconds,
     "verify-runs": count,
     "rerun": flag,
     "custom-backward": flag,
-    "time-limit": _seconds,
-    "fail-on": _severity,
+    "time-limit": seconds,
+    "fail-on": severity,
     "select": texts,
     "ignore": texts,
     "device": text,
-    "dtypes": _precisions,
-    "thresholds": _thresholds,
+    "dtypes": precisions,
+    "thresholds": thresholds,
     "memory-limit": size,
     "stress": flag,
     "baseline": text,
