@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gradscope.facts import Report as Report
     from gradscope.facts import Severity as Severity
     from gradscope.facts import Trace as Trace
-    from gradscope.integrations.trace import trace as trace
+    from gradscope.integrations.apart import trace as trace
     from gradscope.integrations.watch import watch as watch
 
 _PLACES = {
@@ -32,7 +32,7 @@ _PLACES = {
     "Severity": "gradscope.facts",
     "Trace": "gradscope.facts",
     "load_ipython_extension": "gradscope.integrations.notebook",
-    "trace": "gradscope.integrations.trace",
+    "trace": "gradscope.integrations.apart",
     "watch": "gradscope.integrations.watch",
 }
 

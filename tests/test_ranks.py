@@ -25,7 +25,7 @@ from gradscope.check.cases import cases_of
 from gradscope.check.whole import check
 from gradscope.config import Config
 from gradscope.facts import Fate, Ranked, Report, Share
-from gradscope.integrations import shared
+from gradscope.integrations import watch as watching
 from gradscope.norms import NormOptions, NormReport, norms
 from gradscope.pipeline import trace
 from gradscope.programs import Target, parse_target
@@ -483,7 +483,7 @@ def test_a_block_that_all_ranks_watch_is_told_by_one(
 ) -> None:
     path = tmp_path / "watched.py"
     path.write_text(WATCHED, encoding="utf-8")
-    shared._board.cache_clear()
+    watching._board.cache_clear()
 
     assert on_each(lambda rank: run_plainly(path), monkeypatch) == [0, 0]
     first, second = (literal_eval((tmp_path / f"{one}.told").read_text()) for one in range(2))

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from gradscope.cli.app import ClickException, app
+from gradscope.cli.app import ClickException, app, ended_together, is_first_to_say
 from gradscope.cli.output import (
     MACHINE,
     UNREACHABLE,
@@ -19,7 +19,6 @@ from gradscope.cli.output import (
     shortened,
     stdout_is_gone,
 )
-from gradscope.cli.ranks import ended_together, is_first_to_say
 from gradscope.errors import CTRL_C, ExitCode, GradscopeError
 
 __all__ = ["app", "main"]

@@ -1,10 +1,12 @@
-"""The application: what all commands have in common."""
+"""The application: what all commands have in common, and what those on several ranks say and end in
+together."""
 
 from __future__ import annotations
 
+import os
 import time
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -55,3 +57,27 @@ def gradscope(
         typer.echo(f"gradscope {__version__}")
     elif context.invoked_subcommand is None:
         typer.echo(context.get_help())
+
+
+if TYPE_CHECKING:
+    from gradscope.programs.ranks import Ranks
+
+
+def ranks_of() -> Ranks | None:
+    """Those that this process is one of; None where it is alone."""
+    if "TORCHELASTIC_USE_AGENT_STORE" not in os.environ:
+        return None
+    from gradscope.programs.ranks import Ranks
+
+    return Ranks.found()
+
+
+def is_first_to_say(message: str) -> bool:
+    ranks = ranks_of()
+    return ranks is None or ranks.is_first_to_say(message)
+
+
+def ended_together(code: int) -> int:
+    """The exit code of all, once each of them is about to end."""
+    ranks = ranks_of()
+    return code if ranks is None else ranks.finish(code)

@@ -11,9 +11,8 @@ from typing import Annotated
 import typer
 
 from gradscope.cli import options
-from gradscope.cli.app import subcommand
+from gradscope.cli.app import ranks_of, subcommand
 from gradscope.cli.output import check_report_place, write_reports
-from gradscope.cli.ranks import ranks_of
 from gradscope.errors import ExitCode, GradscopeError
 
 

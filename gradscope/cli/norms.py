@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gradscope.cli import options
-from gradscope.cli.app import STARTED, subcommand
+from gradscope.cli.app import STARTED, ranks_of, subcommand
 from gradscope.cli.output import fitting, write
-from gradscope.cli.ranks import ranks_of
 from gradscope.errors import ExitCode, GradscopeError
 
 if TYPE_CHECKING:

@@ -8,14 +8,13 @@ from typing import Annotated
 import typer
 
 from gradscope.cli import options
-from gradscope.cli.app import STARTED, subcommand
+from gradscope.cli.app import STARTED, ranks_of, subcommand
 from gradscope.cli.output import (
     check_report_place,
     closing_line_at_least,
     rendered,
     write,
 )
-from gradscope.cli.ranks import ranks_of
 from gradscope.errors import ExitCode
 
 

@@ -20,8 +20,7 @@ from gradscope.facts import Ending, Finding, NotChecked, Origin, Replay, Report,
 from gradscope.pipeline import conclude
 from gradscope.programs import NoAnswer, Repeat, redirect
 from gradscope.programs.audit import Effects
-from gradscope.programs.overlay import Overlay
-from gradscope.programs.scratch import scratch_folder
+from gradscope.programs.overlay import Overlay, scratch_folder
 from gradscope.programs.snapshots.swap import Swapped
 from gradscope.record.forking import FORKS, Randomness, can_fork, forked
 from gradscope.record.observation import Observation

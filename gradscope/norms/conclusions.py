@@ -12,7 +12,7 @@ from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Magnitudes, Report, Trace
 from gradscope.norms import distribution
 from gradscope.norms.facts import Measured, NormOptions, NormReport, clip_coefficient
-from gradscope.norms.shards import joined
+from gradscope.norms.rows import joined
 from gradscope.pipeline import conclude, untouched
 from gradscope.programs import RunOptions, Target, run
 from gradscope.programs.ranks import Ranks

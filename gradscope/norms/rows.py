@@ -1,14 +1,16 @@
-"""The order and the folding of the tables: one row a parameter, or one a module."""
+"""The rows of the tables: their order, joined to one a module, and joined from the parts that each
+rank has measured. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import LayerSize
-from gradscope.norms.facts import Row
+from gradscope.norms.facts import Measured, NormOptions, Row, clip_coefficient
 
 SORTS = ("module", "norm")
 
@@ -52,13 +54,20 @@ def _joined(name: str, group: Sequence[Row], norm_type: float) -> Row:
         shape=(),
         dtype="/".join(dtypes),
         numel=sum(row.numel for row in group),
-        norm=p_norm((row.norm for row in group), norm_type),
-        max_abs=max(row.max_abs for row in group),
-        zeros=sum(row.zeros for row in group),
-        bad=sum(row.bad for row in group),
+        **_together(group, norm_type),
         clipped=p_norm(clipped, norm_type) if len(clipped) == len(group) else None,
         moved=_most(group),
     )
+
+
+def _together(rows: Sequence[Row], p: float) -> dict[str, Any]:
+    """What several say of the elements that they hold."""
+    return {
+        "norm": p_norm((row.norm for row in rows), p),
+        "max_abs": max(row.max_abs for row in rows),
+        "zeros": sum(row.zeros for row in rows),
+        "bad": sum(row.bad for row in rows),
+    }
 
 
 def _most(group: Sequence[Row]) -> tuple[float, float] | None:
@@ -129,3 +138,81 @@ def p_norm(norms: Iterable[float], p: float) -> float:
     if math.isinf(p) or not 0 < largest < math.inf:
         return largest
     return float(largest * sum((part / largest) ** p for part in parts) ** (1 / p))
+
+
+Parts = dict[tuple[int, ...], Row]  # of one leaf, each once
+
+
+def joined(own: Measured, others: Sequence[Measured], options: NormOptions) -> Measured:
+    """What this rank has measured, with the other ranks' parts of what is sharded. In float64:
+    nobody has computed the whole in torch."""
+    if not any(own.parts):
+        return own
+    ranks = (own, *others)
+    parts: dict[str, Parts] = {}
+    for row in (row for one in ranks for row in one.rows if row.shard is not None):
+        parts.setdefault(row.name, {}).setdefault(row.shard or (), row)
+    holders = {
+        name: [_rank_of(shard, name, ranks) for shard in found] for name, found in parts.items()
+    }
+    p = options.norm_type
+    totals = tuple(
+        _total(position, ranks, holders, p)
+        for position in range(min(len(one.parts) for one in ranks))
+    )
+    total = totals[own.shown] if own.shown < len(totals) else math.nan
+    coefficient = None
+    if options.max_norm is not None:
+        coefficient = clip_coefficient(total, options.max_norm)
+    rows = (
+        _whole(row, tuple(parts[row.name].values()), p) if row.shard is not None else row
+        for row in own.rows
+    )
+    return replace(
+        own,
+        steps=own.steps[: len(totals)],
+        totals=totals,
+        exact=totals,
+        coefficient=coefficient,
+        rows=tuple(
+            row if coefficient is None else replace(row, clipped=row.norm * coefficient)
+            for row in rows
+        ),
+    )
+
+
+def _rank_of(shard: tuple[int, ...], name: str, ranks: Sequence[Measured]) -> Measured:
+    """The first that holds it."""
+    return next(
+        one for one in ranks if any((row.name, row.shard) == (name, shard) for row in one.rows)
+    )
+
+
+def _total(
+    position: int, ranks: Sequence[Measured], holders: dict[str, list[Measured]], p: float
+) -> float:
+    """At the step in that position; not finite where it is not on any rank."""
+    known = [one.totals[position] for one in ranks]
+    bad = [total for total in known if not math.isfinite(total)]
+    if bad:
+        return bad[0]
+    own = ranks[0].parts[position]
+    norms = (
+        one.parts[position].get(name, 0.0) for name in own for one in holders.get(name, ranks[:1])
+    )
+    return p_norm(norms, p)
+
+
+def _whole(row: Row, parts: Sequence[Row], p: float) -> Row:
+    return replace(
+        row,
+        **_together(parts, p),
+        moved=_moved([part.moved for part in parts if part.moved is not None]),
+        values=(),
+        clipped_values=(),
+    )
+
+
+def _moved(parts: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
+    moved, sizes = zip(*parts, strict=True) if parts else ((), ())
+    return (math.hypot(*moved), math.hypot(*sizes)) if moved else None

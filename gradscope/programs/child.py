@@ -23,10 +23,9 @@ from gradscope.programs import native, redirect
 from gradscope.programs.audit import Effects, aside
 from gradscope.programs.channel import Channel, ChildFault, Final, Interim, NoAnswer, Progress
 from gradscope.programs.endings import ending_of, has_users_frames, is_ours, trimmed
-from gradscope.programs.load import files_of, run_script
+from gradscope.programs.load import files_of, install, run_script
 from gradscope.programs.loss import Run, prepare_function, prepare_parts
 from gradscope.programs.overlay import Overlay
-from gradscope.programs.patched_source import install
 from gradscope.programs.run_options import Conditions, Repeat, RunOptions
 from gradscope.programs.snapshots.files import Identity, separate
 from gradscope.programs.snapshots.sleepers import Snapshots, Woken

@@ -1,21 +1,23 @@
-"""Bringing the user's code to life in the child process: a script, or the objects of a module."""
+"""Bringing the user's code to life in the child process: a script, or the objects of a module; with
+patched text in place of a file's, for that process and without touching the file."""
 
 from __future__ import annotations
 
 import builtins
 import importlib
 import importlib.util
+import linecache
 import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from gradscope.errors import GradscopeError
 from gradscope.programs.parse import find_spec, nearest
-from gradscope.programs.patched_source import compiled, patched
 from gradscope.programs.targets import Reference, Script, Target
 
 
@@ -145,3 +147,37 @@ def _no_such_name(reference: Reference, name: str, module: ModuleType) -> Gradsc
     own = [key for key in functions if getattr(module, key).__module__ == module.__name__]
     help = f"did you mean {near[0]}?" if near else f"it defines {', '.join(own) or 'no function'}"
     return GradscopeError(f"{reference.where} has no {name}", help=help)
+
+
+def install(patches: Mapping[str, str]) -> None:
+    """Make imports and tracebacks of this process see the patched text; not undone.
+
+    Only the child process that runs one program calls this. `get_code` is overridden and not
+    `get_data`, because a cached .pyc would be taken without asking for the source.
+    """
+    original = SourceFileLoader.get_code
+    for path, text in patches.items():
+        for name in {path, os.path.abspath(path), os.path.realpath(path)}:
+            # Without a modification time linecache never looks at the file again.
+            linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+
+    def get_code(self: SourceFileLoader, fullname: str) -> CodeType | None:
+        path = self.get_filename(fullname)
+        text = patched(patches, path)
+        return original(self, fullname) if text is None else compiled(text, path)
+
+    SourceFileLoader.get_code = get_code  # type: ignore[method-assign,assignment]
+
+
+def patched(patches: Mapping[str, str], path: str | Path) -> str | None:
+    """The text that stands in for a file; None where the file itself is meant."""
+    for name in (str(path), os.path.abspath(path), os.path.realpath(path)):
+        if name in patches:
+            return patches[name]
+    return None
+
+
+def compiled(source: str | bytes, path: str | Path) -> CodeType:
+    """Compiled as Python would: without the `from __future__` lines of this module."""
+    code: CodeType = compile(source, str(path), "exec", dont_inherit=True)
+    return code

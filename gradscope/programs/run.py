@@ -16,8 +16,8 @@ from gradscope.errors import CTRL_C
 from gradscope.facts import Ending, Trace
 from gradscope.facts.ranks import OTHERS
 from gradscope.programs.channel import Final, Interim, Message, NoAnswer, Progress
+from gradscope.programs.overlay import scratch_folder
 from gradscope.programs.run_options import DEFAULTS, Repeat, RunOptions
-from gradscope.programs.scratch import scratch_folder
 from gradscope.programs.targets import Target
 from gradscope.signals import ASKS_PLACE, HURRIED, PASSED_ON, heard, raise_from_now_on
 

@@ -12,8 +12,7 @@ from typing import Any
 from gradscope.check.cases import Case
 from gradscope.facts import Finding, NotChecked, Report, Severity, plural
 from gradscope.programs import Conditions, Function, Parts, Reference, Repeat
-from gradscope.programs.overlay import Overlay
-from gradscope.programs.scratch import scratch_folder
+from gradscope.programs.overlay import Overlay, scratch_folder
 
 SECONDS = 60.0  # for one target's search, within its time limit
 PATIENCE = 10.0  # seconds for one edge input: the next ones are tried in a new process

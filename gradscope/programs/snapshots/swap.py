@@ -17,7 +17,7 @@ from inspect import CO_OPTIMIZED
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-from gradscope.programs.patched_source import compiled, install
+from gradscope.programs.load import compiled, install
 
 _Key = tuple[str, int]  # the qualified name, and the how-manieth of that name
 
