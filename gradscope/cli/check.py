@@ -86,7 +86,7 @@ def check(
     from gradscope.check import settings
     from gradscope.check.whole import run
     from gradscope.config import load_config
-    from gradscope.config.schema import schema as schema_of_config
+    from gradscope.config.json_schema import schema as schema_of_config
 
     if init:
         from gradscope.check.proposal import write_proposal

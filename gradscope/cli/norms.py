@@ -59,7 +59,7 @@ def norms(
 ) -> int:
     """Measure each gradient, what clipping would do to it, and where gradients grow or die."""
     from gradscope import pipeline
-    from gradscope.norms import NormOptions, document, page, text
+    from gradscope.norms import NormOptions, document, page, printed
     from gradscope.norms import norms as measure
     from gradscope.report.printable import inert
     from gradscope.report.status import stage_line
@@ -84,12 +84,12 @@ def norms(
     elif quiet:
         written = _verdict(found.judged)
     else:
-        written = inert(text.render(found, fitting(output), depth=depth, sort=sort))
+        written = inert(printed.render(found, fitting(output), depth=depth, sort=sort))
     write(written, output)
     if html is not None:
         write(page.render(found), html, "--html")
     if tensorboard is not None:
-        from gradscope.norms.scalars import write_tensorboard
+        from gradscope.norms.loggers import write_tensorboard
 
         write_tensorboard(found, tensorboard)
     code = pipeline.exit_code(found.judged, choice.config.fail_on)

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from inspect import signature
 from typing import Any
 
-from gradscope.integrations import training
+from gradscope.integrations.training_session import Callback
 
 _NAMES = ("lightning.pytorch", "pytorch_lightning")
 
@@ -21,8 +21,8 @@ def _bases() -> tuple[type, ...]:
     return tuple(import_module(name).Callback for name in used or there[:1] or _NAMES[:1])
 
 
-class GradscopeCallback(training.Callback, *_bases()):  # type: ignore[misc]
-    __doc__ = training.Callback.__doc__
+class GradscopeCallback(Callback, *_bases()):  # type: ignore[misc]
+    __doc__ = Callback.__doc__
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         name, every = type(pl_module).__name__, max(trainer.log_every_n_steps, 1)

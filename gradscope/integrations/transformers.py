@@ -8,13 +8,13 @@ from importlib import import_module
 from types import FrameType
 from typing import Any
 
-from gradscope.integrations import training
+from gradscope.integrations.training_session import Callback, Session
 
 transformers: Any = import_module("transformers")
 
 
-class GradscopeCallback(training.Callback, transformers.TrainerCallback):  # type: ignore[misc]
-    __doc__ = training.Callback.__doc__
+class GradscopeCallback(Callback, transformers.TrainerCallback):  # type: ignore[misc]
+    __doc__ = Callback.__doc__
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **known: Any) -> None:
         self._trainer = _calling(self)
@@ -23,7 +23,7 @@ class GradscopeCallback(training.Callback, transformers.TrainerCallback):  # typ
         if self._trainer is not None:
             self._trainer.training_step = self._stepping(session, self._trainer.training_step)
 
-    def _stepping(self, session: training.Session, step: Any) -> Any:
+    def _stepping(self, session: Session, step: Any) -> Any:
         """The trainer's step, which is noted before it is made."""
 
         def training_step(*args: Any, **kwargs: Any) -> Any:

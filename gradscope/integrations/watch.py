@@ -22,7 +22,7 @@ from gradscope.config.scalars import words
 from gradscope.facts import Ending, Finding, Limits, Ranked, Report, Severity, Share, Trace
 from gradscope.integrations.in_place import InPlace
 from gradscope.integrations.shown import mimebundle
-from gradscope.norms.scalars import Scalars, writer_of
+from gradscope.norms.loggers import Scalars, writer_of
 from gradscope.pipeline import conclude, share_of
 from gradscope.programs.board import Board
 from gradscope.programs.ranks import shared_of, told_by_one

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradscope.check.stress.reads import Reads
+from gradscope.check.stress.input_uses import Reads
 from gradscope.check.stress.subjects import Values
 from gradscope.config import Input
 
