@@ -42,15 +42,15 @@ class Measure:
     ) -> None:
         leaves = [leaf for leaf, _ in graded]
         grads = [local(grad) for _, grad in graded]
-        shards = {name(leaf): shard for leaf in leaves if (shard := shard_of(leaf)) is not None}
+        is_sharded = any(shard_of(leaf) is not None for leaf in leaves)
         p = self.options.norm_type
         total = total_norm([grad for grad in grads if grad.numel()], p)
         value = float(total.item())
         self._steps.append(step)
         self._totals.append(value)
         self._exact.append(value if math.isfinite(value) else exact_norm(grads, p))
-        norms = [exact_one(grad, p) for grad in grads] if shards else []
-        self._parts.append(dict(zip(map(name, leaves), norms, strict=bool(shards))))
+        parts = zip(leaves, grads, strict=True) if is_sharded else ()
+        self._parts.append({name(leaf): exact_one(grad, p) for leaf, grad in parts})
         if not inspected:
             return
         self._shown = len(self._steps) - 1
@@ -61,12 +61,8 @@ class Measure:
             self._coefficient = float(scale.item())
             scaled = clipped(grads, scale)
         self._rows = [
-            replace(self._row(name(leaf), grad, after), shard=shards.get(name(leaf)))
+            self._row(name(leaf), leaf, grad, after)
             for leaf, grad, after in zip(leaves, grads, scaled, strict=True)
-        ]
-        self._rows = [
-            replace(row, shape=tuple(leaf.shape), numel=leaf.numel()) if row.shard else row
-            for row, leaf in zip(self._rows, leaves, strict=True)
         ]
         self._before = {name(leaf): local(leaf).detach().clone() for leaf in leaves}
 
@@ -100,32 +96,33 @@ class Measure:
             parts=tuple(self._parts),
         )
 
-    def _row(self, name: str, grad: Tensor, after: Tensor | None) -> Row:
-        values = dense(grad)
-        p = self.options.norm_type
-        norm = float(torch.linalg.vector_norm(values, p).item()) if values.numel() else 0.0
-        counts = census(values)
-        small = 0 < values.numel() <= _VALUES_SHOWN
-        after_values = None if after is None else dense(after)
+    def _row(self, name: str, leaf: Tensor, grad: Tensor, after: Tensor | None) -> Row:
+        """`grad` is the part of the leaf's gradient that is here, `after` the same once clipped."""
+        values, p, shard = dense(grad), self.options.norm_type, shard_of(leaf)
+        later = dense(after) if after is not None else values.new_empty(0)
+        whole = grad if shard is None else leaf
+        norm, counts = _norm(values, p), census(values)
+        stored = values.numel() // (2 if grad.is_complex() else 1)
         return Row(
             name=name,
-            shape=tuple(grad.shape),
+            shape=tuple(whole.shape),
             dtype=str(grad.dtype).removeprefix("torch."),
-            numel=grad.numel(),
+            numel=whole.numel(),
             norm=norm if math.isfinite(norm) else exact_one(grad, p),
             max_abs=max(abs(counts.min or 0.0), abs(counts.max or 0.0)),
-            zeros=counts.zeros + grad.numel() - _stored(grad, values),
+            zeros=counts.zeros + grad.numel() - stored,
             bad=counts.bad,
-            clipped=None
-            if after_values is None or not after_values.numel()
-            else float(torch.linalg.vector_norm(after_values, p).item()),
-            values=tuple(values.reshape(-1).tolist()) if small else (),
-            clipped_values=tuple(after_values.reshape(-1).tolist())
-            if small and after_values is not None
-            else (),
+            clipped=_norm(later, p) if later.numel() else None,
+            values=_written_out(values),
+            clipped_values=_written_out(later),
             sparse=grad.layout is not torch.strided,
+            shard=shard,
         )
 
 
-def _stored(grad: Tensor, values: Tensor) -> int:
-    return values.numel() // (2 if grad.is_complex() else 1)
+def _norm(values: Tensor, p: float) -> float:
+    return float(torch.linalg.vector_norm(values, p).item()) if values.numel() else 0.0
+
+
+def _written_out(values: Tensor) -> tuple[float, ...]:
+    return tuple(values.reshape(-1).tolist()) if values.numel() <= _VALUES_SHOWN else ()
