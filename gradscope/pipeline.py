@@ -22,6 +22,7 @@ from gradscope.facts import (
     NotChecked,
     NotTried,
     Phase,
+    Ranked,
     Reason,
     Report,
     Severity,
@@ -176,8 +177,6 @@ def trace(
                 kept=kept,
                 ranks=ranks,
             )
-        if ranks is None:
-            require_backward(target, seen)
         was_interrupted = seen.ending.kind == "interrupted" and seen.ending.code is not None
         budget = Budget(config.verify_time, config.verify_runs)
         budget.interrupted = was_interrupted or seen.ending.in_a_hurry
@@ -185,17 +184,12 @@ def trace(
         seen, again, unseen = look_closer(seen, again)
         ranked = None
         if ranks is not None:
-            seen, _ = ranks.joined(seen)
-            ranked = ranks.agree(share_of(ranks.share(seen), seen, options.limits))
+            seen, ranked = _agreed(ranks, seen, options.limits)
             if not ranks.leads:
                 told = again.follow()
                 return told if isinstance(told, Report) else Report(target.name, seen, ranks=ranked)
-            if ranked.own.fate is Fate.HUNG:
-                done = plural(len(seen.steps), "backward pass", "backward passes")
-                ending = replace(seen.ending, kind="hung", detail=f"after {done}")
-                seen = replace(seen, ending=ending)
-            require_backward(target, seen)
             remarks = (*remarks, *rank_remarks(ranked))
+        require_backward(target, seen)
         if keep is not None:
             try:
                 save(seen, keep)
@@ -223,6 +217,16 @@ def trace(
             report = Report(target.name, seen, (), remarks, undiagnosed=True)
     seconds = time.monotonic() - began
     return replace(report, runs=1 + budget.runs, replay=again.latest, seconds=seconds, ranks=ranked)
+
+
+def _agreed(ranks: Ranks, seen: Trace, limits: Limits) -> tuple[Trace, Ranked]:
+    """What all ranks agree on, and the trace with the sizes of whole gradients."""
+    seen, _ = ranks.joined(seen)
+    ranked = ranks.agree(share_of(ranks.share(seen), seen, limits))
+    if ranks.leads and ranked.own.fate is Fate.HUNG:
+        done = plural(len(seen.steps), "backward pass", "backward passes")
+        seen = replace(seen, ending=replace(seen.ending, kind="hung", detail=f"after {done}"))
+    return seen, ranked
 
 
 def share_of(share: Share, seen: Trace, limits: Limits) -> Share:
