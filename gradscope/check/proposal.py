@@ -41,32 +41,29 @@ class _File:
     def module(self) -> str:
         return self.name.removesuffix(".py").replace(os.sep, ".").removesuffix(".__init__")
 
+    @cached_property
+    def imported(self) -> list[str]:
+        """The dotted names of all that it may import."""
+        found = []
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                found += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                module = node.module or ""
+                found += [module, *(f"{module}.{alias.name}".strip(".") for alias in node.names)]
+        return found
+
     def imports(self, files: dict[str, _File]) -> Iterator[_File]:
         """The files of the folder that this one imports."""
         package = self.module.rpartition(".")[0]
-        for node in ast.walk(self.tree):
-            names = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                module = node.module or ""
-                names = [module, *(f"{module}.{alias.name}".strip(".") for alias in node.names)]
-            for name in names:
-                for full in (f"{package}.{name}", name):  # beside the file, else from the folder
-                    if full in files:
-                        yield files[full]
-                        break
+        for name in self.imported:  # beside the file, else from the folder
+            found = files.get(f"{package}.{name}") or files.get(name)
+            if found is not None:
+                yield found
 
     @property
     def uses_torch(self) -> bool:
-        return any("torch" in imported for imported in self._imported())
-
-    def _imported(self) -> Iterator[list[str]]:
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Import):
-                yield from (alias.name.split(".") for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                yield (node.module or "").split(".")
+        return any("torch" in name.split(".") for name in self.imported)
 
 
 def propose(folder: Path) -> Proposal:
