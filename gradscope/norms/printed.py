@@ -11,14 +11,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gradscope.facts import Finding, text_of
+from gradscope.facts import text_of
 from gradscope.norms import bars
 from gradscope.norms.facts import NormReport
 from gradscope.norms.sections import Column, Curve, sections
-from gradscope.report.frames import header
-from gradscope.report.printable import Line, Segment, clean, paragraph, wrap
+from gradscope.report.printable import clean, wrap
 from gradscope.report.rendering import Options
-from gradscope.report.terminal import STYLES
+from gradscope.report.terminal import brief_of_finding
 
 _NARROWEST = 60
 _WIDEST = 10_000
@@ -58,8 +57,8 @@ def render(
         if one.table:
             console.print(_fitting(one.table, console, plain, options.encoding))
     for finding in report.judged.findings:
-        for line in _finding(finding, replace(options, width=width)):
-            console.print(Text.assemble(*((part.text, STYLES.get(part.role, "")) for part in line)))
+        say([""])
+        out.write(brief_of_finding(finding, replace(options, width=width)))
     if report.judged.findings:
         say(["`gradscope trace` shows the place and tries the fixes"])
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
@@ -112,19 +111,6 @@ def _table(columns: Sequence[Column], encoding: str, *, plain: bool, with_bars: 
     for row in zip(*filled, strict=True):
         table.add_row(*row)
     return table
-
-
-def _finding(finding: Finding, options: Options) -> Iterator[Line]:
-    """What and where, as in the report of a trace; that one has the rest."""
-    severity = finding.severity.value
-    yield ()
-    lead = (Segment(f"{severity}[{finding.rule}] {finding.name}", severity), Segment(": "))
-    yield from paragraph(lead, clean(finding.message, options.encoding), options.width, 4)
-    if finding.location is not None:
-        yield from header("-->", finding.location, 1, options)
-    if finding.fixes:
-        lead = (Segment("help", "help"), Segment(": "))
-        yield from paragraph(lead, finding.fixes[0].title, options.width, 6)
 
 
 def _can(encoding: str, text: str) -> bool:

@@ -85,6 +85,25 @@ def text_of_finding(finding: Finding, options: Options) -> str:
     return _text(_finding(finding, options), options)
 
 
+def brief_of_finding(finding: Finding, options: Options) -> str:
+    """What, where, and the first fix in words, for who is shown something else."""
+    return _text(_brief(finding, options), options)
+
+
+def _brief(finding: Finding, options: Options) -> Iterator[Line]:
+    yield from _headline(finding, options)
+    if finding.location is not None:
+        yield from header("-->", finding.location, 1, options)
+    for fix in finding.fixes[:1]:
+        yield from _prose((Segment("help", "help"), Segment(": ")), fix.title, options, 6)
+
+
+def _headline(finding: Finding, options: Options) -> Iterator[Line]:
+    severity = finding.severity.value
+    head = (Segment(f"{severity}[{finding.rule}] {finding.name}", severity), Segment(": "))
+    yield from _prose(head, finding.message, options, 4, "strong")
+
+
 def _report(report: Report, options: Options) -> Iterator[Line]:
     for remark in report.remarks:
         yield from _prose((), remark, options, 2)
@@ -106,10 +125,7 @@ def _finding(finding: Finding, options: Options) -> Iterator[Line]:
     lead = sentences.leading(finding)
     numbers = [change.number for change in changes(lead.patch or "")] if lead else []
     gutter = max([gutter_of(found), *(len(str(number)) for number in numbers)])
-    severity = finding.severity.value
-
-    head = (Segment(f"{severity}[{finding.rule}] {finding.name}", severity), Segment(": "))
-    yield from _prose(head, finding.message, options, 4, "strong")
+    yield from _headline(finding, options)
     if found:
         yield from frame(found, gutter, options)
     if finding.why:
