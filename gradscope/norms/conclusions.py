@@ -166,15 +166,13 @@ def _notes(seen: Trace, measured: Measured) -> Iterator[str]:
             f" `{sparse[0]}`: clip_grad_norm_ raises NotImplementedError on"
             f" {'them' if len(sparse) > 1 else 'it'}; the norms here are of the coalesced values"
         )
-    magnitudes = seen.magnitudes
-    if magnitudes is None:
-        return
-    ratios = [u.clipped for u in magnitudes.updates if u.clipped is not None]
+    updates = seen.magnitudes.updates if seen.magnitudes is not None else ()
+    ratios = [update.clipped for update in updates if update.clipped is not None]
     shrunk = [ratio for ratio in ratios if 0 < ratio < _UNSCALED]
     if shrunk:
         yield (
             f"the program itself scales its gradients before `optimizer.step()`, by"
             f" {min(shrunk):.3g} to {max(shrunk):.3g}: the norms here are those before"
         )
-    if any(update.stale for update in magnitudes.updates):
+    if any(update.stale for update in updates):
         yield "gradients of earlier steps were not cleared: each norm is that of their sum"

@@ -22,8 +22,7 @@ def as_json(report: NormReport) -> str:
 def document(report: NormReport) -> dict[str, Any]:
     """What the JSON holds; numbers may still be infinite or NaN."""
     found, measured = report.distribution, report.measured
-    magnitudes = report.judged.trace.magnitudes
-    depth = magnitudes.depth if magnitudes is not None else None
+    sizes, depth = report.sizes, report.sizes.depth
     spikes = [{"step": step, "total_norm": norm} for step, norm in found.spikes] if found else []
     totals = zip(measured.steps, measured.totals, strict=True)
     return {
@@ -42,12 +41,8 @@ def document(report: NormReport) -> dict[str, Any]:
         "bounds": list(map(_bound, report.bounds)),
         "layers_step": depth.step if depth is not None else None,
         "layers": list(map(_layer, depth.layers if depth is not None else ())),
-        "growth": list(map(_growth, magnitudes.growths if magnitudes else ())),
-        "norms_by_step": {
-            leaf.name: leaf.norms
-            for leaf in (magnitudes.leaves if magnitudes else ())
-            if leaf.known
-        },
+        "growth": list(map(_growth, sizes.growths)),
+        "norms_by_step": {leaf.name: leaf.norms for leaf in sizes.leaves if leaf.known},
         "findings": list(map(_finding, report.judged.findings)),
         "notes": [*report.judged.remarks, *report.notes],
     }

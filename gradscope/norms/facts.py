@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from gradscope.errors import GradscopeError
-from gradscope.facts import Report
+from gradscope.facts import Magnitudes, Report
 
 # What torch adds to the total before it divides (torch/nn/utils/clip_grad.py).
 TORCH_EPS = 1e-6
@@ -130,6 +130,11 @@ class NormReport:
     max_norm: float | None
     coefficient: float | None
     notes: tuple[str, ...] = ()
+
+    @property
+    def sizes(self) -> Magnitudes:
+        """What the run told of its gradients as every run does."""
+        return self.judged.trace.magnitudes or Magnitudes()
 
     def share(self, row: Row) -> float | None:
         """The row's part of the total, in terms of what adds up: norms to the power of p."""

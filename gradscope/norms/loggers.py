@@ -129,7 +129,6 @@ def write_tensorboard(report: NormReport, folder: Path) -> None:
         raise GradscopeError(
             "--tensorboard needs the package tensorboard", help="pip install tensorboard"
         ) from error
-    magnitudes = report.judged.trace.magnitudes
     measured = report.measured
     try:
         with SummaryWriter(str(folder)) as board:
@@ -138,7 +137,7 @@ def write_tensorboard(report: NormReport, folder: Path) -> None:
                 values = {TOTAL: total}
                 if report.options.max_norm is not None:
                     values[CLIPPED] = clip_coefficient(total, report.options.max_norm)
-                for leaf in magnitudes.leaves if magnitudes is not None else ():
+                for leaf in report.sizes.leaves:
                     norm = leaf.norms[step] if step < len(leaf.norms) else None
                     if norm is not None:
                         values[OF.format(leaf.name)] = norm

@@ -52,9 +52,8 @@ def _table(columns: Sequence[Column]) -> Table:
 
 
 def _heat_map(report: NormReport) -> Iterator[str]:
-    magnitudes = report.judged.trace.magnitudes
     order = {row.name: at for at, row in enumerate(report.measured.rows)}
-    leaves = [leaf for leaf in magnitudes.leaves if leaf.known] if magnitudes else []
+    leaves = [leaf for leaf in report.sizes.leaves if leaf.known]
     if leaves:
         title = "L2 norm of each gradient by step"
         words = "The lighter the larger, on a logarithmic scale. Nothing: no gradient."

@@ -68,11 +68,11 @@ def sections(
     yield Section("", (*_clipping(report), *_values(report)))
     if report.distribution is not None:
         yield from _over_steps(report, report.distribution)
-    magnitudes = report.judged.trace.magnitudes
-    if magnitudes is not None and magnitudes.depth is not None and magnitudes.depth.layers:
-        yield _by_depth(magnitudes.depth, depth, most)
-    if magnitudes is not None and magnitudes.growths:
-        yield _by_growth(magnitudes.growths[-1])
+    sizes = report.sizes
+    if sizes.depth is not None and sizes.depth.layers:
+        yield _by_depth(sizes.depth, depth, most)
+    if sizes.growths:
+        yield _by_growth(sizes.growths[-1])
 
 
 def _head(report: NormReport) -> Iterator[str]:
