@@ -19,7 +19,7 @@ from gradscope.facts import (
     Trace,
 )
 from gradscope.repair import repaired
-from gradscope.repair.search import Search
+from gradscope.repair.budget import Search
 from gradscope.source import Source
 
 

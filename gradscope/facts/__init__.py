@@ -34,7 +34,6 @@ from gradscope.facts.functions import Relation as Relation
 from gradscope.facts.functions import SavedInstead as SavedInstead
 from gradscope.facts.functions import TensorFactor as TensorFactor
 from gradscope.facts.functions import Worst as Worst
-from gradscope.facts.leaps import Leap as Leap
 from gradscope.facts.magnitudes import Absence as Absence
 from gradscope.facts.magnitudes import Activation as Activation
 from gradscope.facts.magnitudes import Clearing as Clearing
@@ -43,6 +42,7 @@ from gradscope.facts.magnitudes import Growth as Growth
 from gradscope.facts.magnitudes import LateClip as LateClip
 from gradscope.facts.magnitudes import LayerSize as LayerSize
 from gradscope.facts.magnitudes import Leaf as Leaf
+from gradscope.facts.magnitudes import Leap as Leap
 from gradscope.facts.magnitudes import Limits as Limits
 from gradscope.facts.magnitudes import Magnitudes as Magnitudes
 from gradscope.facts.magnitudes import Summed as Summed
@@ -53,10 +53,6 @@ from gradscope.facts.numbers import plural as plural
 from gradscope.facts.numbers import text_of as text_of
 from gradscope.facts.places import Call as Call
 from gradscope.facts.places import Location as Location
-from gradscope.facts.raised import OutOfRange as OutOfRange
-from gradscope.facts.raised import Raised as Raised
-from gradscope.facts.raised import Spectrum as Spectrum
-from gradscope.facts.raised import Unfit as Unfit
 from gradscope.facts.ranks import Fate as Fate
 from gradscope.facts.ranks import Ranked as Ranked
 from gradscope.facts.ranks import Share as Share
@@ -67,8 +63,12 @@ from gradscope.facts.refusals import GraphFreed as GraphFreed
 from gradscope.facts.refusals import LeafWritten as LeafWritten
 from gradscope.facts.refusals import NotScalar as NotScalar
 from gradscope.facts.refusals import NotUsed as NotUsed
+from gradscope.facts.refusals import OutOfRange as OutOfRange
+from gradscope.facts.refusals import Raised as Raised
 from gradscope.facts.refusals import Refusal as Refusal
 from gradscope.facts.refusals import Shared as Shared
+from gradscope.facts.refusals import Spectrum as Spectrum
+from gradscope.facts.refusals import Unfit as Unfit
 from gradscope.facts.refusals import Unreduced as Unreduced
 from gradscope.facts.refusals import WithoutGraph as WithoutGraph
 from gradscope.facts.refusals import Write as Write

@@ -13,8 +13,7 @@ from gradscope.facts.functions import Compared, OwnBackward, SavedInstead
 from gradscope.facts.magnitudes import Clearing, Summed, Update
 from gradscope.facts.numbers import text_of
 from gradscope.facts.places import Call, Location
-from gradscope.facts.raised import Unfit
-from gradscope.facts.refusals import Carried, Write
+from gradscope.facts.refusals import Carried, Unfit, Write
 from gradscope.facts.usage import Flat, Usage
 
 

@@ -10,9 +10,8 @@ from gradscope.facts.events import Approach, Event, Headroom, NanRead, Overwrite
 from gradscope.facts.functions import FunctionCheck
 from gradscope.facts.magnitudes import Magnitudes
 from gradscope.facts.places import Location
-from gradscope.facts.raised import Raised
 from gradscope.facts.ranks import Share
-from gradscope.facts.refusals import AnyRefusal
+from gradscope.facts.refusals import AnyRefusal, Raised
 from gradscope.facts.symptoms import Symptom, Unexamined
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from gradscope.facts import Ending, Operand
-from gradscope.facts.raised import Objected, OutOfRange, Raised, Spectrum, Unfit
+from gradscope.facts.refusals import Objected, OutOfRange, Raised, Spectrum, Unfit
 from gradscope.ops.dtypes import finfo
 from gradscope.ops.indexing import INDEXING
 from gradscope.record.census import unravel

@@ -14,10 +14,9 @@ from gradscope.diagnose import diagnose
 from gradscope.facts import Finding, NotTried, Reason, Severity, Trace
 from gradscope.repair.again import Again
 from gradscope.repair.attempt import Bench, Rerun, RerunWith
-from gradscope.repair.budget import Budget
+from gradscope.repair.budget import Budget, Search
 from gradscope.repair.compare import Seen
 from gradscope.repair.fix_order import without_contradiction
-from gradscope.repair.search import Search
 from gradscope.repair.serve import Service
 from gradscope.report.status import Stages
 from gradscope.source import Source

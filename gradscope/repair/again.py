@@ -23,9 +23,8 @@ from gradscope.facts import (
 from gradscope.facts.ranks import OTHERS, Fate, Share
 from gradscope.programs import ChildFault, Kept, NoAnswer, Repeat, RunOptions, Target, run
 from gradscope.programs.ranks import Ranks
-from gradscope.repair.budget import Budget, Purpose
+from gradscope.repair.budget import Budget, Purpose, Search
 from gradscope.repair.differences import repeats
-from gradscope.repair.search import Search
 from gradscope.report import trials
 from gradscope.report.status import Stages
 

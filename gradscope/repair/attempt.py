@@ -15,10 +15,9 @@ from gradscope.facts import Finding, Fix, Holds, NotTried, Reason, Refuted, Trac
 from gradscope.facts.verdicts import CannotRun
 from gradscope.programs import ChildFault, NoAnswer
 from gradscope.repair.again import FAILURES, Hindered, Setup
-from gradscope.repair.budget import Budget, Purpose, RunsSpent
+from gradscope.repair.budget import Budget, Purpose, RunsSpent, Search
 from gradscope.repair.compare import Outcome, Seen, acting, compare, last_step
 from gradscope.repair.differences import repeats
-from gradscope.repair.search import Search
 from gradscope.repair.worth import asks_for_truth, gone_on, is_sound, weighed
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit, Unpatchable, locate

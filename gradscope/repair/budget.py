@@ -1,13 +1,17 @@
-"""The time that may go into running the program again: one budget, and what it was spent on."""
+"""The time that may go into looking for patches, and into running the program again."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import TypeVar
 
 from gradscope.facts import Trace
+
+Found = TypeVar("Found")
 
 
 class Purpose(Enum):
@@ -80,3 +84,36 @@ class Budget:
         if trace.ending.kind == "interrupted" and not trace.ending.code:
             raise TimeoutError
         return trace
+
+
+@dataclass
+class Search:
+    """For patches of all findings together, without trying them. `is_cut`: something was not looked
+    at for want of time.
+
+    The clock runs while `found` is asked for the next patch, and stands still while one is tried.
+    """
+
+    seconds: float = 5.0
+    is_cut: bool = False
+    spent: float = 0.0
+    _until: float = math.inf
+
+    @property
+    def is_over(self) -> bool:
+        """To be asked in every loop whose length is that of the program."""
+        self.is_cut |= time.monotonic() >= self._until
+        return self.is_cut
+
+    def found(self, ways: Iterator[Found]) -> Iterator[Found]:
+        """What an iterator finds in the time that is left."""
+        while True:
+            started = time.monotonic()
+            self._until = started + self.seconds - self.spent
+            try:
+                if self.is_over or (one := next(ways, None)) is None:
+                    return
+            finally:
+                self.spent += time.monotonic() - started
+                self._until = math.inf
+            yield one

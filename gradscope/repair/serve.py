@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 
 from gradscope.facts import Finding, Fix, Holds, NotTried, Reason
 from gradscope.repair.attempt import Bench, Patched, ways
-from gradscope.repair.budget import Budget
+from gradscope.repair.budget import Budget, Search
 from gradscope.repair.fix_order import gives_the_truth, ordered
-from gradscope.repair.search import Search
 from gradscope.repair.write.culprit import Unpatchable, locate
 from gradscope.repair.write.propose import fixes_of
 from gradscope.report.status import Doing, Stages

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from gradscope.facts import Edit, Finding, Location, NotTried, Reason
 from gradscope.ops import Edge, OpFact, lookup
-from gradscope.repair.search import Search
+from gradscope.repair.budget import Search
 from gradscope.source import Names, Source, SourceError, expression, find, operands, read
 from gradscope.source.arguments import called, spelled
 from gradscope.source.spans import parenthesized

@@ -9,7 +9,6 @@ from typing import Any
 from gradscope.facts import Edit, Fix, Phase
 from gradscope.facts import requests as ask
 from gradscope.repair.write import (
-    allocation,
     backward,
     clip_norm,
     cycles,
@@ -18,10 +17,9 @@ from gradscope.repair.write import (
     graphs,
     guards,
     initial,
+    instead,
     masked,
-    objected,
     once,
-    positive,
     refused,
     selected,
     stable,
@@ -62,7 +60,7 @@ BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
     ask.StableForm: stable.rewritten,
     ask.WiderDtype: wider.widened,
     ask.AllowEmpty: empty.filled,
-    ask.FillMemory: allocation.filled,
+    ask.FillMemory: instead.allocated,
     ask.CopyBeforeWriting: detached.copied,
     ask.StepAtTheEnd: cycles.ended,
     ask.KeepScaler: cycles.kept_scaler,
@@ -75,10 +73,10 @@ BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
 }
 BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.HarmlessOperand: _masked,
-    ask.LearnPositive: positive.learnt,
-    ask.AddToDiagonal: objected.diagonal,
-    ask.FitNumber: objected.fitted,
-    ask.IgnoreTarget: objected.ignored,
+    ask.LearnPositive: instead.learnt,
+    ask.AddToDiagonal: instead.diagonal,
+    ask.FitNumber: instead.fitted,
+    ask.IgnoreTarget: instead.ignored,
     ask.TameSlope: tamed.tamed,
     ask.Unsaturated: unsaturated.opposite,
     ask.Reattach: detached.reconnected,

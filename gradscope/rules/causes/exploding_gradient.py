@@ -30,7 +30,6 @@ from gradscope.facts import requests as ask
 from gradscope.rules.reading.growths import clip_bound, explodes, facts_of, is_clipped
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
-from gradscope.rules.wording.sizes import profile
 
 SHARE_OF_NORM = 1e-4  # an element of what the repeats have made, of a norm over many
 LARGEST_SHARE = 0.5  # of the growth that one repeat may make: more is an op, and no growth
@@ -106,7 +105,7 @@ class ExplodingGradient(Rule):
                 "total_norm": totals[step] if is_known else None,
                 "limit": self.limits.gradient_growth,
             },
-            numbers=(*profile(growth), *_totals(totals, step)),
+            numbers=(*phrases.profile(growth), *_totals(totals, step)),
             symptoms=(own, *(symptom for root in explained for symptom in root.symptoms)),
             chain=explained[0].chain if explained else (),
             # Clipping bounds the step and leaves the reason where it is.
@@ -147,7 +146,7 @@ class ExplodingGradient(Rule):
             label=f"repeated {len(growth.norms)} times before the overflow",
             related=(Related("use", place, "leaves the range"),) if place and is_elsewhere else (),
             evidence=facts_of(growth),
-            numbers=tuple(profile(growth, "the values", "the first one first")),
+            numbers=tuple(phrases.profile(growth, "the values", "the first one first")),
             symptoms=root.symptoms,
             chain=root.chain,
             fixes=(ask.KeepNorm(growth.axis, growth.nodes), between),

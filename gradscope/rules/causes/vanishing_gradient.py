@@ -26,7 +26,6 @@ from gradscope.rules.reading.faded import FADED, GONE, Faded, faded
 from gradscope.rules.reading.growths import facts_of, fades, rms, starved_leaves
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
-from gradscope.rules.wording.sizes import profile
 
 ADAM_EPS = 1e-8  # torch.optim.Adam's default
 SHRINKS = 0.8  # of an activation's norm, per layer
@@ -118,7 +117,7 @@ class VanishingGradient(Rule):
                 "limit": self.limits.gradient_rms,
             },
             numbers=(
-                *profile(growth),
+                *phrases.profile(growth),
                 f"gradient of `{smallest.name}` has norm {norm},"
                 f" {number(rms(smallest, growth.step), 2)} an element; Adam's eps is"
                 f" {number(ADAM_EPS)}",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from gradscope.facts import Call, Event, Operand, Subject, Symptom, Trouble, plural, text_of
+from gradscope.facts import Call, Event, Growth, Operand, Subject, Symptom, Trouble, plural, text_of
 from gradscope.facts import number as figures
 from gradscope.ops.display import spelled as spelled
 
@@ -139,3 +139,23 @@ def symptoms(many: Iterable[Symptom]) -> str:
 
 def _word(one: Symptom) -> str:
     return "NaN" if one.trouble is Trouble.NAN else str(one.trouble)
+
+
+def profile(
+    growth: Growth, of: str = "the gradient", starts: str = "the loss first"
+) -> Iterator[str]:
+    """How norms change along the way through a model: those at five places."""
+    if growth.axis == "fused":
+        came, goes = figures(growth.norms[0], 3), figures(growth.norms[-1], 3)
+        yield f"a gradient of norm {came} comes in, {goes} goes out"
+        return
+    last = len(growth.norms) - 1
+    places = sorted({round(last * part / 4) for part in range(5)})
+    shown = ", ".join(f"{figures(growth.norms[place], 3)} ({place + 1})" for place in places)
+    yield f"norm of {of} by {growth.unit}, {starts}: {shown}"
+    extent = f"from x{growth.low:.3g} to x{growth.high:.3g}"
+    yield f"fitted x{growth.factor:.4g} per {growth.unit}, {extent}"
+    if growth.activation_factor:
+        first, final = figures(growth.activations[-1], 3), figures(growth.activations[0], 3)
+        change = f"{first} to {final}, x{1 / growth.activation_factor:.3g} per {growth.unit}"
+        yield f"norm of the activations there, on the way forward: {change}"

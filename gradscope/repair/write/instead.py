@@ -1,0 +1,88 @@
+"""What one call takes in the place of what it was given: memory that is filled, a number that fits,
+a function that stays positive."""
+
+from __future__ import annotations
+
+import ast
+
+from gradscope.facts import Edit
+from gradscope.facts import requests as ask
+from gradscope.repair.write.candidate import Ways
+from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.ends import layer, renamed
+from gradscope.repair.write.spelling import can_repeat, operand_of
+from gradscope.repair.write.splice import keyword
+from gradscope.source.arguments import spelled
+
+FILLED = {
+    "empty": "zeros",
+    "empty_like": "zeros_like",
+    "new_empty": "new_zeros",
+    "Tensor": "zeros",
+    "FloatTensor": "zeros",
+}
+
+
+def allocated(culprit: Culprit) -> Ways:
+    """`torch.empty(n)` -> `torch.zeros(n)`, in the same way for its kin."""
+    call = culprit.node
+    if not isinstance(call, ast.Call):
+        return
+    dotted = culprit.names.dotted(call.func) or ""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else dotted.rpartition(".")[2]
+    new = FILLED.get(name)
+    if new is None:
+        return
+    text = culprit.torch(f"torch.{new}") if dotted.startswith("torch.") else None
+    if text is None and isinstance(call.func, ast.Attribute):
+        text = f"{culprit.source.of(call.func.value)}.{new}"
+    if text is not None:
+        yield [culprit.source.edit(*culprit.source.extent(call.func), text)]
+
+
+def diagonal(culprit: Culprit, request: ask.AddToDiagonal) -> Ways:
+    """A multiple of the identity added to the matrix."""
+    edge = next((one for one in culprit.edges() if one.cure.guard), None)
+    node = operand_of(culprit, edge) if edge is not None else None
+    guard = culprit.torch(edge.cure.guard) if edge is not None else None
+    if node is not None and guard and can_repeat(culprit, node):
+        text = guard.format(x=culprit.text(node), eps=f"{request.size:g}")
+        yield [culprit.replace(node, text)]
+
+
+def fitted(culprit: Culprit, request: ask.FitNumber) -> Ways:
+    """The end of the dtype's range in the place of the number."""
+    number, tensor = culprit.operands.get(request.unfit.role), culprit.operands.get("self")
+    end = "max" if request.unfit.value > 0 else "min"
+    made = culprit.torch("torch.finfo(")
+    if number is not None and tensor is not None and made and can_repeat(culprit, tensor):
+        yield [culprit.replace(number, f"{made}{culprit.text(tensor)}.dtype).{end}")]
+
+
+def ignored(culprit: Culprit, request: ask.IgnoreTarget) -> Ways:
+    """The argument that leaves targets out."""
+    if isinstance(culprit.node, ast.Call):
+        yield [keyword(culprit.source, culprit.node, "ignore_index", str(request.value))]
+
+
+def learnt(culprit: Culprit, request: ask.LearnPositive) -> Ways:
+    """`F.softplus(x)` for `F.relu(x)`, `nn.Softplus()` for `nn.ReLU()`, or around a call. A bound
+    beside the ReLU would leave the elements that it set to 0 without a gradient."""
+    call = culprit.at(request.made)
+    if call is None:
+        return
+    edit, found = None, spelled(culprit.source, call)
+    module = None if request.signed else layer(culprit, call, "torch.nn.ReLU")
+    if module is not None:
+        edit = renamed(culprit, module, "Softplus")
+    elif request.signed:
+        edit = _softplus(culprit, call, call)
+    elif found is not None and found.name == "relu" and found.positional:
+        edit = _softplus(culprit, call, found.positional[0])
+    if edit is not None:
+        yield (edit,)
+
+
+def _softplus(culprit: Culprit, place: ast.expr, operand: ast.expr) -> Edit | None:
+    text = culprit.torch(f"torch.nn.functional.softplus({culprit.source.of(operand)})")
+    return culprit.replace(place, text) if text is not None else None
