@@ -285,6 +285,13 @@ CUT = {
         - F.mse_loss(p.data, y).backward()  # <-
         + F.mse_loss(p, y).backward()  # <-
     """,
+    "gradient without its graph": """
+        points = x.clone().requires_grad_()
+        h = torch.tanh(net(points))
+        - slope, = torch.autograd.grad(h.sum(), points)  # <-
+        + slope, = torch.autograd.grad(h.sum(), points, create_graph=True)  # <-
+        (slope - x).square().mean().backward()
+    """,
     "tensor of losses": """
         losses = [net(x).square().mean() for _ in range(3)]
         - torch.tensor(losses).mean().backward()  # <-

@@ -53,6 +53,13 @@ CUTS = {
         12,
         "loss + side(x).square().mean()\n",
     ),
+    "a gradient without its graph": (
+        "",
+        "h = 2 * x.requires_grad_(); y = side(h).tanh().sum(); "
+        "loss = loss + torch.autograd.grad(y, h, retain_graph=True)[0].square().mean()",
+        12,
+        "retain_graph=True, create_graph=True)",
+    ),
     "a parameter made of a result": (
         "",
         "loss = loss + nn.Parameter(side(x)).square().mean()",

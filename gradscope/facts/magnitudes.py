@@ -158,13 +158,14 @@ class Leap:
 class Absence:
     """A leaf whose gradient was missing or exactly zero at every step, and the reason found.
 
-    `reason`: detach, no_grad, function (its backward returns None), sampled, integer, number,
-    rewrapped, overwritten, unused, unregistered, unreached, differentiated (only derivatives were
-    read of what it is in), stale, replaced, added (to a model that the optimizer had been given),
-    zero-op (round, sign), nearest (an interpolation that chooses), saturated, dead-relu, underflow,
-    zero-weight, masked, left-out (by numbers or a slice that are the same at every step), cancelled
-    (a sum of what is not 0), unknown. `call` is where the gradient ended. `grad_output` is the norm
-    that came into it, None where none came.
+    `reason`: detach, no_grad, function (its backward returns None), constant (a gradient that was
+    asked for without its graph), sampled, integer, number, rewrapped, overwritten, unused,
+    unregistered, unreached, differentiated (only derivatives were read of what it is in), stale,
+    replaced, added (to a model that the optimizer had been given), zero-op (round, sign), nearest
+    (an interpolation that chooses), saturated, dead-relu, underflow, zero-weight, masked, left-out
+    (by numbers or a slice that are the same at every step), cancelled (a sum of what is not 0),
+    unknown. `call` is where the gradient ended. `grad_output` is the norm that came into it, None
+    where none came.
     """
 
     leaf: str

@@ -165,8 +165,10 @@ class Observation:
             context.nested -= 1
         if is_step:
             self._end_step()
-        if ops is not None and not context.nested:
-            ops.mode.forget_history()
+        if not context.nested:
+            self.sizes.end_backward(one, result)
+            if ops is not None:
+                ops.mode.forget_history()
         return result
 
     def _run_ops(self, engine: Engine, one: BackwardPass) -> Any:

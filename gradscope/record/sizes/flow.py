@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
@@ -217,6 +218,18 @@ class Flow(TorchDispatchMode):
         for value in values:
             if isinstance(value, torch.Tensor):
                 self.differentiated |= self.of(value)[0]
+
+    def note_constants(
+        self, values: Sequence[Any], gradients: Sequence[Any], frame: FrameType
+    ) -> None:
+        """The program was handed gradients of these, asked for at `frame`, without their graph."""
+        keys = [storage_key(one) for one in gradients if isinstance(one, torch.Tensor)]
+        upstream = [self.of(value) for value in values if isinstance(value, torch.Tensor)]
+        live = cuts = 0
+        for leaves, before in upstream:
+            live, cuts = live | leaves, cuts | before
+        cuts |= self._add_cut("constant", OpInfo(""), note_site(frame), live, live)
+        self._state.update({key: (0, cuts) for key in keys if key is not None})
 
     def cuts_in(self, bits: int) -> Iterator[Cut]:
         return (cut for position, cut in enumerate(self.cuts) if bits >> position & 1)

@@ -119,6 +119,11 @@ class Sizes:
         if not one.is_step and self.inspection.flow is not None:
             self.inspection.flow.note_differentiated(one.outputs)
 
+    def end_backward(self, one: BackwardPass, result: Any) -> None:
+        """Of the program, a step or not, that gave `result`."""
+        if self.inspection.flow is not None and not (one.accumulates or one.create_graph):
+            self.inspection.flow.note_constants(one.outputs, result or (), one.frame)
+
     def run_backward(self, engine: Engine, one: BackwardPass) -> Any:
         """Of a step."""
         if self._at_work:

@@ -169,6 +169,14 @@ def _enabled(culprit: Culprit) -> Iterator[Candidate]:
             yield Candidate("record the graph of what has to learn", (edit,))
 
 
+def _with_graph(culprit: Culprit) -> Iterator[Candidate]:
+    """`torch.autograd.grad(out, x, create_graph=True)`."""
+    node = culprit.node
+    if isinstance(node, ast.Call) and culprit.names.dotted(node.func) == "torch.autograd.grad":
+        edit = keyword(culprit.source, node, "create_graph", "True")
+        yield Candidate("ask for the gradient with its graph", (edit,))
+
+
 def _required(culprit: Culprit) -> Iterator[Candidate]:
     """`torch.tensor(values, requires_grad=True)`, `x.requires_grad_()`."""
     source, node = culprit.source, culprit.node
@@ -246,6 +254,7 @@ _WAYS: Mapping[str, tuple[Callable[[Culprit], Iterator[Candidate]], ...]] = {
     "number": (_kept_as_tensor,),
     "rewrapped": (_unwrapped,),
     "no_grad": (_enabled,),
+    "constant": (_with_graph,),
     "frozen": (_thawed,),
     "leafless": (_required,),
     "unregistered": (_registered,),

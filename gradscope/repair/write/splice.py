@@ -119,7 +119,7 @@ def keyword(source: Source, call: ast.Call, name: str, value: str) -> Edit:
         return source.edit(*source.extent(given), value)
     end = source.extent(call)[1] - 1
     last = len(source.text[:end].rstrip())
-    separator = "" if source.text[last - 1] in "(," else ", "
+    separator = {"(": "", ",": " "}.get(source.text[last - 1], ", ")
     return source.edit(last, last, f"{separator}{name}={value}")
 
 

@@ -27,6 +27,12 @@ WORDS = {
         "no graph is recorded in here",
         "run the part that has to learn outside of `no_grad`",
     ),
+    "constant": Words(
+        "`torch.autograd.grad` hands out plain numbers where it is not asked with"
+        " `create_graph=True`: backward never learns what they were computed from.",
+        "hands out a gradient without its graph",
+        "ask for the gradient with `create_graph=True`",
+    ),
     "frozen": Words(
         "`requires_grad` is False for all that it was computed from: autograd records nothing.",
         "takes `requires_grad` away",

@@ -161,6 +161,7 @@ def _freed(one: GraphFreed) -> Told:
 
 _ENDS = {
     "no_grad": "it was computed where none is recorded",
+    "constant": "it reads a gradient that was asked for without `create_graph=True`",
     "number": "it was made from a Python number",
     "frozen": "nothing in it requires grad",
     "leafless": "nothing in it requires grad",
