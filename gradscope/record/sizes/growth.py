@@ -11,7 +11,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, takewhile
+from itertools import dropwhile, pairwise, takewhile
 
 from gradscope.facts import Activation, Depth, Growth, LayerSize
 from gradscope.ops.display import node_stem
@@ -54,18 +54,20 @@ def fit(crossings: Sequence[Crossing]) -> Fit | None:
 def _fit(crossings: Sequence[Crossing], norms: Mapping[int, float], way: int) -> Fit | None:
     """`norms` by position; `way` is -1 for results, which grow towards the loss."""
     chain = [position for position in _longest_chain(crossings) if position in norms]
-    anchors = _repeats(crossings, chain)
-    found = [norms[position] for position in anchors[::way]]
+    # Sequences that are padded: what lies behind their ends gets a gradient of 0.
+    anchors = list(dropwhile(lambda one: norms[one] == 0, _repeats(crossings, chain)[::way]))
+    found = [norms[position] for position in anchors]
     alive = len(list(takewhile(_alive, found)))
     if alive < _FEWEST:
         return None
     logs = [math.log(norm) for norm in found[:alive]]
     steps = [after - before for before, after in pairwise(logs)]
-    span = chain[chain.index(anchors[0]) : chain.index(anchors[-1]) + 1]
+    first, last = sorted(map(chain.index, (anchors[0], anchors[-1])))
+    span = chain[first : last + 1]
     modules = _modules(crossings, span)
     places = {crossings[position].place for position in anchors}
     return Fit(
-        anchors=tuple(anchors[::way]),
+        anchors=tuple(anchors),
         norms=tuple(found),
         alive=alive,
         span=tuple(span),
