@@ -207,6 +207,13 @@ def test_a_factor_is_fitted_and_stops_at_zero() -> None:
     assert fit(chain([1.0, 2.0, 4.0])) is None
 
 
+def test_a_factor_is_fitted_from_the_ends_of_padded_sequences_on() -> None:
+    padded = fit(chain([0.0, 0.0, *(3.0**n for n in range(6))]))
+
+    assert (padded.factor, padded.norms[0]) == (pytest.approx(3.0), 1.0)
+    assert fit(chain([0.0] * 8)) is None
+
+
 def growth(norms: tuple[float, ...], low: float, high: float) -> Growth:
     from gradscope.facts import Call
 
