@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 from gradscope.record.compiled import Compiled
 from gradscope.record.mode import RecordingMode
 from gradscope.record.modes import lifted_above, mode_count, put, take
@@ -44,14 +47,18 @@ class Depth:
         """How many modes are to lie below others of ours."""
         return self._below + self.is_full
 
-    def is_due(self, step: int, updates: int | None, *, by_hand: bool) -> bool:
+    def is_due(self, step: int, updates: int | None, by_hand: Callable[[], bool]) -> bool:
         """Whether to look at the coming step, the one after so many updates by optimizers (None:
-        without one), in full; `by_hand`: the program updates its parameters itself."""
+        without one), in full; `by_hand`: whether the program updates its parameters itself."""
         number = step if updates is None else updates
         if self.full_from is not None and step >= self.full_from:
             return True
-        is_early = by_hand and step < _BY_HAND
+        is_early = step < _BY_HAND and by_hand()
         return (is_early or number & (number - 1) == 0) and self.compiled.first is None
+
+    def due_after(self, step: int) -> float:
+        """The first step after this one that may be due without an optimizer."""
+        return min(1 << step.bit_length(), math.inf if self.full_from is None else self.full_from)
 
     def note_compiled(self, step: int) -> None:
         """The program compiles something, in this step."""

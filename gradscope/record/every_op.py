@@ -164,6 +164,13 @@ class EveryOp:
                 journal.keep_only([*alive, *self.symptoms.held(), *self.reads.held()])
             self.watching.end_backward(updates)
 
+    def calm_until(self) -> float:
+        """The step before which, as far as is known, no other has to be looked at in full, nor
+        what became of something bad."""
+        is_waited_for = self.symptoms.are_waiting or self.symptoms.confirmed
+        is_calm = not (is_waited_for or self.context.provenance.holds_guilty())
+        return self.depth.due_after(self.context.step) if is_calm else 0
+
     def optimizer_begins(self, work: Work) -> None:
         if self.context.is_blind or (self.depth.is_full and not is_on(self.mode)):
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Any, Protocol
 import torch
 
 from gradscope.record.optimizers import Work, watch_optimizers
-from gradscope.record.passes import BackwardPass
+from gradscope.record.passes import BackwardPass, plain_loss
 from gradscope.record.stand_ins import stand_in
 from gradscope.record.tracing import computes_values
 
@@ -24,6 +25,15 @@ class Observer(Protocol):
 
     def run_backward(self, engine: Engine, one: BackwardPass) -> Any:
         """Run the engine, and look before and after. Not called where ops compute no values."""
+
+    def lets_pass(self, loss: float) -> bool:
+        """Whether the coming pass, which adds gradients to leaves, is one of many, so that nobody
+        has to look at it closely. Its loss is finite, and an op of ours would not be seen."""
+
+    def run_calmly(
+        self, engine: Callable[[], Any], loss: float, root: torch.Tensor, frame: FrameType
+    ) -> Any:
+        """Run the engine for such a pass, which `frame` asks for; `root` is differentiated."""
 
     def optimizer_made(self, optimizer: Any, frame: FrameType) -> None: ...
     def optimizer_begins(self, work: Work) -> None: ...
@@ -45,7 +55,11 @@ def tell(stack: ExitStack, observer: Observer, elsewhere: dict[str, None]) -> No
             return original(t_outputs, *args, **kwargs)
         if not computes_values():
             return original(t_outputs, *args, **kwargs)
-        return observer.run_backward(run, BackwardPass(t_outputs, args, kwargs, sys._getframe(1)))
+        frame, loss = sys._getframe(1), plain_loss(t_outputs, kwargs)
+        if loss is None or not observer.lets_pass(loss):
+            return observer.run_backward(run, BackwardPass(t_outputs, args, kwargs, frame))
+        calmly = functools.partial(original, t_outputs, *args, **kwargs)
+        return observer.run_calmly(calmly, loss, t_outputs[0], frame)
 
     for owner in (torch.autograd, torch.autograd.graph):
         stand_in(stack, owner, "_engine_run_backward", engine, inner=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 from typing import Any
 
 import torch
@@ -69,6 +70,11 @@ class Limit:
         if self._trains and passes - self._updated < _MOST_ADDED_UP:
             return self._updates >= self._steps
         return True
+
+    @property
+    def fewest(self) -> float:
+        """The passes before which it is not reached, whatever optimizers do."""
+        return min(most or math.inf for most in (self._steps, self._passes))
 
     def move(self, steps: int | None, passes: int | None) -> None:
         self._steps, self._passes = steps, passes

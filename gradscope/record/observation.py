@@ -35,28 +35,39 @@ class Steps:
     """Those that are over, kept as plain as they came: one is added at each backward."""
 
     def __init__(self) -> None:
-        self._seen: list[tuple[float | None, float, int, Site, bool]] = []
+        # In columns, since Python's collector would go through an object for each of them.
+        self._columns: tuple[list[Any], ...] = tuple([] for _ in range(5))
         self._clock = time.perf_counter()
         self._ops = 0
+        self._site: Site = ()
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return len(self._columns[0])
 
     def add(self, loss: float | None, ops: int, site: Site, in_full: bool) -> None:
         """After so many `ops` in all."""
         now = time.perf_counter()
-        self._seen.append((loss, now - self._clock, ops - self._ops, site, in_full))
+        if site != self._site:
+            self._site = site
+        losses, seconds, counts, sites, depths = self._columns
+        losses.append(loss)
+        seconds.append(now - self._clock)
+        counts.append(ops - self._ops)
+        sites.append(self._site)
+        depths.append(in_full)
         self._clock, self._ops = now, ops
 
     def first(self, count: int) -> Steps:
         found = Steps()
-        found._seen = self._seen[:count]
+        found._columns = tuple(column[:count] for column in self._columns)
         return found
 
     def facts(self) -> tuple[Step, ...]:
         return tuple(
             Step(index, loss, seconds, ops, place_of(site), in_full)
-            for index, (loss, seconds, ops, site, in_full) in enumerate(self._seen)
+            for index, (loss, seconds, ops, site, in_full) in enumerate(
+                zip(*self._columns, strict=True)
+            )
         )
 
 
@@ -99,6 +110,7 @@ class Observation:
         self._last = LastUpdate(ends_with_update)
         self._ending = Ending("stopped")
         self._ran = Steps()
+        self._calm_until = 0.0  # steps before which none has to be looked at, as is known
         self._elsewhere: dict[str, None] = {}  # other threads that ran backward, in order
         self._refusal: AnyRefusal | None = None
         self._arrays = ArrayWarnings()
@@ -171,6 +183,42 @@ class Observation:
                 ops.mode.forget_history()
         return result
 
+    def lets_pass(self, loss: float) -> bool:
+        context, ops = self.context, self.ops
+        return (
+            context.step + 1 < self._calm_until
+            and not (context.nested or context.is_aside)
+            and ops is not None
+            and not ops.depth.is_full
+            and not (self.functions is not None and self.functions.found)
+            and self.sizes.lets_pass(loss)
+        )
+
+    def run_calmly(
+        self, engine: Callable[[], Any], loss: float, root: torch.Tensor, frame: FrameType
+    ) -> Any:
+        context, ops, updates = self.context, self.ops, self.limit.updates
+        assert ops is not None
+        ops.watching.begin_calmly(updates)
+        self.sizes.usages.begin_calmly()
+        context.nested = 1
+        try:
+            result = engine()
+        finally:
+            context.nested = 0
+        self._ran.add(loss, ops.mode.ops, user_site(frame), in_full=False)
+        if ops.watching.gives_bad_gradients(root, updates):
+            self._calm_until = 0
+            one = BackwardPass((root,), (), {"accumulate_grad": True}, frame)
+            ops.end_backward(one, None, updates, last=False)
+        self.sizes.note_pass(loss)
+        context.end_step()
+        if updates is None:
+            ops.watching.check_parameters(None, ops.watching.leaves)
+        self._on_step(context.step, ops.mode.ops)
+        self._between_steps(self)
+        return result
+
     def _run_ops(self, engine: Engine, one: BackwardPass) -> Any:
         return engine(one) if self.ops is None else self.ops.run_backward(engine, one)
 
@@ -201,6 +249,7 @@ class Observation:
             self.context.end_step()
             if self.ops is not None:
                 self.ops.end_step(self.limit.updates)
+                self._calm_until = min(self.limit.fewest, self.ops.calm_until())
             self._on_step(self.steps, self._ops_so_far)
         if self._is_last and self._last.is_over_after_backward(self.sizes.updates_by_hand):
             self._halt(self._reason)
@@ -245,6 +294,7 @@ class Observation:
 
     def _confirmed(self) -> None:
         """A symptom is one."""
+        self._calm_until = 0
         if not self._keep_going:
             self._halt(FIRST_ERROR)
 

@@ -8,8 +8,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.optim.optimizer import (
@@ -18,7 +19,7 @@ from torch.optim.optimizer import (
 )
 
 from gradscope.facts import Setting
-from gradscope.record.sites import Site, note_site
+from gradscope.record.sites import Site, user_site
 from gradscope.record.stand_ins import hide_from_dynamo, stand_in
 from gradscope.record.tracing import computes_values
 
@@ -26,17 +27,25 @@ from gradscope.record.tracing import computes_values
 _SETTINGS = ("lr", "betas", "momentum", "dampening", "weight_decay", "eps", "alpha")
 
 
-class Work(NamedTuple):
+@dataclass(slots=True)
+class Work:
     """What an optimizer does by itself: all of `step()`, or a part of it up to a call of its
-    closure, or from there on. `frame` runs `step()`, which `site` calls. `updates`: the optimizer
-    has the gradients that it steps along; where it is given a closure, that one is yet to make them
-    at first. `over`: `step()` is done."""
+    closure, or from there on. `frame` runs `step()`. `updates`: the optimizer has the gradients
+    that it steps along; where it is given a closure, that one is yet to make them at first. `over`:
+    `step()` is done."""
 
     optimizer: Any
     frame: FrameType
-    site: Site
     updates: bool
     over: bool = False
+    _site: Site | None = None
+
+    @property
+    def site(self) -> Site:
+        """The user's instruction that calls `step()`; asked for while it runs."""
+        if self._site is None:
+            self._site = user_site(self.frame)
+        return self._site
 
 
 def parameters_of(optimizer: Any) -> Iterator[torch.Tensor]:
@@ -50,6 +59,9 @@ def held_by(optimizer: Any) -> set[int]:
 
 def rate_of(optimizer: Any) -> float | None:
     """The largest learning rate of its groups; None where none can be read."""
+    first, *others = optimizer.param_groups
+    if not others and type(lr := first.get("lr")) is float:
+        return lr
     rates = [one for group in optimizer.param_groups for one in _numbers(group.get("lr"))]
     return max(rates, key=abs, default=None)
 
@@ -100,7 +112,7 @@ def watch_optimizers(
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
         has_closure = callable(closure)
         frame = sys._getframe(1)
-        work = Work(optimizer, frame, note_site(frame)[0], updates=not has_closure)
+        work = Work(optimizer, frame, updates=not has_closure)
         running.append(work)
         before(work)
         if not has_closure:
@@ -117,7 +129,7 @@ def watch_optimizers(
                 return closure(*args, **kwargs)
             after(running[depth])
             result = closure(*args, **kwargs)
-            running[depth] = running[depth]._replace(updates=True)
+            running[depth].updates = True
             before(running[depth])
             return result
 
@@ -129,9 +141,10 @@ def watch_optimizers(
         while (work := running.pop()).optimizer is not optimizer:
             pass  # a step that raised has no end of its own
         if not work.updates:  # it has not called its closure
-            work = work._replace(updates=True)
+            work.updates = True
             before(work)
-        after(work._replace(over=True))
+        work.over = True
+        after(work)
 
     if made is not None:
         stand_in(stack, torch.optim.Optimizer, "__init__", _telling(made, thread))

@@ -116,6 +116,18 @@ class BackwardPass:
         ]
 
 
+def plain_loss(outputs: Any, kwargs: Any) -> float | None:
+    """Of a pass that adds gradients to leaves: its one root, where that is a finite number which
+    can be read as it is."""
+    if len(outputs) != 1 or not kwargs.get("accumulate_grad") or is_observed():
+        return None
+    root = outputs[0]
+    if not (isinstance(root, torch.Tensor) and is_number(root)):
+        return None
+    loss = float(root.item())
+    return loss if loss - loss == 0.0 else None
+
+
 def _is_tensor(value: object) -> bool:
     return isinstance(value, torch.Tensor)
 

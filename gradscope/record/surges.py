@@ -34,7 +34,8 @@ class Surges:
         if grad is None:
             grad = self._choose(leaves())
         if grad is not None:
-            flat = grad.reshape(-1)
+            grad = grad.detach() if grad.requires_grad else grad
+            flat = grad if grad.dim() == 1 else grad.reshape(-1)
             self._waiting = step, torch.dot(flat, flat)
 
     def _choose(self, leaves: Iterable[torch.Tensor]) -> torch.Tensor | None:

@@ -15,11 +15,13 @@ from gradscope.record.events.symptoms import Symptoms, any_alive
 from gradscope.record.finite import holds_bad, quick_sum
 from gradscope.record.optimizers import Work, parameters_of
 from gradscope.record.passes import BackwardPass
+from gradscope.record.sizes.clearing import Versions, version_of, versions_of
 from gradscope.record.surges import Surges
 from gradscope.record.tracing import unobserved
 
 _EVERY = 16  # steps from one look at the parameters to the next
 _LONGEST = 32  # steps in full without an update: gradients are added up, a scaler skips them
+_sequence_nr = torch._C._autograd._get_sequence_nr
 _SMALL = 2**14  # elements: copying them costs less than an op for each of them
 
 
@@ -41,6 +43,8 @@ class Watching:
         self._unexamined: Unexamined | None = None
         self._had_optimizer: bool | None = None
         self._seen = graph.SeenNodes()
+        self._before: Versions = {}
+        self._reached, self._made_until = (-1, -1), 0  # nodes and leaves of the last graph
         self.surges = Surges()
 
     # Between two steps
@@ -82,27 +86,51 @@ class Watching:
 
     def end_backward(self, updates: int | None) -> None:
         if updates is None:
-            self._check_parameters(None, self.leaves)
+            self.check_parameters(None, self.leaves)
             self._choose(updates)
 
     def end_update(self, work: Work, updates: int | None) -> None:
         if work.over:
             optimizer = work.optimizer
             self._clean.pop(None, None)  # of the passes before the first update
-            self._check_parameters(id(optimizer), lambda: parameters_of(optimizer))
+            self.check_parameters(id(optimizer), lambda: parameters_of(optimizer))
             self._choose(updates)
 
     def _choose(self, updates: int | None, *, may_watch: bool = False) -> None:
         step = self.context.step
-        if (
-            self.depth.is_due(step, updates, by_hand=self.updates_by_hand())
-            or self.symptoms.are_waiting
-        ):
+        if self.depth.is_due(step, updates, self.updates_by_hand) or self.symptoms.are_waiting:
             self.depth.look_in_full(step)
         elif may_watch:
             self.depth.watch()
 
     # In a step
+
+    def begin_calmly(self, updates: int | None) -> None:
+        """A pass that is one of many (see `Observer`) is about to run."""
+        if updates is None:
+            self._before = versions_of(self.leaves())
+
+    def gives_bad_gradients(self, root: torch.Tensor, updates: int | None) -> bool:
+        """Whether that pass, of this root, has. The graph is walked where it may have reached other
+        leaves than the last one that was: as many nodes were made, and known leaves have got
+        gradients."""
+        self.surges.sample(self.context.step, self.leaves)
+        if updates is not None:
+            return False
+        grads = [
+            leaf.grad
+            for leaf in self.leaves()
+            if leaf.grad is not None and self._before.get(id(leaf)) != version_of(leaf.grad)
+        ]
+        made, self._made_until = _sequence_nr() - self._made_until, _sequence_nr()
+        if (made, len(grads)) != self._reached:
+            nodes, leaves = graph.below([root.grad_fn] if root.grad_fn is not None else [])
+            self._seen.hold((root,), nodes)
+            self._reached = made, len(leaves)
+            grads = [leaf.grad for leaf in leaves if leaf.grad is not None]
+        with unobserved():
+            self.context.bad_in_step = not all_finite(grads)
+        return self.context.bad_in_step
 
     def look_at_gradients(self, one: BackwardPass, handed_out: Any, updates: int | None) -> None:
         """Of a backward pass: what it has handed out, else what the leaves have. What optimizers
@@ -117,7 +145,7 @@ class Watching:
             grads = [leaf.grad for leaf in leaves]
         self.context.bad_in_step |= not all_finite(grads)
 
-    def _check_parameters(self, key: object, held: Callable[[], Iterable[torch.Tensor]]) -> None:
+    def check_parameters(self, key: object, held: Callable[[], Iterable[torch.Tensor]]) -> None:
         """Now and then those of one optimizer, since what is NaN stays so; with them the buffers,
         which no optimizer holds and a bad value may come from. And at each step in full that
         steps may follow which are only watched."""

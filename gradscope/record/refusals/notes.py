@@ -95,7 +95,9 @@ class Notes:
                 yield held_by(optimizer)
 
     def note_update(self, work: Work) -> None:
-        self.updates.append(Updated(weakref.ref(work.optimizer), work.site, _sequence_nr()))
+        self.updates.append(
+            Updated(weakref.ref(work.optimizer), note_site(work.frame)[0], _sequence_nr())
+        )
 
     def note_write(self, info: OpInfo, tensor: Any, frame: FrameType) -> None:
         """An op outside of backward and of optimizers is about to write a tensor."""

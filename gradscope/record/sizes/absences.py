@@ -39,7 +39,7 @@ class Absences:
         self._missing: dict[int, Absence] = {}
         self._zero: dict[int, Absence] = {}
         self._selections: dict[int, set[Selection | None]] = defaultdict(set)
-        self._looked = False
+        self._looked_at = -1
         self._settled: set[int] = set()  # of which the pass was looked at that they are trained by
 
     def look(
@@ -52,7 +52,7 @@ class Absences:
         trained: Mapping[int, torch.Tensor],
     ) -> None:
         """After the backward of an inspected step. `zero` are leaves by id."""
-        self._looked = True
+        self._looked_at = step
         cuts = 0
         for _, upstream in map(flow.of, roots):
             cuts |= upstream
@@ -71,6 +71,8 @@ class Absences:
     def settle(self, step: int, optimizer: Any) -> None:
         """An optimizer follows the pass of a step. What that pass says of its parameters counts,
         and not what the loss of another optimizer leaves out on purpose."""
+        if step != self._looked_at:
+            return
         said = {
             key
             for key, absence in self._missing.items()
@@ -90,7 +92,7 @@ class Absences:
     ) -> tuple[Absence, ...]:
         """The leaves that never had a gradient, or never one other than zero. `given` had one
         that somebody else put there."""
-        if not self._looked:
+        if self._looked_at < 0:
             return ()
         by_name = {leaf.name: leaf for leaf in leaves}
         found = list(self._without(by_name, trained, names, given))

@@ -242,6 +242,8 @@ class Account:
 
     def early_clip(self) -> Clip | None:
         """One that came after each of several passes, of which the step will use the sum."""
+        if not self.clips:
+            return None
         times = Counter(site for _, site in {(passes, clip.site) for passes, clip in self.clips})
         early = (clip for passes, clip in self.clips if passes < self.pending)
         return next((clip for clip in early if times[clip.site] > 1), None)
@@ -249,11 +251,12 @@ class Account:
     def note_update(self, step: int, site: Site, rate: float | None) -> None:
         self.updates += 1
         self.steps_at = site
-        _note(self.cycles, self.pending)
-        _note(self.piles, self.piled)
-        _note(self.gaps, self.between)
+        if self.updates <= _FIRST:
+            self.cycles.append(self.pending)
+            self.piles.append(self.piled)
+            self.gaps.append(self.between)
+            self.used += self.waiting[: SAMPLE - len(self.used)]
         self.between = 0
-        self.used += self.waiting[: SAMPLE - len(self.used)]
         self._settle()
         if rate is not None:
             self._note_rate(step, abs(rate))
@@ -272,6 +275,8 @@ class Account:
 
     def _note_rate(self, step: int, rate: float) -> None:
         peak, idle, since = self.rates.peak, self.rates.idle, self.rates.since
+        if rate and rate == peak == self.rates.last:
+            return
         is_idle = rate <= _NEGLIGIBLE * peak
         since = step if is_idle and not idle else since
         self.rates = Rates(max(peak, rate), rate, idle + 1 if is_idle else 0, since)

@@ -121,7 +121,7 @@ class Freshness:
 
     def note_left(self, optimizer: Any) -> None:
         """Its update is over."""
-        self._left |= _versions(parameters_of(optimizer))
+        self._left |= versions_of(parameters_of(optimizer))
 
     def begin(
         self,
@@ -133,7 +133,7 @@ class Freshness:
         """A pass that is measured: note each gradient that is there already. Old are those of
         `trained` leaves that an update has used, and that nobody has cleared since. An update
         `by_hand` is seen only in a step in full: whether one came before is not known elsewhere."""
-        self._before = _versions(leaves)
+        self._before = versions_of(leaves)
         self.graded, self.stale, self.clearing = None, set(), None
         if self._stepped:
             self.stale = {
@@ -148,6 +148,16 @@ class Freshness:
         elif by_hand:
             self.stale = None
         self._left = {}
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether something is known of the last pass."""
+        return self.stale is not None or self.graded is not None
+
+    def note_unmeasured(self) -> None:
+        """A pass, from its begin to its end."""
+        self.stale, self.graded, self.clearing = None, None, None
+        self._left, self._stepped = {}, False
 
     def begin_unmeasured(self) -> None:
         self.stale, self.graded, self.clearing, self._left = None, None, None, {}
@@ -177,7 +187,7 @@ class Freshness:
         self._stepped = False
 
 
-def _versions(leaves: Iterable[torch.Tensor]) -> Versions:
+def versions_of(leaves: Iterable[torch.Tensor]) -> Versions:
     return {id(leaf): version_of(leaf.grad) for leaf in leaves if leaf.grad is not None}
 
 

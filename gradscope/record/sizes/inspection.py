@@ -64,11 +64,21 @@ class Inspection:
                 flow.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         return flow
 
+    def lets_pass(self) -> bool:
+        """Whether the coming pass is one of many: see `Observer`."""
+        return self.flow is None and not self._is_grown(_sequence_nr() - self._made_until)
+
+    def note_pass(self) -> None:
+        self._made_until = _sequence_nr()
+
     def graph_has_grown(self) -> bool:
         """Asked once before each pass: whether its graph is to be looked at for that."""
         now = _sequence_nr()
         self._made, self._made_until = now - self._made_until, now
-        return self._made > _GROWN * self._largest and len(self.steps) < _MOST_GROWN
+        return self._is_grown(self._made)
+
+    def _is_grown(self, made: int) -> bool:
+        return made > _GROWN * self._largest and len(self.steps) < _MOST_GROWN
 
     def hook_backward(
         self, step: int, roots: Sequence[torch.Tensor], flow: Flow | None, frame: FrameType

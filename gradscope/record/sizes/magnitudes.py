@@ -23,6 +23,7 @@ from gradscope.record.optimizers import Work
 from gradscope.record.passes import BackwardPass, Graded, Measure
 from gradscope.record.sites import note_site
 from gradscope.record.sizes.absences import Absences, Additions
+from gradscope.record.sizes.account import SAMPLE
 from gradscope.record.sizes.clearing import Freshness
 from gradscope.record.sizes.clipping import Clipping
 from gradscope.record.sizes.crossings import MOST_NODES, Crossings
@@ -76,6 +77,7 @@ class Sizes:
         self._loss: float | None = None  # of the step before
         self._passes = 0  # those that count: of `backward` once there was one
         self._accumulates = False  # there was one
+        self._calm_until = 0  # passes before which the forward is not watched
         self._freshness = Freshness()
         self._written = 0  # the last step after which parameters were written by hand
         self._total_after_backward: float | None = None
@@ -137,6 +139,25 @@ class Sizes:
         self._loss = None
         return engine(one)
 
+    def lets_pass(self, loss: float) -> bool:
+        """Whether the coming pass is one of many: see `Observer`."""
+        return (
+            self._passes + 1 < self._calm_until
+            and not (self._at_work or self.usages.wants_look)
+            and not self._is_measured(loss)
+            and self.inspection.lets_pass()
+        )
+
+    def note_pass(self, loss: float) -> None:
+        """It was."""
+        self._clipping.begin_backward()
+        self._modes.note_pass(self._context.step)
+        self._freshness.note_unmeasured()
+        self._loss = loss
+        self._passes += 1
+        self.inspection.note_pass()
+        self.usages.note_pass()
+
     def _begin_accumulating(self) -> None:
         """What was handed out before the first `backward` was not training."""
         self._accumulates = True
@@ -186,6 +207,9 @@ class Sizes:
         self.leaves.forget_results()
         self._passes += 1
         self.inspection.watch_forward(self._passes, wanted=self.usages.wants_look)
+        is_calm = self.measure is None and one.accumulates and not self.leaves.have_results
+        is_calm &= self._context.step + 1 >= SAMPLE
+        self._calm_until = 1 << self._passes.bit_length() if is_calm else 0
         return result
 
     def _inspect(self, one: BackwardPass, flow: Flow | None) -> Crossings:
@@ -269,7 +293,10 @@ class Sizes:
         self.inspection.pause(True)
         self._at_work = True
         if work.updates and self._context.is_between and self._context.step:
-            with shielded(self.notes):
+            if self._freshness.is_measured or self._total_after_backward:
+                with shielded(self.notes):
+                    self._before_update(work)
+            else:  # no arithmetic
                 self._before_update(work)
         self.usages.optimizer_begins(work)
 

@@ -20,6 +20,8 @@ from gradscope.record.sizes.leaves import Leaves, Replacement
 from gradscope.source import parsed
 from gradscope.source.hand_updates import ascent, rate_by_hand
 
+Kept = list[tuple[int, Update]]  # by the step: that of the update is of the first such
+_TOLD = ("lr", "initial_lr", "momentum", "weight_decay")
 _MOST_KEPT = 512  # updates; of those that follow only the last
 _LOOKED_AT = 8  # updates of each optimizer whose parameters are gone through one by one
 
@@ -32,18 +34,28 @@ class Updates:
         self.trained: dict[int, torch.Tensor] = {}
         self.given: set[int] = set()
         self._leaves = leaves
-        self._updates: list[Update] = []
-        self._by_hand: list[Update] = []
+        self._updates: Kept = []
+        self._by_hand: Kept = []
+        self._same: dict[int, tuple[tuple[Any, ...], Update]] = {}  # the last, and what tells it
         self._looked: dict[int, int] = {}  # by id of the optimizer
         self._own: dict[str, CodeType] = {}  # the `step` of the program's own optimizers
         self._made: dict[int, Location | None] = {}  # likewise
 
     def note_made(self, optimizer: Any, frame: FrameType) -> None:
+        self._same.pop(id(optimizer), None)
         self._made[id(optimizer)] = place_of(note_site(frame)[0])
 
     def note(self, step: int, work: Work, fresh: Freshness, clipped: float | None) -> None:
         optimizer = work.optimizer
+        settings = optimizer.param_groups[0]
         looked = self._looked.get(id(optimizer), 0)
+        is_plain = looked >= _LOOKED_AT and not (fresh.is_measured or clipped is not None)
+        if is_plain and not self._leaves.successions and type(settings.get("lr")) is float:
+            told = (*map(settings.get, _TOLD), work.site)
+            same = self._same.get(id(optimizer))
+            if same is not None and same[0] == told:
+                _keep(self._updates, step, same[1])
+                return
         self._looked[id(optimizer)] = looked + 1
         if looked < _LOOKED_AT or clipped is not None:
             self._look(optimizer, work.frame)
@@ -52,7 +64,6 @@ class Updates:
         step_code = _code_of(type(optimizer).step)
         if step_code is not None and kind_of(step_code) == USER:
             self._own[type(optimizer).__name__] = step_code
-        settings = optimizer.param_groups[0]
         stale = fresh.stale_of(parameters_of(optimizer))
         base = settings.get("initial_lr")
         update = Update(
@@ -69,7 +80,9 @@ class Updates:
             weight_decay=float(settings.get("weight_decay") or 0.0),
             clearing=(fresh.clearing or after_step(work, stale)) if stale else None,
         )
-        _keep(self._updates, update)
+        if is_plain:
+            self._same[id(optimizer)] = (*map(settings.get, _TOLD), work.site), update
+        _keep(self._updates, step, update)
 
     def note_by_hand(self, step: int, leaf: torch.Tensor, fresh: Freshness, frame: Any) -> None:
         """The first leaf is written without an optimizer."""
@@ -84,7 +97,7 @@ class Updates:
             stale=known,
             clearing=fresh.clearing if known else None,
         )
-        _keep(self._by_hand, update)
+        _keep(self._by_hand, step, update)
 
     def train_by_hand(self, leaf: torch.Tensor, frame: Any) -> None:
         """Another leaf is written in the same update. Beside optimizers that is none: weights are
@@ -97,7 +110,7 @@ class Updates:
         watched = self._leaves.settle(leaf, found)
         if watched is not None:
             watched.trained = True
-            _keep(self._by_hand, Update(step, "", None, place_of(found.user)))
+            _keep(self._by_hand, step, Update(step, "", None, place_of(found.user)))
 
     @property
     def are_by_hand(self) -> bool:
@@ -105,14 +118,17 @@ class Updates:
 
     def forgive(self) -> None:
         """The last update runs a backward of its own: what was cleared before is not missed."""
-        if self._updates and self._updates[-1].cleared:
-            self._updates[-1] = replace(self._updates[-1], cleared=False)
+        if self._updates and self._updates[-1][1].cleared:
+            step, update = self._updates[-1]
+            self._updates[-1] = step, replace(update, cleared=False)
 
     def facts(self) -> tuple[Update, ...]:
         """Those of the optimizers. Beside them, what else writes parameters is no update: it
         clips them, or averages them."""
         written: dict[object, Update] = {}
-        return tuple(self._as_written(one, written) for one in self._updates or self._by_hand)
+        kept = self._updates or self._by_hand
+        updates = (one if one.step == step else replace(one, step=step) for step, one in kept)
+        return tuple(self._as_written(one, written) for one in updates)
 
     def _as_written(self, update: Update, known: dict[object, Update]) -> Update:
         """With what the source alone tells: the rate of an update by hand, and which way an update
@@ -143,11 +159,11 @@ def _code_of(step: Callable[..., Any]) -> CodeType | None:
     return getattr(inspect.unwrap(step), "__code__", None)
 
 
-def _keep(updates: list[Update], update: Update) -> None:
+def _keep(updates: Kept, step: int, update: Update) -> None:
     """The first ones, and the last."""
     if len(updates) >= _MOST_KEPT:
         updates.pop()
-    updates.append(update)
+    updates.append((step, update))
 
 
 def _read(update: Update, own: CodeType | None) -> Update:

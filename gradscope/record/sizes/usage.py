@@ -54,6 +54,7 @@ class Usages:
         self._grads: dict[int, Watched] = {}  # whose gradient the last pass left at an address
         self._graph: tuple[Sequence[Crossing], Flow] | None = None  # of the pass that runs
         self._handled = False
+        self.wants_look = False  # somebody waits for the graph of a pass
         self._scaled: tuple[float, Site] = (1.0, ())  # what it was first multiplied by, by hand
 
     def install(self, stack: ExitStack, thread: int) -> None:
@@ -120,7 +121,20 @@ class Usages:
                 account.note_pass(step, factor, in_use=bool(self._stepping))
                 if self._graph is not None:
                     account.fading.note_graph(step, *self._graph)
+        self.wants_look = any(one.fading.wants_look for one in open_)
         return result
+
+    def begin_calmly(self) -> None:
+        """A pass that is one of many (see `Observer`) is about to run."""
+        self._graph = None
+        for account in self._accounts.values():
+            account.look()
+
+    def note_pass(self) -> None:
+        """It has."""
+        for account in self._accounts.values():
+            if account.is_changed():
+                account.note_pass(self._context.step, None, in_use=bool(self._stepping))
 
     def optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
         self._meet(optimizer, note_site(frame)[0])
@@ -137,6 +151,7 @@ class Usages:
                 held = parameters_of(work.optimizer)
                 grads = [one.grad for one in held if one.grad is not None]
                 account.fading.note_update(step - 1, grads)
+                self.wants_look |= account.fading.wants_look
         if count & (count - 1) == 0 and account.is_stock:
             with shielded(self._notes):
                 account.before = begin_movement(work.optimizer)
@@ -181,11 +196,6 @@ class Usages:
         if schedule is not None:
             schedule.moves += 1
             schedule.moved_at = schedule.moved_at or note_site(frame)[0]
-
-    @property
-    def wants_look(self) -> bool:
-        """Whether somebody waits for the graph of a pass."""
-        return any(one.fading.wants_look for one in self._accounts.values())
 
     # Told by the sizes and by the recorder
 
