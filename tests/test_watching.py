@@ -113,7 +113,7 @@ def test_a_program_that_gives_up_is_looked_at_where_it_does(traced):
 
     assert (report.findings[0].rule, report.findings[0].location.line) == ("GS201", 8)
     assert report.trace.ending.kind == "raised"
-    assert report.runs == 2
+    assert report.replay is not None  # of a slow machine from a snapshot, else from the start
 
 
 def test_what_is_not_to_be_done_twice_leaves_the_step_unexamined(traced):

@@ -23,20 +23,28 @@ class Surges:
         self._largest = 0.0
         self._known = 0
 
-    def sample(self, step: int, leaves: Callable[[], Iterable[torch.Tensor]]) -> None:
+    def sample(
+        self, step: int, leaves: Callable[[], Iterable[torch.Tensor]]
+    ) -> torch.Tensor | None:
         """After a backward, unobserved; `leaves` gives those of the program, in the order of their
-        gradients."""
+        gradients. The gradient that was looked at, where it is known to be finite."""
         self.settle()
         if self.first is not None:
-            return
-        leaf = self._leaf
-        grad = leaf.grad if leaf is not None else None
+            return None
+        grad = self._leaf.grad if self._leaf is not None else None
         if grad is None:
             grad = self._choose(leaves())
-        if grad is not None:
-            grad = grad.detach() if grad.requires_grad else grad
-            flat = grad if grad.dim() == 1 else grad.reshape(-1)
-            self._waiting = step, torch.dot(flat, flat)
+        if grad is None:
+            return None
+        plain = grad.detach() if grad.requires_grad else grad
+        flat = plain if plain.dim() == 1 else plain.reshape(-1)
+        self._waiting = step, torch.dot(flat, flat)
+        return grad if grad.is_cpu and math.isfinite(self.settle()) else None
+
+    def follow(self, leaf: torch.Tensor) -> None:
+        """No other leaf has a new gradient."""
+        if leaf is not self._leaf:
+            self._choose((leaf,))
 
     def _choose(self, leaves: Iterable[torch.Tensor]) -> torch.Tensor | None:
         graded = [leaf for leaf in leaves if leaf.numel() <= _SMALL and _is_plain(leaf.grad)]
@@ -44,16 +52,17 @@ class Surges:
         self._largest, self._known = 0.0, 0
         return self._leaf.grad if self._leaf is not None else None
 
-    def settle(self) -> None:
-        """Read what was sampled last."""
+    def settle(self) -> float:
+        """Read what was sampled last: the size of that gradient."""
         if self._waiting is None:
-            return
+            return math.nan
         step, square = self._waiting
         self._waiting = None
         size = math.sqrt(max(square.item(), 0.0))
         if self._known >= _FEWEST and 0.0 < _SURGE * self._largest < size < math.inf:
             self.first = step
         self._largest, self._known = max(self._largest, size), self._known + 1
+        return size
 
 
 def _is_plain(grad: torch.Tensor | None) -> bool:

@@ -114,22 +114,25 @@ class Watching:
         """Whether that pass, of this root, has. The graph is walked where it may have reached other
         leaves than the last one that was: as many nodes were made, and known leaves have got
         gradients."""
-        self.surges.sample(self.context.step, self.leaves)
         if updates is not None:
+            self.surges.sample(self.context.step, self.leaves)
             return False
-        grads = [
-            leaf.grad
+        leaves = [
+            leaf
             for leaf in self.leaves()
             if leaf.grad is not None and self._before.get(id(leaf)) != version_of(leaf.grad)
         ]
         made, self._made_until = _sequence_nr() - self._made_until, _sequence_nr()
-        if (made, len(grads)) != self._reached:
+        if (made, len(leaves)) != self._reached:
             nodes, leaves = graph.below([root.grad_fn] if root.grad_fn is not None else [])
             self._seen.hold((root,), nodes)
             self._reached = made, len(leaves)
-            grads = [leaf.grad for leaf in leaves if leaf.grad is not None]
-        with unobserved():
-            self.context.bad_in_step = not all_finite(grads)
+        if len(leaves) == 1:
+            self.surges.follow(leaves[0])
+        known = self.surges.sample(self.context.step, self.leaves)
+        if len(leaves) != 1 or leaves[0].grad is not known:
+            with unobserved():
+                self.context.bad_in_step = not all_finite(leaf.grad for leaf in leaves)
         return self.context.bad_in_step
 
     def look_at_gradients(self, one: BackwardPass, handed_out: Any, updates: int | None) -> None:
