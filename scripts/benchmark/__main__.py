@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 import torch
 from rich.console import Console
 
-from benchmark import memory, startup, steps, table
+from benchmark import memory, runs, startup, steps, table
 from benchmark.programs import PROGRAMS
 
-PARTS = ("steps", "memory", "startup")
+PARTS = ("steps", "memory", "startup", "whole", "late", "snapshots")
 WIDTH = 130  # of the table where the output is not a terminal
 
 
@@ -30,6 +30,14 @@ def figures(given: argparse.Namespace, parts: Sequence[str]) -> Iterator[table.F
     if "startup" in parts:
         narrate(f"start: {given.rounds} rounds")
         yield from table.of_startup(startup.measure(given.rounds))
+    if "whole" in parts:
+        narrate(f"whole runs: {given.rounds} rounds")
+        yield from map(table.of_whole, runs.whole(given.rounds))
+    if "late" in parts:
+        narrate(f"late failures: {given.rounds} rounds")
+        yield from map(table.of_late, runs.late(given.rounds))
+    if "snapshots" in parts:
+        yield from map(table.of_copy, runs.copies())
 
 
 def narrate(text: str) -> None:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmark.memory import Growth
+from benchmark.runs import Copy, Late, Whole
 from benchmark.startup import Startup
 from benchmark.steps import Cost
 
@@ -18,6 +19,7 @@ LIMITS = {
     "in full": {"transformer": 1.08, "mlp": 2.0},
     "norms": {"transformer": 1.05},
 }
+WHOLE = {100: 1.6, 1_000: 1.15, 10_000: 1.03}
 HELP, WALL = 0.2, 1.3
 MIB = 2**20
 
@@ -69,6 +71,36 @@ def of_startup(startup: Startup) -> Iterator[Figure]:
     yield Figure("gradscope --help", startup.help, " s", HELP, "")
     beside = f"{startup.trace:.2f} s to {startup.python:.2f} s"
     yield Figure("gradscope trace / python, gamma_mask", startup.ratio, "x", WALL, beside)
+
+
+def of_whole(run: Whole) -> Figure:
+    return Figure(
+        what=f"gradscope trace / python, mlp, {run.steps:,} steps",
+        value=run.trace / run.python,
+        unit="x",
+        limit=WHOLE[run.steps],
+        beside=f"{run.trace:.2f} s to {run.python:.2f} s of CPU time",
+    )
+
+
+def of_late(run: Late) -> Figure:
+    return Figure(
+        what=f"a failure at step {run.step:,} to its report, beyond python",
+        value=run.seconds,
+        unit=" s",
+        limit=None,
+        beside=f"{run.verified} of {run.fixes} fixes verified",
+    )
+
+
+def of_copy(copy: Copy) -> Figure:
+    return Figure(
+        what=f"a snapshot of {copy.megabytes:,} MB of state that are all written after it",
+        value=(copy.fork + copy.writing - copy.again) * 1e3,
+        unit=" ms",
+        limit=None,
+        beside=f"fork {copy.fork * 1e3:.1f} ms, the rest to copy what is written",
+    )
 
 
 def side_by_side(costs: Sequence[Cost], console: Console) -> None:

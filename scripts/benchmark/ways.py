@@ -66,8 +66,10 @@ def norms() -> Iterator[AfterStep]:
 def pass_inspections() -> None:
     """The steps 0, 1, 2, 4, 8, ... are inspected in full, which is no part of an ordinary step's
     price; after the 512 passes of this the next one is far."""
+    leaf = torch.ones(1, requires_grad=True)
     for _ in range(INSPECTED_UNTIL + 1):
-        torch.ones(1, requires_grad=True).sum().backward()
+        leaf.grad = None
+        leaf.sum().backward()
 
 
 @contextmanager
