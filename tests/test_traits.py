@@ -575,7 +575,8 @@ def test_what_hangs_on_modes_is_rounded_otherwise_under_one(op: str) -> None:
         with Names():
             differ += [not torch.equal(*pair) for pair in zip(bare, bits(x), strict=True)]
 
-    assert any(differ)
+    # Without vector units, the other formula may round alike.
+    assert any(differ) or torch.backends.cpu.get_cpu_capability() == "DEFAULT"
 
 
 @pytest.mark.parametrize("node", ["MaskedFillBackward0", "MaskedFillBackward1", "masked_fill"])

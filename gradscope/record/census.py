@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
-from gradscope.record.finite import looks_finite
+from gradscope.record.finite import ends_of, looks_finite
 from gradscope.record.pieces import pieces
 
 _ROWS_SHOWN = 8
@@ -32,29 +33,35 @@ class Census:
 
 def census(tensor: torch.Tensor) -> Census:
     """Count what is in a tensor, in a few passes whatever its size."""
-    nan = posinf = bad = nonzero = 0
+    nan = posinf = neginf = nonzero = 0
     ends: list[float] = []
     for piece in pieces(tensor):
-        kept = piece
         # count_nonzero and not sum: a sum of booleans is made of int64.
         nonzero += _count(piece)
-        if not looks_finite(piece):
-            finite = torch.isfinite(piece)
-            bad += piece.numel() - _count(finite)
+        lowest, highest = ends_of(piece)
+        if not math.isfinite(lowest - highest):
             nan += _count(torch.isnan(piece))
             posinf += _count(torch.isposinf(piece))
-            kept = piece[finite]
-        if kept.numel():
-            ends += (float(value.item()) for value in torch.aminmax(kept))
+            neginf += _count(torch.isneginf(piece))
+            lowest, highest = _finite_ends(piece)
+        ends += (end for end in (lowest, highest) if math.isfinite(end))
     return Census(
         numel=tensor.numel(),
         nan=nan,
         posinf=posinf,
-        neginf=bad - nan - posinf,
+        neginf=neginf,
         zeros=tensor.numel() - nonzero,
         min=min(ends, default=None),
         max=max(ends, default=None),
     )
+
+
+def _finite_ends(piece: torch.Tensor) -> tuple[float, float]:
+    """Of its finite elements. To fill the others is ten times as fast as to take these out."""
+    high, low = (
+        torch.nan_to_num(piece, nan=end, posinf=end, neginf=end) for end in (math.inf, -math.inf)
+    )
+    return ends_of(high)[0], ends_of(low)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +96,16 @@ def places(
             count += found
             if first is None:
                 first = before + int(bad.reshape(-1).to(torch.uint8).argmax().item())
-            if row:
-                each = bad.reshape(-1, row) if bad.numel() >= row else bad.reshape(1, -1)
-                hit = each.any(1).nonzero().reshape(-1) + before // row
-                hit = hit[hit != last]
-                # One by one: within torch.func, torch 2.6 makes no list of a tensor.
-                rows += (int(one.item()) for one in hit[: _ROWS_SHOWN - len(rows)])
-                row_count += hit.numel()
-                last = int(hit[-1].item()) if hit.numel() else last
+            # Whole rows, or a part of one, which a piece before this one may have counted.
+            hit = bad.reshape(-1, min(row, bad.numel())).any(1) if row else bad.new_empty(0)
+            start = before // row if row else 0
+            if start != last or bad.numel() >= row:
+                row_count += _count(hit)
+                if len(rows) < _ROWS_SHOWN:
+                    # One by one: within torch.func, torch 2.6 makes no list of a tensor.
+                    some = hit.nonzero().reshape(-1)[: _ROWS_SHOWN - len(rows)]
+                    rows += (start + int(one.item()) for one in some)
+            last = start
         before += piece.numel()
     index = unravel(first, shape) if first is not None else ()
     return Places(count, tensor.numel(), index, tuple(rows), row_count)

@@ -6,6 +6,7 @@ overflows, so only a non-finite sum is looked at again, exactly.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -124,9 +125,18 @@ def looks_finite(tensor: torch.Tensor) -> bool:
     """False when `tensor` (as given by `plain`) holds NaN or inf; exact."""
     for piece in pieces(tensor):
         total = quick_total(piece)
-        if total - total != 0.0 and not bool(torch.isfinite(piece).all()):
+        if total - total != 0.0 and not all(map(math.isfinite, ends_of(piece))):
             return False
     return True
+
+
+def ends_of(tensor: torch.Tensor) -> tuple[float, float]:
+    """The least and the greatest element, NaN where one is; of nothing, infinities. One pass, many
+    times as fast as `torch.isfinite`."""
+    if not tensor.numel():
+        return math.inf, -math.inf
+    least, greatest = torch.aminmax(tensor)
+    return float(least.item()), float(greatest.item())
 
 
 def holds_bad(tensor: torch.Tensor) -> bool:

@@ -45,6 +45,6 @@ def norm_of(values: torch.Tensor) -> float:
 def _norm_of(values: torch.Tensor) -> float:
     fast = torch.float32 if values.dtype in _HALF else values.dtype
     norm = float(torch.linalg.vector_norm(values, dtype=fast).item())
-    if 1e-15 < norm < 1e15:
+    if 1e-15 < norm < 1e15 or norm != norm:
         return norm
     return float(torch.linalg.vector_norm(values, dtype=torch.float64).item())

@@ -304,8 +304,10 @@ def _describe(name: str, values: torch.Tensor) -> Gradient:
     digest = hashlib.blake2b(digest_size=16)
     bad, norm = 0, 0.0
     for piece in pieces(values):
-        kept = piece if looks_finite(piece) else piece[torch.isfinite(piece)]
-        bad += piece.numel() - kept.numel()
+        kept = piece
+        if not looks_finite(piece):
+            bad += piece.numel() - int(torch.count_nonzero(torch.isfinite(piece)).item())
+            kept = torch.nan_to_num(piece, nan=0.0, posinf=0.0, neginf=0.0)
         norm = math.hypot(norm, torch.linalg.vector_norm(kept, dtype=torch.float64).item())
         digest.update(_content(piece))
     return Gradient(
