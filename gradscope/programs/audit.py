@@ -1,7 +1,7 @@
 """Sees what the program does outside of its own process: by Python's audit events.
 
-What native code does on its own (a connection of gRPC, a file of HDF5) has no such event; the
-writers that PyTorch and sqlite3 have are told of by `programs.native`.
+What native code does on its own (a connection of gRPC) has no such event; the writers that PyTorch
+and h5py have are told of by `programs.native`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import importlib.machinery
 import multiprocessing
 import os
 import pickle
+import platform
 import shlex
 import socket
 import stat
@@ -33,6 +34,9 @@ _importer: Any = sys.modules[importlib.machinery.SourceFileLoader.__module__]
 _CACHING = frozenset(
     (_importer._write_atomic.__code__, _importer.SourceFileLoader.set_data.__code__)
 )
+# `uname -p`, which Python asks for the name of the processor: h5py does as it is imported.
+_system: Any = platform
+_ASKING = _system._Processor.from_subprocess.__code__
 
 
 class _Aside(threading.local):
@@ -100,7 +104,7 @@ class Effects:
             "socket.connect": self._connects,
             "socket.sendto": self._connects,
             "socket.sendmsg": self._connects,
-            "subprocess.Popen": lambda executable, args, *_: self._starts(args or executable),
+            "subprocess.Popen": self._spawns,
             "os.system": self._starts,
             "os.exec": lambda path, args, env: self._starts(args),
             "os.posix_spawn": lambda path, args, env: self._starts(args),
@@ -192,6 +196,13 @@ class Effects:
     def _connects(self, sock: socket.socket, address: Any) -> None:
         if not self._addresses.is_ours(sock, address):
             self._note(EffectKind.CONNECTION, self._addresses.shown(sock, address))
+
+    def _spawns(self, executable: Any, args: Any, *_: Any) -> None:
+        frame: Any = sys._getframe(1)
+        while frame is not None and frame.f_code is not _ASKING:
+            frame = frame.f_back
+        if frame is None:
+            self._starts(args or executable)
 
     def _starts(self, command: Any) -> None:
         if isinstance(command, str | bytes):

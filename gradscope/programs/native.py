@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -28,6 +29,38 @@ def install(written: Place, read: Place = lambda path: path) -> None:
         return from_file(place(filename), shared, *args, **kwargs)
 
     storage.from_file = staticmethod(mapped)
+    if "h5py" in sys.modules:
+        _place_hdf5(written, read)
+    else:
+        sys.meta_path.insert(0, _BeforeHdf5(written, read))
+
+
+class _BeforeHdf5:
+    """Finds no module, and is asked for that of h5py's files before anything opens one."""
+
+    def __init__(self, written: Place, read: Place) -> None:
+        self._places = written, read
+
+    def find_spec(self, name: str, *rest: Any) -> None:
+        if name == "h5py._hl.files" and "h5py.h5f" in sys.modules:
+            sys.meta_path.remove(self)
+            _place_hdf5(*self._places)
+
+
+def _place_hdf5(written: Place, read: Place) -> None:
+    library: Any = sys.modules["h5py.h5f"]
+    create, open_ = library.create, library.open
+
+    @wraps(create)
+    def created(name: Any, *args: Any, **kwargs: Any) -> Any:
+        return create(os.fsencode(written(os.fsdecode(name))), *args, **kwargs)
+
+    @wraps(open_)
+    def opened(name: Any, flags: int = library.ACC_RDWR, *args: Any, **kwargs: Any) -> Any:
+        place = written if flags & library.ACC_RDWR else read
+        return open_(os.fsencode(place(os.fsdecode(name))), flags, *args, **kwargs)
+
+    library.create, library.open = created, opened
 
 
 def _placed(original: Callable[..., Any], number: int, place: Place) -> Callable[..., Any]:
