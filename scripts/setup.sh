@@ -27,11 +27,12 @@ torch_without_cuda() {
     fi
 }
 
-# What pip is at, with the size of what it fetches, every few seconds.
+# What pip is at, with the size of what it fetches, every few seconds, as long as this shell lives:
+# Ctrl-C does not reach what it runs beside it.
 tell_of_pip() {
     local line
-    while sleep 5 >/dev/null 2>&1; do
-        line=$(grep -E '^ *(Collecting|Downloading|Installing|Building)' "$log" | tail -n 1 | cut -c 1-100) || true
+    while sleep 5 >/dev/null 2>&1 && kill -0 "$$" 2>/dev/null; do
+        line=$(grep -sE '^ *(Collecting|Downloading|Installing|Building)' "$log" | tail -n 1 | cut -c 1-100) || true
         echo "  ${SECONDS} s: ${line:-pip looks for packages}" >&2
     done
 }
@@ -42,12 +43,12 @@ set_up() {
         exit 2
     fi
     echo "setting up $root/.venv (torch, 0.2 GB or with CUDA 5, and the tools; minutes the first time)" >&2
+    tell_of_pip &
+    local teller=$! failed=0
     if [[ ! -x "$bin/python" || "$(head -n 1 "$stamp" 2>/dev/null)" != "$root" ]]; then
         "$python" -m venv --clear "$root/.venv"
     fi
     : >"$log"
-    tell_of_pip &
-    local teller=$! failed=0
     # shellcheck disable=SC2046  # a word, or none
     "$bin/python" -m pip install --disable-pip-version-check --progress-bar off $(torch_without_cuda) \
         --constraint "$root/scripts/constraints.txt" --editable "$root[dev]" >"$log" 2>&1 || failed=1
