@@ -38,11 +38,12 @@ from gradscope.repair.again import FAILURES
 from gradscope.repair.again import told as failure_told
 from gradscope.repair.budget import RunsSpent
 from gradscope.repair.closer import look_closer
+from gradscope.repair.keep import keep_step, step_in
 from gradscope.repair.rates import with_stable_rate
 from gradscope.report.closing import rank_remarks
 from gradscope.report.status import Doing, Stages
 from gradscope.rules import rule_filter
-from gradscope.saved import Saved, save
+from gradscope.saved import Saved, load, save
 from gradscope.source import pointed
 from gradscope.source.text import NO_TEXTS, Texts
 
@@ -102,6 +103,43 @@ def judge_again(saved: Saved, config: Config, remarks: tuple[str, ...] = ()) -> 
     )
 
 
+def replay(folder: Path, config: Config, stages: Stages, started: float) -> Report:
+    """What a step shows that `trace` has kept in a folder. Raises GradscopeError where that holds
+    none."""
+    rule_filter(config)
+    stages.begin(Doing.LOADING)
+    import_module("gradscope.programs.child")
+    kept = step_in(folder)
+    options = replace(RunOptions.configured(config), full_from=0, keep_going=True)
+    stages.begin(Doing.RUNNING)
+    seen = run(kept.target, options, silent=True, on_progress=stages.progress(None))
+
+    def mend(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
+        return repaired(seen, findings, None, untried=Reason.STEP), kept.unkept
+
+    stages.begin(Doing.DIAGNOSING)
+    report = conclude(
+        kept.target.name, seen, config, told=has_hurt, mend=mend, remarks=kept.remarks
+    )
+    there = {_where(one) for one in report.findings}
+    lost = [
+        f"{one.rule} {one.name}{_at(one)} was found in the program; this step does not show it"
+        for one in diagnose(load(kept.trace).trace, config.thresholds.limits)
+        if one.severity is Severity.ERROR and _where(one) not in there
+    ]
+    seconds = time.monotonic() - started
+    return replace(report, remarks=(*report.remarks, *lost), seconds=seconds)
+
+
+def _where(finding: Finding) -> tuple[str, int | None]:
+    return finding.rule, finding.location.line if finding.location else None
+
+
+def _at(finding: Finding) -> str:
+    at = finding.location
+    return f" at {at.file}:{at.line}" if at else ""
+
+
 def unread(saved: Saved) -> Texts:
     """The files that are not to be read beside a saved trace."""
     return {os.path.realpath(file): None for file in saved.changed()}
@@ -144,6 +182,7 @@ def trace(
     hazards: bool = False,
     accept: bool = True,
     keep: Path | None = None,
+    keep_step_in: Path | None = None,
     stages: Stages | None = None,
     started: float | None = None,
     ranks: Ranks | None = None,
@@ -152,7 +191,8 @@ def trace(
 
     With `hazards` also what has not hurt yet (GS6): asked for by a preflight, and not by somebody
     who looks for the cause of a failure. Without `accept` what the project accepts is in the report
-    too. `keep` is the file to save the trace in. `started` is when the command did, by
+    too. `keep` is the file to save the trace in, `keep_step_in` the
+    folder for the step that failed. `started` is when the command did, by
     `time.monotonic`. After Ctrl-C the report holds what was known by then; a second one raises
     KeyboardInterrupt.
 
@@ -195,6 +235,10 @@ def trace(
                 save(seen, keep)
             except GradscopeError as error:
                 remarks = (*remarks, f"the trace was not saved: {error}")
+        if keep_step_in is not None:
+            found = diagnose(seen, options.limits)
+            remark, unkept = keep_step(seen, found, again, keep_step_in)
+            remarks, unseen = (*remarks, remark), (*unseen, *unkept)
         is_diagnosed = False
 
         def mend(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:

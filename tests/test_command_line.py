@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import Command
 
-COMMANDS = ["trace", "fix", "norms", "check", "report", "explain", "examples"]
+COMMANDS = ["trace", "fix", "norms", "check", "replay", "report", "explain", "examples"]
 BROKEN = """\
 import torch
 

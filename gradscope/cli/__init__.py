@@ -24,7 +24,7 @@ from gradscope.errors import CTRL_C, ExitCode, GradscopeError
 __all__ = ["app", "main"]
 
 # Importing a command's file adds it, in the order in which the help lists them.
-COMMANDS = ("trace", "fix", "norms", "check", "report", "explain")
+COMMANDS = ("trace", "fix", "norms", "check", "replay", "report", "explain")
 RUNNING = COMMANDS[:3]  # those whose program takes arguments of its own
 for name in COMMANDS:
     import_module(f"gradscope.cli.{name}")

@@ -56,6 +56,15 @@ def trace(
             "--save", metavar="FILE", help="Save what was seen, for gradscope report FILE."
         ),
     ] = None,
+    save_step: Annotated[
+        Path | None,
+        typer.Option(
+            "--save-step",
+            metavar="DIR",
+            help="Save the failing step, for gradscope replay DIR: its tensors (2 GiB at most) and "
+            "the lines of source that it ran. The program runs once more for it.",
+        ),
+    ] = None,
 ) -> int:
     """Run a program, name the op that broke its gradients, say why, and try the fix.
 
@@ -69,6 +78,10 @@ def trace(
     check_report_place(format, output)
     if save is not None:
         check_writable(save, asked_by="--save")
+    if save_step is not None:
+        from gradscope.repair.keep import check_folder
+
+        check_folder(save_step, is_alone=ranks_of() is None)
     choice = options.chosen(context)
     ranks = ranks_of()
     with stage_line(context.meta[STARTED]) as stages:
@@ -78,6 +91,7 @@ def trace(
             remarks=choice.remarks,
             stdout_to_stderr=format != "terminal" and output is None,
             keep=save,
+            keep_step_in=save_step,
             stages=stages,
             started=context.meta[STARTED],
             ranks=ranks,

@@ -205,6 +205,7 @@ class Reason(Enum):
     VERIFICATION_OFF = auto()
     NOT_REPEATED = auto()  # this run cannot be made again
     SAVED = auto()  # there is the trace of a run, and no program
+    STEP = auto()  # there is one step of a program
     ANOTHER_HOLDS = auto()
     TIME = auto()  # the budget was spent (the seconds)
     INTERRUPTED = auto()  # by Ctrl-C, or asked to end from outside

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from gradscope.errors import CTRL_C, GradscopeError
@@ -30,7 +31,9 @@ from gradscope.programs.run_options import Conditions, Repeat, RunOptions
 from gradscope.programs.snapshots.files import Identity, separate
 from gradscope.programs.snapshots.sleepers import Snapshots, Woken
 from gradscope.programs.snapshots.swap import Swapped, Unswappable
-from gradscope.programs.targets import Function, Parts, Script, Target
+from gradscope.programs.step import play, store
+from gradscope.programs.step.tape import Tape
+from gradscope.programs.targets import Function, KeptStep, Parts, Script, Target
 from gradscope.record import StopTrace
 from gradscope.record.observation import Observation
 from gradscope.record.sites import calls_program, claim, shown_path
@@ -70,6 +73,8 @@ class Messenger:
         self._repeat = job.repeat
         self._snapshots = snapshots
         self._swapped: Swapped | None = None
+        self._keeping = job.options.keeping
+        self._tape: Tape | None = None
         self.effects = Effects(
             lambda: self.observation.steps, self._may_not if job.repeat is not None else None
         )
@@ -102,7 +107,20 @@ class Messenger:
             spent = time.monotonic() - now
             self._next_interim = now + spent / INTERIM_SHARE
 
+    def keep(self, steps: int) -> None:
+        """After so many backward passes: write down what follows, where that is to be kept."""
+        keeping, seen = self._keeping, self.observation
+        if keeping is not None and self._tape is None and steps >= keeping.since:
+            self._tape = Tape(seen, keeping.most)
+            self._tape.begin(steps)
+
+    def _write_kept(self) -> None:
+        if self._keeping is not None and self._tape is not None:
+            with aside():
+                store.write(self._tape, Path(self._keeping.folder), self._keeping.target)
+
     def _between_steps(self, observation: Observation) -> None:
+        self.keep(observation.steps)
         if self._snapshots is None or not self._snapshots.is_due():
             return
         if self.effects.has_database:
@@ -138,6 +156,8 @@ class Messenger:
                 )
                 if asked.setup:
                     asked.setup()
+                self._keeping = options.keeping
+            self.keep(observation.steps)
             self.effects.begin_again(self._may_not)
         except (Unswappable, OSError):
             self._channel.close(NoAnswer())
@@ -172,6 +192,7 @@ class Messenger:
     def _close(self, trace: Trace) -> None:
         if self._swapped is not None and not self._swapped.holds:
             self._channel.close(NoAnswer())
+        self._write_kept()
         steps: tuple[int, ...] = ()
         if self._snapshots is not None:
             steps, trace = self._snapshots.steps, replace(trace, hurdle=self._snapshots.hurdle)
@@ -236,6 +257,7 @@ def _run(job: Job, channel: Channel, snapshots: Snapshots | None) -> int:
         if job.setup:
             job.setup()
         with ExitStack() as afterwards, observation:
+            messenger.keep(0)
             try:
                 run(lambda: observation.steps > 0)
             finally:
@@ -286,6 +308,9 @@ def _prepare(
             return prepare_function(target, conditions)
         case Parts():
             return prepare_parts(target, conditions), {}
+        case KeptStep():
+            play_step = play.prepare(target.folder)
+            return (lambda _: play_step()), {}
 
 
 def _not_importable(target: Target, error: ImportError | SyntaxError) -> GradscopeError:

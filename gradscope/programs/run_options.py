@@ -105,6 +105,17 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
+class Keeping:
+    """The steps from `since` on are kept in a folder, where their tensors have at most so many
+    bytes. `target` is what they are called."""
+
+    folder: str
+    since: int
+    most: int
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunOptions:
     """`time_limit` is in seconds, None for none. `steps` and `passes` end it as in `Limit`. Its
     steps are looked at in full from `full_from` on, as in `Depth`."""
@@ -119,6 +130,7 @@ class RunOptions:
     custom_backward: bool = True  # check each custom autograd.Function
     hazards: bool = False  # measure what came near to breaking
     limits: Limits = DEFAULT_LIMITS  # that the sizes are judged by
+    keeping: Keeping | None = None
     rerun: bool = False  # what the program does outside may be done again
 
     @classmethod

@@ -77,4 +77,20 @@ class Parts:
         return tuple(part.where for part in parts if part is not None and part.where)
 
 
-Target = Script | Function | Parts
+@dataclass(frozen=True, slots=True)
+class KeptStep:
+    """A step that was kept in a folder; `files` are those of the program that lie in it."""
+
+    folder: Path
+    files: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return str(self.folder)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        return self.files
+
+
+Target = Script | Function | Parts | KeptStep

@@ -177,6 +177,11 @@ def calls_program(code: CodeType) -> None:
     _entries.add(id(code))
 
 
+def is_entry(code: CodeType) -> bool:
+    """Whether `calls_program` was told of it."""
+    return id(code) in _entries
+
+
 def file_in_torch(code: CodeType) -> str:
     """`nn/functional.py` of code that torch itself was installed with, else nothing."""
     path = os.path.realpath(code.co_filename)

@@ -128,6 +128,10 @@ class Again:
         plan = _Plan(options, steps, True, patches or {})
         return self._run(plan, limit, lambda trace: bool(trace.symptoms or not at.subject))
 
+    def looked_at(self, options: RunOptions, steps: range) -> Trace:
+        """As `options` say, for what they do in these steps."""
+        return self._run(_Plan(options, steps, self.after_update), None)
+
     def _plan(self, steps: range) -> _Plan:
         options = replace(self.options, steps=steps.stop, passes=steps.stop, keep_going=False)
         return _Plan(options, steps, self.after_update)

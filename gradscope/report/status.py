@@ -20,6 +20,7 @@ class Doing(Enum):
     LOADING = auto()
     RUNNING = auto()
     DIAGNOSING = auto()
+    SAVING = auto()
     REPLAYING = auto()
     FOLLOWING = auto()
     SLOWING = auto()
@@ -72,6 +73,7 @@ _WORDS = {
     Doing.RUNNING: "running{counted}",
     Doing.DIAGNOSING: "looking for the cause",
     Doing.REPLAYING: "running again, to look at the failing step in full{step}",
+    Doing.SAVING: "running again, to save the failing step{step}",
     Doing.FOLLOWING: "following the wrong gradient{step}",
     Doing.SLOWING: "trying a lower learning rate{step}",
     Doing.SEARCHING: "looking for a patch for fix{number}",

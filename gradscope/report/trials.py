@@ -61,6 +61,7 @@ _REASONS = {
     Reason.VERIFICATION_OFF: "verification is off",
     Reason.NOT_REPEATED: "this run cannot be made again",
     Reason.SAVED: "a saved trace cannot be run",
+    Reason.STEP: "only a step was saved, and not its program",
     Reason.ANOTHER_HOLDS: "an earlier fix holds",
     Reason.TIME: "out of time after {} s of trying fixes; --verify-time SECONDS gives more",
     Reason.INTERRUPTED: "interrupted",

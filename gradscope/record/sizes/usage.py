@@ -248,6 +248,11 @@ class Usages:
     def _open(self) -> list[Account]:
         return [one for one in self._accounts.values() if one.optimizer() is not None]
 
+    def made_at(self, optimizer: Any) -> Site:
+        """Where the program made an optimizer; empty where nobody saw it."""
+        account = self._meet(optimizer, ())
+        return account.made if account is not None else ()
+
     def _meet(self, optimizer: Any, made: Site) -> Account | None:
         known = self._accounts.get(id(optimizer))
         if known is not None and known.optimizer() is optimizer:

@@ -1,0 +1,47 @@
+"""`gradscope replay`: a saved step, run and looked at again without its program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gradscope.cli import options
+from gradscope.cli.app import STARTED, subcommand
+from gradscope.cli.output import check_report_place, closing_line_at_least, rendered, write
+from gradscope.errors import ExitCode
+
+
+@subcommand(short_help="Look at a saved step again, without its program.")
+@options.sharing(*options.OF_RULES, *options.OF_VERDICT, "config", "time_limit")
+def replay(
+    context: typer.Context,
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="What trace --save-step wrote.", show_default=False),
+    ],
+    quiet: options.Quiet = False,
+    format: options.ReportFormat = "terminal",
+    output: options.Output = None,
+) -> int:
+    """Run the step that `gradscope trace --save-step DIR` kept, and look at each op of it.
+
+    The step holds the calls of torch's functions, their tensors and copies of the program's files
+    that they stand in. Nothing else is run: no code of the program. Patches are written, and not
+    tried.
+    """
+    from gradscope import pipeline
+    from gradscope.report.status import Doing, stage_line
+
+    check_report_place(format, output)
+    configured = options.configured(context)
+    with stage_line(context.meta[STARTED]) as stages:
+        report = pipeline.replay(folder, configured, stages, context.meta[STARTED])
+        stages.begin(Doing.WRITING)
+        with closing_line_at_least(report):
+            text = rendered(report, format, output, quiet=quiet)
+            stages.clear()
+            write(text, output)
+    code: ExitCode = pipeline.exit_code(report, configured.fail_on)
+    return options.code_or_zero(context, code)

@@ -1,0 +1,365 @@
+"""Runs a kept step again: the same calls of torch's, in frames that lie where the program's lay."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from types import CodeType, FunctionType, SimpleNamespace
+from typing import Any
+
+import torch
+
+from gradscope.errors import GradscopeError
+from gradscope.programs.step.frames import code_of
+from gradscope.programs.step.functions import function_of
+from gradscope.programs.step.scopes import CODE, MODULE
+from gradscope.programs.step.store import Stored, read
+from gradscope.programs.step.tape import STEP
+from gradscope.programs.step.values import Unfit
+from gradscope.programs.step.values import read as value_of
+
+Json = Any
+
+
+def prepare(folder: Path) -> Callable[[], None]:
+    """What runs the step of a folder. Raises GradscopeError where that is none."""
+    player = _Player(read(folder))
+
+    def run() -> None:
+        try:
+            player.run()
+        except _Diverged:
+            pass  # what cannot be kept was needed: it ends there
+        except (Unfit, LookupError, TypeError) as error:
+            if player.calling:
+                raise  # as the program's own call did, or one that is not kept whole
+            raise GradscopeError(f"{folder} does not hold together: {error}") from None
+
+    return run
+
+
+class _Diverged(Exception):
+    """A call gives something else than it did: a gradient does not come through what was not
+    kept."""
+
+
+class _Player:
+    def __init__(self, stored: Stored) -> None:
+        self._stored, self._tables = stored, stored.tables
+        self._values: dict[int, Any] = {}
+        self._codes: dict[int, CodeType] = {}
+        self._modules: dict[int, torch.nn.Module] = {}
+        self._globals: dict[int, dict[str, Any]] = {}
+        self._locals: dict[int, dict[str, Any]] = {}
+        self._optimizers: dict[int, Any] = {}
+        self._awaited: dict[int, list[tuple[dict[str, Any], str]]] = {}
+        self._calls = self._tables["calls"]
+        self._next = 0
+        self._state: Json = None
+        self.calling = False
+
+    def run(self) -> None:
+        torch.set_num_threads(max(1, min(int(self._stored.head["threads"]), 64)))
+        self._make_leaves()
+        for number in range(len(self._tables["modules"])):
+            self._module(number)
+        self._name_modules()
+        for number in range(len(self._tables["optimizers"])):
+            with suppress(KeyError):  # its parameters are yet to be made
+                self._optimizer(number)
+        while self._next < len(self._calls):
+            self._go_into(-1)
+
+    # Frames
+
+    def _path(self, node: int) -> list[int]:
+        """The nodes from the outermost one to this one."""
+        path = []
+        while node >= 0:
+            path.append(node)
+            node = self._tables["nodes"][node][0]
+        return path[::-1]
+
+    def _steps(self, node: int) -> Iterator[tuple[int, Callable[[], Any]]]:
+        """What runs within a node, from the next call on: the place of each, and the way to do
+        it."""
+        while self._next < len(self._calls):
+            call = self._calls[self._next]
+            path = self._path(call["n"])
+            if node >= 0 and node not in path:
+                return
+            self._take_names(call)  # by now what the last one gave has its name
+            depth = path.index(node) + 1 if node >= 0 else 0
+            if depth == len(path):
+                self._next += 1
+                yield call["p"], partial(self._call, call)
+            else:
+                inner = path[depth]
+                yield self._tables["nodes"][inner][1], partial(self._go_into, inner)
+
+    def _go_into(self, node: int) -> Any:
+        if node < 0:
+            for _, do in self._steps(node):
+                do()
+            return None
+        _, _, kind, ref = self._tables["nodes"][node]
+        if kind == MODULE:
+            module = self._module(ref)
+
+            def forward() -> Any:
+                result = None
+                for _, do in self._steps(node):
+                    result = do()
+                return result
+
+            had = module.__dict__.get("forward")
+            module.__dict__["forward"] = forward
+            try:
+                return module()
+            finally:
+                del module.__dict__["forward"]
+                if had is not None:
+                    module.__dict__["forward"] = had
+        return self._run_code(ref, self._steps(node), self._locals.setdefault(node, {}))
+
+    def _run_code(
+        self, ref: int, steps: Iterator[tuple[int, Callable[[], Any]]], scope: dict[str, Any]
+    ) -> Any:
+        """Run a code object that makes, at its places, what the steps say; gives what the last one
+        gave."""
+        told = self._tables["codes"][ref]
+        names = self._names(told)
+        if told["name"] == "<module>":
+            scope = names
+        do: Callable[[], Any] = _nothing
+        result = None
+
+        def more() -> bool:
+            nonlocal do
+            found = next(steps, None)
+            if found is not None:
+                scope["__place__"], do = found
+            return found is not None
+
+        def call() -> Any:
+            nonlocal result
+            result = do()
+            return result
+
+        scope |= {"__more__": more, "__do__": call}
+        exec(self._code(ref), names, scope)
+        return result
+
+    def _names(self, code: Json) -> dict[str, Any]:
+        """Of the module that the code is of; one of nobody else where that is not known."""
+        return self._globals.setdefault(code.get("globals", -1), {})
+
+    def _code(self, ref: int) -> CodeType:
+        if ref not in self._codes:
+            told = self._tables["codes"][ref]
+            self._codes[ref] = code_of(told, self._stored.files[told["file"]])
+        return self._codes[ref]
+
+    # Calls
+
+    def _call(self, call: Json) -> Any:
+        self._enter(self._tables["states"][call["s"]])
+        if "r" in call:
+            torch.set_rng_state(self._stored.tensors[call["r"]].cpu())
+        arguments = [self._read(one) for one in call["a"]]
+        keywords: dict[str, Any] = {}
+        if call["f"] == STEP:
+            optimizer = self._optimizer(arguments.pop())
+            for group, settings in zip(optimizer.param_groups, call["k"]["groups"], strict=True):
+                group.update({key: self._read(one) for key, one in settings.items()})
+            function, keywords = optimizer.step, {}
+        else:
+            function = function_of(call["f"])
+            keywords = {key: self._read(one) for key, one in call["k"].items()}
+        self.calling = True  # also after what it raises
+        result = function(*arguments, **keywords)
+        self.calling = False
+        self._keep(call.get("o"), result)
+        return result
+
+    def _enter(self, state: Json) -> None:
+        """What calls depend on beside their arguments."""
+        if state == self._state:
+            return
+        self._state = state
+        torch.set_grad_enabled(bool(state["grad"]))
+        torch.set_default_dtype(_named(state["dtype"]))
+        for kind in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
+            dtype = state["autocast"].get(kind)
+            torch.set_autocast_enabled(kind, dtype is not None)
+            if dtype is not None:
+                torch.set_autocast_dtype(kind, _named(dtype))
+        if not state["autocast"]:
+            torch.clear_autocast_cache()
+
+    def _keep(self, told: Json, result: Any) -> None:
+        if type(told) is int:
+            if not isinstance(result, torch.Tensor):
+                raise _Diverged
+            self._values[told] = result
+            for held, name in self._awaited.pop(told, ()):
+                held[name] = result
+        elif isinstance(told, list) and isinstance(result, list | tuple):
+            for one, part in zip(told, result, strict=False):
+                self._keep(one, part)
+
+    def _read(self, value: Json) -> Any:
+        return value_of(value, self._value, self._tensor)
+
+    def _value(self, number: int) -> Any:
+        return self._values[number]
+
+    def _tensor(self, name: str) -> torch.Tensor:
+        return self._stored.tensors[name]
+
+    # What was there before
+
+    def _make_leaves(self) -> None:
+        for leaf in self._tables["leaves"]:
+            held = self._tensor(leaf["data"])
+            if leaf["parameter"]:
+                held = torch.nn.Parameter(held, requires_grad=bool(leaf["grad"]))
+            elif leaf["grad"]:
+                held = held.requires_grad_()
+            self._values[leaf["t"]] = held
+        for leaf in self._tables["leaves"]:
+            if "had" in leaf:
+                self._value(leaf["t"]).grad = self._value(leaf["had"])
+
+    def _module(self, number: int) -> torch.nn.Module:
+        if number not in self._modules:
+            told = self._tables["modules"][number]
+            module = self._modules[number] = _bare(told, self._made_by)
+            module.__dict__.update({name: self._read(one) for name, one in told["plain"].items()})
+            for kind, held in (("parameters", module._parameters), ("buffers", module._buffers)):
+                for name, one in told[kind].items():
+                    self._fill(held, name, one)
+            for name, one in told["modules"].items():
+                module._modules[name] = None if one is None else self._module(one)
+            for name, one in told["rest"].items():
+                module.__dict__.setdefault(name, self._holding(one))
+            module.training = bool(told["training"])
+        return self._modules[number]
+
+    def _fill(self, held: dict[str, Any], name: str, number: int | None) -> None:
+        """With a value, once it is there: a call may be yet to make it."""
+        held[name] = None if number is None else self._values.get(number)
+        if number is not None and number not in self._values:
+            self._awaited.setdefault(number, []).append((held, name))
+
+    def _made_by(self, ref: int | None) -> Any:
+        """A function that stands for one of the program's: it shows its file and line."""
+        return FunctionType(self._code(ref), {}) if ref is not None else None
+
+    def _optimizer(self, number: int) -> Any:
+        """Made where the program made it."""
+        if number not in self._optimizers:
+            self._optimizers[number] = self._made(self._tables["optimizers"][number])
+        return self._optimizers[number]
+
+    def _made(self, told: Json) -> Any:
+        kind = getattr(torch.optim, str(told["class"]), None)
+        if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)):
+            raise Unfit(f"torch has no optimizer {str(told['class'])[:40]!r}")
+        groups = [{key: self._read(one) for key, one in group.items()} for group in told["groups"]]
+        known = set(inspect.signature(kind).parameters) - {"params"}
+        first = {key: one for key, one in groups[0].items() if key in known and one is not None}
+        result: list[Any] = []
+
+        def make() -> None:
+            result.append(kind([{"params": group["params"]} for group in groups], **first))
+
+        self._within(told["made"], make)
+        optimizer = result[0]
+        for group, kept in zip(optimizer.param_groups, groups, strict=True):
+            group.update(kept)
+        for held, state in told["state"]:
+            optimizer.state[self._value(held)] = {
+                key: self._read(one) for key, one in state.items()
+            }
+        return optimizer
+
+    def _within(self, site: Json, do: Callable[[], Any]) -> Any:
+        """Do something in the frames of a site, of which the outermost comes first."""
+        if not site:
+            return do()
+        (ref, place), *inner = site
+        nodes = enumerate(self._tables["nodes"])
+        node = next((one for one, (*_, kind, of) in nodes if kind == CODE and of == ref), -1)
+        scope = self._locals.setdefault(node, {})
+        return self._run_code(ref, iter([(place, lambda: self._within(inner, do))]), scope)
+
+    # Variables
+
+    def _name_modules(self) -> None:
+        """By the variables that come to hold them: what is made first is named by those."""
+        for call in self._calls:
+            for scope, names in call.get("v", {}).items():
+                for name, one in names.items():
+                    if one is not None and "m" in one:
+                        self._scope(scope).setdefault(name, self._holding(one))
+
+    def _scope(self, scope: str) -> dict[str, Any]:
+        held = self._locals if scope[0] == "n" else self._globals
+        return held.setdefault(int(scope[1:]), {})
+
+    def _take_names(self, call: Json) -> None:
+        for scope, names in call.pop("v", {}).items():
+            held = self._scope(scope)
+            for name, one in names.items():
+                if name.startswith("__"):
+                    continue
+                if one is None:
+                    held.pop(name, None)
+                else:
+                    held[name] = self._holding(one)
+
+    def _holding(self, told: Json) -> Any:
+        if told is None:
+            return None
+        ((kind, held),) = told.items()
+        match kind:
+            case "t":
+                return self._values.get(held)
+            case "m":
+                return self._module(held)
+            case "list":
+                return [self._holding(one) for one in held]
+            case "dict":
+                return {key: self._holding(one) for key, one in held}
+            case "object":
+                return SimpleNamespace(**{key: self._holding(one) for key, one in held.items()})
+        raise Unfit("a variable holds nothing that is known")
+
+
+def _nothing() -> None:
+    pass
+
+
+def _named(name: str) -> torch.dtype:
+    found = getattr(torch, str(name), None)
+    if not isinstance(found, torch.dtype):
+        raise Unfit(f"torch has no dtype {str(name)[:40]!r}")
+    return found
+
+
+def _bare(told: Json, made_by: Callable[[int | None], Any]) -> torch.nn.Module:
+    """A module of the class that torch has under that name, else of one that looks as the program's
+    does. Nothing of it is run but what makes it empty."""
+    kind: Any = getattr(torch.nn, str(told["class"]), None) if told["torch"] else None
+    if not (isinstance(kind, type) and issubclass(kind, torch.nn.Module)):
+        content = {"forward": made_by(told["forward"]), "__init__": made_by(told["init"])}
+        content = {name: one for name, one in content.items() if one is not None}
+        content |= {"__module__": "__main__", "__qualname__": str(told["qualname"])}
+        kind = type(str(told["class"]), (torch.nn.Module,), content)
+    module: torch.nn.Module = kind.__new__(kind)
+    torch.nn.Module.__init__(module)
+    return module
