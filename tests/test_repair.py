@@ -216,6 +216,8 @@ STABLE = [
      "1.3862943611198906 - 2 * torch.logaddexp(z, -z)"),
     ("(1 - z.abs().neg().exp()).log()", "(1 - z.abs().neg().exp()).log()", "log",
      "(-torch.expm1(z.abs().neg())).log()"),
+    ("torch.log(torch.mean(torch.exp(3 * z), dim=1))", "torch.exp(3 * z)", "exp",
+     "torch.logsumexp(3 * z, dim=1) - torch.logsumexp(torch.zeros_like(3 * z), dim=1)"),
     ("z.exp().cumsum(1).log()", "z.exp()", "exp", "z.logcumsumexp(1)"),
     ("torch.log(torch.cumprod(z.sigmoid(), dim=0))", "torch.cumprod(z.sigmoid(), dim=0)", "cumprod",
      "torch.cumsum(F.logsigmoid(z), dim=0)"),
@@ -258,6 +260,24 @@ def test_a_stable_form_reads_through_names_that_still_hold():
 
     assert "loss = torch.log_softmax(x, 0).sum()" in first.text
     assert "p = torch.log_softmax(x, 0)\nx = x + 1\nloss = p.sum()" in other.text
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ("mu, logvar = h.chunk(2)\n    std = torch.exp(0.5 * logvar)",
+         "mu, logvar = h.chunk(2)\n    logvar = logvar.clamp(-10, 10)\n"),
+        ("mu = h\n    std = torch.exp(0.5 * logvar)",
+         "def f(h, logvar):\n    logvar = logvar.clamp(-10, 10)\n"),
+    ],
+)  # fmt: skip
+def test_an_exponent_is_bounded_for_all_that_read_it(body, line):
+    text = f"{HEAD}def f(h, logvar):\n    {body}\n    return mu * std - logvar\nloss = f(x, x)\n"
+    found = finding(text, "torch.exp(0.5 * logvar)", "exp", "clamp-domain", {"self": 200.0})
+
+    first = ways(found, text)[0]
+
+    assert line in first.text and "torch.exp(0.5 * logvar)" in first.text
 
 
 def test_a_module_is_not_called_again():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from gradscope.facts import Edit
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
 from gradscope.source import definition
@@ -18,26 +19,29 @@ _NAMES = {"newaxis": "None", "astype": "to"}
 
 def in_torch(culprit: Culprit) -> Iterator[Candidate]:
     """`torch.tanh(x)` for `torch.from_numpy(np.tanh(x.detach().numpy()))`, also over several lines
-    whose names are read once."""
-    source, node, edits, leaves = culprit.source, culprit.node, [], False
-    while isinstance(node, ast.expr):
-        whole = _whole(culprit, node)
+    all of which end in torch."""
+    source, node = culprit.source, culprit.node
+    edits: dict[ast.expr, Edit] = {}
+    waiting, leaves = [node] if isinstance(node, ast.expr) else [], False
+    while waiting:
+        whole = _whole(culprit, waiting.pop())
+        if whole in edits:
+            continue
         text = _as_torch(culprit, whole)
         if text is None:
             return
-        edits.append(culprit.replace(whole, text))
+        edits[whole] = culprit.replace(whole, text)
         calls = (one for one in ast.walk(whole) if isinstance(one, ast.Call))
         leaves |= any(called(one) == "numpy" for one in calls)
-        if _is_back(culprit, whole) and leaves:
-            yield Candidate("compute it in torch: NumPy keeps no graph", tuple(edits))
-            return
-        made = source.parents[whole]
-        target = made.targets[0] if isinstance(made, ast.Assign) else None
-        if not isinstance(target, ast.Name):
-            return
-        reads = source.nodes.scope(target).owner(target.id).reads.get(target.id, ())
-        readers = [one for one in reads if definition(source, one) is whole]
-        node = readers[0] if len(readers) == 1 else None
+        if not _is_back(culprit, whole):
+            made = source.parents[whole]
+            target = made.targets[0] if isinstance(made, ast.Assign) else None
+            if not isinstance(target, ast.Name):
+                return
+            reads = source.nodes.scope(target).owner(target.id).reads.get(target.id, ())
+            waiting += [one for one in reads if definition(source, one) is whole]
+    if leaves and any(_is_back(culprit, one) for one in edits):
+        yield Candidate("compute it in torch: NumPy keeps no graph", tuple(edits.values()))
 
 
 def _whole(culprit: Culprit, node: ast.expr) -> ast.expr:

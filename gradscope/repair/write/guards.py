@@ -11,10 +11,12 @@ from gradscope.ops.edges import Nature
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.spelling import can_repeat, filled, is_count, operand_of
+from gradscope.repair.write.splice import after
 from gradscope.repair.write.uses import Uses
+from gradscope.repair.write.wider import rebound
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, titles
-from gradscope.source import counts
+from gradscope.source import binding, counts
 from gradscope.source.arguments import canonical, spelled
 
 DECOMPOSITIONS = frozenset(("svd", "eigh", "eig", "eigvals"))
@@ -29,6 +31,7 @@ def guarded(culprit: Culprit) -> Iterator[Candidate]:
         if node is None or not edge.cure.guard:
             continue
         yield from _number(culprit, edge, node)
+        yield from _for_all_readers(culprit, edge, node)
         guards = [edge.cure.guard]
         if edge.cure.margin is Margin.EXPONENT:  # half of it, where the result is too large still
             guards.append(
@@ -105,6 +108,34 @@ def _is_only_divided_by(culprit: Culprit, root: ast.expr) -> bool:
 def _is_divisor(culprit: Culprit, node: ast.expr) -> bool:
     quotient = spelled(culprit.source, culprit.source.parents[node])
     return quotient is not None and quotient.name == "div" and node in quotient.positional[1:]
+
+
+def _for_all_readers(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[Candidate]:
+    """An exponent that other lines read as well, such as a log-variance, bounded where the function
+    gets it: those lines would speak of another variance than the exponential."""
+    names = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
+    source = culprit.source
+    given = binding(source, names[0]) if len(names) == 1 else None
+    made = given.statement if given is not None else None
+    if edge.cure.margin is not Margin.EXPONENT or made is None or any(map(_calls, ast.walk(node))):
+        return
+    owner = source.nodes.scope(names[0]).owner(names[0].id)
+    if len(owner.reads[names[0].id]) < 2 or isinstance(owner.node, ast.Module):
+        return
+    name = names[0].id
+    for share in (2, 4):
+        bound = eps_for(culprit.dtype, Margin.EXPONENT) / share
+        clamp = f"clamp(-{bound:g}, {bound:g})"
+        is_given = isinstance(made, ast.FunctionDef)
+        line = f"{name} = {name}.{clamp}"
+        edits = rebound(culprit, {name}, clamp) if is_given else after(source, made, line)
+        if edits:
+            title = titles.bounded(name, f"{bound:g}", phrases.spelled(culprit.finding.op))
+            yield Candidate(title, edits, "clamp-domain")
+
+
+def _calls(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call)
 
 
 def _made(culprit: Culprit, edge: Edge) -> ast.expr | None:

@@ -19,7 +19,7 @@ from gradscope.source.arguments import Spelled, spelled
 JOINS = frozenset("cat concat concatenate hstack stack vstack".split())
 # What a logarithm undoes at least in part. Without one of them nothing is won.
 UNDONE = frozenset("cosh cumprod det exp expm1 i0 prod sigmoid softmax tanh".split())
-OPS = frozenset("abs add cumsum div log log1p mul neg pow reciprocal sqrt sub sum".split())
+OPS = frozenset("abs add cumsum div log log1p mean mul neg pow reciprocal sqrt sub sum".split())
 OPS |= UNDONE | MOVES | JOINS
 
 
@@ -185,6 +185,16 @@ def _sum(read: Reading, found: Spelled) -> str | None:
     return read.call("logsumexp", f"{atom(inner)}.flatten()", "0")
 
 
+def _mean(read: Reading, found: Spelled) -> str | None:
+    """The sum, over the number of what is summed."""
+    if (inner := log_of(read, found.positional[0])) is None:
+        return None
+    rest = read.rest(found)
+    over, dims = (inner, rest) if rest else (f"{atom(inner)}.flatten()", "0")
+    total = read.call("logsumexp", over, dims)
+    return f"{total} - torch.logsumexp(torch.zeros_like({over}), {dims})"
+
+
 def _chosen(read: Reading, found: Spelled) -> str | None:
     """`log((p * one_hot).sum(1))` is `(log(p) * one_hot).sum(1)`: one element of each row is it."""
     product = read.op(found.positional[0], "mul")
@@ -303,6 +313,7 @@ _RULES: dict[str, Callable[[Reading, Spelled], str | None]] = {
     "cumsum": _cumsum,
     "det": _det,
     "div": _div,
+    "mean": _mean,
     "mm": _mm,
     "mul": _mul,
     "ones": _ones,

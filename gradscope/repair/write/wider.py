@@ -29,7 +29,7 @@ def widened(culprit: Culprit) -> Iterator[Candidate]:
         if role in TENSORS and not isinstance(node, ast.Constant)
     ]
     read = {part.id for node in tensors for part in ast.walk(node) if isinstance(part, ast.Name)}
-    edits = _rebound(culprit, read, method)
+    edits = rebound(culprit, read, method)
     if edits:
         yield from _within(culprit, edits, wide)
         yield Candidate(f"compute what follows in {wide}", edits)
@@ -88,8 +88,9 @@ def _bfloat16(culprit: Culprit) -> Iterator[Candidate]:
         yield Candidate("use bfloat16, which has the range of float32", tuple(edits))
 
 
-def _rebound(culprit: Culprit, read: set[str], method: str) -> tuple[Edit, ...]:
-    """A line at the top of the function that widens the parameters which the culprit reads."""
+def rebound(culprit: Culprit, read: set[str], method: str) -> tuple[Edit, ...]:
+    """A line at the top of the function that gives the parameters which the culprit reads the value
+    of a method of theirs."""
     if culprit.node is None:
         return ()
     where = culprit.source.nodes.function(culprit.node)

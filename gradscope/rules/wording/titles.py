@@ -19,6 +19,10 @@ def in_range(what: str, op: str) -> str:
     return f"bound {what} so that `{op}` stays in range"
 
 
+def bounded(name: str, bound: str, op: str) -> str:
+    return f"bound `{name}` to +-{bound} for all that read it, so that `{op}` stays in range"
+
+
 def selected(condition: str) -> str:
     return f"take the elements at which `{condition}`"
 
