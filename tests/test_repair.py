@@ -627,3 +627,26 @@ def test_a_mask_in_a_softmax_by_hand_gets_no_logarithm():
     found = ways(finding(text, "e / e.sum()", "div", "stable-op", {"other": 0.0}), text)
 
     assert not any("log" in way.text for way in found)
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ("net(a).clamp(min=0)", "var = torch.nn.functional.softplus(net(a))"),
+        ("net(a).clamp_min(0)", "var = torch.nn.functional.softplus(net(a))"),
+        # What takes a rounding error away is not what has to be learnt.
+        ("net(a).square().clamp(min=0)", ""),
+        ("net(a).clamp(0, 1)", ""),
+    ],
+)
+def test_a_clamp_of_a_layer_becomes_a_softplus(made, expected, tmp_path):
+    program = tmp_path / "program.py"
+    text = "import torch\n\nnet = torch.nn.Linear(1, 1, bias=False)\nnet.weight.data.fill_(1.0)\n"
+    a = "[[-1.0], [0.0], [2.0]]" if "square" in made else "[[-1.0], [-3.0], [0.5]]"
+    text += f"a = torch.tensor({a})\nvar = {made}\ntorch.log(var).sum().backward()\n"
+    program.write_text(text)
+
+    fixes = diagnosed_file(program).findings[0].fixes
+
+    patches = [fix.patch or "" for fix in fixes if "softplus" in fix.title]
+    assert any(expected in patch for patch in patches) if expected else not any(patches)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 
 from gradscope.facts import Event, Fix, Root, Trace
 from gradscope.facts import requests as ask
@@ -94,6 +95,7 @@ def _selected(edge: Edge | None, event: Event, *_: object) -> Fixes:
 
 # Of a layer that gives numbers of either sign, and what gives a part of its output another meaning.
 _HEADS = ("addmm", "mm", "bmm", "linear", "convolution")
+_FLOORS = ("clamp", "clamp_min")
 _PARTS = ("split", "chunk", "unbind", "select", "slice", "narrow", "index")
 
 
@@ -108,9 +110,12 @@ def _positive(edge: Edge | None, event: Event, *_: object) -> Fixes:
     is_head = call is made[0] and call.op in _HEADS and edge.nature is Nature.DOMAIN
     if is_head and _is_part(event, edge.argument):
         return ()
-    if not (is_head or call.op.strip("_") == "relu"):
+    rectifier = call.op.strip("_")
+    # A clamp may as well take a rounding error away from what is never negative.
+    of_layer = any(after.op in _HEADS for before, after in pairwise(made) if before is call)
+    if not (is_head or rectifier == "relu" or (rectifier in _FLOORS and of_layer)):
         return ()
-    title = titles.positive(subject(edge, event), "" if is_head else "relu")
+    title = titles.positive(subject(edge, event), "" if is_head else rectifier)
     request = ask.LearnPositive(call.location, is_head)
     code = "torch.nn.functional.softplus(x)"
     return (Fix(_guard_kind(edge, event), title, "unsafe", code, request=request),)

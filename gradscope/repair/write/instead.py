@@ -12,7 +12,7 @@ from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.ends import layer, renamed
 from gradscope.repair.write.spelling import can_repeat, operand_of
 from gradscope.repair.write.splice import keyword
-from gradscope.source.arguments import spelled
+from gradscope.source.arguments import Spelled, spelled
 
 FILLED = {
     "empty": "zeros",
@@ -66,8 +66,8 @@ def ignored(culprit: Culprit, request: ask.IgnoreTarget) -> Ways:
 
 
 def learnt(culprit: Culprit, request: ask.LearnPositive) -> Ways:
-    """`F.softplus(x)` for `F.relu(x)`, `nn.Softplus()` for `nn.ReLU()`, or around a call. A bound
-    beside the ReLU would leave the elements that it set to 0 without a gradient."""
+    """`F.softplus(x)` for `F.relu(x)` and for `x.clamp(min=0)`, `nn.Softplus()` for `nn.ReLU()`, or
+    around a call. A bound beside the ReLU would leave the elements that it set to 0 without a gradient."""
     call = culprit.at(request.made)
     if call is None:
         return
@@ -77,10 +77,18 @@ def learnt(culprit: Culprit, request: ask.LearnPositive) -> Ways:
         edit = renamed(culprit, module, "Softplus")
     elif request.signed:
         edit = _softplus(culprit, call, call)
-    elif found is not None and found.name == "relu" and found.positional:
+    elif found is not None and found.positional and _is_rectifier(found):
         edit = _softplus(culprit, call, found.positional[0])
     if edit is not None:
         yield (edit,)
+
+
+def _is_rectifier(found: Spelled) -> bool:
+    """`F.relu(x)`, `x.clamp(min=0)`, `x.clamp_min(0)`."""
+    bounds = [*found.positional[1:], *found.keywords.values()]
+    is_zero = all(isinstance(one, ast.Constant) and one.value == 0 for one in bounds)
+    is_floor = found.name == "clamp" and len(bounds) == 1 and "max" not in found.keywords
+    return found.name == "relu" or (is_floor and is_zero)
 
 
 def _softplus(culprit: Culprit, place: ast.expr, operand: ast.expr) -> Edit | None:
