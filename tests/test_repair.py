@@ -280,6 +280,28 @@ def test_an_exponent_is_bounded_for_all_that_read_it(body, line):
     assert line in first.text and "torch.exp(0.5 * logvar)" in first.text
 
 
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        ("from __future__ import annotations\nfrom torch import nn\n",
+         "annotations\nimport torch\nfrom torch import nn\n"),
+        ("import torch.nn as nn\n", "import torch\nimport torch.nn as nn\n"),
+        ("import torch as th\nfrom torch import nn\n", "import torch as th\nfrom torch"),
+    ],
+)  # fmt: skip
+def test_a_file_without_a_name_for_torch_gets_one(head, expected):
+    text = f"{head}# {HEAD!r}\nfrom torch import log, tensor\nx = tensor([0.0, 200.0])\n"
+    text = f"{text}loss = log(nn.functional.softmax(x, 0)).sum()\n"
+    culprit = "log(nn.functional.softmax(x, 0))"
+
+    first = ways(finding(text, culprit, "log", "epsilon", {"self": 0.0}), text)[0]
+    names: dict = {}
+    exec(first.text, names)
+
+    assert expected in first.text
+    assert names["loss"].item() == -200.0
+
+
 def test_a_module_is_not_called_again():
     text = f"{HEAD}net = torch.nn.Dropout()\ngates = torch.softmax(net(x), 0)\n"
     text = f"{text}loss = (gates * torch.log(gates)).sum()\n"
@@ -383,8 +405,8 @@ def test_random_operands_are_not_written_twice():
     assert all(way.text.count("dropout") == 1 for way in ways(found, text))
 
 
-def test_without_torch_by_name_a_method_does():
-    text = "from net import v\n" + "#" * len(HEAD) + "\ny = v.sqrt()\n"
+def test_where_torch_is_another_name_a_method_does():
+    text = "from net import torch, v\n" + "#" * len(HEAD) + "\ny = v.sqrt()\n"
     found = finding(text, "v.sqrt()", "sqrt", "masked-branch", {"self": 0.0})
 
     assert "y = v.where(v > 0, 1.0).sqrt()" in ways(found, text)[0].text

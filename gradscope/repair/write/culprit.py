@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from gradscope.facts import Edit, Finding, Location, NotTried, Reason
 from gradscope.ops import Edge, OpFact, lookup
 from gradscope.repair.budget import Search
+from gradscope.repair.write.splice import before
 from gradscope.source import Names, Source, SourceError, expression, find, operands, read
 from gradscope.source.arguments import called, spelled
 from gradscope.source.spans import parenthesized
@@ -112,11 +113,31 @@ class Culprit:
         return text if isinstance(node, ATOMS) else f"({text})"
 
     def torch(self, template: str) -> str | None:
-        """A template with `torch.` written as this file can; None where it cannot."""
-        spelled = {path: self.names.spell(f"{path}x") for path in set(_TORCH.findall(template))}
-        if None in spelled.values():
+        """A template with `torch.` written as this file can. Where it has no name for torch, that
+        stays, and `with_import` gives it one; None where `torch` is something else there."""
+        paths = set(_TORCH.findall(template))
+        spelled = {path: self.names.spell(f"{path}x") or f"{path}x" for path in paths}
+        named = (one.id for one in self.source.nodes.every(ast.Name))
+        is_taken = not self._knows_torch and "torch" in (*self.names.imported, *named)
+        if paths and is_taken:
             return None
-        return _TORCH.sub(lambda path: str(spelled[path[0]]).removesuffix("x"), template)
+        return _TORCH.sub(lambda path: spelled[path[0]].removesuffix("x"), template)
+
+    @property
+    def _knows_torch(self) -> bool:
+        return self.names.spell("torch.x") is not None
+
+    def with_import(self, edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
+        """The edits, and an import of torch where they are the first to need its name."""
+        if self._knows_torch or not any(_TORCH.search(edit.text) for edit in edits):
+            return edits
+        imports = (
+            one
+            for one in self.source.nodes.module.body
+            if isinstance(one, ast.Import | ast.ImportFrom)
+            and getattr(one, "module", "") != "__future__"
+        )
+        return (*before(self.source, next(imports, None), "import torch"), *edits)
 
     def replace(self, node: ast.expr, text: str) -> Edit:
         """Put `text` in the place of a node, with or without its parentheses as its place asks."""

@@ -67,7 +67,8 @@ def ignored(culprit: Culprit, request: ask.IgnoreTarget) -> Ways:
 
 def learnt(culprit: Culprit, request: ask.LearnPositive) -> Ways:
     """`F.softplus(x)` for `F.relu(x)` and for `x.clamp(min=0)`, `nn.Softplus()` for `nn.ReLU()`, or
-    around a call. A bound beside the ReLU would leave the elements that it set to 0 without a gradient."""
+    around a call. A bound beside it would leave the elements that it set to 0 without a gradient.
+    """
     call = culprit.at(request.made)
     if call is None:
         return

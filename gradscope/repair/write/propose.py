@@ -140,6 +140,7 @@ def candidates(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
     for way in _ways(culprit, fix.request):
         given = way if isinstance(way, Candidate) else Candidate(fix.title, tuple(way))
         one = once.computed_once(culprit, given)
+        one = replace(one, edits=culprit.with_import(one.edits))
         if one.edits and one.edits not in seen and len(seen) < MOST:
             seen.add(one.edits)
             # A guard is an epsilon or a clamp by the rule's judgement of the values.
