@@ -43,7 +43,7 @@ ENDS = """
 import atexit
 atexit.register(lambda: open('atexit', 'a').write('one\\n'))
 try:
-    exec(open('breaks.py').read())
+    import breaks
     open('uploaded', 'a').write('one\\n')
 finally:
     open('finally', 'a').write('one\\n')
