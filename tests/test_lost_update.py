@@ -183,6 +183,32 @@ def test_a_lost_update_is_told_where_it_is_lost_and_mended(
     assert loud(repaired) == []
 
 
+WRONG = HEAD.format("SGD(other.parameters(), lr=1e-2)").replace(
+    "opt =", "other = nn.Linear(16, 1)\nopt ="
+)
+WITHOUT_A_PATCH = {
+    "the parameters of another model": (WRONG, "elsewhere", "opt = "),
+    "a rate of 0": (HEAD.format("SGD(net.parameters(), lr=0.0)"), "no-rate", "opt = "),
+    "a schedule that is 0 throughout": (
+        f"{SGD}opt = torch.optim.lr_scheduler.LambdaLR(opt, lambda step: step // 99).optimizer\n",
+        "no-rate",
+        "LambdaLR(",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WITHOUT_A_PATCH)
+def test_what_never_moves_is_told_at_the_optimizer(case: str) -> None:
+    program, reason, line = WITHOUT_A_PATCH[case]
+
+    (found,) = loud(program + LOOP)
+
+    assert (found.rule, found.evidence["reason"]) == ("GS407", reason)
+    assert found.location is not None
+    assert line in program.splitlines()[found.location.line - 1]
+    assert all(fix.patch is None for fix in found.fixes)
+
+
 def patched(program: str, patch: str, folder: Path) -> str:
     subprocess.run(["git", "apply"], input=patch, cwd=folder, text=True, check=True)
     return (folder / "program.py").read_text()
@@ -274,6 +300,12 @@ HEALTHY = {
     )
     + "    warm.step()\n",
     "a scaler that finds its scale": SCALED,
+    "a rate of 0 at first": f"{HEAD.format('SGD(net.parameters(), lr=0.0)')}"
+    f"{LOOP}opt.param_groups[0]['lr'] = 1e-2\n{LOOP}",
+    "parameters of a later loss": WRONG.replace(
+        "SGD(", "SGD([*net.parameters()], lr=1e-2), torch.optim.SGD("
+    ).replace("opt =", "opt, spare =")
+    + LOOP,
 }
 
 

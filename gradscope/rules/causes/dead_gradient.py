@@ -29,6 +29,7 @@ from gradscope.facts import (
 from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading.divergence import by_place
+from gradscope.rules.reading.lost import Loss, losses
 from gradscope.rules.reading.missing import NOT_HELD, is_dead, is_mild, overflow_behind
 from gradscope.rules.rule import Asked, Rule
 from gradscope.rules.wording import phrases
@@ -183,10 +184,13 @@ def _groups(
     told = [
         check.name for check in trace.functions if check.relation.kinds == ("none",)
     ]  # by GS301
+    starved = any(one.how is Loss.ELSEWHERE for one in losses(trace, magnitudes))
     overflown = () if roots else overflow_behind(trace)[1]  # told by GS204
     for absence in magnitudes.absences:
         call = absence.call
         by_function = absence.reason == "function" and call is not None and call.op in told
+        if starved and absence.missing and absence.trained:
+            continue  # told by GS407
         if by_function or absence in overflown or absence.reason == "underflow":
             continue
         if is_dead(absence, magnitudes, limits):

@@ -27,9 +27,10 @@ from gradscope.rules.wording.lost_words import numbers, words
 class LostUpdate(Rule):
     """
     ## What it does
-    Finds gradients that never move a parameter: no step uses them, they are cleared before one
-    does, a schedule has brought the learning rate to 0, half precision rounds the step away. Also
-    those that several steps use, since they are cleared too seldom.
+    Finds gradients that never move a parameter: no step uses them, the optimizer holds other
+    parameters, gradients are cleared before a step, the learning rate is 0 or a schedule has
+    brought it there, half precision rounds the step away. Also gradients that several steps use,
+    since they are cleared too seldom.
 
     ## Why is this bad?
     Nothing raises and nothing is NaN. The loss is computed, backward runs, and training does not do
@@ -101,8 +102,13 @@ def _places(lost: Lost) -> tuple[Location | None, tuple[tuple[Location, str], ..
     match lost.how:
         case Loss.NEVER_STEPS:
             place, others = lost.backward, (made, (usage.clears_at, "cleared here"))
+        case Loss.ELSEWHERE:
+            place, others = usage.made or usage.steps_at, (made, steps)
         case Loss.SKIPPED:
             place = usage.skipping.location if usage.skipping is not None else None
+        case Loss.NO_RATE:
+            place = (usage.schedule.made if usage.schedule else None) or usage.made
+            place, others = place or usage.steps_at, (made, steps)
         case Loss.IDLE:
             schedule = usage.schedule
             place = (schedule.moved_at if schedule else None) or usage.steps_at
@@ -127,7 +133,8 @@ def _symptoms(lost: Lost) -> tuple[Symptom, ...]:
     if lost.how in (Loss.THROWN_AWAY, Loss.USED_AGAIN, Loss.LEFT_OVER):
         return ()
     return tuple(
-        Symptom(Trouble.UNCHANGED, Subject.PARAMETER, usage.last, name) for name in usage.held
+        Symptom(Trouble.UNCHANGED, Subject.PARAMETER, usage.last, name)
+        for name in (lost.others or usage.held)
     )
 
 
@@ -146,6 +153,10 @@ def _fixes(lost: Lost) -> Iterator[Asked]:
         yield _ASKED[lost.how](usage)
         if lost.how is Loss.THROWN_AWAY and usage.cycles[0] > 1:
             yield ask.StepAtTheEnd(usage)  # the passes that begin a cycle may be meant to end one
+    elif lost.how is Loss.ELSEWHERE:
+        yield Fix("graph", "give it the parameters that get a gradient", "unsafe")
+    elif lost.how is Loss.NO_RATE:
+        yield Fix("graph", "give it a learning rate above 0", "unsafe", "lr=1e-3")
     elif lost.how is Loss.ROUNDED:
         yield ask.WiderWeights(usage.movements[-1].dtype)
     elif skipping is not None and skipping.last < skipping.first:

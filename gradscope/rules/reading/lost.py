@@ -9,6 +9,7 @@ from enum import Enum, auto
 from itertools import pairwise
 
 from gradscope.facts import Location, Magnitudes, Step, Trace, Usage
+from gradscope.rules.reading.missing import NOT_HELD
 
 FEWEST = 4  # passes, or updates, of which the same is to be said
 REGULAR = 0.8  # of them all: a batch that is skipped for its NaN comes now and then
@@ -23,8 +24,10 @@ class Loss(Enum):
     """How the gradients were lost."""
 
     NEVER_STEPS = auto()
+    ELSEWHERE = auto()  # what it holds gets none, and others that nobody holds do
     SKIPPED = auto()  # by a GradScaler
-    IDLE = auto()  # the rate is 0, or next to it
+    NO_RATE = auto()  # the rate is 0 from the start
+    IDLE = auto()  # it has become 0, or next to it
     ROUNDED = auto()
     THROWN_AWAY = auto()  # all passes of an update but the last ones
     USED_AGAIN = auto()  # by all updates until the gradients are cleared
@@ -40,6 +43,7 @@ class Lost:
     passes: int
     of: int
     backward: Location | None = None
+    others: tuple[str, ...] = ()  # the parameters that get a gradient in place of those it holds
 
 
 def losses(trace: Trace, magnitudes: Magnitudes) -> Iterator[Lost]:
@@ -47,6 +51,7 @@ def losses(trace: Trace, magnitudes: Magnitudes) -> Iterator[Lost]:
     for usage in magnitudes.usages:
         found = (
             _never_steps(usage, trace, magnitudes)
+            or _elsewhere(usage, magnitudes)
             or _skipped(usage)
             or _idle(usage)
             or _rounded(usage)
@@ -71,6 +76,21 @@ def _never_steps(usage: Usage, trace: Trace, magnitudes: Magnitudes) -> Lost | N
     return Lost(Loss.NEVER_STEPS, usage, usage.passes, usage.passes, place)
 
 
+def _elsewhere(usage: Usage, magnitudes: Magnitudes) -> Lost | None:
+    """It steps, and no pass was for what it holds: tensors that the model still has."""
+    others = tuple(
+        leaf.name
+        for leaf in magnitudes.leaves
+        if leaf.held_as == "parameter" and not leaf.trained
+        if sum(map(bool, leaf.known)) >= FEWEST and leaf.weight == leaf.start
+    )
+    if usage.updates < FEWEST or usage.passes or usage.handled or not others:
+        return None
+    if any(one.reason in (*NOT_HELD, "stale") for one in magnitudes.absences):
+        return None
+    return Lost(Loss.ELSEWHERE, usage, usage.updates, usage.updates, others=others)
+
+
 def _skipped(usage: Usage) -> Lost | None:
     skipping = usage.skipping
     if skipping is None or skipping.skipped < FEWEST:
@@ -82,9 +102,11 @@ def _skipped(usage: Usage) -> Lost | None:
 
 def _idle(usage: Usage) -> Lost | None:
     idle, of = usage.rates.idle, usage.updates
-    if usage.schedule is None or idle < FEWEST or idle < IDLE * of:
+    if idle < FEWEST or idle < IDLE * of:
         return None
-    return Lost(Loss.IDLE, usage, idle, of)
+    if usage.rates.peak == 0 and usage.still:
+        return Lost(Loss.NO_RATE, usage, idle, of)
+    return Lost(Loss.IDLE, usage, idle, of) if usage.schedule is not None else None
 
 
 def _rounded(usage: Usage) -> Lost | None:

@@ -25,11 +25,23 @@ _WORDS = {
         " them before the next `zero_grad()`. The weights stay as they were initialised.",
         "no step follows",
     ),
+    Loss.ELSEWHERE: Words(
+        "no parameter of `{optimizer}` gets a gradient, and {others} that no optimizer holds",
+        "In {of} steps, no backward pass reached what this optimizer was given. The passes reached"
+        " other parameters, which nothing moves: they stay as they were initialised.",
+        "is given other parameters than those of the loss",
+    ),
     Loss.SKIPPED: Words(
         "the scaler has skipped the last {passes} of {of} steps of `{optimizer}`",
         "A GradScaler leaves a step out when a gradient is inf or NaN, and halves its scale, until"
         " the gradients fit. {scales}",
         "leaves the optimizer out",
+    ),
+    Loss.NO_RATE: Words(
+        "the learning rate is 0 in all {of} steps of `{optimizer}`",
+        "Each step goes along the gradient times the learning rate, which is 0. Gradients are"
+        " computed, and the parameters stay as they were initialised.",
+        "with a learning rate of 0",
     ),
     Loss.IDLE: Words(
         "the learning rate is {rate} in the last {passes} of {of} steps of `{optimizer}`",
@@ -78,6 +90,7 @@ def words(lost: Lost) -> Words:
         "passes": plural(lost.passes, "pass", "passes") if _counts(lost) else lost.passes,
         "of": f"{lost.of:,}",
         "used": lost.of - lost.passes,
+        "others": plural(len(lost.others), "parameter gets one", "parameters get one"),
         "held": plural(len(usage.held), "parameter"),
         "scales": _scales(skipping) if skipping else "",
         "scale": number(movement.scale if movement else 0.0, 3),
@@ -99,7 +112,9 @@ def words(lost: Lost) -> Words:
 
 def numbers(lost: Lost) -> Iterator[str]:
     usage = lost.usage
-    if lost.how in (Loss.IDLE, Loss.ROUNDED):
+    if lost.how is Loss.ELSEWHERE:
+        yield f"get a gradient, and are held by no optimizer: {phrases.listed(lost.others)}"
+    if lost.how in (Loss.NO_RATE, Loss.IDLE, Loss.ROUNDED):
         yield f"lr {number(usage.rates.peak, 3)} at most, {number(usage.rates.last, 3)} at last"
     if lost.how is Loss.ROUNDED:
         told = [f"{one.step}: {one.still:,} of {one.pulled:,}" for one in usage.movements[:6]]
