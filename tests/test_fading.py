@@ -49,7 +49,7 @@ SATURATED = {
     "by names": (
         gan("p = torch.sigmoid(D(fake))\ng_loss = torch.log(1.0 - p + 1e-8).mean()"),
         "torch.sigmoid(D(fake))",
-        "g_loss = (-F.logsigmoid(D(fake))).mean()",
+        "g_loss = (-F.logsigmoid(values)).mean()",
     ),
     "a discriminator that ends in a sigmoid": (
         gan("g_loss = torch.log(1 - D(fake) + 1e-8).mean()", probability=True),

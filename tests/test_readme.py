@@ -94,6 +94,6 @@ def test_every_command_shown_runs(gradscope: Command, tmp_path: Path):
 
     assert len(ended) >= 6
     for words, run in ended.items():
-        finds = words.startswith(("trace", "check", "report"))
+        finds = words.startswith(("trace", "check", "report", "replay"))
         assert run.returncode == (ExitCode.FINDINGS if finds else ExitCode.OK), (words, run.stderr)
         assert run.stdout
