@@ -72,7 +72,7 @@ main()
 def traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Report]:
     """The report on a program in a folder of its own, of which snapshots are taken often."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sleepers, "SHARE", 1.0)
+    monkeypatch.setattr(sleepers, "SHARE", 100.0)
 
     def report(text: str, last: int = 30) -> Report:
         Path("program.py").write_text(text.replace("LAST", str(last)))
@@ -112,7 +112,7 @@ def test_a_fix_of_a_late_failure_is_tried_from_shortly_before(traced):
 
 def test_gradscope_fix_tries_a_late_patch_from_there_too(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sleepers, "SHARE", 1.0)
+    monkeypatch.setattr(sleepers, "SHARE", 100.0)
     text = BEGIN + LOSS + STEP + LOOP.replace("10_000", "60")
     Path("program.py").write_text(text.replace("LAST", "50"))
 
@@ -200,7 +200,7 @@ def test_a_file_is_read_on_from_where_it_was(traced):
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_copy_goes_on_with_the_same_losses(threads: int, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sleepers, "SHARE", 1.0)
+    monkeypatch.setattr(sleepers, "SHARE", 100.0)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     can_be_copied = survives_a_fork()
