@@ -43,7 +43,7 @@ from gradscope.repair.rates import with_stable_rate
 from gradscope.report.closing import rank_remarks
 from gradscope.report.status import Doing, Stages
 from gradscope.rules import rule_filter
-from gradscope.saved import Saved, load, save
+from gradscope.saved import Saved, save
 from gradscope.source import pointed
 from gradscope.source.text import NO_TEXTS, Texts
 
@@ -121,14 +121,22 @@ def replay(folder: Path, config: Config, stages: Stages, started: float) -> Repo
     report = conclude(
         kept.target.name, seen, config, told=has_hurt, mend=mend, remarks=kept.remarks
     )
-    there = {_where(one) for one in report.findings}
-    lost = [
-        f"{one.rule} {one.name}{_at(one)} was found in the program; this step does not show it"
-        for one in diagnose(load(kept.trace).trace, config.thresholds.limits)
-        if one.severity is Severity.ERROR and _where(one) not in there
-    ]
-    seconds = time.monotonic() - started
-    return replace(report, remarks=(*report.remarks, *lost), seconds=seconds)
+    there, wanted = {_where(one) for one in report.findings}, rule_filter(config)
+    lost = tuple(
+        one
+        for one in diagnose(kept.told, config.thresholds.limits)
+        if one.severity is Severity.ERROR and _where(one) not in there and wanted(one)
+    )
+    remarks = (
+        f"{one.rule} {one.name}{_at(one)} is told as the program showed it; the step alone does not"
+        for one in lost
+    )
+    return replace(
+        report,
+        findings=(*report.findings, *pointed(mend(kept.told, lost)[0], NO_TEXTS)),
+        remarks=(*report.remarks, *remarks),
+        seconds=time.monotonic() - started,
+    )
 
 
 def _where(finding: Finding) -> tuple[str, int | None]:

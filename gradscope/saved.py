@@ -18,7 +18,7 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from gradscope.config.documents import text_of
@@ -54,11 +54,12 @@ def save(trace: Trace, path: Path, *, asked_by: str = "") -> None:
     write_whole(path, written(trace), asked_by=asked_by)
 
 
-def load(path: Path) -> Saved:
-    """The trace of a file that `save` wrote. Raises GradscopeError where it is none, is too large
-    or is of another version."""
+def load(path: Path, moved: Mapping[str, str] = MappingProxyType({})) -> Saved:
+    """The trace of a file that `save` wrote; `moved` are files that it points into and that lie
+    elsewhere now, by their names in it. Raises GradscopeError where it is none, is too large or is
+    of another version."""
     try:
-        return read(text_of(path, LARGEST))
+        return read(text_of(path, LARGEST), moved)
     except OSError as error:
         raise GradscopeError(f"{path} cannot be read: {error.strerror}", help=_HELP) from None
     except (Unfit, UnicodeDecodeError) as error:
@@ -77,7 +78,7 @@ def written(trace: Trace) -> str:
     return f'{_line(head)[:-1]}, "facts": [\n{rows}\n]}}\n'
 
 
-def read(text: str) -> Saved:
+def read(text: str, moved: Mapping[str, str] = MappingProxyType({})) -> Saved:
     """What `written` wrote. Raises Unfit."""
     try:
         document = json.loads(text)
@@ -90,7 +91,7 @@ def read(text: str) -> Saved:
     if document["schema"] != SCHEMA:
         raise Unfit(f"its schema is {document['schema'][:40]}, and this version reads {SCHEMA}")
     try:
-        reader = _Reader(document["facts"])
+        reader = _Reader(document["facts"], moved)
         trace, files = reader.value(document["trace"]), document["files"]
         if not isinstance(trace, Trace) or not _is_text_by_text(files):
             raise Unfit("it does not say what was traced")
@@ -139,8 +140,9 @@ class _Writer:
 
 
 class _Reader:
-    def __init__(self, rows: list[dict[str, Any]]) -> None:
+    def __init__(self, rows: list[dict[str, Any]], moved: Mapping[str, str]) -> None:
         self._facts: list[Any] = []
+        self._moved = moved
         for row in rows:
             self._facts.append(self._fact(row))
 
@@ -169,6 +171,8 @@ class _Reader:
         for name, value in values.items():
             if name not in types or not _fits(value, types[name]):
                 raise Unfit(f"{cls.__name__}.{name} is not as in this version")
+        if cls is Location:
+            values["file"] = self._moved.get(values["file"], values["file"])
         return cls(**values)
 
 

@@ -194,3 +194,8 @@ Double.apply(x).sum().backward()
     (wrong,) = errors(first)
     assert any(one.what == "what lies behind `Double.apply`" for one in again.not_searched)
     assert [one for one in again.remarks if one.startswith(f"{wrong.rule} {wrong.name} at ")]
+    (told,) = errors(again)
+    assert (told.rule, told.message) == (wrong.rule, wrong.message)
+    assert told.location is not None
+    assert Path(told.location.file).parent.name == "sources"
+    assert told.fixes[0].patch is not None

@@ -17,7 +17,7 @@ from gradscope.programs.step import CALLS, TRACE
 from gradscope.programs.targets import KeptStep
 from gradscope.repair.again import FAILURES, Again, told
 from gradscope.report.status import Doing
-from gradscope.saved import save
+from gradscope.saved import load, save
 
 LARGEST = 2 * 2**30  # bytes of its tensors
 _OF_SIZES = "GS4"  # the family of rules about how gradients and losses grow or fade
@@ -100,7 +100,7 @@ class Kept:
     target: KeptStep
     unkept: tuple[NotChecked, ...]
     remarks: tuple[str, ...]
-    trace: Path  # in which file what the program showed is
+    told: Trace  # what the program showed, with places in the copies of its files
 
 
 def step_in(folder: Path) -> Kept:
@@ -109,12 +109,14 @@ def step_in(folder: Path) -> Kept:
 
     from gradscope.programs.step import store
 
-    head = store.read(folder, tensors=False).head
+    stored = store.read(folder, tensors=False)
+    head = stored.head
     remarks = [f"step {head['step']} of {head['target']}, saved with torch {head['torch']}"]
     if head["torch"] != torch.__version__:
         remarks.append(f"this is torch {torch.__version__}: values may come out otherwise")
     target = KeptStep(folder, tuple(store.files_in(folder)))
-    return Kept(target, store.unkept_of(head), tuple(remarks), folder / TRACE)
+    told = load(folder / TRACE, store.moved(stored)).trace
+    return Kept(target, store.unkept_of(head), tuple(remarks), told)
 
 
 @contextmanager

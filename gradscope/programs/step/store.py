@@ -212,6 +212,12 @@ def _placed(file: Json, folder: Path) -> str:
     return str(kept)
 
 
+def moved(stored: Stored) -> dict[str, str]:
+    """The copies of the program's files, by the names that a trace has for them."""
+    placed = zip(stored.tables["files"], stored.files, strict=True)
+    return {str(file["shown"]): shown_path(here) for file, here in placed if "shown" in file}
+
+
 def files_in(folder: Path) -> list[str]:
     """The program's files that were copied."""
     return sorted(str(one) for one in (folder / SOURCES).rglob("*") if one.is_file())
