@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -66,6 +67,14 @@ def main():
 
 main()
 """
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> None:
+    """What earlier tests left in this process would be the program's: a store that shares memory
+    with the kernel, functions of another `program.py`."""
+    gc.unfreeze()
+    gc.collect()
 
 
 @pytest.fixture

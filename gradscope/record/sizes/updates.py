@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from types import CodeType, FrameType
 from typing import Any
 
@@ -38,6 +36,7 @@ class Updates:
         self._by_hand: Kept = []
         self._same: dict[int, tuple[tuple[Any, ...], Update]] = {}  # the last, and what tells it
         self._looked: dict[int, int] = {}  # by id of the optimizer
+        self._codes: dict[type, CodeType | None] = {}  # of the `step` of each class of optimizers
         self._own: dict[str, CodeType] = {}  # the `step` of the program's own optimizers
         self._made: dict[int, Location | None] = {}  # likewise
 
@@ -61,7 +60,10 @@ class Updates:
             self._look(optimizer, work.frame)
         for succession in self._leaves.successions.values():
             succession.note_update(held_by(optimizer))
-        step_code = _code_of(type(optimizer).step)
+        kind = type(optimizer)
+        if kind not in self._codes:
+            self._codes[kind] = getattr(inspect.unwrap(kind.step), "__code__", None)
+        step_code = self._codes[kind]
         if step_code is not None and kind_of(step_code) == USER:
             self._own[type(optimizer).__name__] = step_code
         stale = fresh.stale_of(parameters_of(optimizer))
@@ -152,11 +154,6 @@ class Updates:
     def _train(self, leaf: torch.Tensor, frame: Any) -> None:
         self.trained[id(leaf)] = leaf
         self._leaves.meet(leaf, frame).trained = True
-
-
-@cache
-def _code_of(step: Callable[..., Any]) -> CodeType | None:
-    return getattr(inspect.unwrap(step), "__code__", None)
 
 
 def _keep(updates: Kept, step: int, update: Update) -> None:
