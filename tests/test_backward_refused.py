@@ -120,15 +120,31 @@ CHANGED = {
         other = torch.optim.SGD(critic.parameters(), lr=0.1)
         for _ in range(3):
             made = net(x)
-            scores = critic(made)
+        -     scores = critic(made)
             loss = (critic(made.detach()) - 1).square().mean()
             other.zero_grad()
             loss.backward()
-        -     other.step()  # <-
+            other.step()  # <-
+        +     scores = critic(made)
             optimizer.zero_grad()
             scores.mean().backward()
-        +     other.step()  # <-
             optimizer.step()
+    """,
+    "step between two losses of one body": """
+        body = nn.Sequential(net, nn.Tanh(), nn.Linear(1, 1), nn.Tanh())
+        one, two = nn.Linear(1, 1), nn.Linear(1, 1)
+        first = torch.optim.SGD([*body.parameters(), *one.parameters()], lr=0.1)
+        second = torch.optim.SGD([*body.parameters(), *two.parameters()], lr=0.1)
+        for _ in range(3):
+            h = body(x)
+            a, b = torch.tanh(one(h)).mean(), torch.tanh(two(h)).square().mean()
+            first.zero_grad()
+            second.zero_grad()
+            a.backward(retain_graph=True)
+        -     first.step()  # <-
+            b.backward()
+        +     first.step()  # <-
+            second.step()
     """,
     "through time": """
         cell = nn.GRUCell(3, 4)
@@ -273,6 +289,24 @@ FREED = {
             other.backward()
             optimizer.step()
     """,
+    "scores in both losses": """
+        critic = nn.Linear(1, 1)
+        other = torch.optim.SGD(critic.parameters(), lr=0.1)
+        for _ in range(3):
+            made = net(x)
+            scores = torch.tanh(critic(made))  # <-
+            loss = scores.mean() + critic(y).square().mean()
+        -     wanted = -scores.mean()
+            other.zero_grad()
+            loss.backward()
+            other.step()
+        +     made = net(x)
+        +     scores = torch.tanh(critic(made))  # <-
+        +     wanted = -scores.mean()
+            optimizer.zero_grad()
+            wanted.backward()
+            optimizer.step()
+    """,
 }
 CUT = {
     "detach": """
@@ -296,6 +330,37 @@ CUT = {
         losses = [net(x).square().mean() for _ in range(3)]
         - torch.tensor(losses).mean().backward()  # <-
         + torch.stack(losses).mean().backward()  # <-
+    """,
+    "tensor of numbers": """
+        losses = []
+        for _ in range(3):
+        -     losses.append(net(x).square().mean().item())
+        +     losses.append(net(x).square().mean())
+        - torch.tensor(losses).mean().backward()  # <-
+        + torch.stack(losses).mean().backward()  # <-
+    """,
+    "numbers of a loop": """
+        - losses = [float(net(row).square().mean()) for row in x]
+        - torch.FloatTensor(losses).sum().backward()  # <-
+        + losses = [net(row).square().mean() for row in x]
+        + torch.stack(losses).sum().backward()  # <-
+    """,
+    "mean of numbers in NumPy": """
+        import numpy as np
+        losses = []
+        for _ in range(1):
+        -     losses.append(net(x).square().mean().item())
+        +     losses.append(net(x).square().mean())
+        - torch.tensor(np.mean(losses)).backward()  # <-
+        + torch.mean(torch.stack(losses)).backward()  # <-
+    """,
+    "sum of numbers": """
+        total = 0.0
+        for _ in range(3):
+        -     total += net(x).square().mean().item()  # <-
+        +     total += net(x).square().mean()  # <-
+        - torch.tensor(total / 2).backward()
+        + (total / 2).backward()
     """,
     "guard": """
         - with torch.no_grad():  # <-

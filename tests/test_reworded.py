@@ -111,7 +111,7 @@ def with_other_words(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def also_renamed(*given: Any) -> attempt.Patched | None:
         found = patched(*given)
-        return found and replace(found, title=other(found.title))
+        return found and replace(found, titles=tuple(map(other, found.titles)))
 
     monkeypatch.setattr(attempt, "patched", also_renamed)
 

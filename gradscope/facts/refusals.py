@@ -39,9 +39,9 @@ class Shared:
     `made` is the call that made the value in which it ends, `name` the user's name of that value,
     `used` the call that leads there from the present loss, None where the loss itself is in it;
     `first_use` the one of the earlier loss. `again`: the line of `made` has run again since.
-    `calls` made the part, `updates` the optimizers that have stepped since; `trained`: one of them
-    holds parameters of it. `apart`: an optimizer that has not stepped since holds none, and others
-    that the present loss depends on.
+    `calls` made the part, those `above` it lead on to the present loss; `updates` are those made
+    since; `trained`: one of them moved parameters of it. `apart`: an optimizer that has not stepped
+    since holds none, and others that the present loss depends on.
     """
 
     made: Call | None
@@ -52,6 +52,7 @@ class Shared:
     carried: Carried | None = None
     again: bool = False
     calls: tuple[Call, ...] = ()
+    above: tuple[Call, ...] = ()
     updates: tuple[Write, ...] = ()
     trained: bool = False
     apart: bool = False
@@ -69,8 +70,9 @@ class Refusal:
 class ChangedInPlace(Refusal):
     """A tensor that `saved` keeps for its backward under the name `role` has another version than
     it had then: `writes` have changed it since, in this order. `above` are the calls between it and
-    the loss. `shared` tells of an earlier pass through the same part of the graph, if there was
-    one."""
+    the loss. `apart`: an optimizer that has not stepped since holds parameters of the present loss,
+    and none that were stepped. `shared` tells of an earlier pass through the same part of the
+    graph, if there was one."""
 
     saved: Call | None = None
     role: str = ""
@@ -78,6 +80,7 @@ class ChangedInPlace(Refusal):
     shape: tuple[int, ...] = ()
     writes: tuple[Write, ...] = ()
     above: tuple[Call, ...] = ()
+    apart: bool = False
     shared: Shared | None = None
 
 

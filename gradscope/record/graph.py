@@ -94,6 +94,10 @@ def leaves(above: dict[Any, list[Any]]) -> list[Any]:
     return [node.variable for node in above if hasattr(node, "variable")]
 
 
+def leaf_ids(above: dict[Any, list[Any]]) -> set[int]:
+    return {id(leaf) for leaf in leaves(above)}
+
+
 def withheld(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
     """What a node has saved and does not hand out any more: with the tensor where that was changed,
     without where it was freed."""

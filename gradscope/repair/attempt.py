@@ -41,10 +41,11 @@ BRANCHES = 3  # ways to repair each of them that are tried
 
 @dataclass(frozen=True, slots=True)
 class Patched:
-    """A candidate as text: the file's new content, and the patch that makes it."""
+    """A candidate as text: the file's new content, and the patch that makes it. It has a title for
+    each of the repairs in it."""
 
     kind: str
-    title: str
+    titles: tuple[str, ...]
     same: bool
     source: Source
     text: str
@@ -58,7 +59,7 @@ class Patched:
         added = (line for line in patch.splitlines() if line.startswith("+"))
         return Fix(
             kind=self.kind,
-            title=self.title,
+            title=", and ".join(dict.fromkeys(self.titles)),
             safety="safe" if self.same else "unsafe",
             code="\n".join(line[1:].strip() for line in added if not line.startswith("+++")),
             edits=edits_between(self.source, self.text),
@@ -83,7 +84,7 @@ def patched(source: Source, candidate: Candidate) -> Patched | None:
         return None
     if text == source.text:
         return None
-    return Patched(candidate.kind, candidate.title, candidate.same, source, text)
+    return Patched(candidate.kind, (candidate.title,), candidate.same, source, text)
 
 
 def ways(culprit: Culprit, fix: Fix) -> Iterator[Patched]:
@@ -236,8 +237,8 @@ class Bench:
         source = replace(one.source, text=one.text)
         for more in islice(self._ways(remains, source), BRANCHES):
             # What the values may do is what the looser of the two claims.
-            title = f"{one.title}, and {more.title}"
-            wider = replace(one, text=more.text, same=one.same and more.same, title=title)
+            titles, same = (*one.titles, *more.titles), one.same and more.same
+            wider = replace(one, text=more.text, same=same, titles=titles)
             yield wider
             outcome = self._verdict(finding, wider)
             if outcome.remains is not None:

@@ -34,7 +34,7 @@ from gradscope.record import graph
 from gradscope.record.context import RunContext
 from gradscope.record.definitions import definition, frozen_at, leaf_at, source_of
 from gradscope.record.events.provenance import storage_key
-from gradscope.record.graph import Nodes, down, ends, is_older, node_name, up, withheld
+from gradscope.record.graph import Nodes, down, ends, is_older, leaf_ids, node_name, up, withheld
 from gradscope.record.held import variables
 from gradscope.record.journal import to_call
 from gradscope.record.refusals.notes import Noted, Notes, Updated
@@ -116,6 +116,8 @@ class _Inquiry:
             return ChangedInPlace(step=raised.step, raised_at=raised.place)
         node, role, tensor = found
         others = {one for one, _, _ in known} | {node}
+        after = [one for one in self._notes.updates if one.seq > node._sequence_nr()]
+        moved = {id(leaf) for one in after for leaf in one.parameters}
         return ChangedInPlace(
             step=raised.step,
             raised_at=raised.place,
@@ -125,6 +127,7 @@ class _Inquiry:
             shape=tuple(tensor.shape),
             writes=tuple(self._since(node._sequence_nr(), tensor)),
             above=self._calls(up(others, raised.nodes)),
+            apart=self._notes.is_apart(after, leaf_ids(raised.nodes), moved),
             shared=self._shared(others, raised),
         )
 
@@ -180,8 +183,8 @@ class _Inquiry:
         seq = end._sequence_nr()
         made = self._call(end)
         after = [one for one in self._notes.updates if one.seq >= earlier.until]
-        leaves = {id(leaf) for leaf in graph.leaves({node: [] for node in below[end]})}
-        beyond = {id(leaf) for leaf in graph.leaves(raised.nodes)} - leaves
+        leaves = leaf_ids({node: [] for node in below[end]})
+        beyond = leaf_ids(raised.nodes) - leaves
         carried = earlier.carried.get(seq)
         used = next((one for one in raised.nodes[end] if one not in old), None)
         first = [self._call_of(one) for one in earlier.above.get(seq, ())]
@@ -194,9 +197,10 @@ class _Inquiry:
             carried=carried,
             again=self._has_run_again(made, earlier.until),
             calls=self._calls(below[end]),
+            above=self._calls(up({end}, raised.nodes)),
             updates=tuple(map(_as_update, after)),
             trained=any(leaves & set(map(id, one.parameters)) for one in after),
-            apart=any(beyond & held and not leaves & held for held in self._notes.waiting(after)),
+            apart=self._notes.is_apart(after, beyond, leaves),
         )
 
     def _has_run_again(self, made: Call | None, since: int) -> bool:
@@ -222,9 +226,8 @@ class _Inquiry:
     def _cut(self, values: Sequence[torch.Tensor], raised: _Raised) -> dict[str, Any]:
         """What cuts one of them off, as the fields of a refusal."""
         flow = raised.flow
-        cut = next(
-            filter(None, (cut_upstream(flow, one) for one in values)) if flow else iter(()), None
-        )
+        found = (cut_upstream(flow, one) for one in values) if flow else iter(())
+        cut = next(filter(None, found), None)
         if cut is not None:
             reason, call, location, related = explained(cut)
             return {"reason": reason, "call": call, "location": location, "related": related}
@@ -238,11 +241,8 @@ class _Inquiry:
 
     def _frozen(self) -> tuple[str, ...]:
         names = self._context.names
-        return tuple(
-            names.owners[key].name
-            for key, leaf in names.parameters.items()
-            if not leaf.requires_grad
-        )
+        parameters = names.parameters.items()
+        return tuple(names.owners[key].name for key, one in parameters if not one.requires_grad)
 
     def _to_learn(self) -> tuple[str, ...]:
         """The modules of which an optimizer holds parameters, where it holds only some of them all
@@ -297,7 +297,7 @@ class _Inquiry:
         )
 
     def _not_used(self, raised: _Raised) -> AnyRefusal | None:
-        reached = set(map(id, graph.leaves(raised.nodes)))
+        reached = leaf_ids(raised.nodes)
         for one in raised.inputs:
             if id(one) in reached or (one.grad_fn is not None and one.grad_fn in raised.nodes):
                 continue

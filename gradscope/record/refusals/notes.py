@@ -94,6 +94,11 @@ class Notes:
             if optimizer is not None and not any(optimizer is one for one in stepped):
                 yield held_by(optimizer)
 
+    def is_apart(self, after: Sequence[Updated], some: set[int], none: set[int]) -> bool:
+        """Whether an optimizer that is not among these updates holds some of these parameters and
+        none of those, by id."""
+        return any(some & held and not none & held for held in self.waiting(after))
+
     def note_update(self, work: Work) -> None:
         self.updates.append(
             Updated(weakref.ref(work.optimizer), note_site(work.frame)[0], _sequence_nr())

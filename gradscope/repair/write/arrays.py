@@ -1,18 +1,24 @@
-"""What leaves the graph for NumPy and comes back, computed in torch."""
+"""What leaves the graph for NumPy or as Python's numbers and comes back, kept in torch."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from gradscope.facts import Edit
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
-from gradscope.source import definition
+from gradscope.source import Source, definition
 from gradscope.source.arguments import called
 from gradscope.source.spans import ancestors
 
-_BACK = frozenset(f"torch.{name}" for name in "from_numpy tensor as_tensor asarray Tensor".split())
+_BACK = frozenset(
+    f"torch.{name}"
+    for name in "from_numpy tensor as_tensor asarray Tensor FloatTensor DoubleTensor".split()
+)
+_LISTS = frozenset(f"numpy.{name}" for name in "array asarray stack".split())
+_READS = frozenset(("item", "tolist"))  # methods that give Python's numbers
 _OUT = frozenset(("numpy", "detach", "cpu"))  # methods without arguments
 _NAMES = {"newaxis": "None", "astype": "to"}
 
@@ -93,3 +99,108 @@ def _changes(culprit: Culprit, whole: ast.expr) -> Iterator[tuple[int, int, str]
                 yield start, end, _NAMES.get(node.attr, f"torch.{dotted.removeprefix('numpy.')}")
             elif node.attr in _NAMES:
                 yield end - len(node.attr), end, _NAMES[node.attr]
+
+
+def kept(culprit: Culprit) -> Iterator[Candidate]:
+    """`torch.stack(losses)` for `torch.tensor(losses)`, and `losses.append(loss)` for
+    `losses.append(loss.item())`; `x` for `x.item()`."""
+    source, node = culprit.source, culprit.node
+    if not isinstance(node, ast.Call):
+        return
+    for back in ast.walk(source.nodes.function(node)):
+        if not isinstance(back, ast.Call) or not _is_back(culprit, back):
+            continue
+        seen: set[ast.expr] = set()
+        readings = list(_readings(source, back.args[0], seen))
+        text = _from_tensors(culprit, back.args[0], bool(readings))
+        if text is not None and (back is node or node in readings):
+            inside = set(ast.walk(back))
+            outside = [one for one in readings if one not in inside]
+            edits = [culprit.replace(one, _unread(source, one)) for one in outside]
+            title = "keep the tensors: `torch.tensor` copies their numbers"
+            yield Candidate(title, (*edits, culprit.replace(back, text)))
+            return
+    if _is_reading(node):
+        name = f"{node.func.id}()" if isinstance(node.func, ast.Name) else f".{called(node)}()"
+        edit = culprit.replace(node, _unread(source, node))
+        yield Candidate(f"keep the tensor, without `{name}`", (edit,))
+
+
+def _is_reading(node: ast.AST) -> TypeGuard[ast.Call]:
+    """`x.item()`, `x.tolist()`, `float(x)`."""
+    if not isinstance(node, ast.Call):
+        return False
+    if isinstance(node.func, ast.Attribute):
+        return node.func.attr in _READS and not node.args
+    return isinstance(node.func, ast.Name) and node.func.id == "float" and len(node.args) == 1
+
+
+def _unread(source: Source, node: ast.expr) -> str:
+    """The text of what a number is read out of: of `x` for `float(x.detach())`."""
+    while isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _READS | _OUT:
+            node = node.func.value
+        elif _is_reading(node):
+            node = node.args[0]
+        else:
+            break
+    return source.of(node)
+
+
+def _outermost(node: ast.AST) -> Iterator[ast.Call]:
+    """The readings of numbers in an expression that stand in no other one."""
+    if _is_reading(node):
+        yield node
+    else:
+        for part in ast.iter_child_nodes(node):
+            yield from _outermost(part)
+
+
+def _readings(source: Source, value: ast.expr, seen: set[ast.expr]) -> Iterator[ast.Call]:
+    """Where the numbers in an expression were read: there, or where its names were filled."""
+    seen.add(value)
+    here = list(_outermost(value))
+    yield from here
+    for name in ast.walk(value) if not here else ():
+        for filled in _fillings(source, name) if isinstance(name, ast.Name) else ():
+            if filled not in seen:
+                yield from _readings(source, filled, seen)
+
+
+def _fillings(source: Source, name: ast.Name) -> Iterator[ast.expr]:
+    """What a name is given: by assignments, by `+=`, by `append`."""
+    owner = source.nodes.scope(name).owner(name.id)
+    for made in owner.bindings.get(name.id, ()):
+        value = getattr(made.statement, "value", None) if made.value is None else made.value
+        if isinstance(made.statement, ast.Assign | ast.AugAssign) and isinstance(value, ast.expr):
+            yield value
+    yield from _appended(source, name)
+
+
+def _appended(source: Source, name: ast.Name) -> Iterator[ast.expr]:
+    for read in source.nodes.scope(name).owner(name.id).reads.get(name.id, ()):
+        method = source.parents[read]
+        call = source.parents[method]
+        if isinstance(method, ast.Attribute) and isinstance(call, ast.Call):
+            yield from call.args[:1] if method.attr == "append" else ()
+
+
+def _from_tensors(culprit: Culprit, value: ast.expr, are_read: bool) -> str | None:
+    """The text of an expression over numbers as one over the tensors that they were read from."""
+    source, dotted = culprit.source, None
+    if isinstance(value, ast.Call) and len(value.args) == 1:
+        dotted = culprit.names.dotted(value.func) or ""
+        inner = _from_tensors(culprit, value.args[0], are_read)
+        if dotted in _LISTS:
+            return inner
+        if dotted.startswith("numpy.") and inner is not None:
+            return culprit.torch(f"torch.{dotted.removeprefix('numpy.')}({inner})")
+    begin, text = source.extent(value)[0], source.of(value)
+    for one in sorted(_outermost(value), key=source.extent, reverse=True):
+        start, end = source.extent(one)
+        text = text[: start - begin] + _unread(source, one) + text[end - begin :]
+    many = isinstance(value, ast.List | ast.ListComp) or not are_read
+    if isinstance(value, ast.Name):
+        lists = (ast.List, ast.ListComp)
+        many |= any(isinstance(one, lists) for one in _fillings(source, value))
+    return culprit.torch(f"torch.stack({text})") if many else text

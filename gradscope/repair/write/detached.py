@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from gradscope.facts import Edit
 from gradscope.facts import requests as ask
-from gradscope.repair.write.arrays import in_torch
+from gradscope.repair.write.arrays import in_torch, kept
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.cycles import moved
@@ -130,23 +130,6 @@ def _interpolated(culprit: Culprit) -> Iterator[Candidate]:
             yield Candidate("interpolate between the pixels", (edit,))
 
 
-def _kept_as_tensor(culprit: Culprit) -> Iterator[Candidate]:
-    """`torch.stack(losses)` for `torch.tensor(losses)`, `x` for `x.item()` and `float(x)`."""
-    call = culprit.node
-    if not isinstance(call, ast.Call):
-        return
-    stack = culprit.torch("torch.stack(")
-    if culprit.names.dotted(call.func) == "torch.tensor" and call.args and stack is not None:
-        edit = culprit.replace(call, f"{stack}{culprit.source.of(call.args[0])})")
-        yield Candidate("stack the tensors: `torch.tensor` copies their numbers", (edit,))
-    elif isinstance(call.func, ast.Name) and call.func.id == "float" and call.args:
-        edit = culprit.replace(call, culprit.source.of(call.args[0]))
-        yield Candidate("keep the tensor, without `float()`", (edit,))
-    elif isinstance(call.func, ast.Attribute) and call.func.attr == "item":
-        edit = culprit.replace(call, culprit.source.of(call.func.value))
-        yield Candidate("keep the tensor, without `.item()`", (edit,))
-
-
 def _unwrapped(culprit: Culprit) -> Iterator[Candidate]:
     around = ancestors(culprit.source, culprit.node) if culprit.node else iter(())
     for call in around:
@@ -251,7 +234,7 @@ _WAYS: Mapping[str, tuple[Callable[[Culprit], Iterator[Candidate]], ...]] = {
     "zero-op": (_straight_through,),
     "sampled": (_reparametrised, _straight_through),
     "nearest": (_interpolated,),
-    "number": (_kept_as_tensor,),
+    "number": (kept,),
     "rewrapped": (_unwrapped,),
     "no_grad": (_enabled,),
     "constant": (_with_graph,),

@@ -104,9 +104,11 @@ def after_update(culprit: Culprit, request: ask.ComputeAfterUpdate) -> Ways:
     assigned = [one for one in found if isinstance(one, ast.Assign)]
     if not found or len(assigned) < len(found):
         return
-    between = [one for one in block[: block.index(update) + 1] if one not in found]
+    kept = [one for one in block[: block.index(update) + 1] if one not in found]
     if edits := after(source, update, *(commented(source, one) for one in found)):
-        gone = [one for one in assigned if not _is_needed(one, between)]
+        for one in reversed(assigned):  # what a line that stays reads, stays
+            kept += [one] if _is_needed(one, kept) else []
+        gone = [one for one in assigned if one not in kept]
         yield [*edits, *(dropped(source, one) for one in gone)]
 
 

@@ -20,6 +20,8 @@ from gradscope.facts import (
 )
 from gradscope.facts import requests as ask
 
+_OF_FREED = (ask.ComputeAfterUpdate, ask.KeepGraph)  # mend a graph of which a part is gone
+
 
 def requests(refusal: Refusal) -> Iterator[ask.Request]:
     match refusal:
@@ -59,7 +61,8 @@ def is_update(write: Write) -> bool:
 def _changed(refusal: ChangedInPlace) -> Iterator[ask.Request]:
     shared, saved = refusal.shared, refusal.saved
     if shared is not None and (shared.used is not None or is_once(shared, refusal.raised_at)):
-        yield from _shared(shared, refusal.raised_at)
+        asked = _shared(shared, refusal.raised_at)
+        yield from (one for one in asked if not isinstance(one, _OF_FREED))
     write = refusal.writes[0] if refusal.writes else None
     place = write.location if write is not None else None
     copies = (
@@ -69,8 +72,11 @@ def _changed(refusal: ChangedInPlace) -> Iterator[ask.Request]:
         yield from copies
         return
     if is_update(write) and refusal.raised_at is not None:
-        yield ask.UpdateLater(write, refusal.raised_at)
-        yield ask.ComputeAfterUpdate(refusal.above, write, refusal.raised_at)
+        # What the second loss gives the parameters that were stepped is for nobody if it is there
+        # to train others: a later step would go along with it.
+        later = ask.UpdateLater(write, refusal.raised_at)
+        anew = ask.ComputeAfterUpdate(refusal.above, write, refusal.raised_at)
+        yield from (anew, later) if refusal.apart else (later, anew)
         return
     copies_first = not write.recorded or _is_one_line(write.location, saved)
     first, last = (copies, ()) if copies_first else ((), copies)
@@ -104,6 +110,7 @@ def _shared(shared: Shared, raised_at: Location | None) -> Iterator[ask.Request]
     if shared.updates and not shared.trained and shared.first_use is not None:
         yield ask.DetachUse(shared.first_use, shared.name)
     if shared.updates and shared.trained and raised_at is not None:
-        yield ask.ComputeAfterUpdate(shared.calls, shared.updates[-1], raised_at)
+        calls = (*shared.calls, *shared.above)
+        yield ask.ComputeAfterUpdate(calls, shared.updates[-1], raised_at)
     if shared.backward is not None:
         yield ask.KeepGraph(shared.backward)
