@@ -18,7 +18,6 @@ from gradscope.config import Config
 from gradscope.config.documents import text_of
 from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Location, Report
-from gradscope.outputs import write_whole
 from gradscope.report import Sources
 from gradscope.report.sarif import fingerprints
 from gradscope.rules import RULES
@@ -26,6 +25,7 @@ from gradscope.rules.causes.unused_ignore import UnusedIgnore
 from gradscope.source import lines
 from gradscope.source.remarks import Ignore, ignores
 from gradscope.source.text import NO_TEXTS, Texts
+from gradscope.writing import write_whole
 
 VERSION = "gradscope-baseline/1"
 LARGEST = 16 * 1024**2  # bytes of a baseline: some 60,000 findings

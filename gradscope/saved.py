@@ -24,8 +24,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from gradscope.config.documents import text_of
 from gradscope.errors import GradscopeError
 from gradscope.facts import Location, Trace
-from gradscope.outputs import write_whole
 from gradscope.version import __version__
+from gradscope.writing import write_whole
 
 SCHEMA = "gradscope-trace/1"
 LARGEST = 64 * 1024**2  # bytes of a file

@@ -16,8 +16,8 @@ from gradscope.cli import main
 from gradscope.diagnose import diagnose
 from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Location, Subject, Symptom, Trace, Trouble
-from gradscope.outputs import write_whole
 from gradscope.rules import RULES
+from gradscope.writing import write_whole
 
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="Linux has a disk that is always full")

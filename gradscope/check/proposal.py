@@ -13,7 +13,7 @@ from pathlib import Path
 from gradscope.config import FILE_NAMES, find_config
 from gradscope.errors import GradscopeError
 from gradscope.facts import plural
-from gradscope.outputs import write_whole
+from gradscope.writing import write_whole
 
 HEAD = "# What `gradscope check` runs; the README tells what else may stand here.\n"
 Function = ast.FunctionDef | ast.AsyncFunctionDef

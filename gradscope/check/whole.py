@@ -15,13 +15,13 @@ from gradscope.check.workers import Standing, run_all
 from gradscope.config import Config, Input, errors_at
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import Report, Summary, Trace, plural
-from gradscope.outputs import check_writable
 from gradscope.pipeline import exit_code
 from gradscope.programs.choose import choose
 from gradscope.record.sites import shown_path
 from gradscope.report.printable import clean
 from gradscope.report.status import status_line
 from gradscope.rules import rule_filter
+from gradscope.writing import check_writable
 
 SILENT_FOR = 1.0  # seconds: a short check needs no progress line
 

@@ -99,7 +99,7 @@ def norms(
 def _check(format: str, sort: str, *, output: Path | None, html: Path | None) -> None:
     """Before the program runs: its hours should not be lost to a misspelt word."""
     from gradscope.norms.rows import SORTS
-    from gradscope.outputs import check_writable
+    from gradscope.writing import check_writable
 
     if format not in FORMATS:
         raise GradscopeError(f"no format is called {format}", help=f"one of: {', '.join(FORMATS)}")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,13 +18,14 @@ if TYPE_CHECKING:
     from gradscope.facts import Report, Summary
     from gradscope.report import Options
     from gradscope.report.rendering import RulePage
+    from gradscope.report.status import Stages
     from gradscope.source.text import Texts
 
 
 def check_report_place(format: str, file: Path | None, asked_by: str = "--output") -> None:
     """Before the program runs. `asked_by` is the option that named the file."""
-    from gradscope.outputs import check_writable
     from gradscope.report import by_name
+    from gradscope.writing import check_writable
 
     by_name(format)
     if file is not None:
@@ -74,7 +74,7 @@ def page_of(code: str) -> RulePage | None:
 
 def write(text: str, file: Path | None, asked_by: str = "--output") -> None:
     """A whole report, to a file or to stdout."""
-    from gradscope.outputs import write_or_print, write_whole
+    from gradscope.writing import write_or_print, write_whole
 
     if file is not None:
         if asked_by == "--output":
@@ -89,11 +89,21 @@ def write(text: str, file: Path | None, asked_by: str = "--output") -> None:
         stdout_is_gone()
 
 
-@contextmanager
-def closing_line_at_least(report: Report) -> Iterator[None]:
-    """Where Ctrl-C ends the writing of a report, its last line is told all the same."""
+def tell(
+    report: Report,
+    format: str,
+    file: Path | None,
+    *,
+    quiet: bool,
+    stages: Stages | None = None,
+    texts: Texts | None = None,
+) -> None:
+    """One report, whole. Where Ctrl-C ends its writing, its last line is told all the same."""
     try:
-        yield
+        text = rendered(report, format, file, quiet=quiet, texts=texts)
+        if stages is not None:
+            stages.clear()
+        write(text, file)
     except KeyboardInterrupt:
         from gradscope.report.closing import summary
 

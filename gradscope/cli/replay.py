@@ -9,7 +9,7 @@ import typer
 
 from gradscope.cli import options
 from gradscope.cli.app import STARTED, subcommand
-from gradscope.cli.output import check_report_place, closing_line_at_least, rendered, write
+from gradscope.cli.output import check_report_place, tell
 from gradscope.errors import ExitCode
 
 
@@ -39,9 +39,6 @@ def replay(
     with stage_line(context.meta[STARTED]) as stages:
         report = pipeline.replay(folder, configured, stages, context.meta[STARTED])
         stages.begin(Doing.WRITING)
-        with closing_line_at_least(report):
-            text = rendered(report, format, output, quiet=quiet)
-            stages.clear()
-            write(text, output)
+        tell(report, format, output, quiet=quiet, stages=stages)
     code: ExitCode = pipeline.exit_code(report, configured.fail_on)
     return options.code_or_zero(context, code)

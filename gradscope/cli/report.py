@@ -9,12 +9,7 @@ import typer
 
 from gradscope.cli import options
 from gradscope.cli.app import subcommand
-from gradscope.cli.output import (
-    check_report_place,
-    closing_line_at_least,
-    rendered,
-    write,
-)
+from gradscope.cli.output import check_report_place, tell
 
 
 @subcommand(short_help="Judge a saved trace again, without running the program.")
@@ -40,7 +35,5 @@ def report(
     configured = options.configured(context)
     saved = load(file)
     judged = pipeline.judge_again(saved, configured)
-    with closing_line_at_least(judged):
-        text = rendered(judged, format, output, quiet=quiet, texts=pipeline.unread(saved))
-        write(text, output)
+    tell(judged, format, output, quiet=quiet, texts=pipeline.unread(saved))
     return options.code_or_zero(context, pipeline.exit_code(judged, configured.fail_on))

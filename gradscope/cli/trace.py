@@ -9,12 +9,7 @@ import typer
 
 from gradscope.cli import options
 from gradscope.cli.app import STARTED, ranks_of, subcommand
-from gradscope.cli.output import (
-    check_report_place,
-    closing_line_at_least,
-    rendered,
-    write,
-)
+from gradscope.cli.output import check_report_place, tell
 from gradscope.errors import ExitCode
 
 
@@ -72,8 +67,8 @@ def trace(
     their own, and do not connect, start programs or delete files again unless --rerun is given.
     """
     from gradscope import pipeline
-    from gradscope.outputs import check_writable
     from gradscope.report.status import Doing, stage_line
+    from gradscope.writing import check_writable
 
     check_report_place(format, output)
     if save is not None:
@@ -99,9 +94,6 @@ def trace(
         if ranks is not None and not ranks.leads:
             return ExitCode.OK
         stages.begin(Doing.WRITING)
-        with closing_line_at_least(report):
-            text = rendered(report, format, output, quiet=quiet)
-            stages.clear()
-            write(text, output)
+        tell(report, format, output, quiet=quiet, stages=stages)
     code = pipeline.exit_code(report, choice.config.fail_on)
     return options.code_or_zero(context, code)

@@ -10,16 +10,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from gradscope.config import Config, Input, load_config
+from gradscope.config import Input, load_config
 from gradscope.config.scalars import words
 from gradscope.errors import GradscopeError
 from gradscope.facts import Report
 from gradscope.integrations import shown as shown  # the report shows itself
 from gradscope.programs.choose import choose
-from gradscope.programs.targets import Target
 
 # -P leaves the current folder out of the path, as for an installed command; where this package lies
 # is there for its own import alone.
@@ -34,20 +32,9 @@ serve(folder)
 _ORDER, _ANSWER = "order", "answer"
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """The arguments of `pipeline.trace`."""
-
-    target: Target
-    config: Config
-    remarks: tuple[str, ...]
-    silent: bool
-    keep: Path | None
-
-
-def carried_out(order: Order) -> Report:
-    """Raises GradscopeError as `pipeline.trace` does. The first Ctrl-C is passed on, and the report
-    holds what was known by then; the second ends everything."""
+def carried_out(**order: object) -> Report:
+    """`order` are the arguments of `pipeline.trace`. Raises GradscopeError as that does. The first
+    Ctrl-C is passed on, and the report holds what was known by then; the second ends everything."""
     place = Path(__file__).resolve().parent.parent.parent
     with tempfile.TemporaryDirectory(prefix="gradscope-") as name:
         folder = Path(name)
@@ -85,11 +72,9 @@ def serve(folder: str) -> None:
     """The interpreter's own part: the order in, a report or a GradscopeError out."""
     from gradscope import pipeline
 
-    order: Order = pickle.loads((Path(folder) / _ORDER).read_bytes())
+    order = pickle.loads((Path(folder) / _ORDER).read_bytes())
     try:
-        answer: object = pipeline.trace(
-            order.target, order.config, remarks=order.remarks, silent=order.silent, keep=order.keep
-        )
+        answer: object = pipeline.trace(**order)
     except GradscopeError as error:
         answer = error
     (Path(folder) / _ANSWER).write_bytes(pickle.dumps(answer))
@@ -159,4 +144,10 @@ def trace(
         parts=(model, loss, batch),
     )
     keep = None if save is None else Path(save)
-    return carried_out(Order(choice.target, choice.config, choice.remarks, silent, keep))
+    return carried_out(
+        target=choice.target,
+        config=choice.config,
+        remarks=choice.remarks,
+        silent=silent,
+        keep=keep,
+    )

@@ -20,9 +20,9 @@ from gradscope.errors import GradscopeError
 from gradscope.facts import NotChecked, Report, Severity, Trace, Trouble
 from gradscope.integrations.in_place import InPlace
 from gradscope.integrations.watch import Watch
-from gradscope.outputs import write_whole
 from gradscope.record.tracing import unobserved
 from gradscope.record.watching import all_finite
+from gradscope.writing import write_whole
 
 PAGE = "gradscope.html"
 _FIRST_JUDGED = 8  # updates, and then as often as they double

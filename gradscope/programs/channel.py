@@ -20,13 +20,6 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Interim:
-    """The facts so far, in case that nothing comes after them."""
-
-    trace: Trace
-
-
-@dataclass(frozen=True, slots=True)
 class Final:
     """The facts of the whole run. `imported` are the slow parts of torch that it needed.
     `snapshots` are the steps from which it can be repeated, newest first."""
@@ -50,8 +43,9 @@ class NoAnswer(Exception):
     what was over by then."""
 
 
-# What is told as an exception, the parent raises.
-Message = Progress | Interim | Final | Exception
+# A bare trace holds the facts so far, in case that nothing comes after them. What is told as an
+# exception, the parent raises.
+Message = Progress | Trace | Final | Exception
 
 
 class OwnModules:

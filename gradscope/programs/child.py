@@ -22,7 +22,7 @@ from gradscope.errors import CTRL_C, GradscopeError
 from gradscope.facts import Effect, Ending, Hurdle, Trace
 from gradscope.programs import native, redirect
 from gradscope.programs.audit import Effects, aside
-from gradscope.programs.channel import Channel, ChildFault, Final, Interim, NoAnswer, Progress
+from gradscope.programs.channel import Channel, ChildFault, Final, NoAnswer, Progress
 from gradscope.programs.endings import ending_of, has_users_frames, is_ours, trimmed
 from gradscope.programs.load import files_of, install, run_script
 from gradscope.programs.loss import Run, prepare_function, prepare_parts
@@ -103,7 +103,7 @@ class Messenger:
             self._told = now
             self._channel.send(Progress(steps, ops))
         if now >= self._next_interim:
-            self._channel.send(Interim(self._trace(Ending("stopped"))))
+            self._channel.send(self._trace(Ending("stopped")))
             spent = time.monotonic() - now
             self._next_interim = now + spent / INTERIM_SHARE
 

@@ -11,9 +11,11 @@ import gc
 import io
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial, wraps
 from multiprocessing import process
 from typing import Any
@@ -21,7 +23,6 @@ from typing import Any
 from gradscope.programs import native
 from gradscope.programs.audit import OPENS_TO_WRITE, aside, is_aside, is_special, not_aside
 from gradscope.programs.overlay import Overlay
-from gradscope.programs.scanned import Entries
 
 _ONLY_READS = frozenset("rbtU")
 _READING = "access getxattr listxattr stat statvfs".split()
@@ -185,7 +186,7 @@ class _Redirected:
                 as_named = full == os.path.abspath(os.fsdecode(folder))
                 if as_named and not self._overlay.is_mixed(full):
                     return original(folder)
-                return Entries(folder, self._overlay.names(full))
+                return _Entries(folder, self._overlay.names(full))
 
         return scandir
 
@@ -292,6 +293,59 @@ class _Redirected:
                 break
             name = os.path.normpath(os.path.join(self._folders[folder], os.readlink(real)))
         return name
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    name: Any
+    path: Any
+
+    def __fspath__(self) -> Any:
+        return self.path
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        return os.stat(self.path, follow_symlinks=follow_symlinks)
+
+    def inode(self) -> int:
+        return os.lstat(self.path).st_ino
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        return self._is(stat.S_ISDIR, follow_symlinks)
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        return self._is(stat.S_ISREG, follow_symlinks)
+
+    def is_symlink(self) -> bool:
+        return self._is(stat.S_ISLNK, False)
+
+    def _is(self, kind: Callable[[int], bool], follow_symlinks: bool) -> bool:
+        try:
+            return kind(self.stat(follow_symlinks=follow_symlinks).st_mode)
+        except FileNotFoundError:
+            return False
+
+
+class _Entries:
+    """What `os.scandir` gives of a folder that the disk does not hold all of."""
+
+    def __init__(self, folder: Any, names: list[str]) -> None:
+        told = map(os.fsencode, names) if isinstance(folder, bytes) else names
+        self._entries = iter([_Entry(name, os.path.join(folder, name)) for name in told])
+
+    def __iter__(self) -> Iterator[_Entry]:
+        return self._entries
+
+    def __next__(self) -> _Entry:
+        return next(self._entries)
+
+    def __enter__(self) -> _Entries:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._entries = iter(())
 
 
 @contextmanager

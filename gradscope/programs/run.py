@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING
 from gradscope.errors import CTRL_C
 from gradscope.facts import Ending, Trace
 from gradscope.facts.ranks import OTHERS
-from gradscope.programs.channel import Final, Interim, Message, NoAnswer, Progress
+from gradscope.programs.channel import Final, Message, NoAnswer, Progress
 from gradscope.programs.overlay import scratch_folder
 from gradscope.programs.run_options import DEFAULTS, Repeat, RunOptions
 from gradscope.programs.targets import Target
@@ -272,8 +272,8 @@ class _Wait:
                 if message.steps != self._progress.steps:
                     self.moved = time.monotonic()
                 self._progress = message
-            case Interim(trace):
-                self._latest, self._latest_came = trace, time.monotonic()
+            case Trace():
+                self._latest, self._latest_came = message, time.monotonic()
             case Final():
                 self._final = message
                 if self._ranks is not None and not self._asked_to_end:

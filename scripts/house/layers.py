@@ -12,7 +12,6 @@ LAYERS = [
     "errors",
     "signals",
     "writing",
-    "outputs",
     "facts",
     "source",
     "config",
