@@ -230,6 +230,32 @@ def test_a_copy_goes_on_with_the_same_losses(threads: int, tmp_path: Path, monke
             assert [g.digest for g in again.gradients] == [g.digest for g in first.gradients]
 
 
+def test_a_copy_takes_a_snapshot_of_its_own_before_the_step_that_is_asked_for(
+    tmp_path: Path, monkeypatch
+):
+    """Until an older one is asked; what the copy has written until then is there."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sleepers, "SHARE", 100.0)
+    book = "    log.flush()\n    assert len(open('train.log').readlines()) == step + 1\n"
+    Path("program.py").write_text((BEGIN + LOSS + STEP + book + LOOP).replace("LAST", "30"))
+    with Kept() as kept:
+        first = run(parse_target("program.py"), RunOptions(), silent=True, kept=kept)
+        _, oldest = kept.snapshots
+        ahead = oldest + 3
+
+        def ask(step: int) -> list[float | None]:
+            options = RunOptions(passes=31, full_from=ahead)
+            found = kept.ask(step, options, Repeat(), ahead=ahead, timeout=60)
+            return [one.loss for one in found.steps][:30]
+
+        losses = [one.loss for one in first.steps][:30]
+        assert ask(oldest) == losses
+        assert kept.snapshots[0] == ahead
+        assert ask(ahead) == ask(ahead) == losses
+        assert ask(oldest) == losses and kept.snapshots[0] == ahead
+    assert len(Path("train.log").read_text().splitlines()) == 31
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_no_copy_outlives_the_command(number: signal.Signals, tmp_path: Path):
     text = BEGIN + LOSS + STEP + "import time\n" + LOOP + "    time.sleep(0.05)\n"

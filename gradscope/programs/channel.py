@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -104,10 +104,12 @@ class Channel:
             except OSError:
                 leave(1)  # the parent is gone, and nobody waits for this run
 
-    def close(self, last: Message) -> None:
-        """Send the last word. What happens later in the program is its own affair."""
+    def close(self, last: Message, then: Callable[[], None] = lambda: None) -> None:
+        """Send the last word, and do what is left to do `then`. What happens later in the program
+        is its own affair."""
         if self.is_open:
             self.send(last)
             self._closed = True
+            then()
             if self._repeated:
                 leave(0)

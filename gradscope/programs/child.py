@@ -73,6 +73,7 @@ class Messenger:
         self._repeat = job.repeat
         self._snapshots = snapshots
         self._swapped: Swapped | None = None
+        self._overlay: Overlay | None = None  # of a copy
         self._keeping = job.options.keeping
         self._tape: Tape | None = None
         self.effects = Effects(
@@ -121,9 +122,9 @@ class Messenger:
 
     def _between_steps(self, observation: Observation) -> None:
         self.keep(observation.steps)
-        if self._snapshots is None or not self._snapshots.is_due():
+        if self._snapshots is None or not self._snapshots.is_due(observation.steps):
             return
-        if self.effects.has_database:
+        if self.effects.has_database or not self._has_remembered():
             self._snapshots.put_off(Hurdle.SHARED)
             return
         if not observation.is_clean():
@@ -133,6 +134,17 @@ class Messenger:
         if woken is not None:
             self._answer(woken, self._snapshots.given, observation)
 
+    def _has_remembered(self) -> bool:
+        """Whether a copy of this process finds the files that it wrote, if it is a copy itself."""
+        if self._overlay is None:
+            return True
+        try:
+            with aside():
+                self._overlay.remember()
+                return not os.listdir(self._overlay.temporary)  # others have them under their names
+        except OSError:
+            return False
+
     def _answer(self, woken: Woken, given: Collection[Identity], observation: Observation) -> None:
         """In a copy: go on as a repeated run, as it was asked."""
         self._channel.repeat(Connection(woken.carried.messages, readable=False))
@@ -141,11 +153,19 @@ class Messenger:
             with aside(), self._channel.modules.found():
                 asked = woken.question()
                 self._repeat = asked.repeat
-                overlay = Overlay(asked.scratch, asked.repeat.made)
+                if self._snapshots is not None:
+                    self._snapshots.go_on(woken.carried, asked.ahead)
+                overlay = self._overlay or Overlay(asked.scratch, asked.repeat.made)
+                if self._overlay is not None:  # a copy of a copy
+                    overlay.move(asked.scratch)
                 separate(woken.files, given, overlay)
                 if asked.patches:
                     self._swapped = Swapped(asked.patches)
-                redirect.install(overlay)
+                if self._overlay is None:
+                    redirect.install(overlay)
+                else:
+                    redirect.use_temporary(overlay)
+                self._overlay = overlay
                 options = asked.options
                 observation.repeat(
                     steps=options.steps,
@@ -196,9 +216,8 @@ class Messenger:
         steps: tuple[int, ...] = ()
         if self._snapshots is not None:
             steps, trace = self._snapshots.steps, replace(trace, hurdle=self._snapshots.hurdle)
-        self._channel.close(Final(trace, _slow_imports(), steps))
-        if self._snapshots is not None:
-            self._snapshots.serve()
+        serve = self._snapshots.serve if self._snapshots is not None else lambda: None
+        self._channel.close(Final(trace, _slow_imports(), steps), serve)
 
     def writes(self, path: Any) -> Any:
         """A native writer of the program is about to write a file."""

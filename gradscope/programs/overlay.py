@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 
 from gradscope.programs.run_options import Repeat
 
+_THEN = "then"  # in its folder: what was written until a copy of the process was made
 LARGEST = 2 * 2**30  # bytes of a file that is copied because the program writes into it
 
 
@@ -26,16 +27,30 @@ class Overlay:
     see to it that nothing is redirected meanwhile."""
 
     def __init__(self, folder: str, gone: Iterable[str] = ()) -> None:
+        self._left: tuple[str, ...] = ()  # where copies lay before it moved
+        self._lie_in(folder)
+        self.gone = set(gone)
+        self.is_used = bool(self.gone)  # nothing is redirected before
+
+    def _lie_in(self, folder: str) -> None:
         self.folder = folder
         self.upper = os.path.join(folder, "files")
         self.temporary = os.path.join(folder, "tmp")
-        self.gone = set(gone)
-        self.is_used = bool(self.gone)  # nothing is redirected before
 
     def prepare(self) -> None:
         """Make what it needs of the empty folder. Raises OSError where the disk is full."""
         os.mkdir(self.upper)
         os.mkdir(self.temporary)
+
+    def remember(self) -> None:
+        """What was written so far is there when it moves, and no more. Raises OSError."""
+        shutil.copytree(self.upper, os.path.join(self.folder, _THEN), symlinks=True)
+
+    def move(self, folder: str) -> None:
+        """To another one that is prepared."""
+        remembered, self._left = os.path.join(self.folder, _THEN), (*self._left, self.upper)
+        self._lie_in(folder)
+        shutil.copytree(remembered, self.upper, symlinks=True, dirs_exist_ok=True)
 
     def copy_of(self, path: str) -> str:
         """What lies in the folder itself (temporary files) is its own copy."""
@@ -43,7 +58,10 @@ class Overlay:
 
     def shown(self, real: str) -> str:
         """The program's name for a path."""
-        return real[len(self.upper) :] if real.startswith(self.upper + os.sep) else real
+        for upper in (self.upper, *self._left):
+            if real.startswith(upper + os.sep):
+                return real[len(upper) :]
+        return real
 
     def is_ours(self, path: str) -> bool:
         return path == self.folder or path.startswith(self.folder + os.sep)

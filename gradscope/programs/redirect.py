@@ -40,9 +40,7 @@ _Any = Callable[..., Any]
 
 def install(overlay: Overlay) -> None:
     """Not undone: this process runs one program."""
-    os.environ["TMPDIR"] = overlay.temporary
-    tempfile.tempdir = None
-    process.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]
+    use_temporary(overlay)
     files = _Redirected(overlay)
     native.install(files.written, files.read)
     shutil._use_fd_functions = False  # type: ignore[attr-defined]
@@ -56,6 +54,13 @@ def install(overlay: Overlay) -> None:
             for name in [key for key, value in holder.items() if id(value) in taking_over]:
                 holder[name] = taking_over[id(holder[name])]
     gc.freeze()
+
+
+def use_temporary(overlay: Overlay) -> None:
+    """Temporary files lie in its folder."""
+    os.environ["TMPDIR"] = overlay.temporary
+    tempfile.tempdir = None
+    process.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]
 
 
 class _Redirected:

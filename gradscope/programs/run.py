@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING
 
 from gradscope.errors import CTRL_C
@@ -130,13 +130,17 @@ class Kept:
     ends: only then does the program see its own end."""
 
     def __init__(self) -> None:
-        self._control: socket.socket | None = None
-        self._wait: _Wait | None = None
-        self.snapshots: tuple[int, ...] = ()  # the backward passes before each, newest first
+        self._first: _Held | None = None
+        self._further: _Held | None = None  # a copy of that one, which has snapshots of its own
+
+    @property
+    def snapshots(self) -> tuple[int, ...]:
+        """The backward passes before each, newest first."""
+        held = filter(None, (self._further, self._first))
+        return tuple(step for one in held for step in one.wait.snapshots)
 
     def hold(self, child: Child, wait: _Wait) -> None:
-        self._control, self._wait = child.control, wait
-        self.snapshots = wait.snapshots
+        self._first = _Held(child, wait)
 
     def __enter__(self) -> Kept:
         return self
@@ -146,9 +150,17 @@ class Kept:
 
     def release(self) -> None:
         """Let the program see its end. Nothing more is asked."""
-        if self._wait is not None:
-            wait, self._wait, self.snapshots = self._wait, None, ()
-            wait.release()
+        self._let_go()
+        if self._first is not None:
+            first, self._first = self._first, None
+            first.wait.release()
+
+    def _let_go(self) -> None:
+        """Of the copy: as long as it is there, the one that it comes from does not answer."""
+        if self._further is not None:
+            further, self._further = self._further, None
+            further.wait.kill()
+            further.scratch.close()
 
     def ask(
         self,
@@ -158,28 +170,45 @@ class Kept:
         *,
         patches: Mapping[str, str] | None = None,
         setup: Callable[[], None] | None = None,
+        ahead: int | None = None,
         timeout: float | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Trace:
         """What comes of going on from the snapshot of that step, as a repeated run does: the facts
         of the steps before it are those of the first run. The parameters are those of `run`; a
-        limit on steps counts from the start.
+        limit on steps counts from the start. There is a further snapshot then, where that is
+        possible: that after `ahead` backward passes of this run, until one before it is asked.
 
         Raises NoAnswer, OSError where there is no room for what it writes, and KeyboardInterrupt.
         """
         from gradscope.programs.snapshots.questions import Question, ask
 
-        assert self._control is not None
+        if self._further is not None and step not in self._further.wait.snapshots:
+            self._let_go()
+        held = self._further or self._first
+        assert held is not None and held.child.control is not None
         interrupts: list[float] = []
-        with _notebook() as deaths, scratch_folder(repeat) as scratch:
-            question = Question(options, repeat, scratch, dict(patches or {}), setup)
+        with _notebook() as deaths, ExitStack() as stack:
+            scratch = stack.enter_context(scratch_folder(repeat))
+            question = Question(options, repeat, scratch, dict(patches or {}), setup, ahead)
             with heard([signal.SIGINT], lambda _: interrupts.append(time.monotonic())):
-                child = ask(self._control, step, question, deaths.fileno())
+                child = ask(held.child.control, step, question, deaths.fileno())
                 wait = _Wait(child, timeout, interrupts, on_progress, is_trial=True)
                 wait.until_gone()
+            if wait.snapshots:
+                self._further = _Held(child, wait, stack.pop_all())
             if interrupts:
                 raise KeyboardInterrupt
             return wait.answer()
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A process that waits to be asked; `scratch` ends with the folder for what it wrote."""
+
+    child: Child
+    wait: _Wait
+    scratch: ExitStack = field(default_factory=ExitStack)
 
 
 class _Wait:
@@ -224,9 +253,12 @@ class _Wait:
             self._gone = time.monotonic()
         finally:
             if not self.snapshots:
-                self._child.kill()
-                self._child.connection.close()
-                self._hang_up()
+                self.kill()
+
+    def kill(self) -> None:
+        self._child.kill()
+        self._child.connection.close()
+        self._hang_up()
 
     @property
     def snapshots(self) -> tuple[int, ...]:

@@ -70,6 +70,10 @@ class _Plan:
     patches: Mapping[str, str] = field(default_factory=dict)
     setup: Setup | None = None
 
+    @property
+    def changes(self) -> bool:
+        return bool(self.patches or self.setup)
+
 
 @dataclass(frozen=True, slots=True)
 class Again:
@@ -153,7 +157,10 @@ class Again:
                     continue
                 if will_do(trace):
                     return self._told(trace, plan, Origin.SNAPSHOT, step)
-        return self._from_start(plan, None if limit is None else until - time.monotonic())
+        left = until - time.monotonic()
+        if plan.changes and sum(one.seconds for one in self.first.steps[: plan.steps.stop]) > left:
+            raise TimeoutError  # it begins at the start, and is not faster
+        return self._from_start(plan, None if limit is None else left)
 
     def _from_snapshot(self, step: int, plan: _Plan, until: float) -> Trace:
         took = sum(one.seconds for one in self.first.steps[step:])
@@ -163,6 +170,7 @@ class Again:
             self._repeat(plan, step),
             patches=plan.patches,
             setup=plan.setup,
+            ahead=None if plan.changes or plan.options.keeping else plan.steps.start,
             timeout=min(until - time.monotonic(), _PATIENCE + _SLOWER * took),
             on_progress=self.stages.progress(plan.options.steps),
         )
@@ -230,12 +238,12 @@ class Again:
 
     def _told(self, trace: Trace, plan: _Plan, origin: Origin, step: int) -> Trace:
         """With how it was repeated."""
-        changes = bool(plan.patches or plan.setup)  # from where it is at work losses may differ
-        # In full, what went wrong may be seen in an earlier step than where it was noticed.
-        stop = plan.steps.start if changes else min(plan.steps.stop, len(trace.steps))
+        # From where a change is at work losses may differ. In full, what went wrong may be seen in
+        # an earlier step than where it was noticed.
+        stop = plan.steps.start if plan.changes else min(plan.steps.stop, len(trace.steps))
         compared = range(step, stop)
         same = repeats(self.first, trace, compared) if compared else None
-        identical = None if same is False and changes else same
+        identical = None if same is False and plan.changes else same
         hurdle = next((one.hurdle for one in self.replays), self.first.hurdle)
         hurdle = hurdle if origin is Origin.START else None
         replay = Replay(origin, step, len(trace.steps) - step, identical, hurdle)

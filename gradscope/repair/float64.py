@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_map
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 _NARROW = frozenset((torch.float32, torch.float16, torch.bfloat16))
 _SOURCES = frozenset(("aten::lift_fresh",))  # its result is a tensor of its own, though it says not
 
 
 def install() -> None:
-    """From now on all tensors are float64. Random numbers are those of float32, so that data and
-    weights keep their values."""
+    """From now on all tensors are float64, those that are there as well. Random numbers are those
+    of float32, so that data and weights keep their values."""
+    gc.unfreeze()  # what was made before a fork is not found otherwise
+    there = [one for one in gc.get_objects() if type(one) in _PLAIN]
+    there += [one.grad for one in there if one.is_leaf and one.grad is not None]
+    with _disable_current_modes():
+        _widen(one for one in there if one.dtype in _NARROW and one.layout is torch.strided)
     mode: Any = _Wide()  # type: ignore[no-untyped-call]
     mode.__enter__()
+
+
+def _widen(tensors: Iterable[torch.Tensor]) -> None:
+    """What shares memory goes on to do so."""
+    wide: dict[tuple[int, torch.dtype], torch.Tensor] = {}
+    for one in tensors:
+        memory = one.untyped_storage()
+        key = memory.data_ptr(), one.dtype
+        if key not in wide:
+            wide[key] = torch.empty(0, dtype=one.dtype, device=one.device).set_(memory).double()
+        one.data = wide[key].as_strided(one.size(), one.stride(), one.storage_offset())
 
 
 class _Wide(TorchDispatchMode):

@@ -86,7 +86,7 @@ def _copied(file: OpenFile, overlay: Overlay) -> str:
     name = os.readlink(place)
     with suppress(OSError):
         if os.path.samestat(os.stat(name), os.stat(place)):
-            copy = overlay.write(name)
+            copy = overlay.write(overlay.shown(name))
             os.truncate(copy, file.size)
             return copy
     if file.size > LARGEST:

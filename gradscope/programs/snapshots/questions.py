@@ -30,18 +30,21 @@ class Carried(NamedTuple):
     messages: int
     status: int  # the worker's process id and, once it is gone, how it ended
     deaths: int
+    control: int  # over which a snapshot of the worker's own is asked
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """How to go on from a snapshot: as a repeated run, with texts in the place of files, and with
-    what `setup` does before. `scratch` is the folder for what it writes."""
+    what `setup` does before. `scratch` is the folder for what it writes. The run takes a snapshot
+    of its own after `ahead` backward passes, where that is not None."""
 
     options: RunOptions
     repeat: Repeat
     scratch: str
     patches: Mapping[str, str]
     setup: Callable[[], None] | None = None
+    ahead: int | None = None
 
 
 def ask(control: socket.socket, step: int, question: Question, deaths: int) -> Asked:
@@ -52,11 +55,12 @@ def ask(control: socket.socket, step: int, question: Question, deaths: int) -> A
         file.flush()
         messages, theirs = Pipe(duplex=False)
         status, written = os.pipe()
-        with theirs:
-            carried = Carried(text, theirs.fileno(), written, deaths)
+        ours, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, asked:
+            carried = Carried(text, theirs.fileno(), written, deaths, asked.fileno())
             socket.send_fds(control, [step.to_bytes(_NUMBER, "little")], carried)
     os.close(written)
-    return Asked(messages, status)
+    return Asked(messages, status, ours)
 
 
 def heard(control: socket.socket) -> tuple[int, Carried] | None:
@@ -79,11 +83,11 @@ def tell_status(carried: Carried, value: int) -> None:
 class Asked:
     """A worker that answers, as the child process that it is for whoever waits for it."""
 
-    control: socket.socket | None = None
     leads = True
 
-    def __init__(self, connection: Connection, status: int) -> None:
+    def __init__(self, connection: Connection, status: int, control: socket.socket) -> None:
         self.connection = connection
+        self.control: socket.socket | None = control
         os.set_blocking(status, False)
         self._told = open(status, "rb", buffering=0)
         self._pid: int | None = None

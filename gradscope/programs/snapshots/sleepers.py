@@ -80,6 +80,7 @@ class Snapshots:
         self._pages: int | None = None  # that were written until the last one was taken
         self._cost = 0.0
         self._is_over = False
+        self._only: int | None = None  # step, of a copy that takes one of its own
         self.hurdle: Hurdle | None = None  # why there was none when the last one was due
 
     @property
@@ -107,8 +108,16 @@ class Snapshots:
                     continue
             self._ended.remove(pid)
 
-    def is_due(self) -> bool:
-        """Whether to take one at the end of this step, as far as its cost is concerned."""
+    def go_on(self, carried: Carried, step: int | None) -> None:
+        """In a copy, which takes no other one than that after so many backward passes."""
+        self._control = socket.socket(fileno=carried.control)
+        self._ours |= {carried.control, carried.messages, carried.deaths}
+        self._only, self._is_over = step, step is None
+
+    def is_due(self, step: int) -> bool:
+        """Whether to take one after so many backward passes, as far as its cost is concerned."""
+        if self._only is not None:
+            return step == self._only
         if self._pages is not None:
             self._weigh()
         if time.monotonic() < self._due:
@@ -158,11 +167,12 @@ class Snapshots:
         with held_back():  # the program's handlers are for the program
             pid = fork_unnoticed()
             if pid == 0:
+                self._ours.discard(self._control.fileno())
                 for one in (self._control, ours, *(other.control for other in self._alive)):
                     one.close()
                 die_with(parent)
                 woken = _sleep(theirs, files)
-                self._alive, self._ended, self._is_over = [], [], True
+                self._alive, self._ended = [], []
                 return woken
         theirs.close()
         if len(self._alive) > 1:
@@ -214,7 +224,7 @@ def _sleep(control: socket.socket, files: tuple[OpenFile, ...]) -> Woken:
         with suppress(OSError):  # it has done so itself, or is gone
             os.setpgid(worker, worker)
         tell_status(carried, worker)
-        for descriptor in (carried.question, carried.messages, carried.deaths):
+        for descriptor in set(carried) - {carried.status}:
             os.close(descriptor)
         tell_status(carried, _ended(worker))
         os.close(carried.status)
