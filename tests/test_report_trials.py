@@ -59,9 +59,9 @@ OBJECTIONS = {
     CauseRemains(ROOT): "GS102 singular-derivative at line 7 is there all the same",
     CauseAppears(Cause("GS202", "log-zero")): "GS202 log-zero breaks then",
     SymptomRemains(NAN, ROOT): (
-        "nan-grad in `x` all the same, from GS102 singular-derivative at line 7"
+        "`x.grad` is NaN all the same, from GS102 singular-derivative at line 7"
     ),
-    SymptomAppears(NAN): "nan-grad in `x` is new",
+    SymptomAppears(NAN): "`x.grad` is NaN then, which is new",
     GradientBreaks("x"): "the gradient of `x` is no longer finite where it was",
     ValuesMove(LossMove(3, 0.5)): "the loss of step 3 moves by 0.5, which this fix must not do",
     ProgramEnds("ValueError: no"): "the program then ends with ValueError: no",

@@ -339,8 +339,8 @@ def test_a_repair_behind_the_op_is_said_to_come_too_late():
     late = explain(CAUSES["a pole that nan_to_num hides"][0])[0]
     clamped = explain(hidden(forward("log", tensor("self", 0.0), gives=-INF), "clamp"))[0]
 
-    assert "replaces the value after the op has run" in late.why
-    assert "stands after the op" in clamped.why
+    assert "`nan_to_num` replaces the value, and not the slope" in late.why
+    assert "clamp bounds the value, and not the slope" in clamped.why
 
 
 def test_the_same_pole_without_a_mask_is_no_masked_branch():

@@ -33,11 +33,12 @@ class Operand:
     """What was measured of one tensor (or number) that an op read or wrote.
 
     `role` is the name in the op's schema (`self`, `other`, `exponent`), `output`, or
-    `grad_output`. `name` is the user's: a variable, an attribute or a parameter fqn. `at` is the
-    value at the event's `index` (None where the shapes do not allow one). `min` and `max` are
-    over the finite elements. `masked_rows` counts the rows along the last dimension that are -inf
-    throughout. `origin` is the id of the event that put bad values into it.
-    `held_as` says what holds it: "parameter", "buffer", "leaf", "constant", "data" or "".
+    `grad_output`. `name` is the user's: a variable, an attribute or a parameter fqn; `text` what
+    stands in the source for an operand without a name (`1 - p`). `at` is the value at the event's
+    `index` (None where the shapes do not allow one). `min` and `max` are over the finite elements.
+    `masked_rows` counts the rows along the last dimension that are -inf throughout. `origin` is the
+    id of the event that put bad values into it. `held_as` says what holds it: "parameter",
+    "buffer", "leaf", "constant", "data" or "".
     """
 
     role: str
@@ -57,10 +58,16 @@ class Operand:
     origin: int | None = None
     held_as: str = ""
     requires_grad: bool = False
+    text: str = ""
 
     @property
     def bad(self) -> int:
         return self.nan + self.posinf + self.neginf
+
+    @property
+    def called(self) -> str:
+        """What the program calls it; empty where neither a name nor an expression is known."""
+        return self.name or self.text
 
     @property
     def largest(self) -> float | None:

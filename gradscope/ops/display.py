@@ -20,6 +20,8 @@ _SPELLED = {
     "select": "indexing",
     "slice": "slicing",
     "copy": "a masked write",
+    "rsub": "sub",
+    "_unsafe_view": "view",
     "index_put": "index assignment",
 }
 

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from gradscope.facts import Call, Event, Kind, NotChecked
+from gradscope.record.expressions import with_texts
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import ModuleFrame, Site, file_in_torch, module_path, note_site, resolve
 
@@ -129,7 +130,7 @@ class Journal:
             if outer is not None and outer.user == raw.blame.user:
                 blame = replace(blame, formula_of=to_call(outer, made_in))
         branches = self._branches(raw) if raw.cancels else ()
-        return replace(raw.fact, call=call, blame=blame, branches=branches)
+        return with_texts(replace(raw.fact, call=call, blame=blame, branches=branches))
 
     def _branches(self, raw: Raw) -> tuple[Call, ...]:
         """The calls in which the infinite gradients began that met in a sum."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from gradscope.report.printable import TAB, Line, Segment, clean, expanded, wrap
 from gradscope.report.rendering import Options
 
+DOTS = "..."
 CONTEXT = 1  # unchanged lines shown on either side of a change
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
@@ -60,12 +61,17 @@ def _unquoted(name: str) -> str:
     return os.fsdecode(octal.sub(lambda found: bytes([int(found[1], 8)]), name[1:-1].encode()))
 
 
-def numbered(patch: str, gutter: int, options: Options) -> Iterator[Line]:
-    """The lines of a diff below a bar; long ones are folded, since people copy from here."""
+def numbered(
+    patch: str, gutter: int, options: Options, shown: Container[str] = ()
+) -> Iterator[Line]:
+    """The lines of a diff below a bar; long ones are folded, since people copy from here. Of what
+    stays as it is, nothing that is `shown` above, and one line each of the rest."""
     bar = " " * gutter + " | "
     last: Change | None = None
     yield (Segment(bar.rstrip(), "gutter"),)
     for change in changes(patch):
+        if change.sign == " " and change.text in shown:
+            continue
         if last is not None and change.file != last.file:
             file = clean(change.file, options.encoding)
             yield Segment(" " * gutter + "::: ", "gutter"), Segment(file, "place")
@@ -75,7 +81,10 @@ def numbered(patch: str, gutter: int, options: Options) -> Iterator[Line]:
         text = "".join(expanded(change.text, options.encoding))
         role = _ROLES[change.sign]
         number, sign = f"{change.number:>{gutter}} | ", change.sign
-        for part in folded(text, options.width - gutter - 5):
+        parts = folded(text, options.width - gutter - 5)
+        if change.sign == " " and len(parts) > 1:
+            parts = [parts[0][: options.width - gutter - 5 - len(DOTS)] + DOTS]
+        for part in parts:
             yield Segment(number, "gutter"), Segment(f"{sign} {part}", role)
             number, sign = bar, " "  # the rest of a line is no line of the patch
     yield (Segment(bar.rstrip(), "gutter"),)

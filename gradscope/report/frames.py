@@ -9,13 +9,13 @@ from itertools import accumulate, pairwise
 from rich.cells import cell_len
 
 from gradscope.facts import Finding, Location
+from gradscope.report.diffs import DOTS
 from gradscope.report.printable import Line, Segment, clean, expanded, paragraph, sentence, wrap
 from gradscope.report.rendering import Options
 from gradscope.report.sentences import place, scope
 
 NEAR = 2  # so many unmarked lines are shown rather than left out
 WHOLE = 4  # a span of more lines is shown by its first and last
-DOTS = "..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,22 @@ class Underline:
 def marks(finding: Finding) -> tuple[Mark, ...]:
     """The culprit first, then the places in the user's code that belong to it."""
     own = (one for one in finding.related if one.role != "inner")
-    related = tuple(Mark(one.location, one.message) for one in own)
+    said: dict[Location, list[str]] = {}
+    for one in own:
+        said.setdefault(one.location, []).append(one.message)
+    related = tuple(Mark(where, ", ".join(filter(None, words))) for where, words in said.items())
     if finding.location is None:
         return related
     return (Mark(finding.location, finding.label, finding.severity.value), *related)
+
+
+def lines_shown(found: Sequence[Mark], options: Options) -> set[str]:
+    """The lines of source that a frame of these marks prints."""
+    files = dict.fromkeys(mark.location.file for mark in found)
+    here = [[mark for mark in found if mark.location.file == file] for file in files]
+    sources = [options.sources(file) for file in files]
+    pairs = zip(here, sources, strict=True)
+    return {source[number - 1] for marks, source in pairs for number in _numbers(marks, source)}
 
 
 def gutter_of(found: Sequence[Mark]) -> int:

@@ -74,11 +74,11 @@ def of_report(report: Report, options: Options) -> Iterator[Part]:
     judged = report.trace.steps and not closing.unexplained(report)
     yield Prose(closing.state(report), closing.ROLES[report.verdict] if judged else "error")
     yield Prose(closing.counts(report))
-    found = list(enumerate(report.findings, 1))
-    if len(found) > 1:
-        rows = [_contents(one, number) for number, one in found]
+    if len(report.findings) > 1:
+        rows = [_contents(one, number) for number, one in enumerate(report.findings, 1)]
         yield Table(("", "rule", "where", "what"), rows)
-    yield from (of_finding(one, number, options) for number, one in found)
+    for number, (one, shown) in enumerate(sentences.with_shown(report.findings), 1):
+        yield of_finding(one, number, options, shown)
     yield from _afterwards(report)
 
 
@@ -97,7 +97,8 @@ def of_check(summary: Summary, options: Options) -> Iterator[Part]:
         if anchor:
             parts.append(Heading(2, report.target, anchor=anchor))
             parts += [Prose(remark, "dim") for remark in report.remarks]
-            parts += [of_finding(one, next(numbers), options) for one in report.findings]
+            pairs = sentences.with_shown(report.findings)
+            parts += [of_finding(one, next(numbers), options, shown) for one, shown in pairs]
             parts += _afterwards(report)
     yield Table(("target", "verdict", ""), rows)
     yield from parts
@@ -113,13 +114,18 @@ def _contents(finding: Finding, number: int) -> tuple[Cell, ...]:
     )
 
 
-def of_finding(finding: Finding, number: int, options: Options) -> Section:
-    """What, where, why and the fixes, then what was measured."""
+def of_finding(
+    finding: Finding, number: int, options: Options, shown: frozenset[str] = frozenset()
+) -> Section:
+    """What, where, why and the fixes, then what was measured. `shown` are the patches that stand
+    above on the page."""
     severity = finding.severity.value
-    return Section(severity, _ANCHOR.format(number), _finding(finding, severity, options))
+    return Section(severity, _ANCHOR.format(number), _finding(finding, severity, options, shown))
 
 
-def _finding(finding: Finding, severity: str, options: Options) -> Iterator[Part]:
+def _finding(
+    finding: Finding, severity: str, options: Options, shown: frozenset[str]
+) -> Iterator[Part]:
     yield Heading(2, f"{severity} {finding.rule} {finding.name}", severity)
     yield Prose(finding.message)
     if found := marks(finding):
@@ -127,6 +133,10 @@ def _finding(finding: Finding, severity: str, options: Options) -> Iterator[Part
     if finding.why:
         yield Prose(finding.why)
     for fix in sentences.offered(finding.fixes):
+        if fix.patch in shown and fix.verified:
+            yield Prose(sentences.SHOWN, lead="help")
+            yield Prose(trials.verdict(fix), "good")
+            continue
         yield from _fix(fix)
     if measured := sentences.measured(finding):
         yield Listed("numbers", measured)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from gradscope.facts import (
@@ -28,6 +28,8 @@ SAFETY = {
     "unsafe": "values or training change",
     "display-only": "a direction, not a finished patch",
 }
+
+SHOWN = "the patch above repairs this as well"
 
 _TROUBLES = {
     Trouble.NAN: "is NaN",
@@ -156,6 +158,15 @@ def chain(finding: Finding) -> list[str]:
 def offered(fixes: Sequence[Fix]) -> list[Fix]:
     """What was verified first, what was refuted last; the order is kept otherwise."""
     return sorted(fixes, key=lambda fix: {True: 0, None: 1, False: 2}[fix.verified])
+
+
+def with_shown(findings: Iterable[Finding]) -> Iterator[tuple[Finding, frozenset[str]]]:
+    """Each finding with the leading patches of those before it, which a page shows once."""
+    shown: frozenset[str] = frozenset()
+    for finding in findings:
+        yield finding, shown
+        fix = leading(finding)
+        shown |= {fix.patch} if fix is not None and fix.patch else set()
 
 
 def leading(finding: Finding) -> Fix | None:

@@ -18,7 +18,7 @@ def rows(tensors: Sequence[Operand]) -> list[tuple[str, ...]]:
     """One row a tensor under HEADINGS. min and max are over the finite elements."""
     found = [
         (
-            clean(tensor.name or role_name(tensor.role)),
+            clean(tensor.called or role_name(tensor.role)),
             str(list(tensor.shape)),
             clean(tensor.dtype.removeprefix("torch.")),
             clean(tensor.device),

@@ -15,12 +15,13 @@ from rich.text import Text
 from gradscope.facts import Finding, Fix, Report, Summary
 from gradscope.report import closing, sentences, tensors, trials
 from gradscope.report.diffs import changes, folded, numbered
-from gradscope.report.frames import frame, gutter_of, header, marks
+from gradscope.report.frames import frame, gutter_of, header, lines_shown, marks
 from gradscope.report.printable import Line, Segment, clean, expanded, paragraph, plain, sentence
 from gradscope.report.rendering import NARROWEST, Options
 
 NAME = "terminal"
 
+HEAD = 25  # lines: what broke, where, why and the patch stand on the first screen
 PROSE = 100  # cells: longer lines of prose are hard to read on any screen
 
 # Colour repeats what words and marks say already; these read on dark and light backgrounds.
@@ -109,8 +110,8 @@ def _report(report: Report, options: Options) -> Iterator[Line]:
         yield from _prose((), remark, options, 2)
     if report.remarks:
         yield ()
-    for finding in report.findings:
-        yield from _finding(finding, options)
+    for finding, shown in sentences.with_shown(report.findings):
+        yield from _finding(finding, options, shown)
         yield ()
     yield from _ending(report, options)
     for note in closing.notes(report):
@@ -120,24 +121,30 @@ def _report(report: Report, options: Options) -> Iterator[Line]:
     yield from _closing(report, options)
 
 
-def _finding(finding: Finding, options: Options) -> Iterator[Line]:
+def _finding(
+    finding: Finding, options: Options, shown: frozenset[str] = frozenset()
+) -> Iterator[Line]:
+    """`shown` are the patches that stand above on the page."""
     found = marks(finding)
     lead = sentences.leading(finding)
     numbers = [change.number for change in changes(lead.patch or "")] if lead else []
     gutter = max([gutter_of(found), *(len(str(number)) for number in numbers)])
-    yield from _headline(finding, options)
-    if found:
-        yield from frame(found, gutter, options)
-    if finding.why:
-        yield from _item("why", [finding.why], gutter, options)
-    if lead is not None:
-        yield from _help(lead, finding, gutter, options)
+    head = list(_headline(finding, options))
+    head += frame(found, gutter, options) if found else ()
+    why = list(_item("why", [finding.why], gutter, options)) if finding.why else []
+    cure = list(_help(lead, finding, gutter, options, shown)) if lead is not None else []
+    yield from head
+    yield from (*why, *cure) if len(head) + len(why) + len(cure) <= HEAD else (*cure, *why)
+    if lead is None and finding.fixes:
+        words = "none of the patches that were tried repairs it"
+        yield from _prose((Segment("help", "help"), Segment(": ")), words, options, 6)
+    others: dict[tuple[str, str], list[str]] = {}
     for fix in sentences.offered(finding.fixes):
-        if fix is lead:
-            continue
-        named = "also" if fix.verified is not False else "tried"
-        words = f"{fix.title} ({trials.verdict(fix)})"
-        yield from _item(named, [words], gutter, options)
+        if fix is not lead:
+            named = "also" if fix.verified is not False else "tried"
+            others.setdefault((named, trials.verdict(fix)), []).append(fix.title)
+    for (named, verdict), titles in others.items():
+        yield from _item(named, [f"{'; '.join(titles)} ({verdict})"], gutter, options)
     yield from _item("inside", sentences.inside(finding), gutter, options)
     yield from _measured(finding, gutter, options)
     if finding.symptoms:
@@ -170,23 +177,30 @@ def _measured(finding: Finding, gutter: int, options: Options) -> Iterator[Line]
         yield from _prose((Segment(" " * (margin + 2)),), finite, options, margin + 4)
 
 
-def _help(fix: Fix, finding: Finding, gutter: int, options: Options) -> Iterator[Line]:
-    yield from _prose((Segment("help", "help"), Segment(": ")), fix.title, options, 6)
+def _help(
+    fix: Fix, finding: Finding, gutter: int, options: Options, shown: frozenset[str]
+) -> Iterator[Line]:
+    is_shown = fix.patch in shown
+    title = sentences.SHOWN if is_shown else fix.title
+    yield from _prose((Segment("help", "help"), Segment(": ")), title, options, 6)
+    trial, words = trials.told(fix)
+    verdict = _item(trial, [words], gutter, options, "good" if fix.verified else "warning")
+    if is_shown:
+        yield from verdict
+        return
     edited = next((change.file for change in changes(fix.patch or "")), None)
     if edited is not None and (finding.location is None or finding.location.file != edited):
         file = clean(edited, options.encoding)
         yield Segment(" " * gutter + "--> ", "gutter"), Segment(file, "place")
     if fix.patch:
-        yield from numbered(fix.patch, gutter, options)
+        yield from numbered(fix.patch, gutter, options, lines_shown(marks(finding), options))
     elif fix.code:
         yield (Segment(" " * gutter + " |", "gutter"),)
         yield from _verbatim(fix.code.split("\n"), gutter + 3, options, " " * gutter + " | ")
         yield (Segment(" " * gutter + " |", "gutter"),)
+    yield from verdict
     safety = sentences.SAFETY.get(fix.safety, "")
     yield from _item(f"fix is {fix.safety}", [safety], gutter, options)
-    trial, words = trials.told(fix)
-    role = "good" if fix.verified else "warning"
-    yield from _item(trial, [words], gutter, options, role)
 
 
 def _item(

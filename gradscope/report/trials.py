@@ -46,6 +46,7 @@ from gradscope.facts.verdicts import (
     Unchanged,
     ValuesMove,
 )
+from gradscope.report.sentences import condition, tensor
 
 ALL_THE_SAME = "--rerun runs it again all the same"
 HOLDS = "holds, but"
@@ -72,7 +73,7 @@ _REASONS = {
     Reason.ENDED_EARLY: "the second run ended before the failing step",
     Reason.NO_UPDATE: "no step of an optimizer follows, which is what clipping bounds",
     Reason.SEARCH: "looking for a patch ended after {} s",
-    Reason.ADVICE: "advice, the source does not tell what to edit",
+    Reason.ADVICE: "advice, no patch could be written",
     Reason.NO_PLACE: "the finding has no place in the source",
     Reason.INSTALLED: "{} belongs to an installed package, which is never edited",
     Reason.UNREADABLE: "{}",
@@ -213,9 +214,9 @@ def _objection(by: Objection) -> str:
             return f"{_cause(cause)} breaks then"
         case SymptomRemains(symptom, cause):
             source = f", from {_cause(cause)}" if cause else ""
-            return f"{symptom.kind} in `{symptom.tensor}` all the same{source}"
+            return f"`{tensor(symptom)}` {condition(symptom)} all the same{source}"
         case SymptomAppears(symptom):
-            return f"{symptom.kind} in `{symptom.tensor}` is new"
+            return f"`{tensor(symptom)}` {condition(symptom)} then, which is new"
         case GradientBreaks(name):
             return f"the gradient of `{name}` is no longer finite where it was"
         case ValuesMove(move):

@@ -66,6 +66,8 @@ def _guards(edge: Edge | None, event: Event, *_: object) -> Fixes:
     title = titles.guarded(kind, named, op)
     if edge.nature is Nature.OVERFLOW:
         title = titles.in_range(named, op)
+    elif edge.cause == "degenerate-decomposition":
+        title = titles.conditioned(named)
     return (Fix(kind, title, "unsafe", _fill(edge.cure.guard, edge, event), request=ask.KeepOff()),)
 
 

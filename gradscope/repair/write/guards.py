@@ -230,4 +230,5 @@ def _title(kind: str, culprit: Culprit, edge: Edge, node: ast.expr) -> str:
 
 def _short(culprit: Culprit, node: ast.expr) -> str:
     text = culprit.source.of(node)
-    return f"`{text}`" if len(text) <= 30 and "\n" not in text else "the operand"
+    of = f"the operand of `{phrases.spelled(culprit.finding.op)}`"
+    return f"`{text}`" if len(text) <= 30 and "\n" not in text else of

@@ -45,15 +45,13 @@ def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
         yield from restored
     harmless = edge.cure.harmless or "1.0"
     op = phrases.spelled(culprit.finding.op)
-    title = titles.harmless(op)
-    if not hidden:
-        title = f"give `{op}` the operand {harmless} in the place of those on its singularity"
     seen = set()
     for condition, kept in (*_mask_conditions(culprit), *own):
         text = _where(culprit, condition, kept, node, harmless)
         if text not in seen:
             seen.add(text)
             edit = culprit.replace(node, text)
+            title = titles.harmless(op) if hidden else titles.replaced(op, harmless)
             yield Candidate(title, (edit,), same=hidden)
     yield from restored
 
@@ -85,9 +83,8 @@ def _restored(
         if "\n" in again:
             again = ast.unparse(ast.parse(f"({again})", mode="eval"))
         op = phrases.spelled(culprit.finding.op)
-        title = f"give `{op}` a harmless operand there, and the result the value it had"
         edit = culprit.replace(node, f"{where}{condition}, {again}, {value})")
-        yield Candidate(title, (edit,), same=True)
+        yield Candidate(titles.restored(op), (edit,), same=True)
 
 
 def _value(culprit: Culprit) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Call, Finding, Root, Subject, Trace
+from gradscope.facts import Call, Finding, Root, Trace
 from gradscope.ops.traits import Trait, has
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
@@ -43,20 +43,19 @@ class LogZero(Rule):
         if edge is None:
             return None
         op, at = phrases.spelled(event.op), phrases.number(event.values().get(edge.argument, 0.0))
-        hurt = any(symptom.subject is Subject.GRADIENT for symptom in root.symptoms)
-        too = ", so the gradient breaks with the value" if hurt else ""
         made = evidence.made_by(event, edge.argument)
         origin = ""
         if made is not None:
             by, lost = phrases.call(made, event.blame), evidence.lost_epsilon(event, edge.argument)
-            origin = f" The operand comes from {by}{_reached(made)}.{lost}"
+            what = phrases.name(event.operand(edge.argument), "The operand")
+            origin = f" {what} comes from {by}{_reached(made)}.{lost}"
         return self.finding(
             root,
             trace,
             message=f"`{op}` was taken of exactly {at} at {phrases.bad_of(event)}",
             label=fixes.says(edge, event),
             why=f"`{op}` of {at} is {phrases.outcome(event.output)}, and its slope there is not"
-            f" finite either{too}.{origin}{phrases.too_late(event, evidence.late_epsilon(event))}",
+            f" finite either.{origin}{phrases.too_late(event, evidence.late_epsilon(event))}",
             fixes=fixes.preferred(self.name, root, event, edge, trace),
         )
 

@@ -78,9 +78,8 @@ def _mechanism(root: Root, event: Event, edge: Edge | None, trace: Trace) -> str
     finite = loss is not None and math.isfinite(loss)
     kept = f", so the loss is finite ({phrases.number(loss)})" if finite else ""
     text = (
-        f"{by} throws these elements of `{op}` away{kept}. Backward visits"
-        f" the discarded branch too: {_product(root, event, edge)}, which is NaN, and NaN added to"
-        " the gradient of the branch that was kept is NaN."
+        f"{by} throws these elements of `{op}` away{kept}. Backward visits them all the same:"
+        f" {_product(root, event, edge)}, which is NaN."
     )
     if loss is not None and not finite:
         text = f"{text} The loss is made of that gradient."
@@ -89,15 +88,9 @@ def _mechanism(root: Root, event: Event, edge: Edge | None, trace: Trace) -> str
         return f"{text} {slope}; it is PyTorch's backward formula that gives NaN."
     # A mask that was meant as a repair, and stands behind the op that it should protect.
     if mask is not None and has(mask.op, Trait.CLEANS):
-        return (
-            f"{text} `{phrases.spelled(mask.op)}` replaces the value after the op has run; it does"
-            " not touch the slope that backward multiplies by."
-        )
+        return f"{text} `{phrases.spelled(mask.op)}` replaces the value, and not the slope."
     if mask is not None and has(mask.op, Trait.CLAMPS):
-        return (
-            f"{text} The clamp stands after the op: it bounds the value and passes gradient 0,"
-            " which the op still multiplies by its own slope."
-        )
+        return f"{text} The clamp bounds the value, and not the slope."
     return text
 
 
@@ -110,4 +103,4 @@ def _product(root: Root, event: Event, edge: Edge | None) -> str:
             user, value = phrases.call(revival.blame, event.blame), phrases.outcome(event.output)
             return f"{user} multiplies gradient 0 by that {value} of `{op}`"
     slope = phrases.number(float(edge.slope or "inf")) if edge else "inf"
-    return f"`{op}` computes gradient 0 times slope {slope} there"
+    return f"`{op}` multiplies gradient 0 by its slope {slope} there"

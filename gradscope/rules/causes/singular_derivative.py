@@ -108,7 +108,7 @@ def _mechanism(event: Event, edge: Edge | None, bound: Ancestor | None) -> str:
         gives = phrases.number(came * float(edge.slope))  # the event may be a part of the formula
     text = (
         f"The value of `{op}` is finite here, its slope is {_slope(edge)}: {times} times that slope"
-        f" gives {gives}, and backward carries it on from here."
+        f" gives {gives}."
     )
     if edge.nature is Nature.REMOVABLE:
         text = (
@@ -118,8 +118,7 @@ def _mechanism(event: Event, edge: Edge | None, bound: Ancestor | None) -> str:
     if bound is not None:
         guard = phrases.call(bound.call, event.blame) if bound.call else "The bound"
         text = (
-            f"{text} {guard} protects the value and not the slope: it"
-            " lets the edge of the range itself through, and there the slope is infinite."
+            f"{text} {guard} protects the value and not the slope: it lets the edge itself through."
         )
     if lost := evidence.lost_epsilon(event, edge.argument):
         text = f"{text} An addition guards it in vain.{lost}"
@@ -138,5 +137,5 @@ def _bound(event: Event, edge: Edge) -> Ancestor | None:
 
 def _away(call: Call) -> Fix:
     op = phrases.spelled(call.op)
-    title = f"keep the operand of `{op}` off the point where its slope breaks"
+    title = f"keep the operand of `{op}` away from where its slope is not finite"
     return Fix("epsilon", title, request=ask.KeepOff())

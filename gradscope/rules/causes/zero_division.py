@@ -61,19 +61,17 @@ class ZeroDivision(Rule):
 
 def _mechanism(event: Event, edge: Edge) -> str:
     above = event.values().get("self") if edge.argument != "self" else 1.0
-    form = f"{phrases.number(above)} / 0" if above is not None else "A division by 0"
-    text = f"{form} is {phrases.outcome(event.output)} in floating point, and no error is raised."
-    text = f"{text} What is computed from it is not finite either."
-    if (made := evidence.made_by(event, edge.argument)) is not None:
-        by, lost = phrases.call(made, event.blame), evidence.lost_epsilon(event, edge.argument)
-        text = f"The denominator comes from {by} and is exactly 0.{lost} {text}"
-    zeros = event.operand(edge.argument)
-    if zeros is not None and zeros.numel > 1:
-        text = f"{text} The denominator is 0 at {phrases.of_total(zeros.zeros, zeros.numel)}."
-    return text
+    form = f"{phrases.number(above)} / 0" if above is not None else "a division by 0"
+    result = f"{form} is {phrases.outcome(event.output)}, and nothing raises."
+    zeros, made = event.operand(edge.argument), evidence.made_by(event, edge.argument)
+    where = f" at {phrases.of_total(zeros.zeros, zeros.numel)}" if zeros and zeros.numel > 1 else ""
+    if made is None:
+        return f"The denominator is 0{where}: {result}"
+    by, lost = phrases.call(made, event.blame), evidence.lost_epsilon(event, edge.argument)
+    return f"The denominator, which {by} makes, is 0{where}: {result}{lost}"
 
 
 def _epsilon(edge: Edge, event: Event) -> Fix:
     x = fixes.text_at(edge, event)
-    title = titles.guarded("epsilon", f"`{x}`", phrases.spelled(event.op))
+    title = titles.guarded("epsilon", f"`{x}`", event.op)
     return Fix("epsilon", title, "unsafe", f"{x} + 1e-8", request=ask.KeepOff())

@@ -68,7 +68,7 @@ def operand_values(event: Event) -> dict[str, float]:
 def operands_told(event: Event) -> str:
     """ "at [0]: exponent = 0.5, `x` = 0"."""
     here = phrases.place(event.index)
-    named = {one.role: f"`{one.name}`" for one in event.operands if one.name}
+    named = {one.role: f"`{one.called}`" for one in event.operands if one.called}
     came_in, scalars = event.kind in _OUTSIDE, dict(event.scalars)
     shown = [
         f"{named.get(argument, role_name(argument))} = {phrases.number(value)}"
@@ -88,7 +88,7 @@ def _numbers(root: Root, event: Event, trace: Trace) -> Iterator[str | None]:
         yield f"{plural(event.numel, 'element')} of {event.output.dtype}"
     yield operands_told(event)
     yield _zeros(event)
-    if event.bad:
+    if event.bad and event.numel > 1:
         yield f"{phrases.bad_of(event)} bad ({percent(event.bad, event.numel)})"
     if (row := evidence.sample(event)) is not None:
         yield f"all {event.bad:,} lie in sample {row}" if event.bad > 1 else f"sample {row}"

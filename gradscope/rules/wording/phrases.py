@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -9,6 +10,7 @@ from gradscope.facts import Call, Event, Growth, Operand, Subject, Symptom, Trou
 from gradscope.facts import number as figures
 from gradscope.ops.display import spelled as spelled
 
+_ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 _NAMES_SHOWN = 3
 _VALUES_SHOWN = 8
 
@@ -44,14 +46,17 @@ def bad_of(event: Event) -> str:
 
 
 def name(operand: Operand | None, fallback: str = "the operand") -> str:
-    """The user's name for a tensor in backquotes, else the words of `fallback`."""
-    return f"`{operand.name}`" if operand and operand.name else fallback
+    """What the user calls a tensor in backquotes, else the words of `fallback`."""
+    return f"`{operand.called}`" if operand and operand.called else fallback
 
 
 def source(operand: Operand | None, role: str) -> str:
-    """What stands for the operand in a line of code: its name, or a letter."""
+    """What stands for the operand in a line of code: its name, its expression, or a letter."""
     letters = {"self": "x", "input": "x", "other": "y", "exponent": "p"}
-    return operand.name if operand and operand.name else letters.get(role, role)
+    if operand is None or not operand.called:
+        return letters.get(role, role)
+    is_atom = operand.name or isinstance(ast.parse(operand.text, mode="eval").body, _ATOMS)
+    return operand.called if is_atom else f"({operand.text})"
 
 
 def line(call: Call | None, near: Call) -> str:

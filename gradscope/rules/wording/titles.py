@@ -10,8 +10,21 @@ def harmless(op: str) -> str:
 def guarded(kind: str, what: str, op: str) -> str:
     """`kind` is epsilon or clamp-domain, `what` the operand in a sentence."""
     if kind == "epsilon":
-        return f"keep {what} off the singularity of `{op}`"
+        return f"keep {what} away from 0"
     return f"keep {what} inside the domain of `{op}`"
+
+
+def conditioned(what: str) -> str:
+    """`what` is a matrix that is to be decomposed."""
+    return f"keep {what} well conditioned"
+
+
+def replaced(op: str, number: str) -> str:
+    return f"give `{op}` the operand {number} where its result is not finite"
+
+
+def restored(op: str) -> str:
+    return f"give `{op}` a harmless operand there, and the result the value that it had"
 
 
 def in_range(what: str, op: str) -> str:
