@@ -55,7 +55,7 @@ def losses(trace: Trace, magnitudes: Magnitudes) -> Iterator[Lost]:
             or _skipped(usage)
             or _idle(usage)
             or _rounded(usage)
-            or _thrown_away(usage, trace.steps)
+            or _thrown_away(usage, trace.steps, magnitudes.usages)
             or _used_again(usage)
             or _left_over(usage, trace.steps)
         )
@@ -118,8 +118,11 @@ def _rounded(usage: Usage) -> Lost | None:
     return Lost(Loss.ROUNDED, usage, moved[-1].still, moved[-1].pulled)
 
 
-def _thrown_away(usage: Usage, steps: Sequence[Step]) -> Lost | None:
-    """Cleared between the passes of one step: before each of them, or in their midst."""
+def _thrown_away(usage: Usage, steps: Sequence[Step], usages: Sequence[Usage]) -> Lost | None:
+    """Cleared between the passes of one step: before each of them, or in their midst. Passes that
+    another optimizer has used were for that one: they take turns."""
+    if any(not {*usage.discarded}.isdisjoint(one.used) for one in usages):
+        return None
     count, times = _commonest(usage.between)
     used, alike = _commonest(usage.cycles)
     if count < 1 or usage.handled or not _are_most(times, usage.between):
