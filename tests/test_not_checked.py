@@ -82,3 +82,5 @@ def test_the_part_of_a_large_graph_is_said(monkeypatch: pytest.MonkeyPatch, tmp_
     for n, said in ((10, 0), (100, 1)):
         report = diagnosed_text(PROGRAM.format(do=chain.format(n=n)), tmp_path)
         assert len(report.not_checked) == said
+        measured = report.trace.magnitudes
+        assert measured is not None and [leaf.name for leaf in measured.leaves] == ["w"]

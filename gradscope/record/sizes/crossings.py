@@ -20,7 +20,7 @@ from gradscope.record.graph import node_name
 from gradscope.record.sizes.steep import Steep, steepest
 from gradscope.record.tracing import computes_values, unobserved
 
-MOST_NODES = 100_000
+MOST_NODES = 100_000  # of a graph that are measured, the nearest to the loss first
 _NEAREST = 1  # as `torch.nn.functional.grid_sample` hands "nearest" to its op
 
 
@@ -57,8 +57,9 @@ class Crossing:
 
 
 class Crossings:
-    """Hooks every node that the roots reach, for one backward pass: `found` has each before those
-    below it. `close` removes the hooks."""
+    """Hooks the nodes that the roots reach, for one backward pass: `found` has each before those
+    below it, and not all of a graph of more than `MOST_NODES`, which `is_whole` says. `nodes` and
+    `variables`, the leaves, are those of the whole graph. `close` removes the hooks."""
 
     def __init__(
         self,
@@ -69,9 +70,11 @@ class Crossings:
         """`place_of` tells of a sequence number where the call was made, and in which module;
         `selecting` are those of the calls that leave elements out."""
         self.found: list[Crossing] = []
-        self.nodes, self.is_whole = _topological(roots)
+        self.nodes = _topological(roots)
         leaves = [node for node in self.nodes if hasattr(node, "variable")]
         nodes = [node for node in self.nodes if not hasattr(node, "variable")]
+        self.is_whole = len(nodes) <= MOST_NODES
+        del nodes[MOST_NODES:]
         self.variables: list[torch.Tensor] = [node.variable for node in leaves]
         self._hooks: list[Any] = []
         at = {node: position for position, node in enumerate(nodes)}
@@ -125,13 +128,12 @@ def _has_no_zero(grad: torch.Tensor | None) -> bool:
     return values is not None and bool(values.all())
 
 
-def _topological(roots: Sequence[Any]) -> tuple[list[Any], bool]:
-    """Every node before those that take its gradient, without recursion since graphs are deep; and
-    whether that is the whole graph."""
+def _topological(roots: Sequence[Any]) -> list[Any]:
+    """Every node before those that take its gradient, without recursion since graphs are deep."""
     waits: dict[Any, int] = {}
     stack = list(dict.fromkeys(roots))
     seen = set(stack)
-    while stack and len(seen) < MOST_NODES:
+    while stack:
         node = stack.pop()
         for below, _ in node.next_functions:
             if below is None:
@@ -150,7 +152,7 @@ def _topological(roots: Sequence[Any]) -> tuple[list[Any], bool]:
                 waits[below] -= 1
                 if not waits[below]:
                     ready.append(below)
-    return order, not stack
+    return order
 
 
 class Activations:
