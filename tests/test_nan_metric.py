@@ -1,4 +1,4 @@
-"""GS504: NaN that is computed without a gradient counts where the program reads it."""
+"""GS504: NaN that is computed without a gradient counts where the program reads or keeps it."""
 
 from __future__ import annotations
 
@@ -23,6 +23,17 @@ placeholder = torch.full((), float("nan"))
 padded = torch.tensor([1.0, float("nan")])
 best = torch.tensor(float("inf"))
 IGNORED = torch.tensor([-100, -100])
+history = []
+
+
+class Meter:
+    sum = 0.0
+
+    def update(self, value):
+        self.sum += value
+
+
+meter, total = Meter(), 0.0
 
 
 def evaluate(x):
@@ -76,6 +87,28 @@ SILENT = [
     "missing = bool((evaluate(torch.ones(2, 3)) - 99).sqrt().isnan())",
     "value = [bool(torch.tensor(n).sqrt() < 1) for n in (2.0, -1.0)]",
 ]
+# A NaN that is kept, or a sum of numbers that has become NaN, and what holds it.
+_ROOT = "(evaluate(torch.ones(2, 3)) - 99).sqrt()"
+_NUMBER = "torch.tensor(sign * 2.0).sqrt().item()"
+KEPT = [
+    (f"history.append({_ROOT})", "history[0]"),
+    (f"history.append({_ROOT} if step else loss.detach())", "history[1]"),
+    (f"meter.last = {_ROOT}", "meter.last"),
+    (f"best = best + {_ROOT}", "best"),
+    (f"for sign in (1, -1, 1): total += {_NUMBER}", "total"),
+    (f"for sign in (1, 1, -1): total += {_NUMBER}", "total"),
+    (f"for sign in (1, -1, 1): meter.update({_NUMBER})", "meter.sum"),
+]
+KNOWN = [  # to the program
+    f"history = [{_ROOT}, loss.detach()]",  # one of several has no value
+    f"value = {_ROOT}; other = torch.where(value.isnan(), 0.0, value)",
+    f"value = {_ROOT}; other = value.nan_to_num()",
+    "value = placeholder * 2",
+    "value = padded * 2; mean = value.nanmean()",
+    "value = torch.full((2,), math.nan); value[step % 2] = 1.0; twice = value * 2",
+    f"for sign in (1, -1, 1):\n        value = {_NUMBER}\n        if value > 0: total += value",
+    f"for sign in (1, 1, -1):\n        value = {_NUMBER}\n        if value > 0: total += value",
+]
 
 
 @pytest.mark.parametrize(("read", "op"), WRONG)
@@ -84,11 +117,27 @@ def test_a_nan_that_is_read_is_a_warning_with_its_place(read: str, op: str, tmp_
     [finding] = report.findings
 
     assert (finding.name, finding.severity, finding.op) == ("nan-metric", Severity.WARNING, op)
-    assert finding.location is not None and finding.related[0].location.line == 25
+    assert finding.location is not None and finding.related[0].location.line == 36
     assert "every loss and gradient was finite" not in closing.summary(report)
 
 
-@pytest.mark.parametrize("read", SILENT)
+@pytest.mark.parametrize(("keep", "held_as"), KEPT)
+def test_a_nan_that_is_kept_is_a_warning(keep: str, held_as: str, tmp_path: Path) -> None:
+    report = diagnosed_text(PROGRAM.format(read=keep), tmp_path)
+    [finding] = report.findings
+
+    assert (finding.name, finding.op) == ("nan-metric", "sqrt")
+    assert f"`{held_as}`" in finding.message
+    assert "every loss and gradient was finite" not in closing.summary(report)
+
+
+def test_what_is_kept_at_the_end_counts(tmp_path: Path) -> None:
+    report = diagnosed_text(PROGRAM.format(read=f"pass\nfinal = {_ROOT}"), tmp_path)
+
+    assert [one.name for one in report.findings] == ["nan-metric"]
+
+
+@pytest.mark.parametrize("read", [*SILENT, *KNOWN])
 def test_what_is_no_result_is_silent(read: str, tmp_path: Path) -> None:
     report = diagnosed_text(PROGRAM.format(read=read), tmp_path)
 
@@ -100,6 +149,7 @@ def test_what_is_no_result_is_silent(read: str, tmp_path: Path) -> None:
     "read",
     [
         "torch.ones(1).std().item()",
+        "value = torch.ones(1).std()",
         "(evaluate(torch.ones(2, 3)) * 0 / torch.zeros(())).item()",
         "torch.ones(4)[:2 - step].mean().item()",  # none in the last step
     ],

@@ -164,13 +164,16 @@ class NanRead:
     """NaN that the program made a number, an array or a text of (`item()`, `numpy()`, `print`), or
     compared (`score < best`), of a value on which no gradient depends: a metric, a validation loss.
     `event` is where the NaN was born, or came in; `times` of the last step's reads at the place,
-    all of which gave NaN. `finite_before`: one of an earlier step did not."""
+    all of which gave NaN. `finite_before`: one of an earlier step did not. `held_as` is what keeps
+    a NaN that nobody has read, when the next backward begins or the program ends; or a sum that
+    became NaN of numbers that were read, some of which were finite."""
 
     event: Event
     step: int
     times: int
     location: Location
     finite_before: bool = False
+    held_as: str = ""
 
 
 @dataclass(frozen=True, slots=True)

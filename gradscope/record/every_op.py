@@ -3,7 +3,7 @@ and what else only ops show."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from types import FrameType
@@ -19,6 +19,7 @@ from gradscope.record.events.examine import Examiner
 from gradscope.record.events.masks import Hidden
 from gradscope.record.events.reads import NanReads
 from gradscope.record.events.symptoms import Symptoms
+from gradscope.record.held import scopes_of
 from gradscope.record.instrument import Engine
 from gradscope.record.margins import Margins
 from gradscope.record.mode import RecordingMode
@@ -30,6 +31,7 @@ from gradscope.record.passes import BackwardPass
 from gradscope.record.patches import install
 from gradscope.record.refusals import Notes
 from gradscope.record.schema import OpInfo
+from gradscope.record.sites import user_frames
 from gradscope.record.sizes.magnitudes import Sizes
 from gradscope.record.tracing import unobserved
 from gradscope.record.watching import Watching
@@ -71,6 +73,7 @@ class EveryOp:
         self.note_operands = sizes.usages.note_operands
         self.note_result = sizes.note_result
         self.settings: list[Setting] = []
+        self._modules: list[Mapping[str, Any]] = []  # the variables of those that asked last
 
     def begin(self, stack: ExitStack, thread: int) -> None:
         """Until `stack` ends."""
@@ -80,6 +83,7 @@ class EveryOp:
 
     def end(self) -> None:
         """The program is over."""
+        self._look_at_kept(self._modules)
         with unobserved():
             self.watching.finish()
         self.mode.leave(())
@@ -112,6 +116,11 @@ class EveryOp:
         """The program made a Python number of a tensor, or (None) a text, an array of it all."""
         self.context.shielded("item", self.reads.note, tensor, value, frame)
 
+    def _look_at_kept(self, scopes: Iterable[Mapping[str, Any]]) -> None:
+        if self.context.provenance or self.reads:
+            with unobserved():
+                self.context.shielded("its variables", self.reads.look_at_kept, scopes)
+
     def check_overwrites(self, running: NodeOps, args: tuple[Any, ...]) -> None:
         self.context.shielded("backward", self.overwrites.check, running, args, self.context.step)
 
@@ -129,6 +138,9 @@ class EveryOp:
 
     def run_backward(self, engine: Engine, one: BackwardPass) -> Any:
         self.mode.window.close()
+        if self.sees_ops() and not self.context.nested > 1:
+            self._modules = [frame.f_globals for frame in user_frames(one.frame)]
+            self._look_at_kept(scopes_of(one.frame))
         try:
             result = engine(one)
         finally:

@@ -1,8 +1,8 @@
 """Ways through the autograd graph, walked without recursion, and parts of it that autograd refused
 to run through.
 
-A graph is walked as a whole, however large: a limit would lose leaves. Going by a node takes a small
-part of the time that the program took to make it."""
+A graph is walked as a whole, however large: a limit would lose leaves. Going by a node takes a
+small part of the time that the program took to make it."""
 
 from __future__ import annotations
 

@@ -73,21 +73,29 @@ def held_as(
 def modules_in(frame: FrameType | None) -> Iterator[tuple[str, torch.nn.Module]]:
     """The modules that variables of the live frames lead to through lists, dicts and attributes:
     the outermost frame first, and of each what is nearest."""
+    for scope in scopes_of(frame):
+        for name, value, _ in reached_from(scope):
+            if issubclass(type(value), torch.nn.Module) and name != "self":  # and no proxy of one
+                yield name, value
+
+
+def scopes_of(frame: FrameType | None) -> Iterator[Mapping[str, Any]]:
+    """The variables of the live frames, the outermost first."""
     for current in reversed(user_frames(frame)):
-        for scope in (current.f_globals, current.f_locals):
-            yield from _modules_in(scope)
+        yield from (current.f_globals, current.f_locals)
 
 
-def _modules_in(scope: Mapping[str, Any]) -> Iterator[tuple[str, torch.nn.Module]]:
-    waiting = deque((name, value, 0) for name, value in variables(scope))
+def reached_from(scope: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """What variables lead to through lists, dicts and attributes, the nearest first and modules as
+    a whole: by what expression, and what holds it (None: a variable)."""
+    waiting = deque((name, value, 0, None) for name, value in variables(scope))
     seen: set[int] = set()
     for _ in range(_MOST_HELD):
         if not waiting:
             break
-        name, value, depth = waiting.popleft()
-        if issubclass(type(value), torch.nn.Module):  # and no proxy of one
-            if name != "self":
-                yield name, value
-        elif depth < _DEEPEST and id(value) not in seen:
+        name, value, depth, holder = waiting.popleft()
+        yield name, value, holder
+        is_module = issubclass(type(value), torch.nn.Module)
+        if depth < _DEEPEST and id(value) not in seen and not is_module:
             seen.add(id(value))
-            waiting.extend((part, one, depth + 1) for part, one in parts_of(name, value))
+            waiting.extend((part, one, depth + 1, value) for part, one in parts_of(name, value))

@@ -1,11 +1,13 @@
-"""NaN that the program computes without a gradient and reads out: no symptom of training tells."""
+"""NaN that the program computes without a gradient and reads out, or keeps: no symptom of training
+tells."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import FrameType
+from types import FrameType, FunctionType
+from typing import Any
 
 import torch
 
@@ -14,6 +16,7 @@ from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.events.origins import LITERAL
 from gradscope.record.finite import has_nan, plain
+from gradscope.record.held import parts_of, reached_from, scopes_of, variables
 from gradscope.record.journal import Raw
 from gradscope.record.oprun import OpRun, StainedInput
 from gradscope.record.sites import Site, note_site, positions, resolve
@@ -36,6 +39,18 @@ class _Reads:
     count: int = 0
     nan: int = 0
     root: Raw | None = None
+    before: frozenset[str] | None = None  # Python numbers that were NaN before the first one was
+    since: int = 0  # finite ones since the last NaN
+    sum: str = ""  # a Python number that has been NaN since
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A tensor of NaN that nobody has looked at, and the expression that holds it."""
+
+    root: Raw
+    name: str
+    step: int
 
 
 class NanReads:
@@ -47,6 +62,12 @@ class NanReads:
         self._context = context
         self._settle = settle
         self._reads: dict[object, _Reads] = {}  # by place
+        self._kept: dict[object, _Kept] = {}  # by the place of birth
+        self._handled: set[int] = set()  # events whose NaN the program asked about
+
+    def __bool__(self) -> bool:
+        """Whether a NaN was read so far."""
+        return any(reads.before is not None for reads in self._reads.values())
 
     def note(self, tensor: torch.Tensor, value: float | None, frame: FrameType) -> None:
         """A number was read out of a tensor by the forward pass, or between the passes, or the
@@ -64,18 +85,81 @@ class NanReads:
         place = tuple((id(code), positions(code)[lasti // 2]) for code, lasti in user)
         reads = self._reads.get(place)
         if reads is None or reads.step != context.step:
-            before = reads is not None and (reads.finite_before or reads.nan < reads.count)
-            reads = self._reads[place] = _Reads(user, context.step, before)
+            old, reads = reads, _Reads(user, context.step)
+            self._reads[place] = reads
+            if old is not None:
+                reads.finite_before = old.finite_before or old.nan < old.count
+                reads.before, reads.root, reads.sum = old.before, old.root, old.sum
         reads.count += 1
         if value != value:
             reads.nan += 1
             self._settle()
             reads.root = reads.root or self._root(tensor)
+            if reads.before is None:
+                reads.before = frozenset(_nan_numbers(scopes_of(frame)))
+            reads.since = 0
+        else:
+            # When the first one is read, a variable of the loop still holds the NaN before it.
+            if reads.since == 1:
+                self._look_at_sums(reads, scopes_of(frame))
+            reads.since += 1
+
+    def _look_at_sums(self, reads: _Reads, scopes: Iterable[Mapping[str, Any]]) -> None:
+        """A Python number that has become NaN, and is no copy of what was read last."""
+        if reads.before is not None and not reads.sum:
+            became = (name for name in _nan_numbers(scopes) if name not in reads.before)
+            reads.sum = next(became, "")
+
+    def look_at_kept(self, scopes: Iterable[Mapping[str, Any]]) -> None:
+        """What the program still holds, of what is computed without a gradient: the variables of
+        its frames when a backward begins, or those of the module when it is over."""
+        context, scopes = self._context, list(scopes)
+        for reads in self._reads.values():
+            if reads.since:
+                self._look_at_sums(reads, scopes)
+        for raw in context.journal.events.values():
+            if raw.fact.kind is Kind.KILL:
+                self._handled.update(raw.fact.sources)
+        roots = {
+            stain.event: root
+            for stain in context.provenance
+            if not stain.uninitialized and (root := self._kept_root(stain.event)) is not None
+        }
+        if not roots:
+            return
+        self._settle()
+        for scope in scopes:
+            holders: dict[int, tuple[Any, dict[str, Raw]]] = {}
+            for name, value, holder in reached_from(scope):
+                if type(value) is not torch.Tensor:
+                    continue
+                stain = context.provenance.of(value)
+                root = roots.get(stain.event) if stain is not None else None
+                if root is not None and math.isnan(self._all_of(value)):
+                    holders.setdefault(id(holder), (holder, {}))[1][name] = root
+            for holder, found in holders.values():
+                if _is_no_gap(holder, found):
+                    for name, root in found.items():
+                        kept = _Kept(root, name, context.step)
+                        self._kept.setdefault((root.note.info.name, root.note.user), kept)
+
+    def _kept_root(self, event: int) -> Raw | None:
+        """Where the NaN of an event was born, if the program has not asked about it."""
+        way = list(self._context.journal.ancestors(event))
+        if any(one.fact.id in self._handled for one in way):
+            return None
+        root = self._root_of(way)
+        return root if root is not None and root.fact.kind is Kind.BIRTH else None
 
     def note_compared(self, op: OpRun, stained: Sequence[StainedInput]) -> None:
         """An op on bad values gave no number: what a comparison says comes of them."""
         out = op.out
-        if op.info.name not in _COMPARES or not isinstance(out, torch.Tensor) or out.numel() != 1:
+        if not isinstance(out, torch.Tensor) or out.dtype is not torch.bool:
+            return
+        if op.info.name not in _COMPARES:
+            self._handled.update(one.stain.event for one in stained)
+            return
+        if out.numel() != 1:
             return
         for one in stained:
             if has_nan(one.tensor):
@@ -92,7 +176,11 @@ class NanReads:
         """Where the NaN of a metric began; None of what is no metric: it is in the graph, or comes
         out of backward, or is a placeholder that the program has put there."""
         stain = self._context.provenance.of(tensor)
-        way = list(self._context.journal.ancestors(stain.event)) if stain is not None else []
+        return self._root_of(
+            list(self._context.journal.ancestors(stain.event)) if stain is not None else []
+        )
+
+    def _root_of(self, way: list[Raw]) -> Raw | None:
         if any(one.in_graph or one.fact.phase not in (Phase.FORWARD, Phase.DATA) for one in way):
             return None
         if not any(map(_computes, way)):
@@ -101,18 +189,43 @@ class NanReads:
 
     def held(self) -> list[int]:
         """The events that are told of in the end."""
-        return [reads.root.fact.id for reads in self._reads.values() if reads.root is not None]
+        roots = [one.root for by in (self._reads, self._kept) for one in by.values()]
+        return [root.fact.id for root in roots if root is not None]
 
     def facts(self) -> tuple[NanRead, ...]:
-        """One for each place where a NaN began, first read first."""
+        """One for each place where a NaN began, first read first, those that nobody read last."""
         found: dict[object, NanRead] = {}
         for reads in self._reads.values():
-            if reads.root is not None and reads.nan == reads.count:
+            if reads.root is not None and (reads.sum or reads.nan == reads.count):
                 event = self._context.journal.freeze(reads.root)
-                place = resolve(*reads.user[0])
-                read = NanRead(event, reads.step, reads.nan, place, reads.finite_before)
+                place, name = resolve(*reads.user[0]), reads.sum if reads.nan < reads.count else ""
+                read = NanRead(event, reads.step, reads.nan, place, reads.finite_before, name)
                 found.setdefault((event.op, event.blame.location), read)
+        for kept in self._kept.values():
+            event, place = self._context.journal.freeze(kept.root), resolve(*kept.root.note.user[0])
+            read = NanRead(event, kept.step, 0, place, held_as=kept.name)
+            found.setdefault((event.op, event.blame.location), read)
         return tuple(found.values())[:_MOST]
+
+
+def _nan_numbers(scopes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """The variables, and the attributes of objects, whose value is a Python number that is NaN. The
+    entries of lists and dicts are results of their own, of which some may not be defined."""
+    for scope in scopes:
+        for name, value in variables(scope):
+            is_object = not isinstance(value, list | tuple | dict | FunctionType)
+            for one, number in ((name, value), *(parts_of(name, value) if is_object else ())):
+                if type(number) is float and number != number:
+                    yield one
+
+
+def _is_no_gap(holder: Any, found: Mapping[str, Raw]) -> bool:
+    """Whether the NaN that a container holds are more than the results that are not defined, of
+    several: it holds no others, or they are of several steps."""
+    if not isinstance(holder, list | tuple | dict):
+        return True
+    tensors = [one for _, one in parts_of("", holder) if isinstance(one, torch.Tensor)]
+    return len(found) == len(tensors) or len({root.fact.step for root in found.values()}) > 1
 
 
 def _computes(raw: Raw) -> bool:

@@ -1,4 +1,4 @@
-"""A NaN that no gradient depends on, and that the program reads."""
+"""A NaN that no gradient depends on, and that the program reads or keeps."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ class NanMetric(Rule):
     """
     ## What it does
     Finds a NaN that the program computes without a gradient and then reads: a validation loss, an
-    accuracy, a norm that is logged. Not reported are places that read finite numbers as well, a NaN
-    that the program wrote itself, and scores that are not defined (a precision of 0 / 0, the spread
-    of one item). The mean of nothing is reported where it is all that is ever read: nothing was
-    evaluated.
+    accuracy, a norm that is logged; or that it keeps without a look: in a history, a running total.
+    Not reported are places that read finite numbers as well, unless a sum of them has become NaN; a
+    NaN that the program wrote itself, asked about or replaced; and scores that are not defined (a
+    precision of 0 / 0, the spread of one item). The mean of nothing is reported where it is all
+    that is ever read: nothing was evaluated.
 
     ## Why is this bad?
     Training looks healthy. What is logged is NaN, and a comparison with NaN is always False: the
@@ -79,19 +80,29 @@ class NanMetric(Rule):
         is_empty, op = _is_empty(event), phrases.spelled(event.op)
         comes = f"that `{op}` gives" if is_birth else f"that comes in with `{op}`"
         comes = f"{comes} of nothing" if is_empty else f"{comes} at {phrases.bad_of(event)}"
-        times = f"read {plural(read.times, 'time')} in the last step that reads it"
+        what, use, numbers = _use_of(read)
         return self.about_event(
             event,
-            f"the NaN {comes} is read out; no gradient depends on it",
+            f"the NaN {comes} {what}; no gradient depends on it",
             ("There is nothing in its operand to evaluate. " if is_empty else "")
-            + "Training does not notice it. What is printed and logged here is NaN, and every"
-            " comparison with it is False: no later result counts as better or worse.",
+            + f"Training does not notice it. What is {use} is NaN, and every comparison with it is"
+            " False: no later result counts as better or worse.",
             label="NaN here" if is_birth else "NaN comes in here",
-            related=(Related("use", read.location, "read here"),),
+            related=(Related("use", read.location, "read here"),) if read.times else (),
             facts={"times": read.times},
-            numbers=(f"{times}, NaN each time",),
+            numbers=numbers,
             fixes=(_SOMETHING if is_empty else _FILLED,),
         )
+
+
+def _use_of(read: NanRead) -> tuple[str, str, tuple[str, ...]]:
+    """What became of the NaN, what is NaN now, and the numbers."""
+    times = f"read {plural(read.times, 'time')} in the last step that reads it"
+    if not read.held_as:
+        return "is read out", "printed and logged here", (f"{times}, NaN each time",)
+    if not read.times:
+        return f"is kept in `{read.held_as}`", f"made of `{read.held_as}`", ()
+    return f"is read out, and `{read.held_as}` is NaN since", f"made of `{read.held_as}`", ()
 
 
 def _is_empty(event: Event) -> bool:
