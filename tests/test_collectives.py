@@ -11,6 +11,7 @@ import pytest
 from apart import in_fork, traced
 
 from gradscope.facts import Report
+from gradscope.record.forking import about_to_fork
 
 PROGRAM = """
 import torch
@@ -71,7 +72,8 @@ def on_two_ranks(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tu
         (finding,) = traced(path).findings
         assert finding.rule in ("GS202", "GS102"), finding.message
 
-    pid = os.fork()
+    with about_to_fork():
+        pid = os.fork()
     if pid == 0:
         os._exit(in_fork(other))
     monkeypatch.setenv("RANK", "0")

@@ -31,6 +31,7 @@ from gradscope.pipeline import trace
 from gradscope.programs import Target, parse_target
 from gradscope.programs.board import Board
 from gradscope.programs.ranks import Ranks
+from gradscope.record.forking import about_to_fork
 from gradscope.report.closing import rank_remarks
 from gradscope.rounds import fix_target, policy
 
@@ -166,7 +167,8 @@ def on_each(
 
     pids = []
     for rank in range(count):
-        pid = os.fork()
+        with about_to_fork():
+            pid = os.fork()
         if pid == 0:
             os._exit(in_fork(partial(one, rank)))
         pids.append(pid)

@@ -31,8 +31,9 @@ Place = tuple[int, int]  # line and column as ast counts them
 class Binding:
     """One place that gives a name a value.
 
-    `value` is the expression of a plain assignment `name = value`, and None for every other way: a
-    parameter, a loop, `+=`, an unpacking, an import, `del`. `at` is where its statement starts.
+    `value` is the expression of an assignment `name = value` or `name, other = value, another`, and
+    None for every other way: a parameter, a loop, `+=`, an unpacking, an import, `del`. `at` is
+    where its statement starts.
     """
 
     at: Place

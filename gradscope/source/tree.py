@@ -94,9 +94,21 @@ class Tree:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             scope.owner(node.id).reads[node.id].append(node)
         for name in bound(node):
-            around = self.parents[node]
-            value = around.value if isinstance(around, ast.Assign | ast.AnnAssign) else None
-            scope.owner(name).bind(name, node, self.statement(node), value)
+            scope.owner(name).bind(name, node, self.statement(node), self._given(node))
+
+    def _given(self, target: ast.AST) -> ast.expr | None:
+        """What `name = value` or `name, other = value, another` gives the name."""
+        around = self.parents[target]
+        if isinstance(around, ast.Assign | ast.AnnAssign):
+            return around.value
+        made = self.parents.get(around)
+        if not isinstance(around, ast.Tuple) or not isinstance(made, ast.Assign):
+            return None
+        values, targets = getattr(made.value, "elts", ()), around.elts
+        is_starred = any(isinstance(one, ast.Starred) for one in (*values, *targets))
+        is_paired = not is_starred and len(values) == len(targets)
+        pairs = zip(targets, values, strict=True) if is_paired else ()
+        return next((value for one, value in pairs if one is target), None)
 
 
 @lru_cache(maxsize=8)
