@@ -42,7 +42,7 @@ def install(overlay: Overlay) -> None:
     """Not undone: this process runs one program."""
     use_temporary(overlay)
     files = _Redirected(overlay)
-    native.install(files.written, files.read)
+    native.install(files.place(overlay.write), files.place(overlay.read))
     shutil._use_fd_functions = False  # type: ignore[attr-defined]
     pairs = tuple(files.functions())
     for known in _CAPABILITIES:
@@ -90,27 +90,19 @@ class _Redirected:
             yield getattr(os, name), self._mapped(getattr(os, name), overlay.read, follow=False)
         for name in filter(partial(hasattr, os), _CHANGING):
             yield getattr(os, name), self._mapped(getattr(os, name), overlay.write)
-        yield os.mkdir, self._mkdir(os.mkdir)
-        yield os.rmdir, self._removing(os.rmdir, overlay.remove_folder)
-        yield os.remove, self._removing(os.remove, overlay.remove)
-        yield os.unlink, self._removing(os.unlink, overlay.remove)
-        yield os.rename, self._renaming(os.rename)
-        yield os.replace, self._renaming(os.replace)
-        yield os.symlink, self._symlink(os.symlink)
-        yield os.link, self._link(os.link)
+        yield os.mkdir, _unless_aside(os.mkdir, partial(self._make, os.mkdir))
+        yield os.rmdir, _unless_aside(os.rmdir, partial(self._remove, overlay.remove_folder))
+        for name in ("remove", "unlink"):
+            original = getattr(os, name)
+            yield original, _unless_aside(original, partial(self._remove, overlay.remove))
+        for name in ("rename", "replace"):
+            yield getattr(os, name), _unless_aside(getattr(os, name), self._rename)
+        yield os.symlink, _unless_aside(os.symlink, partial(self._symlink, os.symlink))
+        yield os.link, _unless_aside(os.link, partial(self._link, os.link))
 
-    def written(self, path: Any) -> Any:
-        """Where a native writer is to write."""
-        if is_aside():
-            return path
-        with aside(), _told_of(path):
-            return self._overlay.write(self._resolved(path))
-
-    def read(self, path: Any) -> Any:
-        if is_aside():
-            return path
-        with aside(), _told_of(path):
-            return self._overlay.read(self._resolved(path))
+    def place(self, of: Callable[[str], str]) -> _Any:
+        """Where a native reader or writer finds a file; `of` is the overlay's `read` or `write`."""
+        return _unless_aside(lambda path: path, lambda path: of(self._resolved(path)))
 
     def _open(self, original: _Any) -> _Any:
         @wraps(original)
@@ -221,61 +213,31 @@ class _Redirected:
 
         return call
 
-    def _mkdir(self, original: _Any) -> _Any:
-        @wraps(original)
-        def mkdir(path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
-            if is_aside():
-                return original(path, mode, dir_fd=dir_fd)  # type: ignore[no-any-return]
-            with aside(), _told_of(path):
-                original(self._overlay.new(self._resolved(path, dir_fd, follow=False)), mode)
+    def _make(
+        self, original: _Any, path: Any, mode: int = 0o777, *, dir_fd: int | None = None
+    ) -> None:
+        original(self._overlay.new(self._resolved(path, dir_fd, follow=False)), mode)
 
-        return mkdir
+    def _remove(
+        self, remove: Callable[[str], None], path: Any, *, dir_fd: int | None = None
+    ) -> None:
+        remove(self._resolved(path, dir_fd, follow=False))
 
-    def _removing(self, original: _Any, remove: Callable[[str], None]) -> _Any:
-        @wraps(original)
-        def call(path: Any, *, dir_fd: int | None = None) -> None:
-            if is_aside():
-                return original(path, dir_fd=dir_fd)  # type: ignore[no-any-return]
-            with aside(), _told_of(path):
-                remove(self._resolved(path, dir_fd, follow=False))
+    def _rename(
+        self, src: Any, dst: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None
+    ) -> None:
+        source = self._resolved(src, src_dir_fd, follow=False)
+        self._overlay.rename(source, self._resolved(dst, dst_dir_fd, follow=False))
 
-        return call
+    def _symlink(
+        self, original: _Any, src: Any, dst: Any, *args: Any, dir_fd: int | None = None, **kw: Any
+    ) -> None:
+        place = self._overlay.new(self._resolved(dst, dir_fd, follow=False))
+        original(os.fsdecode(src), place, *args, **kw)
 
-    def _renaming(self, original: _Any) -> _Any:
-        @wraps(original)
-        def call(
-            src: Any, dst: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None
-        ) -> None:
-            if is_aside():
-                fds = {"src_dir_fd": src_dir_fd, "dst_dir_fd": dst_dir_fd}
-                return original(src, dst, **fds)  # type: ignore[no-any-return]
-            with aside(), _told_of(src):
-                source = self._resolved(src, src_dir_fd, follow=False)
-                self._overlay.rename(source, self._resolved(dst, dst_dir_fd, follow=False))
-
-        return call
-
-    def _symlink(self, original: _Any) -> _Any:
-        @wraps(original)
-        def symlink(src: Any, dst: Any, *args: Any, dir_fd: int | None = None, **kw: Any) -> None:
-            if is_aside():
-                return original(src, dst, *args, dir_fd=dir_fd, **kw)  # type: ignore[no-any-return]
-            with aside(), _told_of(dst):
-                place = self._overlay.new(self._resolved(dst, dir_fd, follow=False))
-                original(os.fsdecode(src), place, *args, **kw)
-
-        return symlink
-
-    def _link(self, original: _Any) -> _Any:
-        @wraps(original)
-        def link(src: Any, dst: Any, **kwargs: Any) -> None:
-            if is_aside():
-                return original(src, dst, **kwargs)  # type: ignore[no-any-return]
-            with aside(), _told_of(dst):
-                place = self._overlay.new(self._resolved(dst, follow=False))
-                original(self._overlay.write(self._resolved(src)), place)
-
-        return link
+    def _link(self, original: _Any, src: Any, dst: Any, **kwargs: Any) -> None:
+        place = self._overlay.new(self._resolved(dst, follow=False))
+        original(self._overlay.write(self._resolved(src)), place)
 
     def _is_left_alone(self, path: Any, writes: object) -> bool:
         """What is asked by ourselves, or is open already; and what is read before anything was
@@ -351,6 +313,19 @@ class _Entries:
 
     def close(self) -> None:
         self._entries = iter(())
+
+
+def _unless_aside(original: _Any, instead: _Any) -> _Any:
+    """What the program gets of `instead`, and whoever is aside of the original."""
+
+    @wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if is_aside():
+            return original(*args, **kwargs)
+        with aside(), _told_of(args[0] if args else next(iter(kwargs.values()), None)):
+            return instead(*args, **kwargs)
+
+    return call
 
 
 @contextmanager

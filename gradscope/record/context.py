@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
+from gradscope.facts import Call
 from gradscope.record.events.provenance import Provenance
 from gradscope.record.events.received import Received
 from gradscope.record.graph import node_name
-from gradscope.record.journal import Journal, Note
+from gradscope.record.journal import Journal, Note, to_call
 from gradscope.record.names import Names
 from gradscope.record.oprun import NodeOps, OpRun, asked_by_user, runs_forward_again
 from gradscope.record.running import Askers
@@ -93,6 +94,11 @@ class RunContext:
             # Made after the in-place op on a view had returned; that op's own node is one below.
             return self.journal.call_of(seq - 1) or self.journal.call_of(seq)
         return self.journal.call_of(seq)
+
+    def call(self, node: Any) -> Call | None:
+        """The same with its place in the source."""
+        note = self.call_of_node(node)
+        return to_call(note, node._sequence_nr(), node_name(node)) if note is not None else None
 
     def op_run(
         self,

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from gradscope.facts import NotChecked, Overwrite
 from gradscope.record.events.measure import saved_by
-from gradscope.record.events.provenance import storage_key
+from gradscope.record.events.provenance import Memories, storage_key
 from gradscope.record.graph import node_name
 from gradscope.record.journal import Journal, to_call
 from gradscope.record.oprun import NodeOps
@@ -60,7 +59,6 @@ class _Layout(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    storage: StorageWeakRef  # keeps the address from being given to another
     op: str
     site: Site
     seq: int  # nodes with a lower number were there before
@@ -75,18 +73,15 @@ class Overwrites:
         self.found: list[Overwrite] = []
         self.not_checked: dict[NotChecked, None] = {}
         self._journal = journal
-        self._writes: dict[int, _Write] = {}
+        self._writes: Memories[_Write] = Memories()
 
     def __bool__(self) -> bool:
-        return bool(self._writes)
+        return len(self._writes) > 0
 
     def note(self, info: OpInfo, tensor: Any, frame: Any) -> None:
         """A write outside of backward, by an op that the user's own code calls. What requires grad
         is written under autograd's eyes."""
         if type(tensor) is not torch.Tensor or tensor.requires_grad or not _is_floating(tensor):
-            return
-        key = storage_key(tensor)
-        if key is None:
             return
         if len(self._writes) >= _MOST:
             self.not_checked[_LEFT_OUT] = None
@@ -94,25 +89,23 @@ class Overwrites:
         user, inner = note_site(frame)
         if inner or not user:
             return
-        reference = StorageWeakRef(tensor.untyped_storage())
-        self._writes[key] = _Write(reference, info.name, user, _sequence_nr(), _Layout.of(tensor))
+        self._writes.put(tensor, _Write(info.name, user, _sequence_nr(), _Layout.of(tensor)))
 
     def check(self, running: NodeOps, args: tuple[Any, ...], step: int) -> None:
         """An op of a backward node reads `args`."""
         for tensor in args:
             if type(tensor) is not torch.Tensor:
                 continue
-            key = storage_key(tensor)
-            write = self._writes.get(key) if key is not None else None
+            write = self._writes.of(tensor)
             if write is None or running.node._sequence_nr() >= write.seq:
                 continue
-            if write.layout.meets(_Layout.of(tensor)) and _has_saved(running, key):
-                del self._writes[key]  # type: ignore[arg-type]
+            if write.layout.meets(_Layout.of(tensor)) and _has_saved(running, storage_key(tensor)):
+                self._writes.clear(tensor)
                 self._report(running.node, write, step)
 
     def forget(self) -> None:
         """The backward pass is over."""
-        self._writes.clear()
+        self._writes = Memories()
 
     def _report(self, node: Any, write: _Write, step: int) -> None:
         seq = node._sequence_nr()

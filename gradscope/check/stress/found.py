@@ -26,7 +26,8 @@ def stress(case: Case, target: Function | Parts, report: Report) -> Report:
     config = replace(case.config, keep_going=False, every_step=True)
     known = {_spot(finding) for finding in report.findings}
     findings = []
-    tried, found, is_whole = searched(target, case)
+    with scratch_folder(Repeat()) as scratch:
+        tried, found, is_whole = searched(target, case, scratch)
     found.sort(key=lambda one: one.severity.rank)
     for one in found[:MOST_TRACED]:
         again = pipeline.trace(
@@ -64,18 +65,12 @@ def _spot(finding: Finding) -> tuple[object, ...]:
     return finding.rule, (at.file, at.line) if at else None
 
 
-def searched(target: Function | Parts, case: Case) -> tuple[int, list[Any], bool]:
+def searched(target: Function | Parts, case: Case, scratch: str) -> tuple[int, list[Any], bool]:
     """How many edge inputs were tried, what they found, and whether there are no more. One that
-    hangs or dies costs itself alone."""
-    with scratch_folder(Repeat()) as scratch:
-        return _searched(target, case, scratch)
-
-
-def _searched(target: Function | Parts, case: Case, scratch: str) -> tuple[int, list[Any], bool]:
+    hangs or dies costs itself alone. What they write goes to the folder `scratch`."""
     from gradscope.programs.process import beside
 
-    config = case.config
-    deadline = time.monotonic() + min(SECONDS, config.time_limit or SECONDS)
+    deadline = time.monotonic() + min(SECONDS, case.config.time_limit or SECONDS)
     start = 0
     found: dict[int, Any] = {}
     while time.monotonic() < deadline:

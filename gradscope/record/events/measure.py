@@ -17,7 +17,7 @@ from gradscope.record.events.masks import gradient_in
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import batch_dims, numbers, unwrapped, value_at
 from gradscope.record.graph import node_name
-from gradscope.record.journal import Raw, to_call
+from gradscope.record.journal import Raw
 from gradscope.record.oprun import NodeOps, OpRun
 from gradscope.record.sites import assigned_name
 
@@ -299,11 +299,9 @@ def _ancestor(node: Any, context: RunContext, levels: int, budget: list[int]) ->
     if node is None or levels == 0 or budget[0] <= 0:
         return None
     budget[0] -= 1
-    note = context.call_of_node(node)
-    name = node_name(node)
     return Ancestor(
-        node=name,
-        call=to_call(note, node._sequence_nr(), name) if note is not None else None,
+        node=node_name(node),
+        call=context.call(node),
         inputs=tuple(
             _ancestor(edge[0], context, levels - 1, budget) for edge in node.next_functions
         ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -17,44 +17,66 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from gradscope.record.finite import unwrapped
 from gradscope.record.schema import OpInfo
 
+Fact = TypeVar("Fact")
+
+
+class Memories(Generic[Fact]):
+    """What is known of the memory that tensors lie in, one fact each. Empty, it costs nothing to
+    be asked."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[StorageWeakRef, Fact]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __iter__(self) -> Iterator[Fact]:
+        return iter([fact for _, fact in self._known.values()])
+
+    def of(self, tensor: torch.Tensor) -> Fact | None:
+        """What is known of the memory of a tensor, which may be a part of it."""
+        key = storage_key(tensor) if self._known else None
+        reference, fact = self._known.get(key, _NOTHING) if key is not None else _NOTHING
+        if reference is not None and reference.expired():
+            self.clear(tensor)
+            return None
+        return fact
+
+    def put(self, tensor: torch.Tensor, fact: Fact) -> None:
+        key = storage_key(tensor)
+        if key is not None:
+            self._known[key] = StorageWeakRef(storage_of(tensor)), fact
+
+    def clear(self, tensor: torch.Tensor) -> None:
+        key = storage_key(tensor)
+        if key is not None:
+            self._known.pop(key, None)
+
+    def forget_dead(self) -> None:
+        for key in [key for key, (reference, _) in self._known.items() if reference.expired()]:
+            del self._known[key]
+
+
+_NOTHING: tuple[None, None] = (None, None)
+
 
 @dataclass(slots=True)
 class Stain:
     """The last event that wrote bad values into a storage. `innocent`: only an inf that the
     program made on purpose (`masked_fill(mask, -inf)`) and nothing born from it."""
 
-    storage: StorageWeakRef
     event: int
     innocent: bool
     uninitialized: bool = False
 
 
-class Provenance:
-    """The storages that hold bad values now. Empty in a healthy run, so asking costs nothing."""
-
-    def __init__(self) -> None:
-        self._stains: dict[int, Stain] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._stains)
-
-    def __iter__(self) -> Iterator[Stain]:
-        return iter(list(self._stains.values()))
-
-    def of(self, tensor: torch.Tensor) -> Stain | None:
-        """The stain of the memory that a tensor lies in; the tensor itself may be a clean part."""
-        if not self._stains:
-            return None
-        key = storage_key(tensor)
-        stain = self._stains.get(key) if key is not None else None
-        if stain is not None and stain.storage.expired():
-            del self._stains[key]  # type: ignore[arg-type]
-            return None
-        return stain
+class Provenance(Memories[Stain]):
+    """The storages that hold bad values now: none in a healthy run. A tensor that lies in one may
+    be a clean part of it."""
 
     def are_read(self, info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether an argument of an op lies in memory that holds bad values."""
-        if not self._stains:
+        if not self._known:
             return False
         for value in args:
             if isinstance(value, torch.Tensor):
@@ -69,30 +91,18 @@ class Provenance:
 
     def holds_guilty(self) -> bool:
         """Whether anything alive holds more than an inf that was meant."""
-        return any(not stain.innocent for stain in self._stains.values())
+        return any(not stain.innocent for stain in self)
 
     def mark(
         self, tensor: torch.Tensor, event: int, *, innocent: bool, uninitialized: bool = False
     ) -> None:
-        key = storage_key(tensor)
-        if key is not None:
-            reference = StorageWeakRef(storage_of(tensor))
-            self._stains[key] = Stain(reference, event, innocent, uninitialized)
-
-    def clear(self, tensor: torch.Tensor) -> None:
-        key = storage_key(tensor)
-        if key is not None:
-            self._stains.pop(key, None)
+        self.put(tensor, Stain(event, innocent, uninitialized))
 
     def is_filled(self, tensor: torch.Tensor) -> None:
         """Memory that nobody had written is now."""
         stain = self.of(tensor)
         if stain is not None and stain.uninitialized:
             self.clear(tensor)
-
-    def forget_dead(self) -> None:
-        for key in [key for key, stain in self._stains.items() if stain.storage.expired()]:
-            del self._stains[key]
 
 
 def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage:

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves
 
-from gradscope.record.events.provenance import Provenance, storage_key, storage_of
+from gradscope.record.events.provenance import Memories, Provenance
 from gradscope.record.journal import Note
 from gradscope.record.oprun import OpRun, flatten
 from gradscope.record.stand_ins import stand_in
@@ -26,10 +25,9 @@ _ADD = frozenset(("allreduce_", "allreduce_coalesced_", "reduce_"))
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """The collective that fills a storage. `sources` are the events that had put bad values into
+    """The collective that fills a memory. `sources` are the events that had put bad values into
     what this rank gave to it."""
 
-    storage: StorageWeakRef
     note: Note
     sources: tuple[int, ...]
 
@@ -39,8 +37,8 @@ class Received:
 
     def __init__(self, provenance: Provenance) -> None:
         self.provenance = provenance
-        self._arrivals: dict[int, Arrival] = {}
-        self._sent: dict[int, tuple[StorageWeakRef, tuple[int, ...]]] = {}
+        self._arrivals: Memories[Arrival] = Memories()
+        self._sent: Memories[tuple[int, ...]] = Memories()  # the events of what holds objects
         self.opened: Arrival | None = None  # of whose bytes tensors are made now
 
     def note(self, op: OpRun) -> None:
@@ -55,25 +53,17 @@ class Received:
         for tensor in given:
             stain, earlier = self.provenance.of(tensor), self.of(tensor)
             sources += [stain.event] if stain is not None else earlier.sources if earlier else ()
-            sources += self._sent_in(tensor)
+            sources += self._sent.of(tensor) or ()
         for tensor in filled:
-            key = storage_key(tensor)
-            if key is None:
-                continue
-            earlier = self.of(tensor)
-            if earlier is not None and not op.info.fills_first:
+            if self.of(tensor) is not None and not op.info.fills_first:
                 continue  # waiting for what an earlier op receives
-            reference = StorageWeakRef(storage_of(tensor))
-            self._arrivals[key] = Arrival(reference, op.note, tuple(dict.fromkeys(sources)))
+            self._arrivals.put(tensor, Arrival(op.note, tuple(dict.fromkeys(sources))))
 
     def note_sent(self, sent: object, as_bytes: torch.Tensor) -> None:
         """The bytes of an object hold what its tensors do."""
         held = (one for one in tree_leaves(sent) if isinstance(one, torch.Tensor))
         stains = [stain for one in held if (stain := self.provenance.of(one)) is not None]
-        key = storage_key(as_bytes)
-        if key is not None:
-            sources = tuple(dict.fromkeys(stain.event for stain in stains))
-            self._sent[key] = (StorageWeakRef(storage_of(as_bytes)), sources)
+        self._sent.put(as_bytes, tuple(dict.fromkeys(stain.event for stain in stains)))
 
     @contextmanager
     def opening(self, as_bytes: torch.Tensor) -> Iterator[None]:
@@ -85,9 +75,7 @@ class Received:
             self.opened = None
 
     def of(self, tensor: torch.Tensor) -> Arrival | None:
-        key = storage_key(tensor) if self._arrivals else None
-        found = self._arrivals.get(key) if key is not None else None
-        return found if found is not None and not found.storage.expired() else None
+        return self._arrivals.of(tensor)
 
     def by(self, op: OpRun, tensor: torch.Tensor, written: list[torch.Tensor]) -> Arrival | None:
         """How values that no op made came to an op: by a collective, or inside of one, which copies
@@ -98,18 +86,9 @@ class Received:
         fills = (self.of(one) for one in written)
         return next((one for one in fills if one and one.note.user == op.note.user), None)
 
-    def _sent_in(self, tensor: torch.Tensor) -> tuple[int, ...]:
-        key = storage_key(tensor) if self._sent else None
-        reference, sources = self._sent.get(key, (None, ())) if key is not None else (None, ())
-        return sources if reference is not None and not reference.expired() else ()
-
     def forget_dead(self) -> None:
-        if not (self._sent or self._arrivals):
-            return
-        for key in [key for key, (one, _) in self._sent.items() if one.expired()]:
-            del self._sent[key]
-        for key in [key for key, one in self._arrivals.items() if one.storage.expired()]:
-            del self._arrivals[key]
+        self._sent.forget_dead()
+        self._arrivals.forget_dead()
 
 
 def follow_objects(stack: ExitStack, received: Received) -> None:

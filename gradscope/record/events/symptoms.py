@@ -253,9 +253,7 @@ class Symptoms:
 
     def _call(self, node: Any) -> Call | None:
         if node not in self._calls:
-            note = self.context.call_of_node(node)
-            seq, name = node._sequence_nr(), graph.node_name(node)
-            self._calls[node] = to_call(note, seq, name) if note is not None else None
+            self._calls[node] = self.context.call(node)
         return self._calls[node]
 
     # Confirmed

@@ -34,7 +34,7 @@ from gradscope.record import graph
 from gradscope.record.context import RunContext
 from gradscope.record.definitions import definition, frozen_at, leaf_at, source_of
 from gradscope.record.events.provenance import storage_key
-from gradscope.record.graph import Nodes, down, ends, is_older, leaf_ids, node_name, up, withheld
+from gradscope.record.graph import Nodes, down, ends, is_older, leaf_ids, up, withheld
 from gradscope.record.held import variables
 from gradscope.record.journal import to_call
 from gradscope.record.refusals.notes import Noted, Notes, Updated
@@ -121,7 +121,7 @@ class _Inquiry:
         return ChangedInPlace(
             step=raised.step,
             raised_at=raised.place,
-            saved=self._call(node),
+            saved=self._context.call(node),
             role=role,
             name=self._context.names.name(tensor, raised.frame) or "",
             shape=tuple(tensor.shape),
@@ -181,7 +181,7 @@ class _Inquiry:
             return None
         end = max(found, key=lambda one: one._sequence_nr())
         seq = end._sequence_nr()
-        made = self._call(end)
+        made = self._context.call(end)
         after = [one for one in self._notes.updates if one.seq >= earlier.until]
         leaves = leaf_ids({node: [] for node in below[end]})
         beyond = leaf_ids(raised.nodes) - leaves
@@ -191,7 +191,7 @@ class _Inquiry:
         return Shared(
             made=made,
             name=_name_of(end, raised.frames) or (carried.name if carried is not None else ""),
-            used=self._call(used) if used is not None else None,
+            used=self._context.call(used) if used is not None else None,
             first_use=next(filter(None, first), None),
             backward=earlier.place,
             carried=carried,
@@ -293,7 +293,7 @@ class _Inquiry:
             raised_at=raised.place,
             name=self._name(root, raised),
             shape=tuple(root.shape),
-            made=self._call(root.grad_fn) if root.grad_fn is not None else None,
+            made=self._context.call(root.grad_fn) if root.grad_fn is not None else None,
         )
 
     def _not_used(self, raised: _Raised) -> AnyRefusal | None:
@@ -317,17 +317,15 @@ class _Inquiry:
     def _name(self, tensor: torch.Tensor, raised: _Raised) -> str:
         return self._context.names.name(tensor, raised.frame) or ""
 
-    def _call(self, node: Any) -> Call | None:
-        note = self._context.call_of_node(node)
-        return to_call(note, node._sequence_nr(), node_name(node)) if note is not None else None
-
     def _call_of(self, seq: int) -> Call | None:
         note = self._context.journal.call_of(seq)
         return to_call(note, seq) if note is not None else None
 
     def _calls(self, nodes: set[Any]) -> tuple[Call, ...]:
         """In the order in which they ran, each line once."""
-        found = (self._call(one) for one in sorted(nodes, key=lambda one: one._sequence_nr()))
+        found = (
+            self._context.call(one) for one in sorted(nodes, key=lambda one: one._sequence_nr())
+        )
         return tuple({one.frames: one for one in found if one is not None}.values())
 
 
