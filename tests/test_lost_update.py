@@ -215,14 +215,18 @@ def patched(program: str, patch: str, folder: Path) -> str:
 
 
 def loud(program: str) -> list[Finding]:
-    """What is found beside notes, without a process of its own."""
+    """What is found beside notes."""
+    return [found for found in findings(program) if found.severity is not Severity.NOTE]
+
+
+def findings(program: str) -> list[Finding]:
+    """What is found without a process of its own."""
     code = compile(program, "program.py", "exec")
     names: dict[str, object] = {"__name__": "__main__"}
     with Observation(full_from=None) as observed:
         exec(code, names)
     names.clear()  # an optimizer that is left over would be the next program's
-    found = diagnose(observed.trace("program.py", Ending("finished")))
-    return [one for one in found if one.severity is not Severity.NOTE]
+    return list(diagnose(observed.trace("program.py", Ending("finished"))))
 
 
 LOOP = "for step in range(16):\n    opt.zero_grad()\n    loss_of().backward()\n    opt.step()\n"
@@ -312,3 +316,29 @@ HEALTHY = {
 @pytest.mark.parametrize("case", HEALTHY)
 def test_what_is_right_is_not_told(case: str, capsys: pytest.CaptureFixture) -> None:
     assert [found.message for found in loud(HEALTHY[case])] == []
+
+
+APART = f"""{HEAD.format("Adam(net[2].parameters(), lr=1e-3)")}{LOOP}"""
+MEANT = {
+    "frozen": APART.replace("\n\ndef loss_of", "\nnet[0].requires_grad_(False)\n\ndef loss_of"),
+    "evaluated": APART.replace("\n\ndef loss_of", "\nnet[0].eval()\n\ndef loss_of"),
+    "of a second optimizer": APART.replace(
+        "\n\ndef loss_of", "\nlate = torch.optim.SGD(net[0].parameters(), lr=0.1)\n\ndef loss_of"
+    )
+    + "late.step()\n",
+    "by hand": APART
+    + "    with torch.no_grad():\n        for p in net[0].parameters():\n            p -= p.grad\n",
+}
+
+
+def test_what_is_left_out_of_the_optimizer_is_noted() -> None:
+    (found,) = findings(APART)
+
+    assert (found.rule, found.severity) == ("GS407", Severity.NOTE)
+    assert "2 parameters get a gradient in each pass, and no optimizer holds them" in found.message
+    assert found.location is not None and found.location.line == 6
+
+
+@pytest.mark.parametrize("case", MEANT)
+def test_what_is_meant_to_stay_is_not_noted(case: str) -> None:
+    assert [found.message for found in findings(MEANT[case])] == []

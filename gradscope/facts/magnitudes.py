@@ -21,6 +21,7 @@ class Leaf:
     norm of the leaf's own values when it was last seen, `start` when it was first seen. `owner` is
     the module that holds it, "" where none does. `remade`: passes at which it was another parameter
     than at the one before. `shard` is the part of it that was measured, None of what is whole.
+    `training`: its module was in train mode when it was first seen.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Leaf:
     owner: str = ""
     remade: int = 0
     shard: tuple[int, ...] | None = None
+    training: bool = True
 
     @property
     def known(self) -> tuple[float, ...]:

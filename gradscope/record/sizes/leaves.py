@@ -215,6 +215,8 @@ class Leaves:
             watched.remade += watched.is_parameter
             watched.ref = _reference(leaf)
             return watched
+        owner = self.known.owners.get(id(leaf))
+        path = owner.path if owner is not None else ()
         fact = Leaf(
             name=name,
             shape=tuple(leaf.shape),
@@ -228,6 +230,7 @@ class Leaves:
             start=norm_of(leaf),
             owner=self.known.owner_of(leaf),
             shard=shard_of(leaf),
+            training=path[-1][1].training if path else True,
         )
         watched = Watched(fact, _reference(leaf))
         self.watched[name] = watched

@@ -89,6 +89,10 @@ class LostUpdate(Rule):
 
 
 def _severity(lost: Lost) -> Severity:
+    if lost.how is Loss.LEFT_OUT:
+        return (
+            Severity.NOTE
+        )  # a head that is trained alone, or a loss that another network computes
     is_mild = lost.how is Loss.LEFT_OVER or (lost.how is Loss.IDLE and 2 * lost.passes < lost.of)
     return Severity.WARNING if is_mild else Severity.ERROR
 
@@ -102,7 +106,7 @@ def _places(lost: Lost) -> tuple[Location | None, tuple[tuple[Location, str], ..
     match lost.how:
         case Loss.NEVER_STEPS:
             place, others = lost.backward, (made, (usage.clears_at, "cleared here"))
-        case Loss.ELSEWHERE:
+        case Loss.ELSEWHERE | Loss.LEFT_OUT:
             place, others = usage.made or usage.steps_at, (made, steps)
         case Loss.SKIPPED:
             place = usage.skipping.location if usage.skipping is not None else None
@@ -130,7 +134,7 @@ def _symptoms(lost: Lost) -> tuple[Symptom, ...]:
         last = usage.movements[-1]
         still = last.still, last.pulled
         return (Symptom(Trouble.UNCHANGED, Subject.PARAMETER, last.step, last.leaf, *still),)
-    if lost.how in (Loss.THROWN_AWAY, Loss.USED_AGAIN, Loss.LEFT_OVER):
+    if lost.how in (Loss.THROWN_AWAY, Loss.USED_AGAIN, Loss.LEFT_OVER, Loss.LEFT_OUT):
         return ()
     return tuple(
         Symptom(Trouble.UNCHANGED, Subject.PARAMETER, usage.last, name)
@@ -155,6 +159,8 @@ def _fixes(lost: Lost) -> Iterator[Asked]:
             yield ask.StepAtTheEnd(usage)  # the passes that begin a cycle may be meant to end one
     elif lost.how is Loss.ELSEWHERE:
         yield Fix("graph", "give it the parameters that get a gradient", "unsafe")
+    elif lost.how is Loss.LEFT_OUT:
+        yield Fix("graph", "give them to the optimizer, or freeze them", "unsafe")
     elif lost.how is Loss.NO_RATE:
         yield Fix("graph", "give it a learning rate above 0", "unsafe", "lr=1e-3")
     elif lost.how is Loss.ROUNDED:

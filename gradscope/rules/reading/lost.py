@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import pairwise
 
-from gradscope.facts import Location, Magnitudes, Step, Trace, Usage
+from gradscope.facts import Leaf, Location, Magnitudes, Step, Trace, Usage
 from gradscope.rules.reading.missing import NOT_HELD
 
 FEWEST = 4  # passes, or updates, of which the same is to be said
@@ -32,6 +32,7 @@ class Loss(Enum):
     THROWN_AWAY = auto()  # all passes of an update but the last ones
     USED_AGAIN = auto()  # by all updates until the gradients are cleared
     LEFT_OVER = auto()  # the last passes of an epoch
+    LEFT_OUT = auto()  # what no optimizer holds gets them beside what one holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Lost:
     passes: int
     of: int
     backward: Location | None = None
-    others: tuple[str, ...] = ()  # the parameters that get a gradient in place of those it holds
+    others: tuple[str, ...] = ()  # the parameters that get a gradient, and no optimizer holds
 
 
 def losses(trace: Trace, magnitudes: Magnitudes) -> Iterator[Lost]:
@@ -58,6 +59,7 @@ def losses(trace: Trace, magnitudes: Magnitudes) -> Iterator[Lost]:
             or _thrown_away(usage, trace.steps, magnitudes.usages)
             or _used_again(usage)
             or _left_over(usage, trace.steps)
+            or _left_out(usage, magnitudes)
         )
         if found is not None:
             yield found
@@ -78,17 +80,42 @@ def _never_steps(usage: Usage, trace: Trace, magnitudes: Magnitudes) -> Lost | N
 
 def _elsewhere(usage: Usage, magnitudes: Magnitudes) -> Lost | None:
     """It steps, and no pass was for what it holds: tensors that the model still has."""
+    others = tuple(leaf.name for leaf in _unheld(magnitudes))
+    if usage.updates < FEWEST or usage.passes or usage.handled or not others:
+        return None
+    return Lost(Loss.ELSEWHERE, usage, usage.updates, usage.updates, others=others)
+
+
+def _left_out(usage: Usage, magnitudes: Magnitudes) -> Lost | None:
+    """It steps, and each pass that it uses gave other parameters a gradient, which stay as they
+    are: told once, of the optimizer that steps most. Modules in eval mode are there to be used and
+    not to be trained."""
+    most = max(magnitudes.usages, key=lambda one: one.updates)
+    if usage is not most or usage.updates < FEWEST or usage.handled:
+        return None
+    held = {name for one in magnitudes.usages for name in one.held}
+    own = [leaf.norms for leaf in magnitudes.leaves if leaf.name in usage.held]
+    measured = [step for step, norms in enumerate(zip(*own, strict=True)) if any(norms)]
     others = tuple(
         leaf.name
+        for leaf in _unheld(magnitudes)
+        if leaf.training and leaf.name not in held and all(leaf.norms[step] for step in measured)
+    )
+    of = usage.updates
+    return Lost(Loss.LEFT_OUT, usage, of, of, others=others) if others else None
+
+
+def _unheld(magnitudes: Magnitudes) -> list[Leaf]:
+    """The parameters that get gradients and stay as they are, where nothing is known to be behind
+    that."""
+    if any(one.reason in (*NOT_HELD, "stale") for one in magnitudes.absences):
+        return []
+    return [
+        leaf
         for leaf in magnitudes.leaves
         if leaf.held_as == "parameter" and not leaf.trained
         if sum(map(bool, leaf.known)) >= FEWEST and leaf.weight == leaf.start
-    )
-    if usage.updates < FEWEST or usage.passes or usage.handled or not others:
-        return None
-    if any(one.reason in (*NOT_HELD, "stale") for one in magnitudes.absences):
-        return None
-    return Lost(Loss.ELSEWHERE, usage, usage.updates, usage.updates, others=others)
+    ]
 
 
 def _skipped(usage: Usage) -> Lost | None:

@@ -77,6 +77,13 @@ _WORDS = {
         " that fits. Their gradients are {fate}.",
         "not reached by the last {passes}",
     ),
+    Loss.LEFT_OUT: Words(
+        "{others} in each pass, and no optimizer holds {them}: {listed}",
+        "`{optimizer}` moves what it holds ({held}) and leaves the others as they were"
+        " initialised. Where that is meant, `requires_grad_(False)` says so, and saves their"
+        " gradients.",
+        "is not given {them}",
+    ),
 }
 _DIGITS = {"bfloat16": 8, "float16": 11}  # bits of a significand, the leading one included
 
@@ -90,7 +97,9 @@ def words(lost: Lost) -> Words:
         "passes": plural(lost.passes, "pass", "passes") if _counts(lost) else lost.passes,
         "of": f"{lost.of:,}",
         "used": lost.of - lost.passes,
-        "others": plural(len(lost.others), "parameter gets one", "parameters get one"),
+        "others": _others(lost),
+        "them": "it" if len(lost.others) == 1 else "them",
+        "listed": phrases.listed(lost.others),
         "held": plural(len(usage.held), "parameter"),
         "scales": _scales(skipping) if skipping else "",
         "scale": number(movement.scale if movement else 0.0, 3),
@@ -126,6 +135,11 @@ def numbers(lost: Lost) -> Iterator[str]:
         yield f"{plural(usage.passes, 'backward pass', 'backward passes')}, {usage.updates} steps"
     if lost.how is Loss.NEVER_STEPS:
         yield f"without a step: {phrases.listed(usage.held)}"
+
+
+def _others(lost: Lost) -> str:
+    what = "a gradient" if lost.how is Loss.LEFT_OUT else "one"
+    return plural(len(lost.others), f"parameter gets {what}", f"parameters get {what}")
 
 
 def _counts(lost: Lost) -> bool:
