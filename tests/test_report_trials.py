@@ -171,11 +171,13 @@ def test_a_fix_that_is_not_good_says_why_first(but: Shortfall, words: str) -> No
     assert one.verified is False
 
 
-@pytest.mark.parametrize(("bounded", "became"), [(True, "bounded"), (False, "gone")])
+@pytest.mark.parametrize(
+    ("bounded", "became"), [(True, "is bounded"), (False, "no longer explodes")]
+)
 def test_a_symptom_without_bad_elements_is_told_by_what_it_became(
     bounded: bool, became: str
 ) -> None:
     change = Change(Symptom(Trouble.EXPLODING, Subject.GRADIENT, 0, "w"), bounded=bounded)
 
     words = trials.sentence(fix(Verified(Effects(change))))
-    assert words == f"exploding-grad of `w` is {became}"
+    assert words == f"`w.grad` {became}"

@@ -11,6 +11,12 @@ from gradscope.report.printable import TAB, Line, Segment, clean, expanded, wrap
 from gradscope.report.rendering import Options
 
 DOTS = "..."
+BETWEEN = (
+    ["+", "-"],
+    ["-", "+"],
+    ["+", "+"],
+    ["-", "-"],
+)  # the lines around one that a patch moves
 CONTEXT = 1  # unchanged lines shown on either side of a change
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
@@ -69,8 +75,11 @@ def numbered(
     bar = " " * gutter + " | "
     last: Change | None = None
     yield (Segment(bar.rstrip(), "gutter"),)
-    for change in changes(patch):
-        if change.sign == " " and change.text in shown:
+    known = changes(patch)
+    signs = [change.sign for change in known]
+    for place, change in enumerate(known):
+        is_between = signs[place - 1 : place] + signs[place + 1 : place + 2] in BETWEEN
+        if change.sign == " " and change.text in shown and not is_between:
             continue
         if last is not None and change.file != last.file:
             file = clean(change.file, options.encoding)

@@ -89,6 +89,14 @@ def condition(found: Symptom) -> str:
     return _TROUBLES[found.trouble]
 
 
+def ended(found: Symptom) -> str:
+    """ "is no longer NaN"."""
+    words = condition(found)
+    if words.startswith("is "):
+        return words.replace("is ", "is no longer ", 1)
+    return f"no longer {words}"
+
+
 def symptom(found: Symptom) -> str:
     """ "x.grad is NaN at 1 of 5 (20 %)"."""
     words = f"{tensor(found)} {condition(found)}"

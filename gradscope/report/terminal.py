@@ -236,10 +236,10 @@ def _verbatim(
 
 
 def _ending(report: Report, options: Options) -> Iterator[Line]:
-    words = closing.ending(report)
+    end = report.trace.ending
+    words = closing.ending_in_short(report) if end.traceback else closing.ending(report)
     if not words:
         return
-    end = report.trace.ending
     severity = "error" if report.verdict == "failed" else "note"
     yield from _prose((Segment(severity, severity), Segment(": ")), words, options, 4)
     if end.location is not None:

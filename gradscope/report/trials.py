@@ -46,7 +46,7 @@ from gradscope.facts.verdicts import (
     Unchanged,
     ValuesMove,
 )
-from gradscope.report.sentences import condition, tensor
+from gradscope.report.sentences import condition, ended, tensor
 
 ALL_THE_SAME = "--rerun runs it again all the same"
 HOLDS = "holds, but"
@@ -188,8 +188,8 @@ def _change(change: Change) -> str:
     if symptom.subject is not Subject.LOSS and symptom.bad:
         counts = f"{symptom.bad:,} -> {change.bad_after:,}"
         return f"bad elements of `{symptom.tensor}` {counts}{more}"
-    became = "bounded" if change.bounded else "gone"
-    return f"{symptom.kind} of `{symptom.tensor}` is {became}{more}"
+    became = "is bounded" if change.bounded else ended(symptom)
+    return f"`{tensor(symptom)}` {became}{more}"
 
 
 def _unchanged(unchanged: Unchanged) -> str:

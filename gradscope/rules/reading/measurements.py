@@ -86,9 +86,10 @@ def numbers_of(root: Root, event: Event, trace: Trace) -> tuple[str, ...]:
 def _numbers(root: Root, event: Event, trace: Trace) -> Iterator[str | None]:
     if event.kind is Kind.UNINITIALIZED and event.output is not None:
         yield f"{plural(event.numel, 'element')} of {event.output.dtype}"
-    yield operands_told(event)
+    told = operands_told(event)
+    yield told
     yield _zeros(event)
-    if event.bad and event.numel > 1:
+    if event.bad and (event.numel > 1 or not told):
         yield f"{phrases.bad_of(event)} bad ({percent(event.bad, event.numel)})"
     if (row := evidence.sample(event)) is not None:
         yield f"all {event.bad:,} lie in sample {row}" if event.bad > 1 else f"sample {row}"
