@@ -137,6 +137,45 @@ def test_what_is_kept_at_the_end_counts(tmp_path: Path) -> None:
     assert [one.name for one in report.findings] == ["nan-metric"]
 
 
+LONG = PROGRAM.replace("range(3)", "range(8)").replace("{read}", "if step == 5: {read}")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        f"value = {_ROOT}.item()",
+        f"value = float({_ROOT})",
+        f"text = f'{{{_ROOT}:.4f}}'",
+        f"text = str({_ROOT})",
+        f"value = {_ROOT}.numpy()",
+        f"pass\nvalue = {_ROOT}.item()",  # when training is over
+    ],
+)
+def test_one_that_is_read_in_a_step_that_is_only_watched_is_looked_for(
+    read: str, tmp_path: Path
+) -> None:
+    report = diagnosed_text(LONG.replace("{read}", read), tmp_path)
+    [finding] = report.findings
+
+    assert (finding.name, finding.op) == ("nan-metric", "sqrt")
+    assert report.trace.inspected < 8
+
+
+def test_where_the_program_may_not_run_again_that_is_said(tmp_path: Path) -> None:
+    told = f"import subprocess; subprocess.run(['true']); value = {_ROOT}.item()"
+    report = diagnosed_text(LONG.replace("{read}", told), tmp_path)
+
+    assert report.findings == () and len(report.not_checked) == 1
+    assert "every loss and gradient was finite" not in closing.summary(report)
+
+
+@pytest.mark.parametrize(
+    "read", [f"value = [x.item() for x in ({_ROOT}, loss)]", "value = placeholder.item()"]
+)
+def test_what_is_no_result_there_is_silent(read: str, tmp_path: Path) -> None:
+    assert diagnosed_text(LONG.replace("{read}", read), tmp_path).findings == ()
+
+
 @pytest.mark.parametrize("read", [*SILENT, *KNOWN])
 def test_what_is_no_result_is_silent(read: str, tmp_path: Path) -> None:
     report = diagnosed_text(PROGRAM.format(read=read), tmp_path)

@@ -18,6 +18,7 @@ from gradscope.facts.events import Operand as Operand
 from gradscope.facts.events import Overwrite as Overwrite
 from gradscope.facts.events import Phase as Phase
 from gradscope.facts.events import Sample as Sample
+from gradscope.facts.events import UnseenRead as UnseenRead
 from gradscope.facts.findings import Edit as Edit
 from gradscope.facts.findings import Finding as Finding
 from gradscope.facts.findings import Fix as Fix

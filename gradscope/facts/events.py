@@ -177,6 +177,14 @@ class NanRead:
 
 
 @dataclass(frozen=True, slots=True)
+class UnseenRead:
+    """A NaN that the program read before the backward of `step`, while it was only watched."""
+
+    step: int
+    location: Location
+
+
+@dataclass(frozen=True, slots=True)
 class Overwrite:
     """`call` saved a tensor, the op `writer` changed it at `location`, and the backward node `node`
     read it all the same: what changed it went around autograd's version counter (`.data`)."""

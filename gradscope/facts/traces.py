@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gradscope.facts.effects import Effect
-from gradscope.facts.events import Approach, Event, Headroom, NanRead, Overwrite
+from gradscope.facts.events import Approach, Event, Headroom, NanRead, Overwrite, UnseenRead
 from gradscope.facts.functions import FunctionCheck
 from gradscope.facts.magnitudes import Magnitudes
 from gradscope.facts.places import Location
@@ -186,6 +186,7 @@ class Trace:
     overwrites: tuple[Overwrite, ...] = ()  # of saved values, where autograd did not see it
     array_warnings: tuple[ArrayWarning, ...] = ()  # numpy's, in the order in which they came
     nan_reads: tuple[NanRead, ...] = ()  # of what no gradient depends on
+    unseen_read: UnseenRead | None = None  # the first where only watched
     hidden: tuple[Event, ...] = ()  # births on the way to a loss that a mask hid, and no symptom
     approaches: tuple[Approach, ...] = ()  # of operands to singular points, nearest first
     headroom: tuple[Headroom, ...] = ()  # half precision near its ends, worst first

@@ -116,6 +116,11 @@ class EveryOp:
         """The program made a Python number of a tensor, or (None) a text, an array of it all."""
         self.context.shielded("item", self.reads.note, tensor, value, frame)
 
+    def note_watched_nan(self, frame: Any) -> None:
+        """It made one of a NaN in a step whose ops nobody sees."""
+        if not (self.context.is_blind or self.mode.capturing or self.depth.is_full):
+            self.context.shielded("item", self.reads.note_watched, frame)
+
     def _look_at_kept(self, scopes: Iterable[Mapping[str, Any]]) -> None:
         if self.context.provenance or self.reads:
             with unobserved():
@@ -248,6 +253,7 @@ class EveryOp:
             gradients=self.symptoms.gradients,
             overwrites=tuple(self.overwrites.found),
             nan_reads=self.reads.facts(),
+            unseen_read=self.reads.watched,
             hidden=self.hidden.events(wanted),
             approaches=self.margins.approaches() if self.margins is not None else (),
             headroom=self.margins.headroom() if self.margins is not None else (),

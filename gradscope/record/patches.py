@@ -17,6 +17,7 @@ import torch
 from gradscope.record.context import RunContext
 from gradscope.record.depth import Depth
 from gradscope.record.events.received import follow_objects
+from gradscope.record.finite import has_nan, plain
 from gradscope.record.graph import function_name
 from gradscope.record.journal import Note
 from gradscope.record.mode import RecordingMode, _sequence_nr
@@ -24,7 +25,7 @@ from gradscope.record.probes.function_checks import FunctionChecks
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import OURS, current_frame, kind_of, note_site
 from gradscope.record.stand_ins import stand_in
-from gradscope.record.tracing import computes_values, watch_captures
+from gradscope.record.tracing import computes_values, unobserved, watch_captures
 
 
 class OpReading(Protocol):
@@ -35,6 +36,7 @@ class OpReading(Protocol):
 
     def sees_ops(self) -> bool: ...
     def note_read(self, tensor: Any, value: float | None, frame: Any) -> None: ...
+    def note_watched_nan(self, frame: Any) -> None: ...
     def capture_begins(self) -> None: ...
     def capture_ends(self) -> None: ...
 
@@ -47,6 +49,8 @@ def install(reading: OpReading, mode: RecordingMode, stack: ExitStack, thread: i
     reads = [(tensors, name) for name in ("tolist", "numpy", "__reduce_ex__")]
     for owner, name in (*reads, (torch._tensor_str, "_str")):
         stand_in(stack, owner, name, _telling_reads(reading, getattr(owner, name), thread))
+    for name in ("item", "__float__"):
+        stand_in(stack, tensors, name, _telling_nan(reading, getattr(tensors, name), thread))
     context, depth = reading.context, reading.depth
     depth.compiled.follow(stack, lambda: depth.note_compiled(context.step))
     follow_objects(stack, context.received)
@@ -60,9 +64,25 @@ def _telling_reads(reading: OpReading, original: Any, thread: int) -> Callable[.
     def read(self: Any, *args: Any, **kwargs: Any) -> Any:
         frame = sys._getframe(1)
         is_foreign = threading.get_ident() != thread or kind_of(frame.f_code) == OURS
-        if not is_foreign and reading.sees_ops():  # between steps in full no read counts
+        if not is_foreign and reading.sees_ops():
             reading.note_read(self, None, frame)
+        elif not is_foreign and self.numel() == 1 and self.is_floating_point():
+            with unobserved():
+                if plain(self) is not None and has_nan(self):
+                    reading.note_watched_nan(frame)
         return original(self, *args, **kwargs)
+
+    return read
+
+
+def _telling_nan(reading: OpReading, original: Any, thread: int) -> Callable[..., Any]:
+    """A number of a tensor, in a step whose ops nobody sees: in the others their mode does."""
+
+    def read(self: Any) -> Any:
+        value = original(self)
+        if value != value and not reading.depth.is_full and threading.get_ident() == thread:
+            reading.note_watched_nan(sys._getframe(1))
+        return value
 
     return read
 

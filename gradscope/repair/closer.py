@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gradscope.facts import NotChecked, Subject, Trace, Unexamined
+from gradscope.facts import NotChecked, Subject, Trace, Unexamined, UnseenRead
 from gradscope.facts.ranks import OTHERS
 from gradscope.repair.again import FAILURES, Again, told
 from gradscope.report.status import Doing
@@ -21,12 +21,27 @@ _LED_TO = {
 def look_closer(
     seen: Trace, again: Again, patches: Mapping[str, str] | None = None
 ) -> tuple[Trace, Again, tuple[NotChecked, ...]]:
-    """What a run with `patches` in the place of files showed, in full where it went wrong or where
-    its gradient leapt; the way to make that run again; and what was not looked at, with why."""
+    """What a run with `patches` in the place of files showed, in full where it went wrong, where
+    its gradient leapt, or where it read a NaN; the way to make that run again; and what was not
+    looked at, with why."""
     seen, again, left = _where_it_broke(seen, again, patches)
-    if seen.surged is None or again.budget.interrupted or left:
+    if seen.surged is not None and not (again.budget.interrupted or left):
+        seen, again, left = _where_it_surged(seen, again, seen.surged, patches)
+    if seen.unseen_read is None or seen.symptoms or again.budget.interrupted or left:
         return seen, again, left
-    return _where_it_surged(seen, again, seen.surged, patches)
+    return _where_it_read(seen, again, seen.unseen_read, patches)
+
+
+def _where_it_read(
+    seen: Trace, again: Again, read: UnseenRead, patches: Mapping[str, str] | None
+) -> tuple[Trace, Again, tuple[NotChecked, ...]]:
+    """With what the ops before that read show: the rest is as it was seen."""
+    at = Unexamined(read.step, read.step, None)
+    found = _in_full(again, at, again.budget.seconds, patches)
+    if isinstance(found, str):
+        place = f"{read.location.file}:{read.location.line}"
+        return seen, again, (NotChecked(f"where the NaN came from that {place} reads", found),)
+    return replace(seen, nan_reads=(*seen.nan_reads, *found.nan_reads)), again, ()
 
 
 def _where_it_surged(

@@ -133,7 +133,7 @@ def state(report: Report) -> str:
         return "not judged: no backward pass ran"
     accepted = plural(report.accepted, "accepted finding") if report.accepted else ""
     finite = "every loss and gradient was finite"
-    if report.trace.nan_reads:
+    if report.trace.nan_reads or report.trace.unseen_read:
         finite = "what training uses was finite, and not all that the program reads"
     end = report.trace.ending
     if report.verdict == "incomplete":

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import Kind, NanRead, Phase
+from gradscope.facts import Kind, NanRead, Phase, UnseenRead
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.events.origins import LITERAL
@@ -64,6 +64,7 @@ class NanReads:
         self._reads: dict[object, _Reads] = {}  # by place
         self._kept: dict[object, _Kept] = {}  # by the place of birth
         self._handled: set[int] = set()  # events whose NaN the program asked about
+        self.watched: UnseenRead | None = None  # the first one in a step whose ops nobody saw
 
     def __bool__(self) -> bool:
         """Whether a NaN was read so far."""
@@ -81,8 +82,7 @@ class NanReads:
         user, _ = note_site(frame, context.module)
         if context.in_optimizer or not user:
             return
-        # Python runs one call as one instruction or as two, as it warms up: they are one place.
-        place = tuple((id(code), positions(code)[lasti // 2]) for code, lasti in user)
+        place = _key(user)
         reads = self._reads.get(place)
         if reads is None or reads.step != context.step:
             old, reads = reads, _Reads(user, context.step)
@@ -103,6 +103,16 @@ class NanReads:
             if reads.since == 1:
                 self._look_at_sums(reads, scopes_of(frame))
             reads.since += 1
+
+    def note_watched(self, frame: FrameType) -> None:
+        """A NaN was read in a step whose ops nobody saw. Of a place that read one in a step in full
+        it is known what that means."""
+        user, _ = note_site(frame)
+        if self.watched is not None or self._context.in_optimizer or not user:
+            return
+        known = self._reads.get(_key(user))
+        if known is None or known.before is None:
+            self.watched = UnseenRead(self._context.step, resolve(*user[0]))
 
     def _look_at_sums(self, reads: _Reads, scopes: Iterable[Mapping[str, Any]]) -> None:
         """A Python number that has become NaN, and is no copy of what was read last."""
@@ -206,6 +216,11 @@ class NanReads:
             read = NanRead(event, kept.step, 0, place, held_as=kept.name)
             found.setdefault((event.op, event.blame.location), read)
         return tuple(found.values())[:_MOST]
+
+
+def _key(user: Site) -> object:
+    """Python runs one call as one instruction or as two, as it warms up: they are one place."""
+    return tuple((id(code), positions(code)[lasti // 2]) for code, lasti in user)
 
 
 def _nan_numbers(scopes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
