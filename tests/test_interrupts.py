@@ -168,6 +168,22 @@ def test_while_a_fix_is_tried_it_keeps_its_patch(tmp_path: Path) -> None:
     assert {fix["verdict"] for fix in finding["fixes"]} == {"not tried: interrupted"}
 
 
+def test_when_the_program_has_just_ended_nothing_is_tried(tmp_path: Path) -> None:
+    late = """
+import atexit, os, signal, time
+
+@atexit.register
+def interrupt():
+    os.kill(os.getppid(), signal.SIGINT)
+    time.sleep(0.1)
+"""
+    done = traced(tmp_path, late + BROKEN, "--format", "json")
+    (finding,) = json.loads(done.stdout)["findings"]
+
+    assert (done.returncode, finding["rule"]) == (1, "GS101")
+    assert {fix["verdict"] for fix in finding["fixes"]} == {"not tried: interrupted"}
+
+
 @pytest.mark.parametrize(("text", "rule"), [(WRONG, "GS301"), (DIVERGES, "GS404")])
 def test_while_what_comes_later_is_sought_the_finding_is_told(
     text: str, rule: str, tmp_path: Path

@@ -97,7 +97,7 @@ class Ending:
     code: int | None = None
     traceback: str = ""
     location: Location | None = None
-    in_a_hurry: bool = False  # somebody asked from outside for the end (SIGTERM, SIGHUP)
+    in_a_hurry: bool = False  # somebody asked for the end (Ctrl-C, SIGTERM, SIGHUP)
     out_of_memory: bool = False
     device_assert: bool = False
     at_limit: bool = False

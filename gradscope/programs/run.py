@@ -111,9 +111,9 @@ def run(
         trace = wait.trace(target.name, deaths)
     if ranks is not None:
         ranks.ended(trace, wait.moved)
-    if passed_on:
-        hurried = not set(HURRIED).isdisjoint(passed_on)
-        trace = replace(trace, ending=replace(trace.ending, in_a_hurry=hurried))
+    # One Ctrl-C may come when the program has told its last word, and ended of itself.
+    if interrupts or not set(HURRIED).isdisjoint(passed_on):
+        trace = replace(trace, ending=replace(trace.ending, in_a_hurry=True))
     return trace
 
 
