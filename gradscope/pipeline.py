@@ -303,18 +303,18 @@ def _with_fixes(
     for further, what in FURTHER if verify else ():
         if again.budget.interrupted:
             break
+        why = ""
         try:
             findings = further(findings, again)
         except RunsSpent:
-            given = f"--verify-runs is {again.budget.most_runs}"
-            left_out.append(NotChecked(what, f"out of runs; {given}"))
+            why = f"out of runs; --verify-runs is {again.budget.most_runs}"
         except TimeoutError:
-            given = f"--verify-time is {again.budget.seconds:g} s"
-            left_out.append(NotChecked(what, f"out of time; {given}"))
+            why = f"out of time; --verify-time is {again.budget.seconds:g} s"
         except FAILURES as failure:
-            left_out.append(NotChecked(what, failure_told(failure)))
+            why = failure_told(failure)
         except KeyboardInterrupt:
             again.budget.interrupt()
+        left_out += [NotChecked(what, why)] * bool(why)
     findings = repair(seen, findings, again, verify=verify)
     if again.search.is_cut:
         seconds = f"{again.search.seconds:g} s"

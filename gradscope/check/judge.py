@@ -49,15 +49,13 @@ def judge(case: Case) -> Report:
     sound = judged.verdict in ("healthy", "incomplete")
     if config.stress and sound and isinstance(target, Function | Parts):
         known = hindrance(trace.effects, sys.maxsize)
-        if known is not None and not config.rerun:
-            why = f"the program {trials.done(known)}; {trials.ALL_THE_SAME}"
-            left_out = NotChecked("edge inputs", why)
-            return replace(judged, not_searched=(*judged.not_searched, left_out))
         try:
-            return stress(case, target, judged)
+            if known is None or config.rerun:
+                return stress(case, target, judged)
+            why = f"the program {trials.done(known)}; {trials.ALL_THE_SAME}"
         except KeyboardInterrupt:
-            left_out = NotChecked("edge inputs", "interrupted")
-            return replace(judged, not_searched=(*judged.not_searched, left_out))
+            why = "interrupted"
+        return replace(judged, not_searched=(*judged.not_searched, NotChecked("edge inputs", why)))
     return judged
 
 

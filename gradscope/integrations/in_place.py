@@ -71,16 +71,15 @@ class InPlace:
     def report(self) -> Report:
         """What the calls show that are made again. Without findings where that is not possible,
         and `not_searched` says why."""
-        began = Trace(self._name)
-        if why := self._left_out or _hindrance():
-            return Report(self._name, began, not_searched=(NotChecked(_WHAT, why),))
         config = self._config
         budget = Budget(config.verify_time, config.verify_runs)
+        why = self._left_out or _hindrance()
         try:
-            seen = self._again({}, None, budget.seconds)
+            seen = self._again({}, None, budget.seconds) if not why else None
         except NoAnswer:
-            why = "the copy of the process did not come to its end"
-            return Report(self._name, began, not_searched=(NotChecked(_WHAT, why),))
+            seen, why = None, "the copy of the process did not come to its end"
+        if seen is None:
+            return Report(self._name, Trace(self._name), not_searched=(NotChecked(_WHAT, why),))
 
         def mend(seen: Trace, found: tuple[Finding, ...]) -> tuple[tuple[Finding, ...], tuple[()]]:
             return repaired(

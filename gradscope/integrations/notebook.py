@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import sys
 from importlib import import_module
-from types import FrameType
+from traceback import walk_stack
 from typing import Any
 
 from gradscope.integrations.watch import watch
@@ -58,10 +58,8 @@ def load_ipython_extension(shell: Any) -> None:
 
 def _running() -> int | None:
     """The number of the cell that runs: that of the shell may be the next one's already."""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None and number_of(frame.f_code.co_filename) is None:
-        frame = frame.f_back
-    return number_of(frame.f_code.co_filename) if frame is not None else None
+    numbers = (number_of(one.f_code.co_filename) for one, _ in walk_stack(sys._getframe()))
+    return next((number for number in numbers if number is not None), None)
 
 
 def _run(shell: Any, number: int, line: str, cell: str) -> None:

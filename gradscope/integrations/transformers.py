@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from importlib import import_module
-from types import FrameType
+from traceback import walk_stack
 from typing import Any
 
 from gradscope.integrations.training_session import Callback, Session
@@ -67,12 +67,10 @@ def _accelerator(trainer: Any) -> Any:
 
 def _calling(callback: object) -> Any:
     """The trainer that calls a callback, which is not handed to it; None where there is none."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
+    for frame, _ in walk_stack(sys._getframe(1)):
         one = frame.f_locals.get("self")
         if isinstance(one, transformers.Trainer) and callback in one.callback_handler.callbacks:
             return one
-        frame = frame.f_back
     return None
 
 

@@ -107,12 +107,9 @@ def has_users_frames(error: BaseException) -> bool:
 
 def is_ours(error: BaseException) -> bool:
     """Whether gradscope's own code raised it: then it is a fault of ours and not the program's."""
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    if last is None:
+    code = next(reversed(list(_codes(error.__traceback__))), None)
+    if code is None:
         return False
-    code = last.tb_frame.f_code
     # An op that raises does so in a wrapper of torch's, as does what cannot be compiled, or in our
     # mode, which only calls it.
     is_wrapper = in_torch(code) or code.co_name == "__torch_dispatch__" or stands_in(code)
@@ -126,9 +123,7 @@ def _waits(codes: Iterable[CodeType]) -> bool:
 
 
 def _codes(frames: TracebackType | None) -> Iterator[CodeType]:
-    while frames is not None:
-        yield frames.tb_frame.f_code
-        frames = frames.tb_next
+    return (frame.f_code for frame, _ in traceback.walk_tb(frames))
 
 
 def _chain(told: traceback.TracebackException | None) -> Iterator[traceback.TracebackException]:

@@ -114,10 +114,6 @@ def asked_by_user(frame: FrameType | None) -> bool:
 
 
 def runs_forward_again(frame: FrameType | None) -> bool:
-    while frame is not None:
-        if frame.f_globals is _CHECKPOINT:
-            return True
-        if kind_of(frame.f_code) == ENGINE:
-            return False
-        frame = frame.f_back
-    return False
+    while frame is not None and frame.f_globals is not _CHECKPOINT:
+        frame = None if kind_of(frame.f_code) == ENGINE else frame.f_back
+    return frame is not None

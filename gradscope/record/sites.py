@@ -14,7 +14,7 @@ import site
 import sys
 import sysconfig
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import CodeType, FrameType
@@ -335,21 +335,20 @@ def _shown(path: str, here: str) -> str:
 
 def user_frames(frame: FrameType | None) -> list[FrameType]:
     """The live frames of the user's code, innermost first: names are looked up in them."""
-    found = []
+    return list(_users(frame))
+
+
+def _users(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None and id(frame.f_code) not in _entries:
         if kind_of(frame.f_code) == USER:
-            found.append(frame)
+            yield frame
         frame = frame.f_back
-    return found
 
 
 def user_site(frame: FrameType | None) -> Site:
     """The instruction of the innermost of them alone."""
-    while frame is not None and id(frame.f_code) not in _entries:
-        if kind_of(frame.f_code) == USER:
-            return ((frame.f_code, frame.f_lasti),)
-        frame = frame.f_back
-    return ()
+    one = next(_users(frame), None)
+    return ((one.f_code, one.f_lasti),) if one is not None else ()
 
 
 def current_frame() -> Any:

@@ -11,7 +11,7 @@ import torch
 from gradscope.facts import Ancestor, Kind, Operand, Phase
 from gradscope.ops import lookup
 from gradscope.ops.reach import singularity
-from gradscope.record.census import Places, census, not_finite, places, rows_of_neginf
+from gradscope.record.census import Census, Places, census, not_finite, places, rows_of_neginf
 from gradscope.record.context import RunContext
 from gradscope.record.events.masks import gradient_in
 from gradscope.record.events.provenance import storage_key
@@ -46,16 +46,9 @@ def operand(
     seen = _numbers(role, tensor if values is None else values)
     counts = census(seen) if seen is not None else None
     stain = context.provenance.of(tensor)
-    return Operand(
-        role=role,
+    return replace(
+        _plainly(role, tensor, counts),
         name=context.names.name(tensor, frame),
-        shape=tuple(tensor.shape),
-        dtype=str(tensor.dtype).removeprefix("torch."),
-        device=str(tensor.device),
-        numel=tensor.numel(),
-        nan=counts.nan if counts else 0,
-        posinf=counts.posinf if counts else 0,
-        neginf=counts.neginf if counts else 0,
         masked_rows=rows_of_neginf(seen) if seen is not None and counts and counts.neginf else 0,
         zeros=counts.zeros if counts else 0,
         min=counts.min if counts else None,
@@ -64,6 +57,20 @@ def operand(
         origin=stain.event if stain is not None and counts is not None and counts.bad else None,
         held_as=context.names.held_as(tensor),
         requires_grad=tensor.requires_grad,
+    )
+
+
+def _plainly(role: str, tensor: torch.Tensor, counts: Census | None) -> Operand:
+    """What a look at the tensor alone tells."""
+    return Operand(
+        role=role,
+        shape=tuple(tensor.shape),
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        device=str(tensor.device),
+        numel=tensor.numel(),
+        nan=counts.nan if counts else 0,
+        posinf=counts.posinf if counts else 0,
+        neginf=counts.neginf if counts else 0,
     )
 
 
@@ -255,19 +262,7 @@ def locate(raw: Raw, bad: Places) -> None:
 def describe_briefly(raw: Raw, output: torch.Tensor, values: torch.Tensor) -> None:
     """The least that a report needs of an event that is hardly ever to blame."""
     locate(raw, places(values))
-    counts = census(values)
-    described = Operand(
-        role="output",
-        name=assigned_name(raw.note.user) if raw.fact.phase is Phase.FORWARD else None,
-        shape=tuple(output.shape),
-        dtype=str(output.dtype).removeprefix("torch."),
-        device=str(output.device),
-        numel=output.numel(),
-        nan=counts.nan,
-        posinf=counts.posinf,
-        neginf=counts.neginf,
-    )
-    raw.fact = replace(raw.fact, output=described)
+    raw.fact = replace(raw.fact, output=named(_plainly("output", output, census(values)), raw))
 
 
 def describe_source(raw: Raw, role: str, tensor: torch.Tensor, context: RunContext) -> None:

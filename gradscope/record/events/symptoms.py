@@ -153,16 +153,11 @@ class Symptoms:
             found += [symptom for symptom in held if symptom not in found]
         raw = self._last_bad_scalar
         if not found and raw is not None and (ending.gave_up or not self._backward_seen):
-            fact = raw.fact
-            is_nan = fact.output is None or fact.output.nan
-            trouble, counts = (
-                Trouble.NAN if is_nan else Trouble.INF,
-                (fact.bad or 1, fact.numel or 1),
+            fact, counts = raw.fact, (raw.fact.bad or 1, raw.fact.numel or 1)
+            kind = Trouble.NAN if fact.output is None or fact.output.nan else Trouble.INF
+            found.append(
+                Symptom(kind, Subject.LOSS, fact.step, "loss", *counts, fact.index, fact.id)
             )
-            symptom = Symptom(
-                trouble, Subject.LOSS, fact.step, "loss", *counts, fact.index, fact.id
-            )
-            found.append(symptom)
         return found
 
     # How a symptom is made
