@@ -180,7 +180,7 @@ def _make_round(
         seen.target,
         seen,
         config,
-        told=_is_error,
+        told=lambda finding: finding.severity is Severity.ERROR,
         mend=untouched if last else mend,
         texts=state.as_patched,
     )
@@ -193,10 +193,6 @@ def _make_round(
         state.is_over = state.interrupted
     else:
         state.rounds -= 1
-
-
-def _is_error(finding: Finding) -> bool:
-    return finding.severity is Severity.ERROR
 
 
 def fix_target(

@@ -116,11 +116,8 @@ def sources_of(cases: Iterable[Case]) -> tuple[str, ...]:
     for case in cases:
         with suppress(GradscopeError):  # the case's own report says so
             found += choose(case.config).target.places
-    return tuple(shown_path(str(Path(file).resolve())) for file in found if _is_file(file))
-
-
-def _is_file(place: str) -> bool:
-    return place.endswith(".py") and Path(place).is_file()
+    files = (Path(place) for place in found if place.endswith(".py"))
+    return tuple(shown_path(str(file.resolve())) for file in files if file.is_file())
 
 
 def code_of(summary: Summary, cases: Sequence[Case], config: Config) -> ExitCode:

@@ -38,7 +38,8 @@ class GradscopeCallback(Callback, transformers.TrainerCallback):  # type: ignore
         return training_step
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **known: Any) -> None:
-        if self.session is None or getattr(_accelerator(self._trainer), "scaler", None) is not None:
+        accelerator = getattr(self._trainer, "accelerator", None)
+        if self.session is None or getattr(accelerator, "scaler", None) is not None:
             return  # a scaler skips the steps whose gradients are bad, and is meant to
         held = list(known["model"].parameters())
         if self.session.before_update(held) and self.stop:
@@ -59,10 +60,6 @@ class GradscopeCallback(Callback, transformers.TrainerCallback):  # type: ignore
             vars(trainer).pop("training_step", None)
         first = trainer is None or trainer.is_world_process_zero()
         self.end(trainer.args.output_dir if trainer is not None and first else None)
-
-
-def _accelerator(trainer: Any) -> Any:
-    return getattr(trainer, "accelerator", None)
 
 
 def _calling(callback: object) -> Any:

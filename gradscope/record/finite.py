@@ -92,11 +92,8 @@ def _held_by(tensor: torch.Tensor) -> torch.Tensor | None:
     flatten = getattr(tensor, "__tensor_flatten__", None)
     names = flatten()[0] if flatten is not None else vars(tensor)
     held = (getattr(tensor, name) for name in names)
-    return next((one for one in held if isinstance(one, torch.Tensor) and _has_fraction(one)), None)
-
-
-def _has_fraction(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
+    tensors = (one for one in held if isinstance(one, torch.Tensor))
+    return next((one for one in tensors if one.is_floating_point() or one.is_complex()), None)
 
 
 def elements(tensor: torch.Tensor) -> int:

@@ -145,10 +145,6 @@ class Journal:
         return tuple(dict.fromkeys(calls))
 
 
-def _is_plumbing(code: Any) -> bool:
-    return file_in_torch(code).startswith(_PLUMBING)
-
-
 def to_call(note: Note, seq: int | None = None, node: str | None = None) -> Call:
     """Resolve a noted call to lines and columns."""
     module = module_path(note.module)
@@ -156,7 +152,8 @@ def to_call(note: Note, seq: int | None = None, node: str | None = None) -> Call
         resolve(code, lasti, module if depth == 0 else None)
         for depth, (code, lasti) in enumerate(note.user)
     )
-    inner = next((resolve(*frame) for frame in note.inner if not _is_plumbing(frame[0])), None)
+    others = (one for one in note.inner if not file_in_torch(one[0]).startswith(_PLUMBING))
+    inner = next((resolve(*frame) for frame in others), None)
     return Call(
         op=note.custom or note.info.name,
         overload="" if note.custom else note.info.overload,

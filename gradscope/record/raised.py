@@ -96,7 +96,8 @@ class RaisedOps:
         self._last = None
         why = _refused(note.info, given, self._context.step)
         if why is not None and note.user:
-            self._last = _line_of(error), self._raised(note, given, why, frame)
+            line = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
+            self._last = line, self._raised(note, given, why, frame)
 
     def _raised(self, note: Note, given: Named, why: Objected, frame: FrameType) -> Raised:
         spectra = self._spectra.get(note.user[:1], []) if isinstance(why, Spectrum) else []
@@ -115,10 +116,6 @@ class RaisedOps:
                 index = found.get(role, ())
                 shape = tuple(value.shape) if index else None
                 yield operand(role, value, self._context, index=index, shape=shape, frame=frame)
-
-
-def _line_of(error: BaseException) -> str:
-    return traceback.format_exception_only(error)[-1].strip().splitlines()[0]
 
 
 def _refused(info: OpInfo, given: Named, step: int) -> Objected | None:

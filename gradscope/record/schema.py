@@ -127,7 +127,7 @@ def read_schema(func: Any) -> OpInfo:
         finite=has(name, Trait.FINITE),
         hands_on=has(name, Trait.FINITE_AS_OPERAND),
         view=_only_views(schema),
-        keeps_operand=_is_pointwise(func) and breaks_at_operands(name),
+        keeps_operand=torch.Tag.pointwise in func.tags and breaks_at_operands(name),
         hangs_on_modes=has(name, Trait.HANGS_ON_MODES),
         matrix=regular.argument if regular is not None else "",
         definite=regular is not None and regular.definite,
@@ -143,10 +143,6 @@ def regular_matrix(op: str) -> Decomposition | None:
     fact = lookup(op)
     matrix = fact.matrix if fact is not None else None
     return matrix if matrix is not None and matrix.values is None else None
-
-
-def _is_pointwise(func: Any) -> bool:
-    return torch.Tag.pointwise in func.tags
 
 
 def _only_views(schema: Any) -> bool:

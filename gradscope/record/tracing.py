@@ -23,13 +23,11 @@ def computes_values() -> bool:
     """False where a tracer runs the program to write its ops down (make_fx, AOT, export, fake
     tensors, `torch.jit.trace`) or a CUDA graph captures them: what an op of ours would be given has
     no values then, and the op would become a part of what is written down."""
-    if _tracing_state() is not None or (_modes() and any(map(_is_active, _TRACERS))):
+    if _tracing_state() is not None or (
+        _modes() and any(_active(one) is not None for one in _TRACERS)
+    ):
         return False
     return not is_capturing()
-
-
-def _is_active(tracer: Any) -> bool:
-    return _active(tracer) is not None
 
 
 def is_capturing() -> bool:

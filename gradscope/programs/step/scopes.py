@@ -70,7 +70,8 @@ class Scopes:
         for kind, held in chain:
             ref = self._code(held.f_code) if kind == CODE else self._module(_module_of(held))
             known = self._open[len(opened)] if len(opened) < len(self._open) else None
-            if known is None or known[:3] != (id(held), ref, place) or self._parent(known) != node:
+            outer = self.nodes[known.node][0] if known is not None else None
+            if known is None or (*known[:3], outer) != (id(held), ref, place, node):
                 self.nodes.append([node, place, kind, ref])
                 known = _Running(id(held), ref, place, len(self.nodes) - 1)
             opened.append(known)
@@ -78,9 +79,6 @@ class Scopes:
             place = self._place(held.f_code, held.f_lasti) if kind == CODE else 0
         self._open = opened
         return node, place, self._names([held for kind, held in chain if kind == CODE][::-1])
-
-    def _parent(self, known: _Running) -> int:
-        return int(self.nodes[known.node][0])
 
     def site(self, site: Site) -> Json:
         """Of what was called before: the frames alone, the outermost first."""

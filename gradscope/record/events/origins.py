@@ -99,7 +99,8 @@ class Origins:
         if not multiplies or not any(held_as(x) == "parameter" for _, x in op.inputs()):
             return
         past = list(self.context.journal.ancestors(*reader.fact.sources))
-        arrays = [raw for raw in past if raw.fact.kind is Kind.MINTED and _is_array(raw)]
+        literals = [raw for raw in past if raw.note.info.name == LITERAL and raw.fact.numel > 1]
+        arrays = [raw for raw in literals if raw.fact.kind is Kind.MINTED]
         if arrays and all(raw.fact.kind in (Kind.MINTED, Kind.PROPAGATION) for raw in past):
             for raw in past:
                 raw.innocent = False
@@ -130,10 +131,6 @@ class Origins:
             )
             for raw in past
         )
-
-
-def _is_array(raw: Raw) -> bool:
-    return raw.note.info.name == LITERAL and raw.fact.numel > 1
 
 
 def _source(reader: Raw, *sources: int) -> Raw:

@@ -304,7 +304,8 @@ class _Inquiry:
             cut = self._cut(raised.roots, raised) if one.requires_grad else {"reason": "frozen"}
             if cut["reason"] in ("frozen", "leafless") and one.requires_grad:
                 cut = {"reason": ""}
-            others = [leaf for leaf in graph.leaves(raised.nodes) if not _is_parameter(leaf)]
+            leaves = graph.leaves(raised.nodes)
+            others = [leaf for leaf in leaves if not isinstance(leaf, torch.nn.Parameter)]
             return NotUsed(
                 step=raised.step,
                 raised_at=raised.place,
@@ -390,7 +391,3 @@ def _held(holder: ast.expr, frame: FrameType) -> Any:
             return owner._parameters.get(holder.attr, owner._modules.get(holder.attr))
         return getattr(owner, "__dict__", {}).get(holder.attr)
     return None
-
-
-def _is_parameter(leaf: torch.Tensor) -> bool:
-    return isinstance(leaf, torch.nn.Parameter)
