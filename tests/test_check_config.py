@@ -15,7 +15,7 @@ from gradscope.check.whole import run
 from gradscope.config import Config, load_config
 from gradscope.config.inputs import TENSOR_KEYS
 from gradscope.config.json_schema import KEYS, TENSOR, THRESHOLDS, schema
-from gradscope.config.values import READERS, TARGET_READERS, Thresholds, size
+from gradscope.config.keys import READERS, TARGET_READERS, Thresholds, size
 from gradscope.errors import GradscopeError
 from gradscope.facts import Limits
 from gradscope.programs.choose import choose

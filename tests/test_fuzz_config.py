@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gradscope.cli import main
 from gradscope.config import Config, load_config
-from gradscope.config.values import READERS, TARGET_READERS
+from gradscope.config.keys import READERS, TARGET_READERS
 from gradscope.errors import GradscopeError
 
 in_one_folder = [HealthCheck.function_scoped_fixture]  # each example writes its file anew

@@ -105,8 +105,8 @@ def settings(context: typer.Context) -> dict[str, Any]:
 
     Raises GradscopeError with the option where a value is wrong.
     """
+    from gradscope.config.keys import READERS
     from gradscope.config.scalars import WrongValue
-    from gradscope.config.values import READERS
     from gradscope.programs.choose import PARTS
 
     found = {}

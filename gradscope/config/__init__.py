@@ -16,8 +16,8 @@ from typing import Any
 
 from gradscope.config.documents import Document, Toml, Yaml, text_of
 from gradscope.config.inputs import Input
+from gradscope.config.keys import NO_LIMITS, READERS, TARGET_READERS, Thresholds
 from gradscope.config.scalars import WrongValue, unknown
-from gradscope.config.values import NO_LIMITS, READERS, TARGET_READERS, Thresholds
 from gradscope.errors import GradscopeError
 from gradscope.facts import Severity
 

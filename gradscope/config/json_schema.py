@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gradscope.config import inputs, scalars, values
+from gradscope.config import inputs, keys, scalars
 from gradscope.config.scalars import Reader
 from gradscope.facts import Severity
 
@@ -86,10 +86,10 @@ _TAKEN: dict[Reader, Schema] = {
     scalars.positive: {"type": "number", "exclusiveMinimum": 0},
     scalars.text: {"type": "string"},
     scalars.texts: _one_or_many({"type": ["string", "number"]}),
-    values.precisions: _one_or_many({"enum": [*values.PRECISIONS]}),
-    values.seconds: {"type": "number", "exclusiveMinimum": 0},
-    values.severity: {"enum": [str(one) for one in Severity]},
-    values.size: {"type": ["integer", "string"]},
+    keys.precisions: _one_or_many({"enum": [*keys.PRECISIONS]}),
+    keys.seconds: {"type": "number", "exclusiveMinimum": 0},
+    keys.severity: {"enum": [str(one) for one in Severity]},
+    keys.size: {"type": ["integer", "string"]},
     inputs.dtype: {"enum": [*inputs.FLOATING, *inputs.WHOLE, *inputs.COMPLEX]},
     inputs.ends: {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
     inputs.inputs: {"type": "object", "additionalProperties": {"$ref": "#/$defs/input"}},
@@ -103,16 +103,16 @@ def _described(readers: Mapping[str, Reader], words: Mapping[str, str]) -> Schem
     return {key: {**_TAKEN[one], "description": words[key]} for key, one in readers.items()}
 
 
-_TAKEN[values.thresholds] = _object(_described(values.THRESHOLD_READERS, THRESHOLDS))
+_TAKEN[keys.thresholds] = _object(_described(keys.THRESHOLD_READERS, THRESHOLDS))
 
 
 def schema() -> Schema:
     """That of a whole file."""
-    keys = _described(values.READERS, KEYS)
-    entry: Schema = {key: {"$ref": f"#/properties/{key}"} for key in values.TARGET_READERS}
+    top = _described(keys.READERS, KEYS)
+    entry: Schema = {key: {"$ref": f"#/properties/{key}"} for key in keys.TARGET_READERS}
     entry |= _described({"name": scalars.text}, KEYS)
     items = {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/target"}]}
-    keys["targets"] = {"type": "array", "description": KEYS["targets"], "items": items}
+    top["targets"] = {"type": "array", "description": KEYS["targets"], "items": items}
     plain = {"type": ["string", "number", "boolean", "null", "array"]}
     tensor = _object(_described(inputs.TENSOR_KEYS, TENSOR))
     words = "A Python expression with torch in scope, a value, or a tensor described."
@@ -121,7 +121,7 @@ def schema() -> Schema:
         "$id": "urn:gradscope:config:1",
         "title": "gradscope configuration",
         "description": "gradscope.yaml, or [tool.gradscope] in pyproject.toml.",
-        **_object(keys),
+        **_object(top),
         "type": ["object", "null"],
         "$defs": {
             "target": _object(entry),

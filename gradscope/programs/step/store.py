@@ -19,7 +19,7 @@ import torch
 from gradscope.errors import GradscopeError
 from gradscope.facts import NotChecked
 from gradscope.programs.step import CALLS, SOURCES, TENSORS
-from gradscope.programs.step.functions import function_of
+from gradscope.programs.step.allowed import function_of
 from gradscope.programs.step.tape import STEP, Tape
 from gradscope.record.sites import shown_path
 from gradscope.version import __version__
