@@ -114,7 +114,7 @@ class _Prepared:
             new.write(data)
             new.flush()
             os.fsync(new.fileno())
-        os.chmod(name, _mode_of_new_files())
+        os.chmod(name, 0o666 & ~umask())
         return Path(name)
 
 
@@ -167,10 +167,11 @@ def _sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def _mode_of_new_files() -> int:
+def umask() -> int:
+    """What the permissions of new files lack."""
     mask = os.umask(0)
     os.umask(mask)
-    return 0o666 & ~mask
+    return mask
 
 
 def check_writable(path: Path, *, asked_by: str) -> None:

@@ -35,6 +35,7 @@ from gradscope.programs.step import play, store
 from gradscope.programs.step.tape import Tape
 from gradscope.programs.targets import Function, KeptStep, Parts, Script, Target
 from gradscope.record import StopTrace
+from gradscope.record.forking import be_silent
 from gradscope.record.observation import Observation
 from gradscope.record.sites import calls_program, claim, shown_path
 from gradscope.signals import ASKS_PLACE, as_python_starts, leave, undisturbed
@@ -271,7 +272,7 @@ def _run(job: Job, channel: Channel, snapshots: Snapshots | None) -> int:
     try:
         conditions.apply()
         run, inputs = _prepare(job.target, conditions, job.patches)
-        observation.know_inputs(inputs)
+        observation.context.names.given = inputs
         conditions.enter_autocast()
         if job.setup:
             job.setup()
@@ -356,9 +357,7 @@ def _redirect(job: Job) -> None:
         faulthandler.register(ASKS_PLACE, job.deaths, all_threads=False)
     as_python_starts()
     if job.silent:
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):
-            os.dup2(nowhere, stream)
+        be_silent()
         sys.stdin = open(0, closefd=False)
         sys.stdout, sys.stderr = _writer(1), _writer(2)
     elif job.options.stdout_to_stderr:

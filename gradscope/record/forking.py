@@ -135,9 +135,7 @@ def _work_and_leave(work: Callable[[], Any], reader: int, writer: int) -> NoRetu
     try:
         os.close(reader)
         faulthandler.disable()
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):
-            os.dup2(nowhere, stream)
+        be_silent()
         torch.set_num_threads(1)  # the pool of threads has stayed with the parent
         answer = pickle.dumps(work())
         while answer:
@@ -157,6 +155,13 @@ def _read(reader: int, until: float) -> bytes:
         if not chunk:
             return b"".join(chunks)
         chunks.append(chunk)
+
+
+def be_silent() -> None:
+    """This process prints nothing from here on, and reads nothing."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
 
 
 class Randomness:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from types import FrameType
@@ -324,10 +324,6 @@ class Observation:
 
     def step_facts(self) -> tuple[Step, ...]:
         return self._ran.facts()
-
-    def know_inputs(self, inputs: Mapping[str, Any]) -> None:
-        """Told of the inputs of a function, which no frame of the user's holds afterwards."""
-        self.context.names.given = inputs
 
     def never_stop(self) -> None:
         """Let the program run to its end, whatever is found."""

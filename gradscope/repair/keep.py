@@ -18,6 +18,7 @@ from gradscope.programs.targets import KeptStep
 from gradscope.repair.again import FAILURES, Again, told
 from gradscope.report.status import Doing
 from gradscope.saved import load, save
+from gradscope.writing import umask
 
 LARGEST = 2 * 2**30  # bytes of its tensors
 _OF_SIZES = "GS4"  # the family of rules about how gradients and losses grow or fade
@@ -130,7 +131,7 @@ def _beside(folder: Path) -> Iterator[Path]:
 
 def _put(made: Path, folder: Path) -> None:
     """In the place of a step that was kept before, which comes back where that fails."""
-    os.chmod(made, 0o777 & ~_mask())
+    os.chmod(made, 0o777 & ~umask())
     if not folder.exists():
         os.rename(made, folder)
         return
@@ -142,9 +143,3 @@ def _put(made: Path, folder: Path) -> None:
             with suppress(OSError):
                 os.rename(aside / "old", folder)
             raise
-
-
-def _mask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

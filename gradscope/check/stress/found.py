@@ -104,10 +104,9 @@ def _work(target: Function | Parts, case: Case, start: int, scratch: str, connec
     """The searching process. It counts all edges, and tries those from `start` on."""
     from gradscope.check.stress.trial import Trial
     from gradscope.programs import redirect
+    from gradscope.record.forking import be_silent
 
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(nowhere, stream)
+    be_silent()
     redirect.install(Overlay(scratch))  # a function that writes is called hundreds of times
     config = case.config
     conditions = Conditions(case.precision, config.device, config.memory_limit)
