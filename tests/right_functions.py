@@ -386,6 +386,31 @@ class FakeQuantise(Function):
         return grad_output * inside, grad_scale
 
 
+class QuantiseBySize(Function):
+    """The largest element of all gives the scale: its slope is left out."""
+
+    @staticmethod
+    def forward(ctx, x):
+        scale = x.abs().max() / 7
+        return (x / scale).round() * scale
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output
+
+
+class Binarise(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sign() * x.abs().mean()
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        return grad_output * (x.abs() <= 1)
+
+
 class Reverse(Function):
     @staticmethod
     def forward(ctx, x, strength):
@@ -538,6 +563,8 @@ INTENDED = {
     "round": (RoundSTE, (matrix(4, 3),)),
     "spike": (Spike, (matrix(4, 3),)),
     "learned step size": (FakeQuantise, (matrix(4, 3), torch.tensor(0.2, requires_grad=True))),
+    "scale of the largest": (QuantiseBySize, (matrix(6, 5),)),
+    "scale of the mean": (Binarise, (matrix(6, 5),)),
     "reversal": (Reverse, (matrix(4, 3), 0.3)),
     "reversal of strength 0": (Reverse, (matrix(4, 3), 0.0)),
     "clipped": (ClipGradient, (matrix(4, 3),)),

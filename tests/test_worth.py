@@ -27,10 +27,11 @@ from gradscope.facts.verdicts import (
     HugeGradient,
     HugeLoss,
     NothingToLearn,
+    NumberDecides,
     OffTruth,
 )
 from gradscope.repair.compare import Seen
-from gradscope.repair.worth import gone_on, is_sound, weighed
+from gradscope.repair.worth import gone_on, is_sound, may_be_decided, undecided, weighed
 
 NAN = float("nan")
 VERIFIED = Verified(Effects())
@@ -102,6 +103,18 @@ def test_what_float64_gives_is_the_judge(after: Trace, met: bool, off: bool):
 
     assert found.effects.truth is not None and found.effects.truth.is_met is met
     assert (found.but if isinstance(found, Holds) else None) == (OffTruth() if off else None)
+
+
+@pytest.mark.parametrize(("wider", "decided"), [(4.4, True), (4.5801, False)])
+def test_what_a_number_alone_decides_is_not_verified(wider: float, decided: bool):
+    found = undecided(VERIFIED, seen(4.58), seen(wider), 0)
+
+    assert (found.but if isinstance(found, Holds) else None) == (
+        NumberDecides(wider) if decided else None
+    )
+    assert may_be_decided(seen(NAN), 0, "epsilon")
+    assert not may_be_decided(seen(0.5), 0, "epsilon")  # the loss does not depend on it
+    assert not may_be_decided(seen(NAN), 0, "stable-op")
 
 
 def test_a_loss_that_is_0_but_for_rounding_is_the_truth():

@@ -118,6 +118,14 @@ class OffTruth:
 
 
 @dataclass(frozen=True, slots=True)
+class NumberDecides:
+    """The fix puts a number in the place of an operand, and what the program gives is what that
+    number makes it: another one gives `loss`."""
+
+    loss: float
+
+
+@dataclass(frozen=True, slots=True)
 class Follows:
     """Training does not go on: at `step`, after the failing one, an error comes of too large
     values, or a finite `loss` or gradient `norm` is far beyond those before."""
@@ -128,7 +136,9 @@ class Follows:
     norm: float | None = None
 
 
-Shortfall = HugeLoss | HugeGradient | HugeElements | NothingToLearn | OffTruth | Follows
+Shortfall = (
+    HugeLoss | HugeGradient | HugeElements | NothingToLearn | OffTruth | NumberDecides | Follows
+)
 
 
 @dataclass(frozen=True, slots=True)

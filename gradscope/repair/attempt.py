@@ -3,22 +3,42 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from functools import partial
 from itertools import islice
 from symtable import symtable
 
 from gradscope.errors import GradscopeError
-from gradscope.facts import Finding, Fix, Holds, NotTried, Reason, Refuted, Trace, Verdict, Verified
+from gradscope.facts import (
+    Edit,
+    Finding,
+    Fix,
+    Holds,
+    NotTried,
+    Reason,
+    Refuted,
+    Trace,
+    Verdict,
+    Verified,
+)
 from gradscope.facts.verdicts import CannotRun
 from gradscope.programs import ChildFault, NoAnswer
 from gradscope.repair.again import FAILURES, Hindered, Setup
 from gradscope.repair.budget import Budget, Purpose, RunsSpent, Search
 from gradscope.repair.compare import Outcome, Seen, acting, compare, last_step
 from gradscope.repair.differences import repeats
-from gradscope.repair.worth import asks_for_truth, gone_on, is_sound, weighed
+from gradscope.repair.worth import (
+    asks_for_truth,
+    gone_on,
+    is_sound,
+    may_be_decided,
+    undecided,
+    weighed,
+)
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit, Unpatchable, locate
 from gradscope.repair.write.propose import candidates, fixes_of
@@ -35,6 +55,8 @@ Again = Callable[[int, Purpose], Trace]  # steps
 # Steps after the failing one. A gradient that is too large shows in the next loss, and what it
 # leaves in an optimizer's averages in those after.
 AHEAD = 3
+TOKEN = re.compile(r"\d+\.?\d*(?:[eE][-+]?\d+)?|\w+|\s+|.")
+LARGEST_EPS = 1e-2
 DEEPEST = 2  # further culprits that one patch may have to repair as well
 BRANCHES = 3  # ways to repair each of them that are tried
 
@@ -49,6 +71,21 @@ class Patched:
     same: bool
     source: Source
     text: str
+
+    @property
+    def varied(self) -> str:
+        """The text with another epsilon, or operand than 1.0, where the candidate wrote one."""
+        edits = edits_between(self.source, self.text)
+        return spliced(self.source, (replace(one, text=self._varied(one)) for one in edits))
+
+    def _varied(self, edit: Edit) -> str:
+        start = self.source.offset(edit.line, edit.col)
+        end = self.source.offset(edit.end_line, edit.end_col)
+        old, new = (TOKEN.findall(text) for text in (self.source.text[start:end], edit.text))
+        for tag, _, _, first, last in SequenceMatcher(None, old, new, False).get_opcodes():
+            if tag != "equal":
+                new[first:last] = map(_other, new[first:last])
+        return "".join(new)
 
     @property
     def patch(self) -> str:
@@ -66,6 +103,14 @@ class Patched:
             patch=patch,
             verdict=verdict,
         )
+
+
+def _other(token: str) -> str:
+    """Another epsilon, or another operand than 1.0; any other token as it is."""
+    if token == "1.0":
+        return "0.001"
+    value = float(token) if token[0].isdigit() else 0.0
+    return f"{10 * value:g}" if 0 < value < LARGEST_EPS else token
 
 
 def in_float64() -> None:
@@ -133,12 +178,18 @@ class Bench:
         return one, outcome
 
     def _verdict(self, finding: Finding, one: Patched) -> Outcome:
-        path = os.path.abspath(one.source.file)
-        again = partial(self._run, path, one.text, acting(finding, one.kind).start)
-        return self._judged(finding, again, one.same, one.kind)
+        path, first = os.path.abspath(one.source.file), acting(finding, one.kind).start
+        again = partial(self._run, path, one.text, first)
+        varied = None
+        if may_be_decided(self.before.trace, last_step(finding), one.kind):
+            other = one.varied
+            varied = partial(self._run, path, other, first) if other != one.text else None
+        return self._judged(finding, again, one.same, one.kind, varied)
 
-    def _judged(self, finding: Finding, again: Again, same: bool, kind: str) -> Outcome:
-        """`again` runs the program with the fix."""
+    def _judged(
+        self, finding: Finding, again: Again, same: bool, kind: str, varied: Again | None = None
+    ) -> Outcome:
+        """`again` runs the program with the fix, `varied` with another number in it."""
         step = last_step(finding)
         if self.budget.interrupted:
             return Outcome(NotTried(Reason.INTERRUPTED))
@@ -151,6 +202,8 @@ class Bench:
             if isinstance(outcome.verdict, Verified):
                 exact = self._in_float64(step) if asks_for_truth(finding) and not same else None
                 found = weighed(outcome.verdict, self.before.trace, trace, step, exact, kind)
+                if exact is None and varied is not None and isinstance(found, Verified):
+                    found = undecided(found, trace, varied(step + 1, Purpose.FIX), step)
                 if not same and exact is None and isinstance(found, Verified):
                     found = self._gone_on(found, again, after, step)
                 return Outcome(found)

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gradscope.facts import Finding, Fix, Holds, NotTried, Reason
+from gradscope.facts import requests as ask
+from gradscope.facts.verdicts import NumberDecides
 from gradscope.repair.attempt import Bench, Patched, ways
 from gradscope.repair.budget import Budget, Search
 from gradscope.repair.fix_order import gives_the_truth, ordered
@@ -62,13 +64,15 @@ class Service:
         except Unpatchable as unpatchable:
             yield from (replace(fix, verdict=unpatchable.verdict) for fix in finding.fixes)
             return
-        holds = False
+        holds = is_decided = False
         if self.bench is not None and (shared := self.bench.shared(finding)) is not None:
             # Two culprits that one patch had to repair together.
             holds = True
             yield shared
         advice = []
         for fix in fixes_of(culprit):
+            if is_decided and isinstance(fix.request, ask.KeepOff | ask.HarmlessOperand):
+                continue  # any other number would decide as well
             self._begin(Doing.SEARCHING)
             written = ways(culprit, fix)
             if self.bench is None or holds:
@@ -83,6 +87,7 @@ class Service:
             for tried in self._until_one_holds(finding, written, self.bench):
                 is_advice = False
                 holds |= gives_the_truth(tried)
+                is_decided |= _is_decided(tried)
                 yield tried
             if is_advice:
                 advice.append(fix)
@@ -107,5 +112,9 @@ class Service:
             yield tried
             # Another spelling of an epsilon leaves values of the same size.
             is_settled = isinstance(tried.verdict, Holds) and tried.kind == "epsilon"
-            if tried.verified is not False or is_settled:
+            if tried.verified is not False or is_settled or _is_decided(tried):
                 return
+
+
+def _is_decided(fix: Fix) -> bool:
+    return isinstance(fix.verdict, Holds) and isinstance(fix.verdict.but, NumberDecides)

@@ -15,6 +15,7 @@ from gradscope.facts.verdicts import (
     HugeGradient,
     HugeLoss,
     NothingToLearn,
+    NumberDecides,
     OffTruth,
     Shortfall,
     Truth,
@@ -48,8 +49,11 @@ FLUSHED = 1.18e-38
 SAME_RUN = 0.1  # of what was finite before: half precision leaves two digits
 ROUNDED = 1e-6  # what float32 leaves of numbers of size 1: a loss below it is 0 but for rounding
 CLOSE = 1e-3  # of the loss and of each gradient: what float32 and a small eps leave of them
-OTHER_LOSS = 0.5  # of the larger of two losses
-OTHER_NORM = 10.0  # times
+OTHER_LOSS = 0.1  # of the larger of two losses
+OTHER_NORM = 3.0  # times
+# Of the loss, with an epsilon ten times as large: what is on its way to a limit moves less, a
+# logarithm at 1e-12 by a twelfth.
+MOVED_BY_NUMBER = 1e-2
 
 
 def asks_for_truth(finding: Finding) -> bool:
@@ -98,6 +102,19 @@ def _shortfall(before: Trace, after: Trace, step: int, kind: str) -> Shortfall |
     if kind in HOLD_OFF and not is_right and learns(before) and not learns(after):
         return NothingToLearn()
     return _size(before, after, step)
+
+
+def may_be_decided(before: Trace, step: int, kind: str) -> bool:
+    """Whether the values that a fix gives may be made by the number that it writes."""
+    return kind in HOLD_OFF and not has_finite_loss(before, step)
+
+
+def undecided(verdict: Verified, after: Trace, other: Trace, step: int) -> Verified | Holds:
+    """The verdict on a fix that writes a number; `other` is the run with another one."""
+    loss, moved = loss_of(after, step), loss_of(other, step)
+    if loss is None or moved is None or _is_near(loss, moved, MOVED_BY_NUMBER):
+        return verdict
+    return Holds(verdict.effects, NumberDecides(moved))
 
 
 def gone_on(verdict: Verified, before: Trace, ahead: Seen, step: int) -> Verified | Holds:

@@ -36,6 +36,7 @@ from gradscope.facts.verdicts import (
     LossMove,
     Move,
     NothingToLearn,
+    NumberDecides,
     Objection,
     OffTruth,
     ProgramEnds,
@@ -172,6 +173,8 @@ def _but(but: Shortfall) -> str:
             return "every gradient is exactly 0 then"
         case OffTruth():
             return "the true values are others"
+        case NumberDecides(loss):
+            return f"the number that it writes makes the loss: another one gives {number(loss, 6)}"
         case Follows(step, cause, loss, norm):
             at = f"at step {step}"
             if cause is not None:
