@@ -296,10 +296,11 @@ def _apply(
             best = (patches or finding.fixes)[:1]
             state.withheld += [Applied(state.rounds, finding, one) for one in best]
             continue
-        path = os.path.realpath(fix.edits[0].file)
-        together = edits.get(path, set()) | set(fix.edits)
-        if _spliced(state, path, together) is not None:
-            edits[path] = together
+        together = {path: set(made) for path, made in edits.items()}
+        for edit in fix.edits:
+            together.setdefault(os.path.realpath(edit.file), set()).add(edit)
+        if all(_spliced(state, path, made) is not None for path, made in together.items()):
+            edits = together
             state.applied.append(Applied(state.rounds, finding, fix))
             tell(f"round {state.rounds}: {_place(finding)}: {fix.title} ({trials.verdict(fix)})")
     state.texts |= {path: _spliced(state, path, made) or "" for path, made in edits.items()}

@@ -153,7 +153,7 @@ def finding_at(site: Site, op: str, values: dict[str, float]) -> Finding:
 def patches_of(found: Finding, text: str) -> list[Patched]:
     culprit = locate(found, Source("loss.py", text))
     written = (
-        patched(culprit.source, candidate)
+        patched(culprit, candidate)
         for fix in fixes_of(culprit)
         for candidate in candidates(culprit, fix)
     )

@@ -43,7 +43,7 @@ from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit, Unpatchable, locate
 from gradscope.repair.write.propose import candidates, fixes_of
 from gradscope.repair.write.splice import edits_between, spliced, unified
-from gradscope.source import Source
+from gradscope.source import Source, read
 
 # With patches or after a setup, which have to be at work in these steps; up to their end,
 # for at most so many seconds.
@@ -64,13 +64,22 @@ BRANCHES = 3  # ways to repair each of them that are tried
 @dataclass(frozen=True, slots=True)
 class Patched:
     """A candidate as text: the file's new content, and the patch that makes it. It has a title for
-    each of the repairs in it."""
+    each of the repairs in it. `others` are further files with theirs."""
 
     kind: str
     titles: tuple[str, ...]
     same: bool
     source: Source
     text: str
+    others: tuple[tuple[Source, str], ...] = ()
+
+    @property
+    def files(self) -> tuple[tuple[Source, str], ...]:
+        return ((self.source, self.text), *self.others)
+
+    @property
+    def texts(self) -> dict[str, str]:
+        return {os.path.abspath(source.file): text for source, text in self.files}
 
     @property
     def varied(self) -> str:
@@ -89,7 +98,7 @@ class Patched:
 
     @property
     def patch(self) -> str:
-        return unified(self.source, self.text)
+        return "".join(unified(source, text) for source, text in self.files)
 
     def as_fix(self, verdict: Verdict) -> Fix:
         patch = self.patch
@@ -99,7 +108,7 @@ class Patched:
             title=", and ".join(dict.fromkeys(self.titles)),
             safety="safe" if self.same else "unsafe",
             code="\n".join(line[1:].strip() for line in added if not line.startswith("+++")),
-            edits=edits_between(self.source, self.text),
+            edits=tuple(edit for one in self.files for edit in edits_between(*one)),
             patch=patch,
             verdict=verdict,
         )
@@ -120,21 +129,29 @@ def in_float64() -> None:
     install()
 
 
-def patched(source: Source, candidate: Candidate) -> Patched | None:
+def patched(culprit: Culprit, candidate: Candidate) -> Patched | None:
     """The candidate applied; None where the result is no Python, or nothing changed."""
-    text = spliced(source, candidate.edits)
-    try:
-        symtable(text, source.file, "exec")  # as the compiler reads it, and half as long as a tree
-    except (SyntaxError, ValueError, RecursionError):
-        return None
+    files = dict.fromkeys((culprit.source.file, *(edit.file for edit in candidate.edits)))
+    written = []
+    for file in files:
+        is_own = file == culprit.source.file
+        source = culprit.source if is_own else read(file, culprit.texts)
+        text = spliced(source, (edit for edit in candidate.edits if edit.file == file))
+        try:
+            symtable(text, file, "exec")  # as the compiler reads it, and half as long as a tree
+        except (SyntaxError, ValueError, RecursionError):
+            return None
+        written.append((source, text))
+    (source, text), *others = written
     if text == source.text:
         return None
-    return Patched(candidate.kind, (candidate.title,), candidate.same, source, text)
+    given = (candidate.title,)
+    return Patched(candidate.kind, given, candidate.same, source, text, tuple(others))
 
 
 def ways(culprit: Culprit, fix: Fix) -> Iterator[Patched]:
     """The ways to write a fix, as texts, as far as the time for the search allows."""
-    written = (patched(culprit.source, candidate) for candidate in candidates(culprit, fix))
+    written = (patched(culprit, candidate) for candidate in candidates(culprit, fix))
     return culprit.search.found(one for one in written if one is not None)
 
 
@@ -149,7 +166,7 @@ class Bench:
     search: Search
     rerun_with: RerunWith | None = None  # None where nothing can be set up before a run
     _held: list[Patched] = field(default_factory=list)
-    _runs: dict[tuple[str, str, range], Trace] = field(default_factory=dict)
+    _runs: dict[tuple[tuple[tuple[str, str], ...], range], Trace] = field(default_factory=dict)
     _exact: dict[int, Trace | None] = field(default_factory=dict)  # in float64, by the last step
 
     def shared(self, finding: Finding) -> Fix | None:
@@ -178,12 +195,12 @@ class Bench:
         return one, outcome
 
     def _verdict(self, finding: Finding, one: Patched) -> Outcome:
-        path, first = os.path.abspath(one.source.file), acting(finding, one.kind).start
-        again = partial(self._run, path, one.text, first)
+        first = acting(finding, one.kind).start
+        again = partial(self._run, one.texts, first)
         varied = None
         if may_be_decided(self.before.trace, last_step(finding), one.kind):
-            other = one.varied
-            varied = partial(self._run, path, other, first) if other != one.text else None
+            other = replace(one, text=one.varied)
+            varied = partial(self._run, other.texts, first) if other.text != one.text else None
         return self._judged(finding, again, one.same, one.kind, varied)
 
     def _judged(
@@ -226,10 +243,9 @@ class Bench:
             return Outcome(NotTried(Reason.NOT_THERE))
         return outcome
 
-    def _run(self, path: str, text: str, first: int, steps: int, purpose: Purpose) -> Trace:
-        key = (path, text, range(first, steps))
+    def _run(self, patches: Mapping[str, str], first: int, steps: int, purpose: Purpose) -> Trace:
+        key = (tuple(patches.items()), range(first, steps))
         if key not in self._runs:
-            patches = {path: text} if path else {}
             self._runs[key] = self.budget.run(
                 purpose, lambda limit: self.rerun(patches, range(first, steps), limit)
             )
@@ -265,7 +281,7 @@ class Bench:
         """Whether the program, repeated as it was for `trace` and without a patch, does the same
         again; TimeoutError where the time ends before that is known."""
         first = trace.replay.step if trace.replay is not None else 0
-        control = self._run("", "", first, step + 1, Purpose.FIX)
+        control = self._run({}, first, step + 1, Purpose.FIX)
         return repeats(self.before.trace, control, range(step + 1))
 
     def _ways(self, finding: Finding, source: Source) -> Iterator[Patched]:

@@ -60,7 +60,7 @@ class Service:
         """Every fix that the rule proposes, tried until one holds; the later ones only written."""
         try:
             path = os.path.realpath(finding.location.file) if finding.location else ""
-            culprit = locate(finding, self.overlay.get(path), self.search)
+            culprit = locate(finding, self.overlay.get(path), self.search, self.overlay)
         except Unpatchable as unpatchable:
             yield from (replace(fix, verdict=unpatchable.verdict) for fix in finding.fixes)
             return

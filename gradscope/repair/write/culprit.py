@@ -14,6 +14,7 @@ from gradscope.repair.write.splice import before
 from gradscope.source import Names, Source, SourceError, expression, find, operands, read
 from gradscope.source.arguments import called, spelled
 from gradscope.source.spans import parenthesized
+from gradscope.source.text import NO_TEXTS, Texts
 
 _TORCH = re.compile(r"(?<![\w.])torch\.(?:nn\.functional\.)?")
 ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.List, ast.Tuple)
@@ -29,12 +30,14 @@ class Unpatchable(Exception):
 
 @dataclass(frozen=True)
 class Culprit:
-    """Where a finding stands in the source. `node` is None where its span fits no expression."""
+    """Where a finding stands in the source. `node` is None where its span fits no expression.
+    `texts` stand in for files, by their real path."""
 
     finding: Finding
     source: Source
     node: ast.expr | ast.AugAssign | None
     search: Search = field(default_factory=Search)
+    texts: Texts = field(default_factory=dict)
 
     @property
     def names(self) -> Names:
@@ -154,7 +157,12 @@ class Culprit:
         return self.source.edit(start, end, text)
 
 
-def locate(finding: Finding, source: Source | None = None, search: Search | None = None) -> Culprit:
+def locate(
+    finding: Finding,
+    source: Source | None = None,
+    search: Search | None = None,
+    texts: Texts = NO_TEXTS,
+) -> Culprit:
     """The culprit in its file (or in the text that stands in for it), or Unpatchable."""
     location = finding.location
     if location is None:
@@ -175,4 +183,4 @@ def locate(finding: Finding, source: Source | None = None, search: Search | None
     if node is None:
         written = list(find(source, location.line, finding.op))
         node = written[0] if len(written) == 1 else None
-    return Culprit(finding, source, node, search or Search())
+    return Culprit(finding, source, node, search or Search(), texts)

@@ -85,7 +85,7 @@ def _joined(read: Reading, node: ast.expr, found: Spelled) -> str | None:
     inner = {one: log_of(read, one) for one in getattr(parts, "elts", ())}
     if not any(inner.values()):
         return None
-    texts = {one: text or f"torch.log({read.text(one)})" for one, text in inner.items()}
+    texts = {one: text or read.log(one) for one, text in inner.items()}
     return _with(read, node, texts)
 
 
@@ -124,8 +124,8 @@ def _mm(read: Reading, found: Spelled) -> str | None:
         return f"{one} + {term(columns)}"
     if not read.carried or (one is None and other is None):
         return None
-    one = one or read.call("log", read.text(first))
-    other = other or read.call("log", read.text(second))
+    one = one or read.log(first)
+    other = other or read.log(second)
     is_vector = isinstance(second, ast.Name) and second.id in read.carried and not read.as_matrix
     if is_vector:
         return f"torch.logsumexp({one} + {term(other)}, dim=-1)"
@@ -159,13 +159,13 @@ def _abs(read: Reading, found: Spelled) -> str | None:
 def _prod(read: Reading, found: Spelled) -> str:
     """Of many factors the product leaves the dtype, the sum of their logarithms does not."""
     operand = found.positional[0]
-    inner = log_of(read, operand) or read.call("log", read.text(operand))
+    inner = log_of(read, operand) or read.log(operand)
     return f"{atom(inner)}.sum({read.rest(found)})"
 
 
 def _cumprod(read: Reading, found: Spelled) -> str:
     operand = found.positional[0]
-    inner = log_of(read, operand) or read.call("log", read.text(operand))
+    inner = log_of(read, operand) or read.log(operand)
     return read.call("cumsum", inner, read.rest(found))
 
 
@@ -231,7 +231,7 @@ def _div(read: Reading, found: Spelled) -> str | None:
     above, below = found.positional[:2]
     one, other = log_of(read, above), log_of(read, below)
     if one is None:
-        is_one, plain = read.number(above) == 1, read.call("log", read.text(above))
+        is_one, plain = read.number(above) == 1, read.log(above)
         return other and (f"-{atom(other)}" if is_one else f"{plain} - {term(other)}")
     return _scaled(read, one, "-", below) if other is None else f"{one} - {term(other)}"
 
@@ -240,7 +240,7 @@ def _scaled(read: Reading, inner: str, sign: str, node: ast.expr) -> str:
     """A logarithm, and that of a factor (or divisor) which it does not undo."""
     number = read.number(node)
     if number is None or number <= 0:
-        return f"{inner} {sign} {read.call('log', read.text(node))}"
+        return f"{inner} {sign} {read.log(node)}"
     shift = math.log(number)
     sign = sign if shift > 0 else "+-"[sign == "+"]
     return f"{inner} {sign} {abs(shift)!r}" if shift else inner

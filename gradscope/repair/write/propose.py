@@ -31,6 +31,7 @@ from gradscope.repair.write import (
 )
 from gradscope.repair.write.candidate import Candidate, Ways
 from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.linked import linked
 
 GUARDS = ("epsilon", "clamp-domain")
 MOST = 6  # candidates of one fix that are worth a run each
@@ -126,23 +127,24 @@ def fixes_of(culprit: Culprit) -> tuple[Fix, ...]:
         return (Fix("loss-scaling", scaler.title, "unsafe", request=ask.ScaleLoss()), *fixes)
     if any(isinstance(one, ask.Allow) for one in requests):
         return fixes  # no value is at fault there
-    stable_form = next(culprit.search.found(stable.rewritten(culprit)), None)
+    wanted = Fix("stable-op", "", "unsafe", request=ask.StableForm())
+    stable_form = next(culprit.search.found(_ways(culprit, wanted)), None)
     if stable_form is None:
         return fixes
     proposed = [fix for fix in fixes if isinstance(fix.request, ask.StableForm)]
-    first = proposed or [Fix("stable-op", stable_form.title, "unsafe", request=ask.StableForm())]
+    first = proposed or [replace(wanted, title=stable_form.title)]
     return (*first, *(fix for fix in fixes if fix not in proposed))
 
 
 def candidates(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
     """The ways to write a fix at the culprit, the one to prefer first, none twice."""
     seen: set[tuple[Edit, ...]] = set()
-    for way in _ways(culprit, fix.request):
-        given = way if isinstance(way, Candidate) else Candidate(fix.title, tuple(way))
-        # What autograd is to allow may be that the program computes something a second time.
-        is_anew = isinstance(fix.request, ask.Allow)
-        one = given if is_anew else once.computed_once(culprit, given)
-        one = replace(one, edits=culprit.with_import(one.edits))
+    for one in _ways(culprit, fix):
+        if all(edit.file == culprit.source.file for edit in one.edits):
+            # What autograd is to allow may be that the program computes something a second time.
+            is_anew = isinstance(fix.request, ask.Allow)
+            one = one if is_anew else once.computed_once(culprit, one)
+            one = replace(one, edits=culprit.with_import(one.edits))
         if one.edits and one.edits not in seen and len(seen) < MOST:
             seen.add(one.edits)
             # A guard is an epsilon or a clamp by the rule's judgement of the values.
@@ -150,9 +152,15 @@ def candidates(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
             yield replace(one, kind=fix.kind) if is_guard or not one.kind else one
 
 
-def _ways(culprit: Culprit, request: ask.Request | None) -> Ways:
+def _ways(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
     """None for advice: what to change is not told by the source."""
+    request = fix.request
     if request is None:
-        return ()
+        return
     by_class = BY_CLASS.get(type(request))
-    return by_class(culprit) if by_class else BY_FIELDS[type(request)](culprit, request)
+    for way in by_class(culprit) if by_class else BY_FIELDS[type(request)](culprit, request):
+        yield way if isinstance(way, Candidate) else Candidate(fix.title, tuple(way))
+    if isinstance(request, ask.StableForm | ask.LearnPositive):
+        whole = linked(culprit)
+        if whole is not None:
+            yield from whole.apart(_ways(whole, fix))

@@ -170,11 +170,26 @@ class Reading:
     def call(self, name: str, operand: str, rest: str = "") -> str:
         """A function of torch as the expression that it takes the place of is written: as a call,
         or as a method."""
-        self.has_plain_log |= name == "log"
         found = spelled(self.culprit.source, self.place)
         if found is not None and found.method:
             return f"{atom(operand)}.{name}({rest})"
         return f"torch.{name}({', '.join(filter(None, (operand, rest)))})"
+
+    def log(self, node: ast.expr) -> str:
+        """The logarithm of an expression as it is, by the module `math` where that made it."""
+        self.has_plain_log = True
+        return self._of_math(node) or self.call("log", self.text(node))
+
+    def _of_math(self, node: ast.expr) -> str | None:
+        """Of a Python number; None for any other."""
+        made = [one for one in ast.walk(node) if isinstance(one, ast.Attribute)]
+        modules = {one.value for one in made}
+        names = (one for one in ast.walk(node) if isinstance(one, ast.Name))
+        dotted = (self.culprit.names.dotted(one) or "" for one in made)
+        is_number = all(name in modules for name in names) and all(
+            one.startswith("math.") for one in dotted
+        )
+        return f"{self.text(made[0].value)}.log({self.text(node)})" if made and is_number else None
 
 
 def atom(text: str) -> str:

@@ -1,0 +1,102 @@
+"""What is made in one file of a program and breaks in another: the patch edits both."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from corpus import diagnosed_file
+
+MODEL = """\
+import torch
+import torch.nn as nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(2, 1)
+
+    def forward(self, x):
+        return torch.sigmoid(self.head(x))
+"""
+LOSS = """\
+import torch
+
+
+class Loss(torch.nn.Module):
+    def forward(self, pred, target):
+        first = target * torch.log(pred)
+        return -(first + (1 - target) * torch.log(1 - pred)).mean()
+"""
+MAIN = """\
+import torch
+from net import Net
+from loss import Loss
+
+net = Net()
+criterion = Loss()
+net.head.weight.data[:] = 400.0
+out = net(torch.ones(3, 2))
+print((out > 0.5).sum())
+criterion(out, torch.tensor([[1.0], [0.0], [1.0]])).backward()
+"""
+DENSITY = """\
+import math
+import torch
+
+
+def density(y, mu):
+    return torch.exp(-0.5 * (y - mu) ** 2) / math.sqrt(2 * math.pi)
+"""
+FIT = """\
+import torch
+from model.density import density
+
+mu = torch.nn.Parameter(torch.zeros(3))
+y = torch.tensor([[0.1], [60.0]])
+prob = (density(y, mu) * 0.5).sum(1)
+(-torch.log(prob).mean()).backward()
+"""
+EVALUATE = "from net import Net\nprint(Net()(None) > 0.5)\n"
+
+
+@pytest.fixture
+def program(tmp_path):
+    def written(files):
+        for name, text in files.items():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(text)
+        return diagnosed_file(tmp_path / "main.py", verify=True).findings[0].fixes
+
+    return written
+
+
+def added(fix) -> set[str]:
+    return set(re.findall(r"(?m)^\+(?!\+\+) *(.*)", fix.patch or ""))
+
+
+def test_a_model_gives_logits_where_the_loss_of_another_file_takes_logarithms(program):
+    fixes = program({"net.py": MODEL, "loss.py": LOSS, "main.py": MAIN})
+
+    assert fixes[0].verified
+    assert added(fixes[0]) == {
+        "return self.head(x)",
+        "first = target * torch.nn.functional.logsigmoid(pred)",
+        "return -(first + (1 - target) * torch.nn.functional.logsigmoid(-pred)).mean()",
+        "print((torch.sigmoid(out) > 0.5).sum())",
+    }
+
+
+def test_another_program_that_reads_the_probabilities_keeps_them(program):
+    fixes = program({"net.py": MODEL, "loss.py": LOSS, "main.py": MAIN, "evaluate.py": EVALUATE})
+
+    assert not any("return self.head(x)" in added(fix) for fix in fixes)
+
+
+def test_a_density_of_another_file_is_given_as_its_logarithm(program):
+    fixes = program({"model/density.py": DENSITY, "model/__init__.py": "", "main.py": FIT})
+
+    assert fixes[0].verified
+    assert {line.partition(" = ")[0] for line in added(fixes[0])} >= {"prob"}
+    assert any("return -0.5 * (y - mu) ** 2" in line for line in added(fixes[0]))
