@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from functools import partial
 
-from gradscope.ops.cures import away, floor
+from gradscope.ops.cures import Cure, away, floor
 from gradscope.ops.edges import (
     Edge,
     Holds,
@@ -120,6 +120,7 @@ WEIGHT_NORM = fact(
     pole(
         equals("v", 0),
         "the norm of this part of {x} is 0, and it is divided by that",
+        Cure(guard="{x} + {eps}"),
         argument="v",
         cause="zero-division",
         slope="nan",

@@ -12,7 +12,7 @@ from gradscope.ops.dtypes import HALF, eps_for
 from gradscope.ops.dtypes import wider as wider_than
 from gradscope.ops.edges import Nature
 from gradscope.rules.reading import evidence
-from gradscope.rules.wording import phrases, titles
+from gradscope.rules.wording import phrases, proposals
 
 Fixes = tuple[Fix, ...]
 # A "stable form" that is the same op in another dtype.
@@ -46,7 +46,7 @@ def says(edge: Edge, event: Event) -> str:
 
 def _masked(edge: Edge | None, event: Event, hidden: bool) -> Fix:
     op = phrases.spelled(event.op)
-    title = titles.harmless(op)
+    title = proposals.HARMLESS.format(op=op)
     request = ask.HarmlessOperand(hidden)
     if edge is None or not (edge.cure.condition and edge.cure.harmless):
         code = f"safe = torch.where(used, x, 1.0)  # 1.0: any operand that `{op}` can take"
@@ -61,13 +61,8 @@ def _guards(edge: Edge | None, event: Event, *_: object) -> Fixes:
     """Keep the operand off the edge for good; nothing where the table knows no guard."""
     if edge is None or not edge.cure.guard:
         return ()
-    op, kind = phrases.spelled(event.op), _guard_kind(edge, event)
-    named = subject(edge, event)
-    title = titles.guarded(kind, named, op)
-    if edge.nature is Nature.OVERFLOW:
-        title = titles.in_range(named, op)
-    elif edge.cause == "degenerate-decomposition":
-        title = titles.conditioned(named)
+    kind = _guard_kind(edge, event)
+    title = proposals.guarded(kind, subject(edge, event), event.op, edge)
     return (Fix(kind, title, "unsafe", _fill(edge.cure.guard, edge, event), request=ask.KeepOff()),)
 
 
@@ -76,7 +71,7 @@ def _divisor(edge: Edge | None, event: Event, *_: object) -> Fixes:
     if edge is None or edge.argument != "other" or event.values().get("self") != 0:
         return ()
     x = text_at(edge, event)
-    title = titles.nothing(subject(edge, event))
+    title = proposals.NOTHING.format(what=subject(edge, event))
     code = f"torch.where({x} != 0, {x}, 1.0)"
     return (Fix("guard-empty", title, "unsafe", code, request=ask.DivideByOne()),)
 
@@ -91,7 +86,7 @@ def _selected(edge: Edge | None, event: Event, *_: object) -> Fixes:
     if not shape or operand.shape != shape or operand.zeros >= operand.numel:
         return ()
     condition = _fill(edge.cure.condition, edge, event)
-    title = titles.selected(condition)
+    title = proposals.SELECTED.format(condition=condition)
     return (Fix("masked-branch", title, "unsafe", f"[{condition}]", request=ask.SelectElements()),)
 
 
@@ -117,7 +112,8 @@ def _positive(edge: Edge | None, event: Event, *_: object) -> Fixes:
     of_layer = any(after.op in _HEADS for before, after in pairwise(made) if before is call)
     if not (is_head or rectifier == "relu" or (rectifier in _FLOORS and of_layer)):
         return ()
-    title = titles.positive(subject(edge, event), "" if is_head else rectifier)
+    instead = "" if is_head else f", in the place of {rectifier}"
+    title = proposals.POSITIVE.format(what=subject(edge, event), instead=instead)
     request = ask.LearnPositive(call.location, is_head)
     code = "torch.nn.functional.softplus(x)"
     return (Fix(_guard_kind(edge, event), title, "unsafe", code, request=request),)
@@ -147,21 +143,24 @@ def _stable(edge: Edge | None, event: Event, root: Root, trace: Trace) -> Fixes:
     pattern = evidence.pattern(root, event, trace)
     if pattern is not None:
         names = {"x": "x", "dim": "-1", "eps": f"{eps_for(evidence.dtype(event)):g}"}
-        code = pattern.stable.format_map(_Named(names))
-        return (Fix("stable-op", titles.stable(code), "safe", code, request=ask.StableForm()),)
+        return (_in_one_step(pattern.stable.format_map(_Named(names))),)
     if edge is not None and edge.stable.startswith(_CASTS):
         return (wider(event),)
     if edge is not None and edge.stable:
-        code = _fill(edge.stable, edge, event)
-        return (Fix("stable-op", titles.stable(code), "safe", code, request=ask.StableForm()),)
+        return (_in_one_step(_fill(edge.stable, edge, event)),)
     return ()
+
+
+def _in_one_step(code: str) -> Fix:
+    title = proposals.STABLE.format(text=code)
+    return Fix("stable-op", title, "safe", code, request=ask.StableForm())
 
 
 def wider(event: Event) -> Fix:
     """Compute this op in a wider dtype."""
     x = next((phrases.source(one, one.role) for one in event.operands), "x")
     wide, cast = wider_than(evidence.dtype(event))
-    title = titles.wider(phrases.spelled(event.op), wide)
+    title = proposals.WIDER.format(op=phrases.spelled(event.op), dtype=wide)
     return Fix("dtype", title, "unsafe", f"{x}.{cast}", request=ask.WiderDtype())
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import Margin, eps_for
-from gradscope.ops.edges import Nature
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.spelling import can_repeat, filled, is_count, operand_of
@@ -15,7 +14,7 @@ from gradscope.repair.write.splice import after
 from gradscope.repair.write.uses import Uses
 from gradscope.repair.write.wider import rebound
 from gradscope.rules.reading import evidence
-from gradscope.rules.wording import phrases, titles
+from gradscope.rules.wording import phrases, proposals
 from gradscope.source import binding, counts
 from gradscope.source.arguments import canonical, spelled
 
@@ -62,16 +61,16 @@ def divided_by_one(culprit: Culprit) -> Iterator[Candidate]:
         if can_repeat(culprit, root) and where is not None:
             text = culprit.text(root)
             edit = culprit.replace(root, f"{where}{text} > 0, {culprit.source.of(root)}, 1.0)")
-            yield Candidate(titles.nothing(_short(culprit, root)), (edit,))
+            yield Candidate(proposals.NOTHING.format(what=_short(culprit, root)), (edit,))
         yield from _under_root(culprit)
         return
     what = _short(culprit, node)
     if is_count(culprit, edge) or counts(culprit.source, node):
         edit = culprit.replace(node, f"{culprit.text(node)}.clamp(min=1)")
-        yield Candidate(titles.counted(what), (edit,))
+        yield Candidate(proposals.COUNTED.format(what=what), (edit,))
     template = filled(culprit, edge, "torch.where({x} != 0, {x}, 1.0)", node)
     if template is not None:
-        yield Candidate(titles.nothing(what), (culprit.replace(node, template),))
+        yield Candidate(proposals.NOTHING.format(what=what), (culprit.replace(node, template),))
 
 
 def _under_root(culprit: Culprit) -> Iterator[Candidate]:
@@ -130,7 +129,9 @@ def _for_all_readers(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[C
         line = f"{name} = {name}.{clamp}"
         edits = rebound(culprit, {name}, clamp) if is_given else after(source, made, line)
         if edits:
-            title = titles.bounded(name, f"{bound:g}", phrases.spelled(culprit.finding.op))
+            title = proposals.BOUNDED.format(
+                name=name, bound=bound, op=phrases.spelled(culprit.finding.op)
+            )
             yield Candidate(title, edits, "clamp-domain")
 
 
@@ -223,9 +224,7 @@ def _kind(edge: Edge) -> str:
 
 
 def _title(kind: str, culprit: Culprit, edge: Edge, node: ast.expr) -> str:
-    what, op = _short(culprit, node), phrases.spelled(culprit.finding.op)
-    is_overflow = edge.nature is Nature.OVERFLOW
-    return titles.in_range(what, op) if is_overflow else titles.guarded(kind, what, op)
+    return proposals.guarded(kind, _short(culprit, node), culprit.finding.op, edge)
 
 
 def _short(culprit: Culprit, node: ast.expr) -> str:

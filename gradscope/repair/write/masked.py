@@ -13,7 +13,7 @@ from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.spelling import can_repeat, filled, operand_of
 from gradscope.rules.reading import evidence
-from gradscope.rules.wording import phrases, titles
+from gradscope.rules.wording import phrases, proposals
 from gradscope.source import Mask, definition, holds, mask
 from gradscope.source.arguments import spelled
 
@@ -44,14 +44,14 @@ def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
     if _goes_by_value(culprit):
         yield from restored
     harmless = edge.cure.harmless or "1.0"
-    op = phrases.spelled(culprit.finding.op)
+    template = proposals.HARMLESS if hidden else proposals.REPLACED
+    title = template.format(op=phrases.spelled(culprit.finding.op), number=harmless)
     seen = set()
     for condition, kept in (*_mask_conditions(culprit), *own):
         text = _where(culprit, condition, kept, node, harmless)
         if text not in seen:
             seen.add(text)
             edit = culprit.replace(node, text)
-            title = titles.harmless(op) if hidden else titles.replaced(op, harmless)
             yield Candidate(title, (edit,), same=hidden)
     yield from restored
 
@@ -84,7 +84,7 @@ def _restored(
             again = ast.unparse(ast.parse(f"({again})", mode="eval"))
         op = phrases.spelled(culprit.finding.op)
         edit = culprit.replace(node, f"{where}{condition}, {again}, {value})")
-        yield Candidate(titles.restored(op), (edit,), same=True)
+        yield Candidate(proposals.RESTORED.format(op=op), (edit,), same=True)
 
 
 def _value(culprit: Culprit) -> str | None:

@@ -14,7 +14,7 @@ from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.logs import log_of, scaling
 from gradscope.repair.write.reading import Reading, Rebound
 from gradscope.repair.write.spelling import MOVES
-from gradscope.rules.wording import titles
+from gradscope.rules.wording import proposals
 from gradscope.source.arguments import spelled
 from gradscope.source.scopes import Binding, Scope
 from gradscope.source.spans import ancestors
@@ -158,4 +158,5 @@ def _candidate(culprit: Culprit, read: Reading) -> Iterator[Candidate]:
             return
         if text != culprit.source.of(node):
             edits.append(culprit.replace(node, text))
-    yield Candidate(titles.recurrence(sorted(read.carried)), tuple(edits))
+    names = " and ".join(f"`{name}`" for name in sorted(read.carried))
+    yield Candidate(proposals.RECURRENCE.format(names=names), tuple(edits))

@@ -9,7 +9,7 @@ from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.spelling import filled, operand_of
 from gradscope.repair.write.uses import Uses
-from gradscope.rules.wording import titles
+from gradscope.rules.wording import proposals
 from gradscope.source.arguments import spelled
 
 # Of each element its own, in one op with numbers or with as many elements.
@@ -38,7 +38,7 @@ def selected(culprit: Culprit) -> Iterator[Candidate]:
         parts = (whole,)
     chosen = [one for one in parts if not isinstance(one, ast.Constant)]
     edits = [culprit.replace(one, f"{culprit.text(one)}[{condition}]") for one in chosen]
-    yield Candidate(titles.selected(condition), tuple(edits))
+    yield Candidate(proposals.SELECTED.format(condition=condition), tuple(edits))
 
 
 def _around(culprit: Culprit, node: ast.expr) -> tuple[ast.expr, bool]:

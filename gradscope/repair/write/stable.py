@@ -12,7 +12,7 @@ from gradscope.repair.write.composites import FORMS, Form
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.reading import Reading
 from gradscope.repair.write.splice import keyword
-from gradscope.rules.wording import titles
+from gradscope.rules.wording import proposals
 from gradscope.source import definition
 from gradscope.source.arguments import canonical, spelled
 
@@ -71,7 +71,7 @@ def _candidate(
         if written is None or "\n" in written:
             return None
         edits.append(culprit.replace(given, written))
-    title = titles.in_logarithms(text) if others else titles.stable(text)
+    title = (proposals.IN_LOGARITHMS if others else proposals.STABLE).format(text=text)
     return Candidate(title, tuple(edits))
 
 

@@ -11,7 +11,7 @@ from gradscope.ops.dtypes import Margin, eps_for
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.splice import before, keyword
-from gradscope.rules.wording import titles
+from gradscope.rules.wording import proposals
 
 RATES = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # of the learning rate that diverged
 LOSS_SCALE = 65536.0  # GradScaler's own first scale
@@ -46,7 +46,7 @@ def rates(culprit: Culprit) -> Iterator[Candidate]:
             for rate in RATES:
                 new = given.value * rate
                 edit = culprit.replace(given, f"{new:g}")
-                yield Candidate(titles.slower(given.value, new), (edit,))
+                yield Candidate(proposals.SLOWER.format(old=given.value, new=new), (edit,))
 
 
 def through_scaler(culprit: Culprit) -> Iterator[Candidate]:

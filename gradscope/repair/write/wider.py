@@ -10,7 +10,7 @@ from gradscope.ops.dtypes import wider
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.splice import before
-from gradscope.rules.wording import phrases, titles
+from gradscope.rules.wording import phrases, proposals
 from gradscope.source import definition
 from gradscope.source.arguments import spelled
 
@@ -43,7 +43,7 @@ def widened(culprit: Culprit) -> Iterator[Candidate]:
     for chosen in (tensors[:1], tensors):
         if chosen:
             casts = (culprit.replace(node, f"{culprit.text(node)}.{method}") for node in chosen)
-            title = titles.wider(phrases.spelled(culprit.finding.op), wide)
+            title = proposals.WIDER.format(op=phrases.spelled(culprit.finding.op), dtype=wide)
             yield Candidate(title, tuple(casts))
     yield from _widened_before(culprit, wide, method)
     if culprit.dtype == "float16":
@@ -72,7 +72,7 @@ def _widened_before(culprit: Culprit, wide: str, method: str) -> Iterator[Candid
         if found is not None and found.positional:
             first = found.positional[0]
             edit = culprit.replace(first, f"{culprit.text(first)}.{method}")
-            yield Candidate(titles.wider(found.name, wide), (edit,))
+            yield Candidate(proposals.WIDER.format(op=found.name, dtype=wide), (edit,))
 
 
 def _bfloat16(culprit: Culprit) -> Iterator[Candidate]:

@@ -10,7 +10,7 @@ from gradscope.ops import Edge
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
 from gradscope.rules.rule import Rule
-from gradscope.rules.wording import phrases, titles
+from gradscope.rules.wording import phrases, proposals
 
 
 class DomainError(Rule):
@@ -51,7 +51,7 @@ class DomainError(Rule):
         known = edge is not None and edge.cause == self.name
         if not known and not _undefined(event, edge):
             return None
-        inside = titles.guarded("clamp-domain", "the operand", phrases.spelled(event.op))
+        inside = proposals.guarded("clamp-domain", "the operand", event.op)
         return self.finding(
             root,
             trace,

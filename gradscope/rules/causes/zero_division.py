@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Event, Finding, Fix, Root, Trace
-from gradscope.facts import requests as ask
+from gradscope.facts import Event, Finding, Root, Trace
 from gradscope.ops import Edge
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
 from gradscope.rules.rule import Rule
-from gradscope.rules.wording import phrases, titles
+from gradscope.rules.wording import phrases
 
 
 class ZeroDivision(Rule):
@@ -48,14 +47,13 @@ class ZeroDivision(Rule):
         name = phrases.name(divisor, "")
         by = f"{name}, which is 0" if name else "exactly 0"
         after = f": {phrases.number(late.constant)} is added after the division" if late else ""
-        known = fixes.preferred(self.name, root, event, edge, trace)
         return self.finding(
             root,
             trace,
             message=f"`{op}` divides by {by}, at {phrases.bad_of(event)}{after}",
             label=fixes.says(edge, event),
             why=_mechanism(event, edge) + phrases.too_late(event, late),
-            fixes=known if len(known) > 1 else (_epsilon(edge, event), *known),
+            fixes=fixes.preferred(self.name, root, event, edge, trace),
         )
 
 
@@ -69,9 +67,3 @@ def _mechanism(event: Event, edge: Edge) -> str:
         return f"The denominator is 0{where}: {result}"
     by, lost = phrases.call(made, event.blame), evidence.lost_epsilon(event, edge.argument)
     return f"The denominator, which {by} makes, is 0{where}: {result}{lost}"
-
-
-def _epsilon(edge: Edge, event: Event) -> Fix:
-    x = fixes.text_at(edge, event)
-    title = titles.guarded("epsilon", f"`{x}`", event.op)
-    return Fix("epsilon", title, "unsafe", f"{x} + 1e-8", request=ask.KeepOff())
