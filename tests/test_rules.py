@@ -323,7 +323,7 @@ def test_masked_branch_names_the_mask_and_its_line():
     assert "`where` (line 9)" in finding.why
     assert "finite (0.25)" in finding.why
     assert finding.evidence["grad_output"] == 0.0
-    assert finding.evidence["slope"] == "inf"
+    assert finding.evidence["slope"] == math.inf
     assert [fix.kind for fix in finding.fixes] == ["masked-branch", "epsilon"]
     assert "torch.where(x > 0, x, 1.0)" in finding.fixes[0].code
 

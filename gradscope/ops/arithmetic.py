@@ -101,7 +101,6 @@ CAST = fact(
     slope_too_large(
         lambda values: abs(values["grad_output"]) > largest(values),
         "the gradient, finite in the wider dtype, is cast back and",
-        slope="inf",
     ),
 )
 

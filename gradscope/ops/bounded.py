@@ -16,7 +16,7 @@ def _outside_unit(name: str) -> Edge:
 
 
 def _steep_at_ends(name: str, slope: str) -> OpFact:
-    end = steep(_END, f"slope is {slope} where {{x}} is -1 or 1", UNIT, slope=slope)
+    end = steep(_END, f"slope is {slope} where {{x}} is -1 or 1", UNIT)
     return fact(name, _outside_unit(name), end)
 
 

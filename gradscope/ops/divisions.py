@@ -53,7 +53,7 @@ def _divisor(edge: Edge) -> tuple[Edge, Edge]:
     return replace(edge, holds=positive, cure=kept_above), replace(edge, cure=away(tiny=tiny))
 
 
-_by_zero = partial(pole, cause="zero-division", slope="-inf")
+_by_zero = partial(pole, cause="zero-division")
 
 
 def _quotient(numerator: str, denominator: str) -> tuple[Edge, ...]:
@@ -69,12 +69,12 @@ def _quotient(numerator: str, denominator: str) -> tuple[Edge, ...]:
 
     below, above = denominator, numerator
     return (
-        *_divisor(_by_zero(nothing, "0 / 0 is NaN", argument=below, slope="nan")),
+        *_divisor(_by_zero(nothing, "0 / 0 is NaN", argument=below)),
         *_divisor(_by_zero(equals(denominator, 0), _OVER_ZERO, argument=below)),
-        *_divisor(too_near(both(quotient, is_tiny), "the quotient", argument=below, slope="-inf")),
-        overflow(quotient, "the quotient", argument=above, slope="-inf"),
-        *_divisor(too_steep(steep, "slope", argument=below, slope="-inf")),
-        slope_too_large(slope, _OVER_SQUARE, argument=above, slope="-inf"),
+        *_divisor(too_near(both(quotient, is_tiny), "the quotient", argument=below)),
+        overflow(quotient, "the quotient", argument=above),
+        *_divisor(too_steep(steep, "slope", argument=below)),
+        slope_too_large(slope, _OVER_SQUARE, argument=above),
     )
 
 
@@ -92,10 +92,8 @@ DIV = fact(
 RECIPROCAL = fact(
     "reciprocal",
     *_divisor(_by_zero(equals("self", 0), _OVER_ZERO)),
-    *_divisor(too_near(overflows("self", by=lambda x: 1 / x), "1 / {x}", slope="-inf")),
-    *_divisor(
-        too_steep(overflows("self", by=lambda x: 1 / x / x), "slope -1 / {x}^2", slope="-inf")
-    ),
+    *_divisor(too_near(overflows("self", by=lambda x: 1 / x), "1 / {x}")),
+    *_divisor(too_steep(overflows("self", by=lambda x: 1 / x / x), "slope -1 / {x}^2")),
     inverse=lambda result: 1 / result if result else math.inf,
 )
 
@@ -109,8 +107,8 @@ def _modulus(name: str) -> OpFact:
     return fact(
         name,
         *_divisor(_by_zero(equals("other", 0), _MODULO_ZERO, argument="other")),
-        *_divisor(too_steep(tiny, rounded, argument="other", slope="-inf")),
-        slope_too_large(quotient, rounded, slope="-inf"),
+        *_divisor(too_steep(tiny, rounded, argument="other")),
+        slope_too_large(quotient, rounded),
         infinite_input("self", infinite("self", "other"), "an operand is already inf"),
     )
 
@@ -123,7 +121,6 @@ WEIGHT_NORM = fact(
         Cure(guard="{x} + {eps}"),
         argument="v",
         cause="zero-division",
-        slope="nan",
     ),
 )
 

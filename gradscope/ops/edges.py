@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,6 +28,12 @@ class Nature(StrEnum):
     SLOPE_OVERFLOW = "slope-overflow"  # the slope leaves the dtype's range
     INFINITE_INPUT = "infinite-input"  # the operand is already inf and the value hides it
 
+    @property
+    def slope(self) -> float:
+        """What the backward formula gives there: inf, which stands for both signs, or NaN."""
+        infinite = (Nature.POLE, Nature.OVERFLOW, Nature.INFINITE_SLOPE, Nature.SLOPE_OVERFLOW)
+        return math.inf if self in infinite else math.nan
+
 
 @dataclass(frozen=True, slots=True)
 class Edge:
@@ -36,8 +43,8 @@ class Edge:
     lie on this edge; further keys that it may ask for are those of `operands`. `says` tells it in
     words ("slope is inf where {x} is 0"): `what`, and its `ending`. `argument` is the operand's
     name in the aten schema, `cause` the name of the rule that explains a value that breaks here,
-    `cure` what to do to the operand, `slope` what the backward formula gives there ("inf", "-inf",
-    "nan"), `stable` another form of the whole expression, in the templates of `Cure`.
+    `cure` what to do to the operand, `stable` another form of the whole expression, in the
+    templates of `Cure`.
     """
 
     holds: Holds
@@ -46,7 +53,6 @@ class Edge:
     argument: str = "self"
     nature: Nature = Nature.POLE
     cause: str = ""
-    slope: str = ""
     stable: str = ""
     ending: str = ""
 
@@ -62,23 +68,19 @@ class Edge:
 _LEAVES = " leaves the dtype"
 _CLOSE = f"{_LEAVES} where {{x}} is this close to 0"
 
-# One for each nature, with the cause and the slope that most edges of it have.
-pole = partial(Edge, nature=Nature.POLE, cause="domain-error", slope="inf")
-undefined = partial(Edge, nature=Nature.DOMAIN, cause="domain-error", slope="nan")
+# One for each nature, with the cause that most edges of it have.
+pole = partial(Edge, nature=Nature.POLE, cause="domain-error")
+undefined = partial(Edge, nature=Nature.DOMAIN, cause="domain-error")
 overflow = partial(Edge, nature=Nature.OVERFLOW, cause="overflow", ending=_LEAVES)
-empty = partial(Edge, nature=Nature.EMPTY, cause="empty-reduction", slope="nan")
-steep = partial(Edge, nature=Nature.INFINITE_SLOPE, cause="singular-derivative", slope="inf")
-no_slope = partial(Edge, nature=Nature.UNDEFINED_SLOPE, cause="singular-derivative", slope="nan")
-removable = partial(Edge, nature=Nature.REMOVABLE, cause="singular-derivative", slope="nan")
-degenerate = partial(Edge, nature=Nature.DEGENERATE, cause="degenerate-decomposition", slope="nan")
-infinite_already = partial(Edge, nature=Nature.INFINITE_INPUT, cause="inf-arithmetic", slope="nan")
-slope_too_large = partial(
-    Edge, nature=Nature.SLOPE_OVERFLOW, cause="overflow", slope="nan", ending=_LEAVES
-)
-too_steep = partial(
-    Edge, nature=Nature.SLOPE_OVERFLOW, cause="singular-derivative", slope="inf", ending=_CLOSE
-)
-too_near = partial(Edge, nature=Nature.OVERFLOW, cause="overflow", slope="inf", ending=_CLOSE)
+empty = partial(Edge, nature=Nature.EMPTY, cause="empty-reduction")
+steep = partial(Edge, nature=Nature.INFINITE_SLOPE, cause="singular-derivative")
+no_slope = partial(Edge, nature=Nature.UNDEFINED_SLOPE, cause="singular-derivative")
+removable = partial(Edge, nature=Nature.REMOVABLE, cause="singular-derivative")
+degenerate = partial(Edge, nature=Nature.DEGENERATE, cause="degenerate-decomposition")
+infinite_already = partial(Edge, nature=Nature.INFINITE_INPUT, cause="inf-arithmetic")
+slope_too_large = partial(Edge, nature=Nature.SLOPE_OVERFLOW, cause="overflow", ending=_LEAVES)
+too_steep = partial(Edge, nature=Nature.SLOPE_OVERFLOW, cause="singular-derivative", ending=_CLOSE)
+too_near = partial(Edge, nature=Nature.OVERFLOW, cause="overflow", ending=_CLOSE)
 
 
 @dataclass(frozen=True, slots=True)

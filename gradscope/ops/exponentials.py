@@ -27,7 +27,6 @@ def _growing(
             overflows("self", by=by),
             f"{name} of an operand this large",
             within(Margin.EXPONENT) if even else ceiling(Margin.EXPONENT),
-            slope="inf",
         ),
         inverse=inverse,
     )
@@ -85,7 +84,6 @@ ERFCX = fact(
             harmless="0.0",
             margin=Margin.EXPONENT,
         ),
-        slope="-inf",
     ),
     infinite_input(
         "self",
@@ -96,7 +94,6 @@ ERFCX = fact(
         overflows("self", by=lambda x: 2 * x),
         "the factor 2 {x} in the slope",
         ceiling(Margin.SQUARE),
-        slope="inf",
     ),
 )
 
@@ -108,7 +105,6 @@ LDEXP = fact(
         ceiling(Margin.EXPONENT),
         ending="",
         argument="other",
-        slope="inf",
     ),
 )
 
@@ -145,7 +141,6 @@ LOG_NDTR = fact(
             harmless="0.0",
             margin=Margin.SQUARE,
         ),
-        slope="nan",
     ),
 )
 

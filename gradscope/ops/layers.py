@@ -35,7 +35,7 @@ def _product(name: str, first: str, second: str, third: str = "") -> OpFact:
     names = (first, second, third) if third else (first, second)
     return fact(
         name,
-        value_overflow(*names, what="sum of products", slope="inf"),
+        value_overflow(*names, what="sum of products"),
         *(
             no_answer(
                 argument,
@@ -81,7 +81,6 @@ def _normalisation(name: str, argument: str, running: bool = False) -> OpFact:
             both(broke(argument), lambda values: magnitude(values, argument) > 1e9),
             "the variance",
             argument=argument,
-            slope="nan",
             stable=WIDEST,
         ),
         pole(
@@ -89,7 +88,6 @@ def _normalisation(name: str, argument: str, running: bool = False) -> OpFact:
             "equal elements have variance 0, and eps does not keep the division from 0",
             argument=argument,
             cause="zero-division",
-            slope="nan",
             stable="eps=1e-5",
         ),
         slope_too_large(
@@ -126,15 +124,11 @@ def _complex(name: str) -> OpFact:
             " finite",
             ending="",
             cause="singular-derivative" if tiny else "overflow",
-            slope="nan",
             stable="{x}.to(torch.complex128)",
         )
 
     too_large = overflow(
-        broke("self"),
-        "the modulus, or its reciprocal,",
-        slope="nan",
-        stable="{x}.to(torch.complex128)",
+        broke("self"), "the modulus, or its reciprocal,", stable="{x}.to(torch.complex128)"
     )
     infinite = infinite_input(
         "self", has_infinity("self"), "slope is {x} over its modulus: inf / inf"

@@ -69,7 +69,6 @@ def _decomposition(
                 Cure(guard=guard, margin=Margin.PIVOT),
                 argument=argument,
                 cause="degenerate-decomposition",
-                slope="nan",
             )
         )
     edges.append(infinite_input(argument, has_infinity(argument), "the matrix already holds inf"))
@@ -84,7 +83,6 @@ def _decomposition(
                 ending="",
                 argument=argument,
                 cause=cause,
-                slope="nan",
                 stable=WIDEST,
             )
         )

@@ -74,7 +74,6 @@ BINARY_CROSS_ENTROPY = fact(
         "the value clamps log to -100, but PyTorch's slope in the target is an unclamped"
         " log(1 - {x}) - log({x})",
         PROBABILITY,
-        slope="inf",
         stable="torch.nn.functional.binary_cross_entropy_with_logits",
     ),
 )
@@ -98,14 +97,12 @@ SOFT_MARGIN = fact(
         overflows("self", "target", by=lambda x, y: math.exp(-x * y)),
         "exp(-target * {x})",
         within(Margin.EXPONENT),
-        slope="nan",
         stable="torch.nn.functional.softplus(-target * {x}).mean()",
     ),
     overflow(
         broke("self", "target"),
         "exp(-target * {x})",
         Cure(guard="{x}.clamp(-{eps}, {eps})", margin=Margin.EXPONENT),
-        slope="nan",
         stable="torch.nn.functional.softplus(-target * {x}).mean()",
     ),
 )
@@ -134,7 +131,6 @@ CTC = fact(
         Cure(guard="{x}.log_softmax(-1)"),
         ending="",
         argument="log_probs",
-        slope="inf",
     ),
     undefined(
         _no_alignment,
@@ -156,7 +152,6 @@ CTC = fact(
         Cure(guard="{x}.log_softmax(-1)"),
         argument="log_probs",
         cause="overflow",
-        slope="inf",
     ),
 )
 

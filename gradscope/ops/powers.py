@@ -49,19 +49,12 @@ SQRT = fact(
 
 RSQRT = fact(
     "rsqrt",
-    pole(
-        equals("self", 0),
-        "1 / sqrt(0) is inf",
-        floor(Margin.ROOT),
-        cause="zero-division",
-        slope="-inf",
-    ),
+    pole(equals("self", 0), "1 / sqrt(0) is inf", floor(Margin.ROOT), cause="zero-division"),
     _NEGATIVE_ROOT,
     too_steep(
         overflows("self", by=lambda x: 0.5 * x**-1.5),
         "slope -1/2 {x}^(-3/2)",
         floor(Margin.ROOT, tiny=True),
-        slope="-inf",
     ),
     inverse=lambda result: result**-2 if result else math.inf,
 )
@@ -73,7 +66,6 @@ POW = fact(
         "0 to a negative power is inf",
         NONZERO,
         cause="zero-division",
-        slope="-inf",
     ),
     undefined(
         both(both(below("self", 0), _fractional), lambda values: values["exponent"] < 1),
@@ -86,7 +78,7 @@ POW = fact(
         # The slope at 0 is 0: a kept 0 must stay what it is.
         Cure(guard="{x}.clamp_min(0)", condition="{x} >= 0", harmless="1.0"),
     ),
-    overflow(_power_overflows, "the power", within(Margin.SQUARE, harmless="1.0"), slope="inf"),
+    overflow(_power_overflows, "the power", within(Margin.SQUARE, harmless="1.0")),
     infinite_input(
         "exponent",
         infinite("exponent"),
@@ -112,7 +104,7 @@ POW = fact(
 
 HYPOT = fact(
     "hypot",
-    overflow(overflows("self", "other", by=math.hypot), "the length", slope="nan"),
+    overflow(overflows("self", "other", by=math.hypot), "the length"),
     no_slope(
         both(equals("self", 0), equals("other", 0)),
         "slope is 0 / 0 where both sides are 0",

@@ -41,11 +41,7 @@ def _mean(name: str) -> OpFact:
 
 
 def _product(name: str) -> OpFact:
-    return fact(
-        name,
-        value_overflow("self", what="product", slope="inf"),
-        slope_overflow("self", what=_OTHERS, slope="nan"),
-    )
+    return fact(name, value_overflow("self", what="product"), slope_overflow("self", what=_OTHERS))
 
 
 def _spread(name: str) -> OpFact:
@@ -57,8 +53,8 @@ def _spread(name: str) -> OpFact:
             stable=f"torch.{name}({{x}}, correction=0)",
         ),
         no_answer("self", has_infinity("self"), "the distance of inf from the mean is inf - inf"),
-        value_overflow("self", what="sum of squares", slope="nan"),
-        slope_overflow("self", what="the distance from the mean in the slope", slope="nan"),
+        value_overflow("self", what="sum of squares"),
+        slope_overflow("self", what="the distance from the mean in the slope"),
     )
 
 
@@ -76,17 +72,16 @@ def _norm(name: str, *arguments: str) -> OpFact:
     ]
     return fact(
         name,
-        value_overflow(*arguments, what="sum of powers", slope="nan"),
+        value_overflow(*arguments, what="sum of powers"),
         *infinite,
         too_steep(
             both(slope_broke(*arguments), _is_tiny(first)),
             "a power of {x} in PyTorch's formula",
             away(Margin.ROOT, tiny=True),
             argument=first,
-            slope="nan",
             stable="torch.sqrt({x}.square().sum() + {eps})",
         ),
-        slope_overflow(*arguments, what="a power of {x} in PyTorch's formula", slope="nan"),
+        slope_overflow(*arguments, what="a power of {x} in PyTorch's formula"),
     )
 
 
@@ -108,7 +103,7 @@ def _scattered(name: str, source: str) -> OpFact:
     return fact(
         name,
         value_overflow(source, "self", what="reduction"),
-        slope_overflow(source, "self", what=_OTHERS, slope="nan"),
+        slope_overflow(source, "self", what=_OTHERS),
     )
 
 

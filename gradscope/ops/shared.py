@@ -20,16 +20,16 @@ def infinite_input(argument: str, holds: Holds, says: str, *, cure: Cure = FINIT
     return infinite_already(holds, says, cure, argument=argument)
 
 
-def value_overflow(*operands: str, what: str = "result", slope: str = "") -> Edge:
+def value_overflow(*operands: str, what: str = "result") -> Edge:
     """Finite operands, and a result that is not: the dtype is too narrow for the true one."""
     holds = broke(*operands)
-    return overflow(holds, f"the {what}", argument=operands[0], slope=slope, stable=WIDER)
+    return overflow(holds, f"the {what}", argument=operands[0], stable=WIDER)
 
 
-def slope_overflow(*operands: str, what: str, slope: str = "inf") -> Edge:
+def slope_overflow(*operands: str, what: str) -> Edge:
     """Finite operands and a finite incoming gradient, and a gradient that leaves the dtype."""
     holds = slope_broke(*operands)
-    return slope_too_large(holds, what, argument=operands[0], slope=slope, stable=WIDER)
+    return slope_too_large(holds, what, argument=operands[0], stable=WIDER)
 
 
 def gradient_overflow(*operands: str) -> Edge:

@@ -110,7 +110,7 @@ def _attention(name: str) -> OpFact:
         ),
         value_overflow(*inputs, what="product of queries and keys"),
         *infinite,
-        slope_overflow(*inputs, what="the product of values and gradients", slope="nan"),
+        slope_overflow(*inputs, what="the product of values and gradients"),
     )
 
 

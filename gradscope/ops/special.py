@@ -36,7 +36,7 @@ def _is_order(order: int) -> Holds:
 LGAMMA = fact(
     "lgamma",
     *(
-        pole(holds, "lgamma is inf at 0 and the negative integers", _POSITIVE, slope="nan")
+        pole(holds, "lgamma is inf at 0 and the negative integers", _POSITIVE)
         for holds in (equals("self", 0), is_negative_integer("self"))
     ),
     overflow(
@@ -47,26 +47,14 @@ LGAMMA = fact(
         "lgamma({x}) ~ {x} log({x})",
         ceiling(Margin.SQUARE, harmless="1.0"),
     ),
-    too_steep(
-        overflows("self", by=lambda x: 1 / x),
-        "slope digamma({x}) ~ -1 / {x}",
-        _NOT_TINY,
-        slope="-inf",
-    ),
+    too_steep(overflows("self", by=lambda x: 1 / x), "slope digamma({x}) ~ -1 / {x}", _NOT_TINY),
 )
 
 DIGAMMA = fact(
     "digamma",
     pole(equals("self", 0), "digamma has a pole at 0", _POSITIVE),
-    undefined(
-        is_negative_integer("self"),
-        "digamma is NaN at the negative integers",
-        _POSITIVE,
-        slope="inf",
-    ),
-    too_near(
-        overflows("self", by=lambda x: 1 / x), "digamma({x}) ~ -1 / {x}", _NOT_TINY, slope="inf"
-    ),
+    undefined(is_negative_integer("self"), "digamma is NaN at the negative integers", _POSITIVE),
+    too_near(overflows("self", by=lambda x: 1 / x), "digamma({x}) ~ -1 / {x}", _NOT_TINY),
     too_steep(
         overflows("self", by=lambda x: 1 / (x * x)), "slope trigamma({x}) ~ 1 / {x}^2", _NOT_TINY
     ),
@@ -79,7 +67,6 @@ POLYGAMMA = fact(
         both(_is_order(0), is_negative_integer("self")),
         "digamma is NaN at the negative integers",
         _POSITIVE,
-        slope="inf",
     ),
     undefined(
         lambda values: values["n"] >= 1 and values["self"] < 0 and math.isnan(values["output"]),
@@ -90,7 +77,6 @@ POLYGAMMA = fact(
         overflows("self", "n", by=lambda x, n: math.gamma(n + 1) / x ** (n + 1)),
         "polygamma ~ n! / {x}^(n + 1)",
         _NOT_TINY,
-        slope="inf",
     ),
     infinite_input(
         "self",
@@ -98,17 +84,11 @@ POLYGAMMA = fact(
         "the slope is the next polygamma, which PyTorch computes as NaN at inf",
         cure=replace(FINITE, harmless="1.0"),
     ),
-    steep(
-        lambda values: values["self"] < 0,
-        "slope is inf at the negative integers",
-        _POSITIVE,
-        slope="-inf",
-    ),
+    steep(lambda values: values["self"] < 0, "slope is inf at the negative integers", _POSITIVE),
     too_steep(
         overflows("self", "n", by=lambda x, n: math.gamma(n + 2) / x ** (n + 2)),
         "slope ~ (n + 1)! / {x}^(n + 2)",
         _NOT_TINY,
-        slope="-inf",
     ),
 )
 
@@ -124,18 +104,17 @@ MVLGAMMA = fact(
         "mvlgamma({x}) ~ p {x} log({x})",
         ceiling(Margin.SQUARE, harmless="{p}"),
     ),
-    too_steep(overflows("self", by=lambda x: 1 / x), "slope ~ -1 / {x}", _NOT_TINY, slope="-inf"),
+    too_steep(overflows("self", by=lambda x: 1 / x), "slope ~ -1 / {x}", _NOT_TINY),
 )
 
 ZETA = fact(
     "special_zeta",
-    pole(equals("self", 1), "zeta has a pole at 1", beyond("1", harmless="2.0"), slope="nan"),
+    pole(equals("self", 1), "zeta has a pole at 1", beyond("1", harmless="2.0")),
     pole(
         is_negative_integer("other"),
         "zeta has poles at 0 and the negative integers of its second argument",
         _POSITIVE,
         argument="other",
-        slope="nan",
     ),
 )
 

@@ -10,16 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gradscope.errors import GradscopeError
-from gradscope.facts import (
-    Effect,
-    EffectKind,
-    Ending,
-    Origin,
-    Replay,
-    Trace,
-    Unexamined,
-    hindrance,
-)
+from gradscope.facts import Effect, EffectKind, Ending, Origin, Replay, Trace, Unexamined, hindrance
 from gradscope.facts.ranks import OTHERS, Fate, Share
 from gradscope.programs import ChildFault, Kept, NoAnswer, Repeat, RunOptions, Target, run
 from gradscope.programs.ranks import Ranks

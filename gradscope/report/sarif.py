@@ -160,10 +160,7 @@ def _flow(finding: Finding) -> list[Value]:
 
 def _step(order: int, event: Event, words: str) -> Value:
     assert event.blame.location is not None
-    location = {
-        "physicalLocation": _physical(event.blame.location),
-        "message": _message(words),
-    }
+    location = {"physicalLocation": _physical(event.blame.location), "message": _message(words)}
     return {"location": location, "executionOrder": order, "kinds": [event.kind.value]}
 
 

@@ -9,13 +9,7 @@ from functools import partial
 
 from gradscope.rules.rule import Rule
 
-SECTIONS = (
-    "What it does",
-    "Why is this bad?",
-    "Example",
-    "Use instead",
-    "Fix safety",
-)
+SECTIONS = ("What it does", "Why is this bad?", "Example", "Use instead", "Fix safety")
 
 
 def sections(rule: Rule) -> dict[str, str]:

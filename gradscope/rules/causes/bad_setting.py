@@ -51,10 +51,7 @@ class BadSetting(Rule):
             label=f"steps with {told}",
             why=f"The step moves each parameter by what it computes from {names}, so the parameters"
             " are not finite after it. Neither the loss nor a gradient is at fault.",
-            facts={
-                "optimizer": first.optimizer,
-                "settings": {one.name: one.value for one in bad},
-            },
+            facts={"optimizer": first.optimizer, "settings": {one.name: one.value for one in bad}},
             fixes=(Fix("lower-lr", f"keep {names} finite, also where a schedule sets a value"),),
         )
 

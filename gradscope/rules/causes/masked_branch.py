@@ -102,5 +102,5 @@ def _product(root: Root, event: Event, edge: Edge | None) -> str:
         if revival.kind is Kind.REVIVAL and revival.blame.seq != event.blame.seq:
             user, value = phrases.call(revival.blame, event.blame), phrases.outcome(event.output)
             return f"{user} multiplies gradient 0 by that {value} of `{op}`"
-    slope = phrases.number(float(edge.slope or "inf")) if edge else "inf"
+    slope = phrases.number(evidence.slope(event, edge))
     return f"`{op}` multiplies gradient 0 by its slope {slope} there"

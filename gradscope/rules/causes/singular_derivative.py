@@ -90,7 +90,7 @@ def _headline(event: Event, edge: Edge | None) -> str:
     if edge is None:
         return f"the backward of `{op}` gives {phrases.outcome(event.output)} at {count}"
     if edge.argument not in event.values():
-        return f"`{op}` was differentiated where its slope is {_slope(edge)} ({count})"
+        return f"`{op}` was differentiated where its slope is {_slope(event, edge)} ({count})"
     at = phrases.number(event.values()[edge.argument])
     return f"`{op}` was differentiated at exactly {at} ({count})"
 
@@ -104,11 +104,9 @@ def _mechanism(event: Event, edge: Edge | None, bound: Ancestor | None) -> str:
             f"The value of `{op}` is finite here and so is what came in; {times}, put through its"
             f" backward, gives {gives}. No more is known of the slope of this op."
         )
-    if came is not None and edge.slope in ("inf", "-inf"):
-        gives = phrases.number(came * float(edge.slope))  # the event may be a part of the formula
     text = (
-        f"The value of `{op}` is finite here, its slope is {_slope(edge)}: {times} times that slope"
-        f" gives {gives}."
+        f"The value of `{op}` is finite here, its slope is {_slope(event, edge)}: {times} times"
+        f" that slope gives {gives}."
     )
     if edge.nature is Nature.REMOVABLE:
         text = (
@@ -125,8 +123,8 @@ def _mechanism(event: Event, edge: Edge | None, bound: Ancestor | None) -> str:
     return text + phrases.too_late(event, evidence.late_epsilon(event))
 
 
-def _slope(edge: Edge) -> str:
-    return phrases.number(float(edge.slope or "inf"))
+def _slope(event: Event, edge: Edge) -> str:
+    return phrases.number(evidence.slope(event, edge))
 
 
 def _bound(event: Event, edge: Edge) -> Ancestor | None:

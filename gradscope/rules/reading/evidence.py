@@ -121,6 +121,14 @@ def edge(event: Event) -> Edge | None:
     return fact.value_edge(known) or (fact.slope_edge(known) if backward else None)
 
 
+def slope(event: Event, at: Edge | None) -> float:
+    """What the op multiplied the gradient by, inf or NaN: as was measured where that was not 0."""
+    gives = event.output.at if event.output is not None else None
+    if event.phase is Phase.BACKWARD and event.grad_output and gives is not None:
+        return math.nan if math.isnan(gives) else math.inf
+    return at.nature.slope if at is not None else math.inf
+
+
 def pattern(root: Root, event: Event, trace: Trace) -> Pattern | None:
     """The known expression that the op is part of."""
     found = recognize(event, root.chain)

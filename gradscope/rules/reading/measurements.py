@@ -29,8 +29,8 @@ def facts_of(root: Root, event: Event) -> dict[str, object]:
     if backward is not None and backward.grad_output is not None:
         found["grad_output"] = backward.grad_output
     at_edge = evidence.edge(event)
-    if at_edge is not None and at_edge.slope:
-        found["slope"] = at_edge.slope
+    if at_edge is not None:
+        found["slope"] = evidence.slope(event, at_edge)
     if event.output is not None and event.output.at is not None:
         found["result"] = event.output.at
     if event.rows:

@@ -31,10 +31,7 @@ _WORDS = {
     "extra": ("too large by a factor of {told}", "has a factor of {told} too many"),
     "missing": ("lacks a factor of {told}", "lacks a factor of {told}"),
     "transposed": ("transposed", "is transposed"),
-    "swapped": (
-        "the gradient of `{told}`",
-        "is the gradient of `{told}`, and the other way round",
-    ),
+    "swapped": ("the gradient of `{told}`", "is the gradient of `{told}`, and the other way round"),
     "saved": ("uses {told}", "is right once {was} is replaced: {needed} is needed"),
     "approximate": ("off by less than 1 %", "is off by less than 1 %"),
     "some": ("wrong {where}", "is right at some elements only{where_else}"),

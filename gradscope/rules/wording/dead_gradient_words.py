@@ -157,8 +157,7 @@ WORDS = {
         cure="weigh them with more than 0, let the slice reach them, or delete their layers",
     ),
     "zero-weight": Words(
-        "The other factor of the product is exactly 0, and so is the derivative.",
-        "times exactly 0",
+        "The other factor of the product is exactly 0, and so is the derivative.", "times exactly 0"
     ),
     "unknown": Words("Every element of the gradient is exactly 0."),
 }
