@@ -434,10 +434,33 @@ OTHERS = {
         + loss.mean().backward()  # <-
     """,
     "another tensor": """
-        delta = torch.zeros_like(x, requires_grad=True)
+        z, delta = x.clone().requires_grad_(), torch.zeros_like(x, requires_grad=True)
         value = net(x + delta).sum()
-        - torch.autograd.grad(value, x)  # <-
+        - torch.autograd.grad(value, z)  # <-
         + torch.autograd.grad(value, delta)  # <-
+    """,
+    "what requires no gradient": """
+        real, fake = torch.randn(6, 3), torch.randn(6, 3)
+        - mid = 0.3 * real + 0.7 * fake  # <-
+        + mid = (0.3 * real + 0.7 * fake).requires_grad_()  # <-
+        torch.autograd.grad(net(mid).sum(), mid)
+    """,
+    "what a caller has made": """
+        def slopes(x, t):
+            u = torch.tanh(net(x)) * t
+            return *torch.autograd.grad(u.sum(), x, create_graph=True), u
+
+        - points, times = torch.randn(6, 3), torch.ones(6, 1)  # <-
+        + points, times = torch.randn(6, 3, requires_grad=True), torch.ones(6, 1)  # <-
+        slopes(points, times)[0].square().mean().backward()
+    """,
+    "what a loader gives": """
+        def slope(points):
+        +     points = points.requires_grad_()
+            return torch.autograd.grad(net(points).sum(), points)  # <-
+
+        for points in torch.utils.data.DataLoader(torch.randn(6, 3), 3):
+            slope(points)
     """,
     "unused": """
         z = torch.zeros(3, requires_grad=True)

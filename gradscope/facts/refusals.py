@@ -126,8 +126,9 @@ class NotScalar(Refusal):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotUsed(Refusal):
     """`torch.autograd.grad` was asked for the gradient of `name`, on which the result does not
-    depend. `reason` is as in `WithoutGraph`, "" where nothing was cut. `instead` is the one leaf,
-    other than parameters, on which it does depend."""
+    depend. `reason` is as in `WithoutGraph`, "" where nothing was cut, "leafless" where it does
+    not require a gradient itself. `instead` is the one leaf, other than parameters, on which it
+    does depend."""
 
     name: str
     instead: str = ""

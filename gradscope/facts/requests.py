@@ -115,9 +115,11 @@ class FillMemory(Request):
 
 
 class Reattach(Request):
-    """Lead the gradient past what ends it; `reason` as in `Absence`."""
+    """Lead the gradient past what ends it; `reason` as in `Absence`. `name` is a tensor that is to
+    require a gradient."""
 
     reason: str
+    name: str = ""
 
 
 class CopyBeforeWriting(Request):

@@ -196,6 +196,16 @@ def frozen_at(code: CodeType) -> Location | None:
     return span(code, max(found, key=lambda one: one.lineno)) if found else None
 
 
+def made_at(code: CodeType, name: str, read: Location) -> Location | None:
+    """Where the value of a name is computed that is read in the lines of a place."""
+    source = source_of(code.co_filename)
+    for node in source.nodes.every(ast.Name) if source else ():
+        if node.id == name and read.line <= node.lineno <= read.end_line and source is not None:
+            made = definition_of(source, node)
+            return span(code, made) if made is not None else None
+    return None
+
+
 def leaf_at(code: CodeType, variables: Mapping[str, Any]) -> Location | None:
     """Where the first of the variables is computed whose gradient the code reads: a tensor that
     does not require one."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -32,38 +32,20 @@ from gradscope.facts import (
 )
 from gradscope.record import graph
 from gradscope.record.context import RunContext
-from gradscope.record.definitions import definition, frozen_at, leaf_at, source_of
+from gradscope.record.definitions import definition, frozen_at, leaf_at, made_at, source_of
 from gradscope.record.events.provenance import storage_key
-from gradscope.record.graph import Nodes, down, ends, is_older, leaf_ids, up, withheld
+from gradscope.record.graph import down, ends, is_older, leaf_ids, up, withheld
 from gradscope.record.held import variables
 from gradscope.record.journal import to_call
 from gradscope.record.refusals.notes import Noted, Notes, Updated
-from gradscope.record.sites import USER, kind_of, resolve
+from gradscope.record.refusals.raised import Raised, chain
+from gradscope.record.sites import resolve
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.reasons import cut_upstream, explained
 from gradscope.source.spans import expression, statement_at
 from gradscope.source.written import holder_of, written
 
-_CHAIN = 8  # exceptions that led to the last one
-
-Ask = Callable[["_Inquiry", "_Raised"], AnyRefusal | None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Raised:
-    """An exception of autograd's. `frames` are the user's, innermost first."""
-
-    frames: list[FrameType]
-    place: Location | None
-    roots: list[torch.Tensor]
-    inputs: list[Any]
-    step: int
-    flow: Flow | None
-    nodes: Nodes = field(default_factory=dict)
-
-    @property
-    def frame(self) -> FrameType | None:
-        return self.frames[0] if self.frames else None
+Ask = Callable[["_Inquiry", Raised], AnyRefusal | None]
 
 
 def refusal_of(
@@ -71,29 +53,11 @@ def refusal_of(
 ) -> AnyRefusal | None:
     """What autograd refused, if that ends the program or led to its end. `flow` is that of the
     forward that runs, or whose backward raised."""
-    for one in _chain(error):
+    for one in chain(error):
         check = next((ask for text, ask in _CHECKS if text in str(one)), None)
         if check is not None and isinstance(one, RuntimeError):
-            return check(_Inquiry(context, notes), _raised(one, flow, context.step))
+            return check(_Inquiry(context, notes), Raised.by(one, flow, context.step))
     return None
-
-
-def _raised(error: BaseException, flow: Flow | None, step: int) -> _Raised:
-    frames: list[FrameType] = []
-    place, roots, inputs = None, [], []
-    traceback = error.__traceback__
-    while traceback is not None:
-        frame = traceback.tb_frame
-        if kind_of(frame.f_code) == USER:
-            frames.insert(0, frame)
-            place = resolve(frame.f_code, traceback.tb_lasti)
-        elif frame.f_code in _DIFFERENTIATING:
-            given = frame.f_locals
-            roots = _tensors_in(given.get("tensors", given.get("outputs")))
-            inputs = _tensors_in(given.get("inputs"))
-        traceback = traceback.tb_next
-    nodes = graph.consumers([root.grad_fn for root in roots if root.grad_fn is not None])
-    return _Raised(frames, place, roots, inputs, step, flow, nodes)
 
 
 class _Inquiry:
@@ -103,7 +67,7 @@ class _Inquiry:
         self._context = context
         self._notes = notes
 
-    def _changed(self, raised: _Raised) -> AnyRefusal:
+    def _changed(self, raised: Raised) -> AnyRefusal:
         """A saved tensor was written. Backward meets the youngest node first."""
         known = (
             (node, role, tensor)
@@ -151,14 +115,14 @@ class _Inquiry:
             told[write] = None
         return iter(told)
 
-    def _freed(self, raised: _Raised) -> AnyRefusal:
+    def _freed(self, raised: Raised) -> AnyRefusal:
         freed = {
             node for node in raised.nodes if any(tensor is None for _, tensor in withheld(node))
         }
         shared = self._shared(freed, raised) or Shared(None)
         return GraphFreed(step=raised.step, raised_at=raised.place, shared=shared)
 
-    def _shared(self, nodes: set[Any], raised: _Raised) -> Shared | None:
+    def _shared(self, nodes: set[Any], raised: Raised) -> Shared | None:
         """The part through which an earlier pass has run, if it holds any of these nodes: where the
         present graph leads into it."""
         earlier = next(
@@ -212,7 +176,7 @@ class _Inquiry:
             if made.location is not None
         )
 
-    def _without_graph(self, raised: _Raised) -> AnyRefusal:
+    def _without_graph(self, raised: Raised) -> AnyRefusal:
         self._context.names.look(raised.frame)
         bare = [root for root in raised.roots if root.grad_fn is None and not root.requires_grad]
         return WithoutGraph(
@@ -223,7 +187,7 @@ class _Inquiry:
             to_learn=self._to_learn(),
         )
 
-    def _cut(self, values: Sequence[torch.Tensor], raised: _Raised) -> dict[str, Any]:
+    def _cut(self, values: Sequence[torch.Tensor], raised: Raised) -> dict[str, Any]:
         """What cuts one of them off, as the fields of a refusal."""
         flow = raised.flow
         found = (cut_upstream(flow, one) for one in values) if flow else iter(())
@@ -255,7 +219,7 @@ class _Inquiry:
         found = (names.owners[key].name.rpartition(".")[0] for key in held)
         return tuple(sorted({re.sub(r"\.(\d+)", r"[\1]", name) for name in found}))
 
-    def _leaf_written(self, raised: _Raised) -> AnyRefusal | None:
+    def _leaf_written(self, raised: Raised) -> AnyRefusal | None:
         """By an op that raised before any mode could see it: what it writes into has to be read."""
         source = source_of(raised.frame.f_code.co_filename) if raised.frame is not None else None
         if source is None or raised.place is None or raised.frame is None:
@@ -270,7 +234,7 @@ class _Inquiry:
         name = source.of(holder)
         return LeafWritten(step=raised.step, raised_at=raised.place, name=name, trained=trained)
 
-    def _unreduced(self, raised: _Raised) -> AnyRefusal:
+    def _unreduced(self, raised: Raised) -> AnyRefusal:
         names = self._context.names
         owners = [
             names.owners[key]
@@ -284,7 +248,7 @@ class _Inquiry:
             location=definition(owners[0].path)[0] if owners else None,
         )
 
-    def _not_scalar(self, raised: _Raised) -> AnyRefusal | None:
+    def _not_scalar(self, raised: Raised) -> AnyRefusal | None:
         root = next((one for one in raised.roots if one.numel() != 1), None)
         if root is None:
             return None
@@ -296,26 +260,35 @@ class _Inquiry:
             made=self._context.call(root.grad_fn) if root.grad_fn is not None else None,
         )
 
-    def _not_used(self, raised: _Raised) -> AnyRefusal | None:
+    def _not_used(self, raised: Raised) -> AnyRefusal | None:
         reached = leaf_ids(raised.nodes)
         for one in raised.inputs:
             if id(one) in reached or (one.grad_fn is not None and one.grad_fn in raised.nodes):
                 continue
-            cut = self._cut(raised.roots, raised) if one.requires_grad else {"reason": "frozen"}
-            if cut["reason"] in ("frozen", "leafless") and one.requires_grad:
-                cut = {"reason": ""}
+            found = NotUsed(
+                step=raised.step, raised_at=raised.place, name=self._name(one, raised), reason=""
+            )
+            if not one.requires_grad:
+                made = self._made_at(one, raised)
+                return replace(found, reason="leafless", location=made)
             leaves = graph.leaves(raised.nodes)
             others = [leaf for leaf in leaves if not isinstance(leaf, torch.nn.Parameter)]
-            return NotUsed(
-                step=raised.step,
-                raised_at=raised.place,
-                name=self._name(one, raised),
-                instead=self._name(others[0], raised) if len(others) == 1 else "",
-                **cut,
-            )
+            instead = self._name(others[0], raised) if len(others) == 1 else ""
+            cut = self._cut(raised.roots, raised)
+            is_cut = cut["reason"] not in ("frozen", "leafless")
+            return replace(found, instead=instead, **(cut if is_cut else {}))
         return None
 
-    def _name(self, tensor: torch.Tensor, raised: _Raised) -> str:
+    def _made_at(self, tensor: torch.Tensor, raised: Raised) -> Location | None:
+        """Where it was computed, as the function that was to differentiate by it or one of its
+        callers knows."""
+        made = (
+            made_at(frame.f_code, self._context.names.name(tensor, frame) or "", place)
+            for frame, place in zip(raised.frames, raised.places, strict=True)
+        )
+        return next(filter(None, made), None)
+
+    def _name(self, tensor: torch.Tensor, raised: Raised) -> str:
         return self._context.names.name(tensor, raised.frame) or ""
 
     def _call_of(self, seq: int) -> Call | None:
@@ -330,8 +303,6 @@ class _Inquiry:
         return tuple({one.frames: one for one in found if one is not None}.values())
 
 
-_DIFFERENTIATING = (torch.autograd.backward.__code__, torch.autograd.grad.__code__)
-
 # A part of what torch says, by its checks (torch/csrc/autograd: saved_variable.cpp, engine.cpp,
 # VariableTypeUtils.h, torch/autograd/__init__.py).
 _CHECKS: tuple[tuple[str, Ask], ...] = (
@@ -344,14 +315,6 @@ _CHECKS: tuple[tuple[str, Ask], ...] = (
     ("appears to not have been used in the graph", _Inquiry._not_used),
     ("One of the differentiated Tensors does not require grad", _Inquiry._not_used),
 )
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    for _ in range(_CHAIN):
-        if error is None:
-            return
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def _as_write(one: Noted) -> Write:
@@ -372,13 +335,6 @@ def _name_of(node: Any, frames: Sequence[FrameType]) -> str:
             if isinstance(value, torch.Tensor) and value.requires_grad and value.grad_fn is node:
                 return name
     return ""
-
-
-def _tensors_in(given: Any) -> list[torch.Tensor]:
-    if isinstance(given, torch.Tensor):
-        return [given]
-    many = given if isinstance(given, list | tuple) else ()
-    return [one for one in many if isinstance(one, torch.Tensor)]
 
 
 def _held(holder: ast.expr, frame: FrameType) -> Any:

@@ -14,6 +14,7 @@ from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.cycles import moved
 from gradscope.repair.write.spelling import can_repeat
 from gradscope.repair.write.splice import keyword
+from gradscope.repair.write.wider import rebound
 from gradscope.source.arguments import spelled
 from gradscope.source.spans import ancestors
 
@@ -160,15 +161,22 @@ def _with_graph(culprit: Culprit) -> Iterator[Candidate]:
         yield Candidate("ask for the gradient with its graph", (edit,))
 
 
-def _required(culprit: Culprit) -> Iterator[Candidate]:
-    """`torch.tensor(values, requires_grad=True)`, `x.requires_grad_()`."""
+def _required(culprit: Culprit, name: str) -> Iterator[Candidate]:
+    """`torch.tensor(values, requires_grad=True)`, `x.requires_grad_()`, and that of a parameter at
+    the top of its function."""
     source, node = culprit.source, culprit.node
-    if isinstance(node, ast.Call) and culprit.names.dotted(node.func) in FACTORIES:
-        edit = keyword(source, node, "requires_grad", "True")
-        yield Candidate("let the tensor require a gradient", (edit,))
+    dotted = culprit.names.dotted(node.func) if isinstance(node, ast.Call) else None
+    edits: tuple[Edit, ...] = ()
+    if dotted == "torch.autograd.grad":
+        edits = rebound(culprit, {name}, "requires_grad_()")
+    elif isinstance(node, ast.Call) and dotted in FACTORIES:
+        edits = (keyword(source, node, "requires_grad", "True"),)
     elif isinstance(node, ast.expr):
-        edit = source.edit(*source.extent(node), f"{culprit.text(node)}.requires_grad_()")
-        yield Candidate("let the tensor require a gradient", (edit,))
+        text = f"{culprit.text(node)}.requires_grad_()"
+        edits = (source.edit(*source.extent(node), text),)
+    if edits:
+        what = f"`{name}`" if name else "the tensor"
+        yield Candidate(f"let {what} require a gradient", edits)
 
 
 def _thawed(culprit: Culprit) -> Iterator[Candidate]:
@@ -239,12 +247,13 @@ _WAYS: Mapping[str, tuple[Callable[[Culprit], Iterator[Candidate]], ...]] = {
     "no_grad": (_enabled,),
     "constant": (_with_graph,),
     "frozen": (_thawed,),
-    "leafless": (_required,),
     "unregistered": (_registered,),
     "stale": (_made_later,),
 }
 
 
 def reconnected(culprit: Culprit, request: ask.Reattach) -> Iterator[Candidate]:
+    if request.reason == "leafless":
+        yield from _required(culprit, request.name)
     for write in _WAYS.get(request.reason, ()):
         yield from write(culprit)

@@ -40,12 +40,13 @@ def requests(refusal: Refusal) -> Iterator[ask.Request]:
             yield ask.FindUnused()
         case NotScalar():
             yield ask.ReduceLoss()
-        case NotUsed(reason=reason, instead=instead):
+        case NotUsed(reason=reason, name=name, instead=instead):
             if instead:
                 yield ask.DifferentiateBy(instead)
             if reason:
-                yield ask.Reattach(reason)
-            yield ask.AllowUnused()
+                yield ask.Reattach(reason, name)
+            if reason != "leafless":
+                yield ask.AllowUnused()
 
 
 def is_carried(shared: Shared | None) -> bool:

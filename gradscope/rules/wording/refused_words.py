@@ -228,8 +228,11 @@ def _not_used(one: NotUsed) -> Told:
     )
     if one.reason:
         why, label = WORDS[one.reason][:2]
+    is_used = one.reason == "leafless"
     return Told(
-        f"the result does not depend on {name}, whose gradient is asked for",
+        f"the gradient of {name} is asked for, and it does not require one"
+        if is_used
+        else f"the result does not depend on {name}, whose gradient is asked for",
         why,
         label,
         one.location,

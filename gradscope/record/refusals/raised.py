@@ -1,0 +1,74 @@
+"""An exception of autograd's: what was to be differentiated, and from where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import torch
+
+from gradscope.facts import Location
+from gradscope.record.graph import Nodes, consumers
+from gradscope.record.sites import USER, kind_of, resolve
+from gradscope.record.sizes.flow import Flow
+
+_CHAIN = 8  # exceptions that led to the last one
+_DIFFERENTIATING = (torch.autograd.backward.__code__, torch.autograd.grad.__code__)
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """`frames` are the user's, innermost first, with the `places` that they had come to. `nodes`
+    are those of the graph of the `roots`, `inputs` what they were to be differentiated by."""
+
+    frames: list[FrameType]
+    places: list[Location]
+    roots: list[torch.Tensor]
+    inputs: list[torch.Tensor]
+    step: int
+    flow: Flow | None
+    nodes: Nodes
+
+    @classmethod
+    def by(cls, error: BaseException, flow: Flow | None, step: int) -> Raised:
+        frames: list[FrameType] = []
+        places: list[Location] = []
+        roots, inputs = list[torch.Tensor](), list[torch.Tensor]()
+        traceback = error.__traceback__
+        while traceback is not None:
+            frame = traceback.tb_frame
+            if kind_of(frame.f_code) == USER:
+                frames.insert(0, frame)
+                places.insert(0, resolve(frame.f_code, traceback.tb_lasti))
+            elif frame.f_code in _DIFFERENTIATING:
+                given = frame.f_locals
+                roots = _tensors_in(given.get("tensors", given.get("outputs")))
+                inputs = _tensors_in(given.get("inputs"))
+            traceback = traceback.tb_next
+        nodes = consumers([root.grad_fn for root in roots if root.grad_fn is not None])
+        return cls(frames, places, roots, inputs, step, flow, nodes)
+
+    @property
+    def frame(self) -> FrameType | None:
+        return self.frames[0] if self.frames else None
+
+    @property
+    def place(self) -> Location | None:
+        return self.places[0] if self.places else None
+
+
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    for _ in range(_CHAIN):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _tensors_in(given: Any) -> list[torch.Tensor]:
+    if isinstance(given, torch.Tensor):
+        return [given]
+    many = given if isinstance(given, list | tuple) else ()
+    return [one for one in many if isinstance(one, torch.Tensor)]
