@@ -265,7 +265,7 @@ def test_check_keeps_its_judgement_where_edge_inputs_are_sought(
 
 
 def test_while_the_report_is_written_its_last_line_is_told(tmp_path: Path) -> None:
-    done = stuck(tmp_path, "gradscope.cli.trace.rendered", "--no-verify")
+    done = stuck(tmp_path, "gradscope.cli.output.rendered", "--no-verify")
 
     assert done.returncode == 130
     last, interrupted = done.stderr.splitlines()
