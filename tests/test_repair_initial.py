@@ -17,6 +17,7 @@ from gradscope.repair.write.initial import keeping
 from gradscope.repair.write.splice import spliced
 from gradscope.source import Source
 
+DIMENSIONS = (("weight", 2), ("kernel", 2), ("bias", 1), ("weight_scale", 1))
 HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
 
 
@@ -38,7 +39,8 @@ def first_patch(
         why="",
         location=Location("net.py", *source.place(start), *source.place(end), "<module>"),
     )
-    candidate = next(keeping(locate(finding, source), ask.KeepNorm(axis, (node,))), None)
+    request = ask.KeepNorm(axis, (node,), DIMENSIONS)
+    candidate = next(keeping(locate(finding, source), request), None)
     text = spliced(source, candidate.edits) if candidate is not None else source.text
     ast.parse(text)
     return text.removeprefix(HEAD)
@@ -61,6 +63,11 @@ def first_patch(
             "lin.weight.data.normal_(0, 0.01)",
             "",
             'nn.init.kaiming_normal_(lin.weight, nonlinearity="relu")',
+        ),
+        (
+            "lin.kernel.data.normal_(0, 0.01)",  # whatever it is called
+            "",
+            'nn.init.kaiming_normal_(lin.kernel, nonlinearity="relu")',
         ),
         (
             "w = nn.Parameter(torch.randn(8, 8) * 0.7)",
@@ -92,6 +99,7 @@ def test_a_recurrence_gets_orthogonal_weights() -> None:
     "line",
     [
         "nn.init.normal_(lin.bias, std=0.01)",
+        "lin.weight_scale.data.normal_(0, 0.01)",
         "x = torch.randn(8, 8) * 0.7",
         "noise.normal_(0, 0.01)",
         "b = nn.Parameter(torch.randn(8))",

@@ -92,12 +92,13 @@ class Worst:
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """How a gradient was compared: in which dtype, with how many forward and backward calls, with
-    what as the right one (`truth`, in words), by differences of which relative step, and to which
-    relative tolerance."""
+    what as the right one (`truth`, in words; `by_autograd`: it went through forward), by
+    differences of which relative step, and to which relative tolerance."""
 
     dtype: str = ""
     calls: int = 0
     truth: str = ""
+    by_autograd: bool = False
     step: float = 0.0
     tolerance: float = 0.0
 

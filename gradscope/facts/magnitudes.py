@@ -331,6 +331,15 @@ class Magnitudes:
         absences = (one for one in self.absences if one.missing or one.leaf not in alive)
         return replace(self, leaves=leaves, absences=tuple(absences))
 
+    @property
+    def dimensions(self) -> tuple[tuple[str, int], ...]:
+        """The most that leaves have whose names end alike: (("weight", 2), ("bias", 1))."""
+        found: dict[str, int] = {}
+        for leaf in self.leaves:
+            name = leaf.name.rpartition(".")[2]
+            found[name] = max(found.get(name, 0), len(leaf.shape))
+        return tuple(found.items())
+
     def totals(self) -> tuple[float, ...]:
         """The L2 norm of all gradients together, one a step."""
         steps = max((len(leaf.norms) for leaf in self.leaves), default=0)

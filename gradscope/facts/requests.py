@@ -383,8 +383,9 @@ class MoveClipping(Request):
 
 class KeepNorm(Request):
     """Weights that keep the norm of what passes through them; `fades`: or a steeper activation.
-    `axis` and `nodes` as in `Growth`."""
+    `axis` and `nodes` as in `Growth`; `dimensions` as `Magnitudes` has them."""
 
     axis: str
     nodes: tuple[str, ...] = ()
+    dimensions: tuple[tuple[str, int], ...] = ()
     fades: bool = False

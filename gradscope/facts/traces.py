@@ -57,18 +57,12 @@ class Gradient:
 
 @dataclass(frozen=True, slots=True)
 class ArrayWarning:
-    """What numpy said of a line: "divide by zero encountered in log"."""
+    """What numpy said of a line: "divide by zero encountered in log". `makes_nan`, or else inf."""
 
     text: str
+    op: str
+    makes_nan: bool
     location: Location
-
-    @property
-    def op(self) -> str:
-        return self.text.rpartition(" ")[2]
-
-    def explains(self, *, nan: bool) -> bool:
-        """Whether that makes NaN, or else inf."""
-        return self.text.startswith("invalid value") is nan
 
 
 @dataclass(frozen=True, slots=True)

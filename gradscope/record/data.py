@@ -4,6 +4,7 @@ and which no op of torch's sees."""
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -27,7 +28,9 @@ from gradscope.record.tracing import unobserved
 
 _MOST = 3  # samples that are made again, a run
 _PATIENCE = 5.0  # seconds for one
-_SAID = " encountered in "  # "divide by zero encountered in log"
+# "divide by zero encountered in log", "invalid value encountered in scalar divide": numpy tells of
+# its arithmetic by these texts alone. Its handler (`seterrcall`) would take the program's warning.
+_SAID = re.compile(r"(divide by zero|overflow|invalid value) encountered in (?:scalar )?(\S+)")
 _MOST_WARNINGS = 16
 
 Origin = tuple[str, Location] | None
@@ -142,8 +145,8 @@ class ArrayWarnings:
         def showwarning(
             message: Any, category: Any, filename: str, lineno: int, *rest: Any
         ) -> None:
-            if category is RuntimeWarning and _SAID in str(message):
-                self._note(str(message), sys._getframe(1))
+            if category is RuntimeWarning and (said := _SAID.fullmatch(str(message))):
+                self._note(said, sys._getframe(1))
             shown(message, category, filename, lineno, *rest)
 
         stand_in(self._stack, warnings, "showwarning", showwarning)
@@ -152,7 +155,8 @@ class ArrayWarnings:
     def __exit__(self, *failure: object) -> None:
         self._stack.close()
 
-    def _note(self, said: str, frame: Any) -> None:
+    def _note(self, said: re.Match[str], frame: Any) -> None:
         user, _ = note_site(frame)
         if user and len(self.heard) < _MOST_WARNINGS:
-            self.heard.append(ArrayWarning(said, resolve(*user[0])))
+            makes_nan = said[1] == "invalid value"
+            self.heard.append(ArrayWarning(said[0], said[2], makes_nan, resolve(*user[0])))

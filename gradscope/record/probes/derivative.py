@@ -210,6 +210,7 @@ class Truth:
     tolerance: float
     noise: float = 0.0
     whole: bool = False
+    by_autograd: bool = False
 
     def evidence(self, sample: Sample, place: int, got: Gradients) -> Evidence:
         mine, right, unit = got[place], self.right[place], self.unit[place]
@@ -239,7 +240,7 @@ def right_gradients(sample: Sample, got: Gradients) -> Truth | None:
         stacked = [torch.stack(pair) for pair in zip(*right, strict=True)]
         if _agree(sample, stacked, sample.slope, sample.cotangents):
             words = "autograd through forward, which a central difference confirms"
-            truth = Truth(stacked, unit, words, ELEMENTWISE[sample.precision])
+            truth = Truth(stacked, unit, words, ELEMENTWISE[sample.precision], by_autograd=True)
             return truth if not agrees or _holds_at_suspects(sample, got, truth) else None
     if agrees:
         return None

@@ -97,14 +97,23 @@ class _Watched:
 
 
 def _checked(
-    sample: Sample, place: int, verdict: str, truth: str = "", **facts: Any
+    sample: Sample,
+    place: int,
+    verdict: str,
+    truth: str = "",
+    by_autograd: bool = False,
+    **facts: Any,
 ) -> FunctionCheck:
     """`truth` tells in words where the right gradient comes from."""
     check = _about(sample.calls, sample.calls.positions[place], verdict, **facts)
-    step, tolerance = sample.slope.step, ELEMENTWISE[sample.precision]
-    return replace(
-        check, compared=replace(check.compared, truth=truth, step=step, tolerance=tolerance)
+    compared = replace(
+        check.compared,
+        truth=truth,
+        by_autograd=by_autograd,
+        step=sample.slope.step,
+        tolerance=ELEMENTWISE[sample.precision],
     )
+    return replace(check, compared=compared)
 
 
 def _checks(sample: Sample) -> Iterator[FunctionCheck]:
@@ -200,6 +209,7 @@ def _wrong(
         factor_name=size[1] if size and not size[1].isdigit() else "",
         rewrite=watcher.corrected(relation, shape),
         truth=truth.words,
+        by_autograd=truth.by_autograd,
         **_worst(sample, place, evidence, truth),
     )
 

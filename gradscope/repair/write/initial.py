@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gradscope.facts import Edit
 from gradscope.facts import requests as ask
@@ -39,7 +39,7 @@ def keeping(culprit: Culprit, request: ask.KeepNorm) -> Iterator[Candidate]:
     if request.axis == "depth":
         is_tanh = any(node_stem(node) == "Tanh" for node in request.nodes)
         ways = [_TANH, _RELU, _ORTHOGONAL] if is_tanh else [_RELU, _ORTHOGONAL]
-    weights = list(_filled_by_hand(culprit))
+    weights = list(_filled_by_hand(culprit, dict(request.dimensions)))
     for template, title in ways:
         edits = tuple(
             edit for edit in (_filled(culprit, *one, template) for one in weights) if edit
@@ -50,26 +50,28 @@ def keeping(culprit: Culprit, request: ask.KeepNorm) -> Iterator[Candidate]:
         yield from _steeper(culprit)
 
 
-def _filled_by_hand(culprit: Culprit) -> Iterator[tuple[ast.expr, str]]:
-    """The expressions that fill a weight, with the text of what they fill."""
+def _filled_by_hand(
+    culprit: Culprit, dimensions: Mapping[str, int]
+) -> Iterator[tuple[ast.expr, str]]:
+    """The expressions that fill a weight, with the text of what they fill. What is a matrix is
+    told by the parameters that were seen under the attribute's name; one that was not seen counts
+    as a weight where a function fills it that is for parameters alone."""
     for node in culprit.source.nodes.every(ast.Call):
         dotted = culprit.names.dotted(node.func) or ""
         name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         if dotted.startswith("torch.nn.init.") and dotted.rpartition(".")[2] in _FILLERS:
-            if node.args and not _is_bias(node.args[0]):
-                yield node, culprit.source.of(node.args[0])
+            if node.args:
+                weight = culprit.source.of(node.args[0])
+                if dimensions.get(weight.rpartition(".")[2], 2) > 1:
+                    yield node, weight
         elif name in _FILLERS and not dotted and isinstance(node.func, ast.Attribute):
             weight = culprit.source.of(node.func.value).removesuffix(".data")
-            if weight.rpartition(".")[2].startswith("weight"):
+            if dimensions.get(weight.rpartition(".")[2], 0) > 1:
                 yield node, weight
         elif dotted in _PARAMETERS and node.args:
             drawn = _drawn(culprit, node.args[0])
             if drawn is not None:
                 yield node.args[0], drawn
-
-
-def _is_bias(node: ast.expr) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr.startswith("bias")
 
 
 def _drawn(culprit: Culprit, value: ast.expr) -> str | None:

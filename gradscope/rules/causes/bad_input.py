@@ -87,7 +87,7 @@ class BadInput(Rule):
             return _of_a_sample(found, event.sample, event, reader)
         # What numpy had warned of, where it makes such values.
         nan = one is not None and one.nan > 0
-        made = next((one for one in trace.array_warnings if one.explains(nan=nan)), None)
+        made = next((one for one in trace.array_warnings if one.makes_nan is nan), None)
         return found if made is None else _at_its_making(found, made, event, reader)
 
 

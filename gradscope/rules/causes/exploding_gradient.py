@@ -75,7 +75,7 @@ class ExplodingGradient(Rule):
         if magnitudes is None:
             return
         if (growth := magnitudes.swelling) is not None and _overflows(growth, roots, self.limits):
-            yield self._about_values(growth, roots[0])
+            yield self._about_values(growth, magnitudes, roots[0])
         growing = (one for one in magnitudes.growths if explodes(one, self.limits))
         if (growth := next(growing, None)) is not None:  # the first step: later ones follow
             yield self._about(growth, magnitudes, roots)
@@ -110,12 +110,12 @@ class ExplodingGradient(Rule):
             chain=explained[0].chain if explained else (),
             # Clipping bounds the step and leaves the reason where it is.
             fixes=(
-                ask.KeepNorm(growth.axis, growth.nodes),
+                ask.KeepNorm(growth.axis, growth.nodes, magnitudes.dimensions),
                 ask.ClipNorm(clip_bound(totals[:step])),
             ),
         )
 
-    def _about_values(self, growth: Growth, root: Root) -> Finding:
+    def _about_values(self, growth: Growth, magnitudes: Magnitudes, root: Root) -> Finding:
         """Values that a repeated computation multiplies until they leave their range: a recurrence,
         or a deep model, that explodes before there is a gradient."""
         event, place = root.event, root.event.blame.location
@@ -149,7 +149,7 @@ class ExplodingGradient(Rule):
             numbers=tuple(phrases.profile(growth, "the values", "the first one first")),
             symptoms=root.symptoms,
             chain=root.chain,
-            fixes=(ask.KeepNorm(growth.axis, growth.nodes), between),
+            fixes=(ask.KeepNorm(growth.axis, growth.nodes, magnitudes.dimensions), between),
             strength=Strength.PROVEN,
         )
 

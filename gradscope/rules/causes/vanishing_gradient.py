@@ -123,7 +123,10 @@ class VanishingGradient(Rule):
                 f" {number(ADAM_EPS)}",
             ),
             symptoms=(hurt,),
-            fixes=(ask.KeepNorm(growth.axis, growth.nodes, fades=True), around),
+            fixes=(
+                ask.KeepNorm(growth.axis, growth.nodes, magnitudes.dimensions, fades=True),
+                around,
+            ),
         )
 
     def _about_run(self, fade: Faded) -> Finding:

@@ -139,7 +139,7 @@ def repair(check: FunctionCheck) -> str:
             return f"save the right tensor: {told(check)}"
     if check.rewrite is not None:
         return "correct the returned gradient"
-    if check.compared.truth.startswith("autograd"):
+    if check.compared.by_autograd:
         return "correct the formula, or let autograd differentiate the forward, which it does right"
     return "correct the formula"
 
