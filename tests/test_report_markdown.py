@@ -58,7 +58,7 @@ def test_every_row_of_a_table_has_the_columns_of_its_head() -> None:
 def test_fences_hold_what_they_fence() -> None:
     fences = [token for token in tokens("hostile") if token.type == "fence"]
 
-    assert [fence.info for fence in fences] == ["text", "diff", "python", "text", "text"]
+    assert [fence.info for fence in fences] == ["text", "diff", "text", "text"]
 
 
 def test_the_patch_is_the_whole_patch() -> None:

@@ -43,9 +43,14 @@ section.warning { border-left-color: var(--warning); }
 .scroll { overflow-x: auto; } .dim, .gutter { color: var(--dim); }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
 th, td { border-bottom: 1px solid var(--line); padding: .25rem .9rem .25rem 0; text-align: left;
-  vertical-align: baseline; overflow-wrap: normal; }
+  vertical-align: baseline; overflow-wrap: normal; } td code { overflow-wrap: anywhere; }
 th { color: var(--dim); font-weight: normal; } td.long { overflow-wrap: anywhere; min-width: 8rem; }
 ul, ol { margin: .4rem 0; padding-left: 1.3rem; }
+.chain { display: flex; flex-wrap: wrap; gap: .4rem 0; list-style: none; padding: 0; }
+.chain li { border: 1px solid var(--line); border-radius: 6px; padding: 0 .5rem; }
+.chain li:not(:last-child) { margin-right: 1.7rem; position: relative; }
+.chain li:not(:last-child)::after { content: "\\2192"; position: absolute; right: -1.4rem; }
+.chain li:first-child, .chain li:last-child { border-color: var(--error); color: var(--error); }
 .error { color: var(--error); } .warning { color: var(--warning); } .note { color: var(--note); }
 section.error, section.warning, section.note { color: inherit; }
 .good { color: var(--good); } .bad { color: var(--error); } .related { color: var(--mark); }
@@ -130,7 +135,7 @@ def written(parts: Iterable[Part]) -> Iterator[str]:
                 yield f"<p>{_lead(name)}{_item(item)}</p>"
             case Listed(name, items, chain):
                 tag = "ol" if chain else "ul"
-                yield f"<p><b>{name}:</b></p>\n<{tag}>"
+                yield f"<p><b>{name}:</b></p>\n<{tag}{_marked('chain' if chain else '')}>"
                 yield from (f"<li>{_item(item)}</li>" for item in items)
                 yield f"</{tag}>"
             case Table(headings, rows):

@@ -132,12 +132,13 @@ def _finding(
         yield Code(tuple(frame(found, gutter_of(found), options)))
     if finding.why:
         yield Prose(finding.why)
+    lead = sentences.leading(finding)
     for fix in sentences.offered(finding.fixes):
         if fix.patch in shown and fix.verified:
             yield Prose(sentences.SHOWN, lead="help")
             yield Prose(trials.verdict(fix), "good")
             continue
-        yield from _fix(fix)
+        yield from _fix(fix, fix is lead)
     if measured := sentences.measured(finding):
         yield Listed("numbers", measured)
     if finding.tensors:
@@ -152,11 +153,13 @@ def _finding(
     yield Prose(f"More: `gradscope explain {finding.rule}`", "dim")
 
 
-def _fix(fix: Fix) -> Iterator[Part]:
-    """A fix that was refuted is one line, without the patch that nobody should apply."""
+def _fix(fix: Fix, is_lead: bool) -> Iterator[Part]:
+    """One that was refuted, or that nobody needs since another one holds, is one line without the
+    patch."""
     verdict = trials.verdict(fix)
-    if fix.verified is False:
-        yield Prose(f"{fix.title}; {verdict}", lead="tried")
+    if not (is_lead or fix.verified):
+        named = "also" if fix.verified is None else "tried"
+        yield Prose(f"{fix.title}; {verdict}", lead=named)
         return
     yield Prose(fix.title, lead="help")
     if fix.patch:
