@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from gradscope.facts import text_of
 from gradscope.norms import bars
 from gradscope.norms.facts import NormReport
 from gradscope.norms.sections import Column, Curve, sections
-from gradscope.report.printable import clean, wrap
+from gradscope.report.printable import Line, Segment, aligned, clean, wrap
 from gradscope.report.rendering import Options
-from gradscope.report.terminal import brief_of_finding
+from gradscope.report.terminal import brief_of_finding, written
 
 _NARROWEST = 60
-_WIDEST = 10_000
 _LAYERS_SHOWN = 24
 _PROFILE = 40  # cells of a curve whose ends are written beside it
 _NAME = 12  # cells that a name keeps in a narrow window
@@ -31,37 +26,29 @@ def render(
     report: NormReport, options: Options, *, depth: int | None = None, sort: str = "module"
 ) -> str:
     """The whole report, ending in a newline."""
-    out = io.StringIO()
-    width = max(options.width, _NARROWEST)
-    console = Console(
-        file=out,
-        width=width,
-        no_color=not options.color,
-        force_terminal=options.color,
-        highlight=False,
-        emoji=False,
-        soft_wrap=False,
-    )
-    plain = not _can(options.encoding, bars.SPARKS)
+    options = replace(options, width=max(options.width, _NARROWEST))
+    text = written(_measured(report, options, depth, sort), options)
+    for finding in report.judged.findings:
+        text += f"\n{brief_of_finding(finding, options)}"
+    closing = "`gradscope trace` shows the place and tries the fixes\n"
+    return text + closing * bool(report.judged.findings)
 
-    def say(lines: Iterable[str]) -> None:
+
+def _measured(report: NormReport, options: Options, depth: int | None, sort: str) -> Iterator[Line]:
+    plainly = not _can(options.encoding, bars.SPARKS)
+
+    def said(lines: Iterable[str]) -> Iterator[Line]:
         for line in lines:
-            for part in _folded(clean(line, options.encoding), width):
-                console.print(Text(part))
+            for part in _folded(clean(line, options.encoding), options.width):
+                yield (Segment(part),)
 
     for one in sections(report, depth=depth, sort=sort, tree=sort == "module", most=_LAYERS_SHOWN):
-        say([""] * bool(one.title))
+        yield from [()] * bool(one.title)
         for curve in one.curves:
-            say(_curve(curve, width, plain))
-        say(one.lines)
+            yield from said(_curve(curve, options.width, plainly))
+        yield from said(one.lines)
         if one.table:
-            console.print(_fitting(one.table, console, plain, options.encoding))
-    for finding in report.judged.findings:
-        say([""])
-        out.write(brief_of_finding(finding, replace(options, width=width)))
-    if report.judged.findings:
-        say(["`gradscope trace` shows the place and tries the fixes"])
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+            yield from _table(one.table, options, plainly)
 
 
 def _folded(line: str, width: int) -> list[str]:
@@ -82,35 +69,38 @@ def _curve(curve: Curve, width: int, plain: bool) -> Iterator[str]:
         yield f"  {bars.sparkline(curve.values, width - 4, plain)}"
 
 
-def _fitting(columns: Sequence[Column], console: Console, plain: bool, encoding: str) -> Table:
-    """The table; without its bars where they make it too wide."""
-    whole = _table(columns, encoding, plain=plain, with_bars=True)
-    needed = console.measure(whole, options=console.options.update(max_width=_WIDEST)).maximum
-    if needed <= console.width:
-        return whole
-    return _table(columns, encoding, plain=plain, with_bars=False)
+def _table(columns: Sequence[Column], options: Options, plainly: bool) -> Iterator[Line]:
+    """In aligned columns, a heading over each; without its bars, and then with its names folded,
+    where they make it too wide."""
+    for with_bars in (True, False):
+        shown = list(_shown(columns, options.encoding, plainly, with_bars=with_bars))
+        widths = [max(map(cell_len, cells)) for cells, *_ in shown]
+        room = options.width - sum(widths[1:]) - len(widths) + 1
+        if room >= widths[0]:
+            break
+    widths[0] = max(_NAME, min(widths[0], room))
+    rest = [
+        [Segment(f" {cell}", role if number else "strong") for number, cell in enumerate(padded)]
+        for cells, role, right in shown[1:]
+        for padded in [aligned(cells, right=right)]
+    ]
+    for number, name in enumerate(shown[0][0]):
+        indent = len(name) - len(name.lstrip(" "))
+        parts = [" " * indent + one for one in wrap(name.lstrip(" "), widths[0] - indent)]
+        first, *more = aligned(parts, widths[0])
+        yield Segment(first, "" if number else "strong"), *(column[number] for column in rest)
+        yield from ((Segment(one),) for one in more)
 
 
-def _table(columns: Sequence[Column], encoding: str, *, plain: bool, with_bars: bool) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    filled = []
+def _shown(
+    columns: Sequence[Column], encoding: str, plainly: bool, *, with_bars: bool
+) -> Iterator[tuple[list[str], str, bool]]:
+    """The cells of each, its heading first, its role, and whether it ends on the right."""
     for one in columns:
-        is_name = one is columns[0]
-        table.add_column(
-            one.name,
-            justify="left" if one.name in _LEFT else "right",
-            no_wrap=not is_name,
-            overflow="fold",
-            min_width=_NAME if is_name else None,
-            style="bold red" if one.name == "bad" else "",
-        )
-        filled.append([Text(clean(cell, encoding)) for cell in one.cells])
+        cells = [one.name, *(clean(cell, encoding) for cell in one.cells)]
+        yield cells, "bad" if one.name == "bad" else "", one.name not in _LEFT
         if one.lengths and with_bars:
-            table.add_column("", no_wrap=True, style="blue")
-            filled.append([Text(bars.bar(length, plain)) for length in one.lengths])
-    for row in zip(*filled, strict=True):
-        table.add_row(*row)
-    return table
+            yield ["", *(bars.bar(length, plainly) for length in one.lengths)], "gutter", False
 
 
 def _can(encoding: str, text: str) -> bool:

@@ -101,6 +101,13 @@ def plain(line: Line) -> str:
     return "".join(segment.text for segment in line).rstrip()
 
 
+def aligned(column: Sequence[str], width: int | None = None, *, right: bool = False) -> list[str]:
+    """Cells of one width: that of the widest where none is given."""
+    widest = max(map(cell_len, column), default=0) if width is None else width
+    gaps = (" " * (widest - cell_len(cell)) for cell in column)
+    return [gap + cell if right else cell + gap for cell, gap in zip(column, gaps, strict=True)]
+
+
 def _shown(character: str, encoding: str) -> str:
     if character.isprintable():
         return character.encode(encoding, "backslashreplace").decode(encoding)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.cells import cell_len
-
 from gradscope.facts import Operand, number
 from gradscope.ops.display import role_name
-from gradscope.report.printable import Segment, clean
+from gradscope.report.printable import Segment, aligned, clean
 from gradscope.report.sentences import share
 
 HEADINGS = ("tensor", "shape", "dtype", "device", "bad", "min", "max")
@@ -40,18 +38,13 @@ def described(row: Sequence[str]) -> tuple[str, str]:
 
 def table(tensors: Sequence[Operand], encoding: str) -> Iterator[tuple[Segment, ...]]:
     """The table in aligned columns, headings first, without any margin."""
-    cells = [tuple(clean(cell, encoding) for cell in row) for row in rows(tensors)]
-    widths = [
-        max(cell_len(cell) for cell in column) for column in zip(HEADINGS, *cells, strict=True)
-    ]
+    cells = [[clean(cell, encoding) for cell in row] for row in (HEADINGS, *rows(tensors))]
+    headings, *padded = zip(*map(aligned, zip(*cells, strict=True)), strict=True)
     bad = HEADINGS.index("bad")
-    for row, role in ((HEADINGS, "dim"), *((row, "") for row in cells)):
-        padded = [
-            cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)
-        ]
+    for row, role in ((headings, "dim"), *((row, "") for row in padded)):
         alarming = role == "" and not row[bad].startswith("0 ")
         yield (
-            Segment("  ".join(padded[:bad]) + "  ", role),
-            Segment(padded[bad], "bad" if alarming else role),
-            Segment(("  " + "  ".join(padded[bad + 1 :])).rstrip(), role),
+            Segment("  ".join(row[:bad]) + "  ", role),
+            Segment(row[bad], "bad" if alarming else role),
+            Segment(("  " + "  ".join(row[bad + 1 :])).rstrip(), role),
         )

@@ -45,19 +45,19 @@ STYLES = {
 def render(report: Report, options: Options) -> str:
     options = replace(options, width=max(options.width, NARROWEST))
     if not options.quiet:
-        return _text(_report(report, options), options)
+        return written(_report(report, options), options)
     is_news = report.findings or report.verdict != "healthy" or closing.unexplained(report)
-    return _text(_closing(report, options) if is_news else (), options)
+    return written(_closing(report, options) if is_news else (), options)
 
 
 def render_all(summary: Summary, options: Options) -> str:
     options = replace(options, width=max(options.width, NARROWEST))
     if not options.quiet:
-        return _text(_summary(summary, options), options)
+        return written(_summary(summary, options), options)
     if len(summary.reports) == 1 and not summary.findings:
         return render(summary.reports[0], options)
     is_news = summary.all_findings or summary.verdict != "healthy"
-    return _text(_closing_of_all(summary, options) if is_news else (), options)
+    return written(_closing_of_all(summary, options) if is_news else (), options)
 
 
 def _summary(summary: Summary, options: Options) -> Iterator[Line]:
@@ -83,12 +83,12 @@ def _closing_of_all(summary: Summary, options: Options) -> Iterator[Line]:
 
 def text_of_finding(finding: Finding, options: Options) -> str:
     """One finding without colour, for formats that hold it as a block of text."""
-    return _text(_finding(finding, options), options)
+    return written(_finding(finding, options), options)
 
 
 def brief_of_finding(finding: Finding, options: Options) -> str:
     """What, where, and the first fix in words, for who is shown something else."""
-    return _text(_brief(finding, options), options)
+    return written(_brief(finding, options), options)
 
 
 def _brief(finding: Finding, options: Options) -> Iterator[Line]:
@@ -259,7 +259,8 @@ def _closing(report: Report, options: Options) -> Iterator[Line]:
     yield from _prose((), closing.summary(report), options, 2, role)
 
 
-def _text(lines: Iterable[Line], options: Options) -> str:
+def written(lines: Iterable[Line], options: Options) -> str:
+    """Lines as a terminal shows them, each without spaces at its end."""
     if options.color:
         return _painted(lines, options)
     return "".join(f"{plain(line)}\n" for line in lines)
