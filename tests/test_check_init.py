@@ -63,11 +63,13 @@ def project(tmp_path: Path) -> Path:
         "tests/test_it.py": BAD,
         ".hidden/x.py": BAD,
         "env/lib/x.py": BAD,
+        "step/sources/x.py": BAD,
         "plot.py": "print('no gradient here')\n",
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     (tmp_path / "env/pyvenv.cfg").touch()
+    (tmp_path / "step/step.json").touch()
     return tmp_path
 
 

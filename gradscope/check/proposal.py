@@ -16,6 +16,8 @@ from gradscope.facts import plural
 from gradscope.writing import write_whole
 
 HEAD = "# What `gradscope check` runs; the README tells what else may stand here.\n"
+# An environment's packages, and a saved step's copies, are nobody's programs.
+ELSEWHERE = ("pyvenv.cfg", "step.json")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -135,7 +137,8 @@ def _read(folder: Path) -> tuple[dict[str, _File], list[str]]:
         inside[:] = sorted(
             name
             for name in inside
-            if not name.startswith((".", "__")) and not (here / name / "pyvenv.cfg").exists()
+            if not name.startswith((".", "__"))
+            and not any((here / name / mark).exists() for mark in ELSEWHERE)
         )
         for name in sorted(names):
             shown = str((here / name).relative_to(folder))

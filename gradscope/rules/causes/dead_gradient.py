@@ -63,7 +63,7 @@ class DeadGradient(Rule):
 
     ## Fix safety
     Unsafe: parameters that stood still will move. Parameters that are meant to stand still are
-    not reported once `requires_grad` is False or the optimizer does not hold them.
+    not reported once `requires_grad` is False; GS407 notes those that no optimizer holds.
 
     ## Options
     `thresholds: {zero-passes: 3}` in the configuration: how long a factor may stay at zero.

@@ -94,11 +94,11 @@ def _undefined(event: Event, edge: Edge | None) -> bool:
 
 
 def _headline(event: Event, edge: Edge | None) -> str:
-    op, count = phrases.spelled(event.op), phrases.bad_of(event)
+    op, count = phrases.spelled(event.op), phrases.at_bad(event)
     at = event.values().get(edge.argument if edge else "self")
     if at is None:
-        return f"`{op}` gives {phrases.outcome(event.output)} from finite operands at {count}"
-    return f"`{op}` was taken of {phrases.number(at)}, outside of its domain, at {count}"
+        return f"`{op}` gives {phrases.outcome(event.output)} from finite operands{count}"
+    return f"`{op}` was taken of {phrases.number(at)}, outside of its domain{count}"
 
 
 def _mechanism(event: Event, edge: Edge | None) -> str:

@@ -100,7 +100,7 @@ def _of_arithmetic(event: Event) -> tuple[str, str, str, Fix]:
         what, x = phrases.name(one, what), phrases.source(one, one.role)
         count = phrases.of_total(one.bad, one.numel)
     return (
-        f"`{op}` computes {form} at {phrases.bad_of(event)}",
+        f"`{op}` computes {form}{phrases.at_bad(event)}",
         f"{form} is {gives}",
         f"{what} is not finite at {count}, and until here that did no harm: an inf that is only"
         f" compared, exponentiated or masked stays one. `{op}` computes {form}, which has no"

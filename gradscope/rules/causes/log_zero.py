@@ -52,7 +52,7 @@ class LogZero(Rule):
         return self.finding(
             root,
             trace,
-            message=f"`{op}` was taken of exactly {at} at {phrases.bad_of(event)}",
+            message=f"`{op}` was taken of exactly {at}{phrases.at_bad(event)}",
             label=fixes.says(edge, event),
             why=f"`{op}` of {at} is {phrases.outcome(event.output)}, and its slope there is not"
             f" finite either.{origin}{phrases.too_late(event, evidence.late_epsilon(event))}",

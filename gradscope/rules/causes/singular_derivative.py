@@ -86,13 +86,13 @@ class SingularDerivative(Rule):
 
 
 def _headline(event: Event, edge: Edge | None) -> str:
-    op, count = phrases.spelled(event.op), phrases.bad_of(event)
+    op, count = phrases.spelled(event.op), phrases.at_bad(event)
     if edge is None:
-        return f"the backward of `{op}` gives {phrases.outcome(event.output)} at {count}"
+        return f"the backward of `{op}` gives {phrases.outcome(event.output)}{count}"
     if edge.argument not in event.values():
-        return f"`{op}` was differentiated where its slope is {_slope(event, edge)} ({count})"
+        return f"`{op}` was differentiated where its slope is {_slope(event, edge)}{count}"
     at = phrases.number(event.values()[edge.argument])
-    return f"`{op}` was differentiated at exactly {at} ({count})"
+    return f"`{op}` was differentiated at exactly {at}{count}"
 
 
 def _mechanism(event: Event, edge: Edge | None, bound: Ancestor | None) -> str:

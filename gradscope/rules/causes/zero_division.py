@@ -50,7 +50,7 @@ class ZeroDivision(Rule):
         return self.finding(
             root,
             trace,
-            message=f"`{op}` divides by {by}, at {phrases.bad_of(event)}{after}",
+            message=f"`{op}` divides by {by}{phrases.at_bad(event)}{after}",
             label=fixes.says(edge, event),
             why=_mechanism(event, edge) + phrases.too_late(event, late),
             fixes=fixes.preferred(self.name, root, event, edge, trace),

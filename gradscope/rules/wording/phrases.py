@@ -45,6 +45,11 @@ def bad_of(event: Event) -> str:
     return of_total(event.bad, event.numel)
 
 
+def at_bad(event: Event) -> str:
+    """ " at 1 of 5 elements"; nothing of a single number."""
+    return f" at {bad_of(event)}" if event.numel > 1 else ""
+
+
 def name(operand: Operand | None, fallback: str = "the operand") -> str:
     """What the user calls a tensor in backquotes, else the words of `fallback`."""
     return f"`{operand.called}`" if operand and operand.called else fallback
