@@ -348,6 +348,9 @@ class Magnitudes:
         )
 
 
+UNMEASURED = Magnitudes()
+
+
 def _whole(leaf: Leaf, parts: tuple[Leaf, ...]) -> Leaf:
     """Squares add up."""
     norms = zip(*(part.norms for part in parts), strict=False)

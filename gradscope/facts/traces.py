@@ -8,7 +8,7 @@ from enum import StrEnum
 from gradscope.facts.effects import Effect
 from gradscope.facts.events import Approach, Event, Headroom, NanRead, Overwrite, UnseenRead
 from gradscope.facts.functions import FunctionCheck
-from gradscope.facts.magnitudes import Magnitudes
+from gradscope.facts.magnitudes import UNMEASURED, Magnitudes
 from gradscope.facts.places import Location
 from gradscope.facts.ranks import Share
 from gradscope.facts.refusals import AnyRefusal, Raised
@@ -175,7 +175,7 @@ class Trace:
     notes: tuple[str, ...] = ()  # what could not be observed, one sentence each
     not_checked: tuple[NotChecked, ...] = ()  # what was left out, though it could be observed
     gradients: tuple[Gradient, ...] = ()  # of the last step, in the order of the leaves' first use
-    magnitudes: Magnitudes | None = None  # None where nobody measured them
+    magnitudes: Magnitudes = UNMEASURED
     functions: tuple[FunctionCheck, ...] = ()  # every custom Function that was looked at
     overwrites: tuple[Overwrite, ...] = ()  # of saved values, where autograd did not see it
     array_warnings: tuple[ArrayWarning, ...] = ()  # numpy's, in the order in which they came

@@ -75,10 +75,9 @@ class SharedBlock:
 
 
 def _agreed(found: dict[int, Trace], count: int, limits: Limits) -> tuple[Trace, Ranked]:
-    sizes = [one.magnitudes for one in found.values() if one.magnitudes is not None]
+    sizes = [one.magnitudes for one in found.values()]
     traces = {
-        rank: replace(one, magnitudes=one.magnitudes and one.magnitudes.joined(sizes))
-        for rank, one in found.items()
+        rank: replace(one, magnitudes=one.magnitudes.joined(sizes)) for rank, one in found.items()
     }
     shares: dict[int, Share] = {
         rank: share_of(shared_of(rank, one), one, limits) for rank, one in traces.items()

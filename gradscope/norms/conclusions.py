@@ -57,7 +57,7 @@ def norms(
         if not ranks.leads:
             return None
         remarks = (*remarks, *rank_remarks(ranked))
-    measured = seen.magnitudes.measured if seen.magnitudes is not None else None
+    measured = seen.magnitudes.measured
     if not isinstance(measured, Measured) or not measured.totals:
         raise GradscopeError(
             f"no backward ever ran in {target.name}, so there is no gradient to measure",
@@ -117,7 +117,7 @@ def _of_sizes(finding: Finding) -> bool:
 
 def _bad_at(seen: Trace, step: int) -> list[str]:
     """The leaves whose gradient was not finite at a step, the one nearest to the loss first."""
-    leaves = seen.magnitudes.leaves if seen.magnitudes is not None else ()
+    leaves = seen.magnitudes.leaves
     return [
         leaf.name
         for leaf in leaves
@@ -166,7 +166,7 @@ def _notes(seen: Trace, measured: Measured) -> Iterator[str]:
             f" `{sparse[0]}`: clip_grad_norm_ raises NotImplementedError on"
             f" {'them' if len(sparse) > 1 else 'it'}; the norms here are of the coalesced values"
         )
-    updates = seen.magnitudes.updates if seen.magnitudes is not None else ()
+    updates = seen.magnitudes.updates
     ratios = [update.clipped for update in updates if update.clipped is not None]
     shrunk = [ratio for ratio in ratios if 0 < ratio < _UNSCALED]
     if shrunk:

@@ -134,7 +134,7 @@ class NormReport:
     @property
     def sizes(self) -> Magnitudes:
         """What the run told of its gradients as every run does."""
-        return self.judged.trace.magnitudes or Magnitudes()
+        return self.judged.trace.magnitudes
 
     def share(self, row: Row) -> float | None:
         """The row's part of the total, in terms of what adds up: norms to the power of p."""

@@ -173,12 +173,9 @@ class Ranks:
     def joined(self, seen: Trace) -> tuple[Trace, list[Magnitudes]]:
         """With the sizes of whole gradients, of which each rank has seen a part; and what the
         others have measured."""
-        sizes = seen.magnitudes
-        told = self._meet(sizes).items()
+        told = self._meet(seen.magnitudes).items()
         others = [one for rank, one in told if rank != self.rank and one is not None]
-        if sizes is None:
-            return seen, others
-        return replace(seen, magnitudes=sizes.joined(others)), others
+        return replace(seen, magnitudes=seen.magnitudes.joined(others)), others
 
     # What the leading rank orders, and the others do
 

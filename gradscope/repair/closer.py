@@ -51,7 +51,7 @@ def _where_it_surged(
     found = _in_full(again, Unexamined(step, step, None), again.budget.seconds, patches)
     if isinstance(found, str):
         return seen, again, (NotChecked(f"what made the gradient leap at step {step}", found),)
-    if seen.magnitudes is None or found.magnitudes is None or not found.magnitudes.leaps:
+    if not found.magnitudes.leaps:
         return seen, again, ()
     leaps = tuple(dict.fromkeys((*seen.magnitudes.leaps, *found.magnitudes.leaps)))
     first = replace(seen, magnitudes=replace(seen.magnitudes, leaps=leaps))

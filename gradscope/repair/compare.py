@@ -214,8 +214,7 @@ def _span(finding: Finding) -> tuple[int, ...] | None:
 
 
 def _steps_at(trace: Trace, step: int) -> bool:
-    magnitudes = trace.magnitudes
-    return magnitudes is None or any(update.step == step for update in magnitudes.updates)
+    return any(update.step == step for update in trace.magnitudes.updates)
 
 
 def _new_findings(before: Seen, after: Seen) -> list[Finding]:

@@ -189,5 +189,5 @@ def _losses(trace: Trace, end: int) -> list[float]:
 
 def _norms(trace: Trace) -> tuple[float, ...]:
     """The finite norms of all gradients together; 0 where nobody measured them."""
-    found = trace.magnitudes.totals() if trace.magnitudes else ()
+    found = trace.magnitudes.totals()
     return tuple(norm if math.isfinite(norm) else 0.0 for norm in found)

@@ -36,11 +36,6 @@ def number_of(path: str) -> int | None:
     return int(told[1].removeprefix("In[").removesuffix("]")) if told is not None else None
 
 
-def compiled_as(file: str) -> str:
-    """What code objects call a file, which is another name where it is a cell."""
-    return _compiled_as.get(file, file)
-
-
 def text_of(file: str) -> str | None:
     """The text of a cell as it ran, its magics written in Python; None of any other file."""
     return "".join(linecache.getlines(_compiled_as[file])) if file in _compiled_as else None

@@ -19,10 +19,6 @@ class Candidate:
     kind: str = ""
     same: bool = False
 
-    @property
-    def safety(self) -> str:
-        return "safe" if self.same else "unsafe"
-
 
 Edits = Iterable[Edit]
 Ways = Iterable[Candidate | Edits]  # the best first; edits alone have the title of the fix

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from itertools import takewhile
 
-from gradscope.facts import Edit
 from gradscope.facts import requests as ask
 from gradscope.repair.write.arrays import in_torch, kept
 from gradscope.repair.write.candidate import Candidate
@@ -45,33 +44,7 @@ def _attached(culprit: Culprit) -> Iterator[Candidate]:
     elif isinstance(around, ast.Attribute) and around.attr == "requires_grad_":
         call = culprit.source.parents.get(around)  # it hides that the graph is gone
         node = call if isinstance(call, ast.Call) else node
-    whole = culprit.replace(node, culprit.source.of(inner))
-    yield Candidate(title, (whole,))
-    others = tuple(_detached_elsewhere(culprit, node))
-    if others:
-        title = "detach it where the other loss reads it, and leave this one its graph"
-        yield Candidate(title, (whole, *others))
-
-
-def _detached_elsewhere(culprit: Culprit, node: ast.expr) -> Iterator[Edit]:
-    """`name.detach()` wherever a name that was detached is read, but for the last line."""
-    made = culprit.source.parents.get(node)
-    if not isinstance(made, ast.Assign) or len(made.targets) != 1:
-        return
-    target = made.targets[0]
-    uses = [
-        one
-        for one in ast.walk(culprit.source.nodes.function(made))
-        if isinstance(one, ast.Name)
-        and isinstance(target, ast.Name)
-        and one.id == target.id
-        and isinstance(one.ctx, ast.Load)
-        and one.lineno > made.lineno
-    ]
-    last = max((one.lineno for one in uses), default=0)
-    for one in uses:
-        if one.lineno < last:
-            yield culprit.replace(one, f"{one.id}.detach()")
+    yield Candidate(title, (culprit.replace(node, culprit.source.of(inner)),))
 
 
 def _straight_through(culprit: Culprit) -> Iterator[Candidate]:

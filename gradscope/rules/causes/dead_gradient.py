@@ -75,8 +75,6 @@ class DeadGradient(Rule):
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         magnitudes = trace.magnitudes
-        if magnitudes is None:
-            return
         for updates in _cleared(magnitudes):
             yield self._about_cleared(updates, magnitudes)
         if (where := _end_of_learning(trace, magnitudes)) is not None:

@@ -113,7 +113,7 @@ class DivergingTraining(Rule):
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         magnitudes = trace.magnitudes
-        if magnitudes is None or not magnitudes.updates:
+        if not magnitudes.updates:
             return
         for rise in (rise_of(trace.steps), climb_of(trace.steps)):
             limit = self.limits.loss_growth

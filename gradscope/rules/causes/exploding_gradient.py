@@ -72,8 +72,6 @@ class ExplodingGradient(Rule):
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         magnitudes = trace.magnitudes
-        if magnitudes is None:
-            return
         if (growth := magnitudes.swelling) is not None and _overflows(growth, roots, self.limits):
             yield self._about_values(growth, magnitudes, roots[0])
         growing = (one for one in magnitudes.growths if explodes(one, self.limits))

@@ -64,8 +64,6 @@ class HugeGradient(Rule):
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         magnitudes = trace.magnitudes
-        if magnitudes is None:
-            return
         # What is not finite at that step has a rule of its own.
         broken = min((symptom.step for root in roots for symptom in root.symptoms), default=None)
         told: set[object] = set()

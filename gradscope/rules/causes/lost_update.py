@@ -60,9 +60,7 @@ class LostUpdate(Rule):
     of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
-        if trace.magnitudes is not None and not roots:
-            for lost in losses(trace, trace.magnitudes):
-                yield self._about(lost)
+        yield from () if roots else map(self._about, losses(trace, trace.magnitudes))
 
     def _about(self, lost: Lost) -> Finding:
         usage, said = lost.usage, words(lost)

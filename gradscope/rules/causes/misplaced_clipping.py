@@ -83,8 +83,7 @@ class MisplacedClipping(Rule):
     of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
-        for clip in trace.magnitudes.clips if trace.magnitudes is not None else ():
-            yield self._about(clip)
+        yield from map(self._about, trace.magnitudes.clips)
 
     def _about(self, clip: LateClip) -> Finding:
         bound = number(clip.bound, 6)

@@ -48,8 +48,7 @@ class UncalledBackward(Rule):
     of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
-        magnitudes = trace.magnitudes
-        for own in magnitudes.own_backwards if magnitudes is not None else ():
+        for own in trace.magnitudes.own_backwards:
             does = "passes its input on" if own.passes_on else "computes something"
             yield self.found(
                 f"`{own.name}.backward` is never called: autograd differentiates `forward`",

@@ -66,7 +66,7 @@ class Underflow(Rule):
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         yield from super().check(trace, roots)
         places: dict[object, list[Absence]] = defaultdict(list)
-        for absence in trace.magnitudes.absences if trace.magnitudes else ():
+        for absence in trace.magnitudes.absences:
             if absence.reason == self.name:
                 places[absence.node, absence.location].append(absence)
         yield from map(self._flushed_gradient, places.values())

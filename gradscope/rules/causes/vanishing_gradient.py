@@ -70,11 +70,11 @@ class VanishingGradient(Rule):
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         magnitudes = trace.magnitudes
-        for usage in magnitudes.usages if magnitudes is not None and not roots else ():
+        for usage in () if roots else magnitudes.usages:
             over_run = faded(usage, trace.steps)
             if over_run is not None:
                 yield self._about_run(over_run)
-        if magnitudes is None or not magnitudes.growths:
+        if not magnitudes.growths:
             return
         first, last = magnitudes.growths[0], magnitudes.growths[-1]
         if not (fades(first, self.limits) and fades(last, self.limits)):

@@ -63,13 +63,10 @@ class WrongAverage(Rule):
     of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
-        magnitudes = trace.magnitudes
-        if magnitudes is None or roots:
-            return
-        for usage in magnitudes.usages:
+        for usage in () if roots else trace.magnitudes.usages:
             if averaged_again(usage):
                 yield self._about_ranks(usage, backward_of(usage, trace.steps))
-            found = undivided(usage, magnitudes, trace.steps)
+            found = undivided(usage, trace.magnitudes, trace.steps)
             if found is not None:
                 yield self._about(usage, found)
 

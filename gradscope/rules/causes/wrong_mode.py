@@ -46,8 +46,7 @@ class WrongMode(Rule):
     of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
-        for kept in trace.magnitudes.modes if trace.magnitudes is not None else ():
-            yield self._about(kept)
+        yield from map(self._about, trace.magnitudes.modes)
 
     def _about(self, kept: ModeKept) -> Finding:
         parts, times = phrases.listed(kept.parts), plural(kept.times, "time")

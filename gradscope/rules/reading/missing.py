@@ -53,7 +53,7 @@ def overflow_behind(trace: Trace) -> tuple[Event | None, tuple[Absence, ...]]:
     """The inf that a division turned into a factor of exactly 0, and the trained parameters whose
     gradient ends at such a factor: `x * rsqrt(mean(x ** 2))` is 0 wherever the square overflows."""
     first = next(filter(_becomes_zero, trace.hidden), None)
-    if first is None or trace.magnitudes is None:
+    if first is None:
         return None, ()
     return first, tuple(
         one
