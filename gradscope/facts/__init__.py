@@ -46,6 +46,7 @@ from gradscope.facts.magnitudes import Leaf as Leaf
 from gradscope.facts.magnitudes import Leap as Leap
 from gradscope.facts.magnitudes import Limits as Limits
 from gradscope.facts.magnitudes import Magnitudes as Magnitudes
+from gradscope.facts.magnitudes import NoGradient as NoGradient
 from gradscope.facts.magnitudes import Summed as Summed
 from gradscope.facts.magnitudes import Update as Update
 from gradscope.facts.numbers import number as number

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from gradscope.facts.events import Operand
 from gradscope.facts.functions import OwnBackward
@@ -156,23 +157,49 @@ class Leap:
     by_factor: bool = False
 
 
+class NoGradient(StrEnum):
+    """Why the gradient of a leaf is missing, or exactly 0."""
+
+    DETACH = "detach"
+    NO_GRAD = "no_grad"
+    FUNCTION = "function"  # its backward returns None
+    CONSTANT = "constant"  # a gradient that was asked for without its graph
+    FROZEN = "frozen"  # nothing that the program computed with requires grad
+    LEAFLESS = "leafless"  # nor is there a leaf that could
+    SAMPLED = "sampled"
+    INTEGER = "integer"
+    NUMBER = "number"  # of Python
+    REWRAPPED = "rewrapped"  # as a Parameter
+    OVERWRITTEN = "overwritten"
+    UNUSED = "unused"
+    UNREACHED = "unreached"  # read, and what is made of it does not reach the loss
+    DIFFERENTIATED = "differentiated"  # only derivatives were read of what it is in
+    UNREGISTERED = "unregistered"
+    STALE = "stale"  # the optimizer holds what the model has no longer
+    REPLACED = "replaced"
+    ADDED = "added"  # to a model that the optimizer had been given
+    REMADE = "remade"  # at each pass
+    ZERO_OP = "zero-op"  # round, sign
+    NEAREST = "nearest"  # an interpolation that chooses
+    SATURATED = "saturated"
+    DEAD_RELU = "dead-relu"
+    UNDERFLOW = "underflow"
+    ZERO_WEIGHT = "zero-weight"
+    MASKED = "masked"
+    LEFT_OUT = "left-out"  # by numbers or a slice that are the same at every step
+    CANCELLED = "cancelled"  # a sum of what is not 0
+    UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """A leaf whose gradient was missing or exactly zero at every step, and the reason found.
-
-    `reason`: detach, no_grad, function (its backward returns None), constant (a gradient that was
-    asked for without its graph), sampled, integer, number, rewrapped, overwritten, unused,
-    unregistered, unreached, differentiated (only derivatives were read of what it is in), stale,
-    replaced, added (to a model that the optimizer had been given), zero-op (round, sign), nearest
-    (an interpolation that chooses), saturated, dead-relu, underflow, zero-weight, masked, left-out
-    (by numbers or a slice that are the same at every step), cancelled (a sum of what is not 0),
-    unknown. `call` is where the gradient ended. `grad_output` is the norm that came into it, None
-    where none came.
+    """A leaf whose gradient was missing or exactly zero at every step, and the reason found. `call`
+    is where the gradient ended. `grad_output` is the norm that came into it, None where none came.
     """
 
     leaf: str
     missing: bool
-    reason: str
+    reason: NoGradient
     trained: bool
     step: int
     call: Call | None = None

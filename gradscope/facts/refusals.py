@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gradscope.facts.events import Operand
+from gradscope.facts.magnitudes import NoGradient
 from gradscope.facts.places import Call, Location
 
 
@@ -93,11 +94,11 @@ class GraphFreed(Refusal):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithoutGraph(Refusal):
-    """What was to be differentiated has no graph. `reason` is as in `Absence`, or "frozen" or
-    "leafless": nothing that the program computed with requires grad; `location` and `related` are
-    as there. `frozen` are parameters that do not."""
+    """What was to be differentiated has no graph: where `reason` is frozen or leafless, nothing
+    that the program computed with requires grad. `location` and `related` are as in `Absence`,
+    `frozen` are parameters that do not require it."""
 
-    reason: str
+    reason: NoGradient
     call: Call | None = None
     location: Location | None = None
     related: Location | None = None
@@ -126,13 +127,13 @@ class NotScalar(Refusal):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotUsed(Refusal):
     """`torch.autograd.grad` was asked for the gradient of `name`, on which the result does not
-    depend. `reason` is as in `WithoutGraph`, "" where nothing was cut, "leafless" where it does
+    depend. `reason` is as in `WithoutGraph`, None where nothing was cut, leafless where it does
     not require a gradient itself. `instead` is the one leaf, other than parameters, on which it
     does depend."""
 
     name: str
     instead: str = ""
-    reason: str = ""
+    reason: NoGradient | None = None
     call: Call | None = None
     location: Location | None = None
     related: Location | None = None

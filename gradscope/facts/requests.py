@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import dataclass_transform
 
 from gradscope.facts.functions import Compared, OwnBackward, SavedInstead
-from gradscope.facts.magnitudes import Clearing, Summed, Update
+from gradscope.facts.magnitudes import Clearing, NoGradient, Summed, Update
 from gradscope.facts.numbers import text_of
 from gradscope.facts.places import Call, Location
 from gradscope.facts.refusals import Carried, Unfit, Write
@@ -115,10 +115,10 @@ class FillMemory(Request):
 
 
 class Reattach(Request):
-    """Lead the gradient past what ends it; `reason` as in `Absence`. `name` is a tensor that is to
+    """Lead the gradient past what ends it. `name` is a tensor that is to
     require a gradient."""
 
-    reason: str
+    reason: NoGradient
     name: str = ""
 
 

@@ -23,6 +23,7 @@ from gradscope.facts import (
     GraphFreed,
     LeafWritten,
     Location,
+    NoGradient,
     NotScalar,
     NotUsed,
     Shared,
@@ -197,11 +198,11 @@ class _Inquiry:
             return {"reason": reason, "call": call, "location": location, "related": related}
         frame = raised.frame
         if frame is None:
-            return {"reason": "frozen"}
+            return {"reason": NoGradient.FROZEN}
         leaf = leaf_at(frame.f_code, frame.f_locals)
         if leaf is not None:
-            return {"reason": "leafless", "location": leaf}
-        return {"reason": "frozen", "location": frozen_at(frame.f_code)}
+            return {"reason": NoGradient.LEAFLESS, "location": leaf}
+        return {"reason": NoGradient.FROZEN, "location": frozen_at(frame.f_code)}
 
     def _frozen(self) -> tuple[str, ...]:
         names = self._context.names
@@ -266,16 +267,16 @@ class _Inquiry:
             if id(one) in reached or (one.grad_fn is not None and one.grad_fn in raised.nodes):
                 continue
             found = NotUsed(
-                step=raised.step, raised_at=raised.place, name=self._name(one, raised), reason=""
+                step=raised.step, raised_at=raised.place, name=self._name(one, raised), reason=None
             )
             if not one.requires_grad:
                 made = self._made_at(one, raised)
-                return replace(found, reason="leafless", location=made)
+                return replace(found, reason=NoGradient.LEAFLESS, location=made)
             leaves = graph.leaves(raised.nodes)
             others = [leaf for leaf in leaves if not isinstance(leaf, torch.nn.Parameter)]
             instead = self._name(others[0], raised) if len(others) == 1 else ""
             cut = self._cut(raised.roots, raised)
-            is_cut = cut["reason"] not in ("frozen", "leafless")
+            is_cut = cut["reason"] not in (NoGradient.FROZEN, NoGradient.LEAFLESS)
             return replace(found, instead=instead, **(cut if is_cut else {}))
         return None
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import Absence, Leaf
+from gradscope.facts import Absence, Leaf, NoGradient
 from gradscope.record.definitions import definition
 from gradscope.record.finite import elements
 from gradscope.record.held import modules_in
@@ -26,7 +26,7 @@ from gradscope.record.sizes.reasons import why_missing, why_zero
 
 _MISSED = 3  # updates that an optimizer made with a parameter which the program has replaced
 _REMADE = 3  # passes at which a parameter was made anew; fewer may be a change of the model
-_UNREAD = ("unused", "stale")
+_UNREAD = (NoGradient.UNUSED, NoGradient.STALE)
 _MOST_OPTIMIZERS = 16  # an inner loop makes them by the thousand
 
 
@@ -98,12 +98,12 @@ class Absences:
         found = list(self._without(by_name, trained, names, given))
         found += self._unregistered(by_name)
         found += [
-            Absence(one.name, False, "replaced", True, 0)
+            Absence(one.name, False, NoGradient.REPLACED, True, 0)
             for one in successions
             if not one.taken and one.missed >= _MISSED and id(one.new) not in trained
         ]
         found += [
-            Absence(one.name, False, "remade", False, 0)
+            Absence(one.name, False, NoGradient.REMADE, False, 0)
             for one in leaves
             if one.remade >= _REMADE and _is_made_anew_beside(one, leaves)
         ]
@@ -111,7 +111,7 @@ class Absences:
             held = by_name.get(self._name(id(parameter), names))
             if id(parameter) not in trained and held is not None and _stands_still(held):
                 place = place_of(site)
-                found.append(Absence(held.name, False, "added", False, 0, location=place))
+                found.append(Absence(held.name, False, NoGradient.ADDED, False, 0, location=place))
         return (*found, *self._of_zeros(leaves, names))
 
     def _without(
@@ -132,11 +132,11 @@ class Absences:
         for key, leaf in candidates.items():
             absence = self._missing.get(key)
             if absence is None and key in trained:
-                absence = Absence("", True, "stale", True, 0)
+                absence = Absence("", True, NoGradient.STALE, True, 0)
             if key not in gone or key in spare or absence is None or not elements(leaf):
                 continue
-            if absence.reason == "stale" and in_some_module(key):
-                absence = replace(absence, reason="unused")
+            if absence.reason is NoGradient.STALE and in_some_module(key):
+                absence = replace(absence, reason=NoGradient.UNUSED)
             yield self._finish(absence, key, self._name(key, names), key in trained, gone)
 
     def _of_zeros(self, leaves: Sequence[Leaf], names: Mapping[int, str]) -> Iterator[Absence]:
@@ -146,9 +146,9 @@ class Absences:
             key = keys.get(leaf.name, -1)
             if not leaf.known or not leaf.numel or any(leaf.known):
                 continue
-            absence = self._zero.get(key) or Absence("", False, "unknown", False, 0)
-            if absence.reason == "left-out" and len(self._selections[key]) > 1:
-                absence = replace(absence, reason="masked")  # others at another step
+            absence = self._zero.get(key) or Absence("", False, NoGradient.UNKNOWN, False, 0)
+            if absence.reason is NoGradient.LEFT_OUT and len(self._selections[key]) > 1:
+                absence = replace(absence, reason=NoGradient.MASKED)  # others at another step
             yield self._finish(absence, key, leaf.name, leaf.trained, set())
 
     def died(self, leaves: Sequence[Leaf], names: Mapping[int, str]) -> tuple[Absence, ...]:
@@ -168,13 +168,15 @@ class Absences:
             # A tensor that is there for one pass alone is a batch whose gradient is asked for.
             if leaf is not None and len(leaf.known) > 1 and any(leaf.known) and not leaf.trained:
                 place, _ = definition(owner.path)
-                yield Absence(leaf.name, False, "unregistered", False, 1, location=place)
+                yield Absence(leaf.name, False, NoGradient.UNREGISTERED, False, 1, location=place)
 
     def _spare(self, gone: set[int], trained: Mapping[int, torch.Tensor]) -> set[int]:
         """The parameters of modules of which nothing was read, and that nobody trains: the layer
         that TransformerEncoder copies, an older model."""
         roots = {key: id(owner.path[0][1]) for key, owner in self.names.owners.items()}
-        unread = {key for key, absence in self._missing.items() if absence.reason == "unused"}
+        unread = {
+            key for key, absence in self._missing.items() if absence.reason is NoGradient.UNUSED
+        }
         alive = {root for key, root in roots.items() if key not in gone & unread - trained.keys()}
         return {key for key, root in roots.items() if root not in alive}
 
@@ -193,7 +195,7 @@ class Absences:
         owner = self.names.unused(key, gone)
         if owner is None:
             return absence
-        if absence.reason == "unused":
+        if absence.reason is NoGradient.UNUSED:
             location, related = definition(owner.path)
             absence = replace(absence, location=location, related=related)
         beside = owner.is_listed or absence.siblings

@@ -18,6 +18,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gradscope.facts import NoGradient
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.events.provenance import storage_key
@@ -41,22 +42,22 @@ class Cut:
     `idle` were read themselves and not used by a layer, as an initialisation or a log reads them:
     unless it reaches the loss, that is no use."""
 
-    reason: str
+    reason: NoGradient
     note: Note
     lost: int
     idle: int = 0
 
 
-def cut_by(op: str, out: Any) -> str:
-    """The reason why the result of an op on values with a graph has none; "" where it has one."""
+def cut_by(op: str, out: Any) -> NoGradient | None:
+    """The reason why the result of an op on values with a graph has none; None where it has one."""
     if op in _NUMBERS:
-        return "number"
+        return NoGradient.NUMBER
     if op == "detach":
-        return "detach"
+        return NoGradient.DETACH
     tensors = flatten(out)
     if tensors and all(map(is_whole, tensors)):
-        return "integer"
-    return "" if torch.is_grad_enabled() else "no_grad"
+        return NoGradient.INTEGER
+    return None if torch.is_grad_enabled() else NoGradient.NO_GRAD
 
 
 def is_whole(value: Any) -> bool:
@@ -180,12 +181,14 @@ class Flow(TorchDispatchMode):
             self._readouts.note(out, live)
         elif info.name == "lift_fresh":
             live = self._readouts.upstream(out)
-        reason = cut_by(info.name, out) if live else ""
-        if reason == "detach" and self._is_autograds(site):
-            reason = ""
-        elif reason == "no_grad" and self._context.function is not None:
-            reason = "function"
-        is_idle = reason == "detach" or (reason == "no_grad" and self._context.module is None)
+        reason = cut_by(info.name, out) if live else None
+        if reason is NoGradient.DETACH and self._is_autograds(site):
+            reason = None
+        elif reason is NoGradient.NO_GRAD and self._context.function is not None:
+            reason = NoGradient.FUNCTION
+        is_idle = reason is NoGradient.DETACH or (
+            reason is NoGradient.NO_GRAD and self._context.module is None
+        )
         idle = themselves if is_idle else 0
         self._used |= live & ~idle
         if reason:
@@ -193,7 +196,7 @@ class Flow(TorchDispatchMode):
             live = 0
         elif live and isinstance(out, list | tuple) and any(map(is_whole, out)):
             # `sort` and `max` give values with a graph, and positions without.
-            cut = self._add_cut("integer", info, site or note_site(sys._getframe(2)), live)
+            cut = self._add_cut(NoGradient.INTEGER, info, site or note_site(sys._getframe(2)), live)
             self._note_positions(out, cuts | cut)
         self._pass_on(info, args, out, (live, cuts), read)
 
@@ -228,7 +231,7 @@ class Flow(TorchDispatchMode):
         live = cuts = 0
         for leaves, before in upstream:
             live, cuts = live | leaves, cuts | before
-        cuts |= self._add_cut("constant", OpInfo(""), note_site(frame), live, live)
+        cuts |= self._add_cut(NoGradient.CONSTANT, OpInfo(""), note_site(frame), live, live)
         self._state.update({key: (0, cuts) for key in keys if key is not None})
 
     def cuts_in(self, bits: int) -> Iterator[Cut]:
@@ -263,7 +266,9 @@ class Flow(TorchDispatchMode):
         `nn.Parameter(layer(x))`. That it began with those of another leaf is no use of that one."""
         live, cuts = self._state[key]
         if live and isinstance(leaf, torch.nn.Parameter) and id(leaf) not in self._bits:
-            cuts |= self._add_cut("rewrapped", OpInfo(""), (self._made.get(key, ()), ()), live)
+            cuts |= self._add_cut(
+                NoGradient.REWRAPPED, OpInfo(""), (self._made.get(key, ()), ()), live
+            )
         self._state[key] = (live, cuts & ~self._idle)
         return self._state[key][1]
 
@@ -281,10 +286,10 @@ class Flow(TorchDispatchMode):
         return last is not None and (last.user, last.inner) == (site or note_site(sys._getframe(3)))
 
     def _add_cut(
-        self, reason: str, info: OpInfo, site: tuple[Site, Site], lost: int, idle: int = 0
+        self, reason: NoGradient, info: OpInfo, site: tuple[Site, Site], lost: int, idle: int = 0
     ) -> int:
         """Its bit."""
-        custom = self._context.function if reason == "function" else None
+        custom = self._context.function if reason is NoGradient.FUNCTION else None
         self.cuts.append(Cut(reason, Note(info, *site, None, custom), lost, idle))
         if lost == idle:
             self._idle |= 1 << (len(self.cuts) - 1)

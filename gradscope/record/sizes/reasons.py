@@ -10,7 +10,7 @@ from types import CodeType
 
 import torch
 
-from gradscope.facts import Absence, Call, Location
+from gradscope.facts import Absence, Call, Location, NoGradient
 from gradscope.ops.traits import Trait, has
 from gradscope.record.definitions import guard_of
 from gradscope.record.journal import to_call
@@ -20,14 +20,14 @@ from gradscope.record.sizes.flow import Cut, Flow, Selection
 
 _FLUSHED = 2.0**-10  # norm of a gradient that a slope below 1 may bring under float16's smallest
 _REASONS = (
-    ("dead-relu", Trait.RECTIFIES),
-    ("zero-op", Trait.STEPS),
-    ("sampled", Trait.DRAWS),
-    ("saturated", Trait.SATURATES | Trait.CLAMPS),
-    ("masked", Trait.MASKS),
-    ("overwritten", Trait.WRITES),
-    ("masked", Trait.CHOOSES),
-    ("zero-weight", Trait.MULTIPLIES | Trait.DIVIDES),
+    (NoGradient.DEAD_RELU, Trait.RECTIFIES),
+    (NoGradient.ZERO_OP, Trait.STEPS),
+    (NoGradient.SAMPLED, Trait.DRAWS),
+    (NoGradient.SATURATED, Trait.SATURATES | Trait.CLAMPS),
+    (NoGradient.MASKED, Trait.MASKS),
+    (NoGradient.OVERWRITTEN, Trait.WRITES),
+    (NoGradient.MASKED, Trait.CHOOSES),
+    (NoGradient.ZERO_WEIGHT, Trait.MULTIPLIES | Trait.DIVIDES),
 )
 
 
@@ -44,26 +44,26 @@ def call_of(crossing: Crossing, flow: Flow | None) -> Call:
 
 def why_missing(step: int, leaf: torch.Tensor, flow: Flow, reached: int, held: bool) -> Absence:
     """`reached` are the cuts upstream of what is differentiated; `held`: by a module."""
-    absence = Absence("", True, "unused" if held else "stale", False, step)
+    absence = Absence("", True, NoGradient.UNUSED if held else NoGradient.STALE, False, step)
     bit = flow.bit_of(leaf)
     cut = blocking(bit, flow, reached)
     if cut is None:
         if not bit or (held and not flow.is_used(bit)):
             return absence
         site = flow.last_use(bit)
-        reason = "differentiated" if flow.differentiated & bit else "unreached"
+        reason = NoGradient.DIFFERENTIATED if flow.differentiated & bit else NoGradient.UNREACHED
         return replace(absence, reason=reason, location=place_of(site))
     reason, call, location, related = explained(cut)
     return replace(absence, reason=reason, call=call, location=location, related=related)
 
 
-def explained(cut: Cut) -> tuple[str, Call, Location | None, Location | None]:
+def explained(cut: Cut) -> tuple[NoGradient, Call, Location | None, Location | None]:
     """The reason, the call, the place, and what else to point at: where a guard cuts, the place is
     the guard."""
     user = cut.note.user
     location, related = place_of(user), None
     reason = _reason_of(cut)
-    if reason == "no_grad" and (guard := guard_of(user)) is not None:
+    if reason is NoGradient.NO_GRAD and (guard := guard_of(user)) is not None:
         location, related = guard, location
     return reason, to_call(cut.note), location, related
 
@@ -72,7 +72,7 @@ def cut_upstream(flow: Flow, tensor: torch.Tensor) -> Cut | None:
     """The last cut upstream of a value without a graph, else of all that were more than idle."""
     _, cuts = flow.of(tensor)
     for found in (list(flow.cuts_in(cuts)), [cut for cut in flow.cuts if cut.lost & ~cut.idle]):
-        telling = [cut for cut in found if cut.reason != "integer"] or found
+        telling = [cut for cut in found if cut.reason is not NoGradient.INTEGER] or found
         if telling:
             return telling[-1]
     return None
@@ -87,17 +87,17 @@ def blocking(bit: int, flow: Flow, reached: int) -> Cut | None:
     upstream = [cut for cut in flow.cuts_in(reached) if cut.lost & bit]
     anywhere = [cut for cut in flow.cuts if cut.lost & ~cut.idle & bit]
     for cuts in (upstream, anywhere):
-        telling = [cut for cut in cuts if cut.reason != "integer"] or cuts
+        telling = [cut for cut in cuts if cut.reason is not NoGradient.INTEGER] or cuts
         if telling:
             return telling[-1]
     return None
 
 
-def _reason_of(cut: Cut) -> str:
+def _reason_of(cut: Cut) -> NoGradient:
     """What lies behind a cut that the user has not written so."""
     inner = {code for code, _ in cut.note.inner}
-    if cut.reason == "no_grad" and not inner.isdisjoint(_draws()):
-        return "sampled"
+    if cut.reason is NoGradient.NO_GRAD and not inner.isdisjoint(_draws()):
+        return NoGradient.SAMPLED
     return cut.reason
 
 
@@ -121,9 +121,9 @@ def why_zero(
 ) -> tuple[Absence, Selection | None]:
     """For the leaf at a position of `crossings.variables`; with what leaves its elements out where
     that is the same op at every step."""
-    absence = Absence("", False, "unknown", False, step)
+    absence = Absence("", False, NoGradient.UNKNOWN, False, step)
     if _cancels(leaf, crossings.found):
-        return replace(absence, reason="cancelled"), None
+        return replace(absence, reason=NoGradient.CANCELLED), None
     found = _where_it_ends(leaf, crossings.found)
     if found is None:
         return absence, None
@@ -134,7 +134,7 @@ def why_zero(
     selection = flow.selections.get(deciding.seq) if deciding.full else None
     reason = _zero_reason(crossing, edge)
     if selection is not None and is_one_of_several:
-        crossing, reason = deciding, "left-out"
+        crossing, reason = deciding, NoGradient.LEFT_OUT
     call = call_of(crossing, flow)
     absence = replace(
         absence,
@@ -209,11 +209,11 @@ def _cancels(leaf: int, crossings: Sequence[Crossing]) -> bool:
     )
 
 
-def _zero_reason(crossing: Crossing, edge: int) -> str:
+def _zero_reason(crossing: Crossing, edge: int) -> NoGradient:
     named = next((reason for reason, kinds in _REASONS if has(crossing.name, kinds)), None)
     if crossing.takes_nearest:
-        named = "nearest"
+        named = NoGradient.NEAREST
     is_half = edge < len(crossing.half) and crossing.half[edge]
     if is_half and (crossing.out or 0.0) < _FLUSHED:
-        return "underflow"
-    return named or "unknown"
+        return NoGradient.UNDERFLOW
+    return named or NoGradient.UNKNOWN

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from itertools import takewhile
 
+from gradscope.facts import Edit, NoGradient
 from gradscope.facts import requests as ask
 from gradscope.repair.write.arrays import in_torch, kept
 from gradscope.repair.write.candidate import Candidate
@@ -209,24 +210,24 @@ def _replaces(place: ast.stmt, names: set[str]) -> bool:
     return isinstance(root, ast.Name) and root.id in names
 
 
-# By what ends the gradient, as `Absence.reason` has it.
-_WAYS: Mapping[str, tuple[Callable[[Culprit], Iterator[Candidate]], ...]] = {
-    "detach": (in_torch, _attached),
-    "zero-op": (_straight_through,),
-    "sampled": (_reparametrised, _straight_through),
-    "nearest": (_interpolated,),
-    "number": (kept,),
-    "rewrapped": (_unwrapped,),
-    "no_grad": (_enabled,),
-    "constant": (_with_graph,),
-    "frozen": (_thawed,),
-    "unregistered": (_registered,),
-    "stale": (_made_later,),
+# By what ends the gradient.
+_WAYS: Mapping[NoGradient, tuple[Callable[[Culprit], Iterator[Candidate]], ...]] = {
+    NoGradient.DETACH: (in_torch, _attached),
+    NoGradient.ZERO_OP: (_straight_through,),
+    NoGradient.SAMPLED: (_reparametrised, _straight_through),
+    NoGradient.NEAREST: (_interpolated,),
+    NoGradient.NUMBER: (kept,),
+    NoGradient.REWRAPPED: (_unwrapped,),
+    NoGradient.NO_GRAD: (_enabled,),
+    NoGradient.CONSTANT: (_with_graph,),
+    NoGradient.FROZEN: (_thawed,),
+    NoGradient.UNREGISTERED: (_registered,),
+    NoGradient.STALE: (_made_later,),
 }
 
 
 def reconnected(culprit: Culprit, request: ask.Reattach) -> Iterator[Candidate]:
-    if request.reason == "leafless":
+    if request.reason is NoGradient.LEAFLESS:
         yield from _required(culprit, request.name)
     for write in _WAYS.get(request.reason, ()):
         yield from write(culprit)

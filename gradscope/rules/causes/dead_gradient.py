@@ -14,6 +14,7 @@ from gradscope.facts import (
     Leaf,
     Limits,
     Magnitudes,
+    NoGradient,
     Phase,
     Related,
     Root,
@@ -88,7 +89,11 @@ class DeadGradient(Rule):
         first, last = group[0], magnitudes.updates[-1] if magnitudes.updates else None
         is_unheld = first.reason in NOT_HELD
         severity = Severity.ERROR if first.trained or is_unheld else Severity.WARNING
-        is_old = last is not None and first.reason in ("stale", "replaced", "remade")
+        is_old = last is not None and first.reason in (
+            NoGradient.STALE,
+            NoGradient.REPLACED,
+            NoGradient.REMADE,
+        )
         optimizer = (last.made or last.location) if last is not None and is_old else None
         gets = "parameter gets" if len(group) == 1 else "parameters get"
         names = [one.leaf for one in group]
@@ -186,10 +191,10 @@ def _groups(
     overflown = () if roots else overflow_behind(trace)[1]  # told by GS204
     for absence in magnitudes.absences:
         call = absence.call
-        by_function = absence.reason == "function" and call is not None and call.op in told
+        by_function = absence.reason is NoGradient.FUNCTION and call is not None and call.op in told
         if starved and absence.missing and absence.trained:
             continue  # told by GS407
-        if by_function or absence in overflown or absence.reason == "underflow":
+        if by_function or absence in overflown or absence.reason is NoGradient.UNDERFLOW:
             continue
         if is_dead(absence, magnitudes, limits):
             # A class that is used twice is cut at one place.
@@ -239,7 +244,7 @@ def _what(absence: Absence) -> str:
 def _related(absence: Absence) -> tuple[Related, ...]:
     if absence.related is None:
         return ()
-    if absence.reason == "unused":
+    if absence.reason is NoGradient.UNUSED:
         return (Related("use", absence.related, "never calls it"),)
     return (Related("call", absence.related, "runs without a graph"),)
 
@@ -259,20 +264,20 @@ def _numbers(group: Sequence[Absence], magnitudes: Magnitudes) -> Iterator[str]:
 def _fix(absence: Absence) -> Asked:
     op = absence.call.op if absence.call is not None else ""
     match absence.reason:
-        case "saturated" if has(op, Trait.BOUNDS):
+        case NoGradient.SATURATED if has(op, Trait.BOUNDS):
             title = "leave the bound out while training, or use one that is never flat"
             code = "torch.sigmoid(x)  # between 0 and 1, with a slope everywhere"
             return Fix("stable-op", title, "unsafe", code)
-        case "saturated" if has(op, Trait.SOFTMAX):
+        case NoGradient.SATURATED if has(op, Trait.SOFTMAX):
             title = (
                 "use `sigmoid` if the softmax runs over a single element, which is always 1; else"
                 " keep its scores closer together"
             )
             return Fix("stable-op", title, "unsafe")
-        case "dead-relu" | "saturated":
+        case NoGradient.DEAD_RELU | NoGradient.SATURATED:
             title = "bring the inputs back to where the slope is not 0"
             code = "a smaller learning rate or initialisation; or nn.LeakyReLU, which is never flat"
             return Fix("init", title, "unsafe", code)
-        case "zero-weight":
+        case NoGradient.ZERO_WEIGHT:
             return Fix("init", "start the other factor away from 0", "unsafe")
     return ask.Reattach(absence.reason)

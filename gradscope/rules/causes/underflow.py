@@ -11,6 +11,7 @@ from gradscope.facts import (
     Event,
     Finding,
     Fix,
+    NoGradient,
     Phase,
     Related,
     Root,
@@ -67,7 +68,7 @@ class Underflow(Rule):
         yield from super().check(trace, roots)
         places: dict[object, list[Absence]] = defaultdict(list)
         for absence in trace.magnitudes.absences:
-            if absence.reason == self.name:
+            if absence.reason is NoGradient.UNDERFLOW:
                 places[absence.node, absence.location].append(absence)
         yield from map(self._flushed_gradient, places.values())
 

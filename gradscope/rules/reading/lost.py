@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import pairwise
 
-from gradscope.facts import Leaf, Location, Magnitudes, Step, Trace, Usage
+from gradscope.facts import Leaf, Location, Magnitudes, NoGradient, Step, Trace, Usage
 from gradscope.rules.reading.missing import NOT_HELD
 
 FEWEST = 4  # passes, or updates, of which the same is to be said
@@ -108,7 +108,7 @@ def _left_out(usage: Usage, magnitudes: Magnitudes) -> Lost | None:
 def _unheld(magnitudes: Magnitudes) -> list[Leaf]:
     """The parameters that get gradients and stay as they are, where nothing is known to be behind
     that."""
-    if any(one.reason in (*NOT_HELD, "stale") for one in magnitudes.absences):
+    if any(one.reason in (*NOT_HELD, NoGradient.STALE) for one in magnitudes.absences):
         return []
     return [
         leaf

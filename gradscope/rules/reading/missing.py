@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from gradscope.facts import Absence, Event, Kind, Limits, Magnitudes, Phase, Trace
+from gradscope.facts import Absence, Event, Kind, Limits, Magnitudes, NoGradient, Phase, Trace
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading import evidence
 from gradscope.rules.reading.growths import fades
 
 # They get a gradient, and no optimizer has them.
-NOT_HELD = ("unregistered", "replaced", "added", "remade")
-CUT_OFF = ("detach", "integer", "number", "rewrapped")
+NOT_HELD = (NoGradient.UNREGISTERED, NoGradient.REPLACED, NoGradient.ADDED, NoGradient.REMADE)
+NOT_CHOSEN = (NoGradient.MASKED, NoGradient.UNKNOWN)
+CUT_OFF = (NoGradient.DETACH, NoGradient.INTEGER, NoGradient.NUMBER, NoGradient.REWRAPPED)
 
 
 def is_dead(absence: Absence, magnitudes: Magnitudes, limits: Limits) -> bool:
@@ -25,28 +26,29 @@ def is_dead(absence: Absence, magnitudes: Magnitudes, limits: Limits) -> bool:
 
 def is_mild(absence: Absence) -> bool:
     """Whether there are good reasons for a parameter to have no gradient."""
-    if absence.reason in ("differentiated", "remade"):
+    if absence.reason in (NoGradient.DIFFERENTIATED, NoGradient.REMADE):
         return True  # a last bias, of which no derivative is left; what the batch is disturbed by
     if absence.packaged:  # the package offers it, and the user has another use for the rest
-        return absence.reason in ("unused", "unreached")
-    return absence.siblings and absence.reason == "unused"
+        return absence.reason in (NoGradient.UNUSED, NoGradient.UNREACHED)
+    return absence.siblings and absence.reason is NoGradient.UNUSED
 
 
 def _is_zero_for_good(absence: Absence, magnitudes: Magnitudes, limits: Limits) -> bool:
-    if absence.reason == "cancelled":
+    reason = absence.reason
+    if reason is NoGradient.CANCELLED:
         return False  # as the offset of a score that is only compared
     leaf = next((one for one in magnitudes.leaves if one.name == absence.leaf), None)
     if leaf is None or any(fades(one, limits) for one in magnitudes.growths):
         return False  # the far end of a gradient that fades is the business of GS402
-    if absence.siblings and absence.reason in ("masked", "overwritten", "unknown"):
+    if absence.siblings and reason in (*NOT_CHOSEN, NoGradient.OVERWRITTEN):
         return False  # an expert, or a branch, that the data has not chosen yet
-    may_move = absence.reason in ("zero-weight", "masked", "left-out", "unknown")
+    may_move = reason in (*NOT_CHOSEN, NoGradient.ZERO_WEIGHT, NoGradient.LEFT_OUT)
     if may_move and len(leaf.known) < limits.zero_passes:
         return False
-    beside = [one for one in magnitudes.leaves if one.owner == leaf.owner]
-    if leaf.owner and absence.reason != "zero-op" and any(any(one.known) for one in beside):
+    beside = any(any(one.known) for one in magnitudes.leaves if one.owner == leaf.owner)
+    if leaf.owner and reason is not NoGradient.ZERO_OP and beside:
         return False  # a bias before a normalisation, a scale that another one absorbs
-    return absence.trained or leaf.held_as == "leaf" or absence.reason not in ("masked", "unknown")
+    return absence.trained or leaf.held_as == "leaf" or reason not in NOT_CHOSEN
 
 
 def overflow_behind(trace: Trace) -> tuple[Event | None, tuple[Absence, ...]]:
@@ -58,7 +60,7 @@ def overflow_behind(trace: Trace) -> tuple[Event | None, tuple[Absence, ...]]:
     return first, tuple(
         one
         for one in trace.magnitudes.absences
-        if one.trained and not one.missing and one.reason == "zero-weight"
+        if one.trained and not one.missing and one.reason is NoGradient.ZERO_WEIGHT
     )
 
 

@@ -10,6 +10,7 @@ from gradscope.facts import (
     GraphFreed,
     LeafWritten,
     Location,
+    NoGradient,
     NotScalar,
     NotUsed,
     Refusal,
@@ -30,7 +31,7 @@ def requests(refusal: Refusal) -> Iterator[ask.Request]:
         case GraphFreed(shared=shared):
             yield from _shared(shared, refusal.raised_at)
         case WithoutGraph(reason=reason, to_learn=modules):
-            if reason == "frozen" and modules:
+            if reason is NoGradient.FROZEN and modules:
                 yield ask.Thaw(modules)
             yield ask.Reattach(reason)
         case LeafWritten(name=name, trained=trained):
@@ -45,7 +46,7 @@ def requests(refusal: Refusal) -> Iterator[ask.Request]:
                 yield ask.DifferentiateBy(instead)
             if reason:
                 yield ask.Reattach(reason, name)
-            if reason != "leafless":
+            if reason is not NoGradient.LEAFLESS:
                 yield ask.AllowUnused()
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from gradscope.facts import NoGradient
+
 
 class Words(NamedTuple):
     """The mechanism; a few words for under the carets; and what to do about it."""
@@ -13,44 +15,43 @@ class Words(NamedTuple):
     cure: str = "keep the graph between these parameters and the loss"
 
 
-# The keys are those of `Absence.reason`.
 WORDS = {
-    "detach": Words(
+    NoGradient.DETACH: Words(
         "`detach` (and `.data`) gives the values without their graph, so backward never learns that"
         " they came from these parameters.",
         "the graph ends here",
         "drop the `.detach()` (or `.data`) on the way to the loss",
     ),
-    "no_grad": Words(
+    NoGradient.NO_GRAD: Words(
         "Ops that run under `no_grad` leave no graph behind, so backward never learns that these"
         " parameters took part.",
         "no graph is recorded in here",
         "run the part that has to learn outside of `no_grad`",
     ),
-    "constant": Words(
+    NoGradient.CONSTANT: Words(
         "`torch.autograd.grad` hands out plain numbers where it is not asked with"
         " `create_graph=True`: backward never learns what they were computed from.",
         "hands out a gradient without its graph",
         "ask for the gradient with `create_graph=True`",
     ),
-    "frozen": Words(
+    NoGradient.FROZEN: Words(
         "`requires_grad` is False for all that it was computed from: autograd records nothing.",
         "takes `requires_grad` away",
         "leave `requires_grad` on for what has to learn",
     ),
-    "leafless": Words(
+    NoGradient.LEAFLESS: Words(
         "Nothing that it was computed from requires a gradient: a tensor does so only where that is"
         " asked for.",
         "does not require a gradient",
         "let the tensor require a gradient",
     ),
-    "function": Words(
+    NoGradient.FUNCTION: Words(
         "They go into a custom `autograd.Function` whose backward returns None in the place of"
         " their gradient.",
         "goes into a Function whose backward returns None",
         "return their gradient in the Function's backward",
     ),
-    "sampled": Words(
+    NoGradient.SAMPLED: Words(
         "A sample is drawn at random, and PyTorch gives the draw no derivative in the parameters of"
         " its distribution: `sample()` runs without a graph, and backward through `torch.normal` or"
         " `torch.bernoulli` gives 0.",
@@ -58,106 +59,106 @@ WORDS = {
         "draw with `rsample()`, or as `mean + std * torch.randn_like(mean)`; a discrete draw needs"
         " a straight-through or a score-function estimator",
     ),
-    "nearest": Words(
+    NoGradient.NEAREST: Words(
         "`nearest` picks the closest pixel, which a small move of the grid does not change: its"
         " derivative in the grid is 0 everywhere.",
         "picks the nearest pixel",
         "interpolate with `bilinear`",
     ),
-    "integer": Words(
+    NoGradient.INTEGER: Words(
         "Integers and booleans carry no gradient: what is cast to them, or found by `argmax`,"
         " `argsort` or a comparison, is cut off from what came before.",
         "the graph ends here",
         "use a differentiable form: `softmax` for `argmax`, a sum of sigmoids for a rank, a float"
         " for the cast",
     ),
-    "number": Words(
+    NoGradient.NUMBER: Words(
         "A Python number carries no graph: what `item()`, `float()` or `tolist()` read out comes"
         " back as a constant.",
         "the graph ends here",
         "keep the tensor: leave out `.item()` and `.tolist()` until it is printed",
     ),
-    "rewrapped": Words(
+    NoGradient.REWRAPPED: Words(
         "`nn.Parameter(...)` around a computed value makes a new leaf of it, and the graph that"
         " computed the value ends there. No optimizer knows the new leaf.",
         "a new leaf is made of this",
         "use the computed value as it is, without `nn.Parameter(...)` around it",
     ),
-    "unused": Words(
+    NoGradient.UNUSED: Words(
         "No op of the forward pass read them. The optimizer holds them, nothing moves them.",
         "defined here, never called",
         "call the layer in `forward`, or delete it",
     ),
-    "unreached": Words(
+    NoGradient.UNREACHED: Words(
         "The forward pass reads them, and what it computes from them never reaches the loss.",
         "the last value computed from them",
         "add what is computed from them to the loss, or delete it",
     ),
-    "differentiated": Words(
+    NoGradient.DIFFERENTIATED: Words(
         "The loss reads derivatives of what they were used for, and nothing else of it. A"
         " derivative does not depend on a constant that is added: this one has no influence.",
         "only derivatives of this are read",
         "leave it, or let the loss read the value itself as well",
     ),
-    "unregistered": Words(
+    NoGradient.UNREGISTERED: Words(
         "A module looks for its parameters in attributes that are modules or parameters: not in a"
         " list or dict of Python, and not in a plain tensor. So `parameters()` leaves these out,"
         " the optimizer never got them, and `state_dict()` and `to()` miss them too.",
         "is not where `parameters()` looks",
         "hold them in an `nn.ModuleList`, `nn.ModuleDict` or `nn.Parameter`",
     ),
-    "replaced": Words(
+    NoGradient.REPLACED: Words(
         "The optimizer holds the parameters that had these names before. They were replaced after"
         " it was made: it goes on moving the old ones, and nothing moves these.",
         "was given the parameters that were there before",
         "give the optimizer the new parameters with `add_param_group`, or make it anew",
     ),
-    "added": Words(
+    NoGradient.ADDED: Words(
         "They belong to a layer that the model got after this optimizer was given all of its"
         " parameters: nothing moves these.",
         "was given what the model had until then",
         "give the optimizer the new parameters with `add_param_group`, or make it afterwards",
     ),
-    "remade": Words(
+    NoGradient.REMADE: Words(
         "At each backward pass they were new parameters: made, differentiated by, and gone before"
         " anything could move them. Where they are weights, what is trained beside them learns"
         " for other weights at each step.",
         "holds others, and these are new at each pass",
         "make them once, before the loop, and give them to the optimizer",
     ),
-    "stale": Words(
+    NoGradient.STALE: Words(
         "The optimizer was given these tensors, and the program computes with others: they were"
         " replaced after the optimizer was made.",
         "was given tensors that the model no longer has",
         "make the optimizer after the model has its final parameters",
     ),
-    "dead-relu": Words(
+    NoGradient.DEAD_RELU: Words(
         "Every input of the rectifier is negative, so its output is 0 and its slope is 0. No"
         " gradient passes, so nothing can bring the inputs back.",
         "all inputs are negative",
     ),
-    "saturated": Words(
+    NoGradient.SATURATED: Words(
         "The function is flat where its inputs lie: its slope there is exactly 0.",
         "flat at all its inputs",
     ),
-    "zero-op": Words(
+    NoGradient.ZERO_OP: Words(
         "The op is piecewise constant, so its derivative is 0 everywhere.",
         "has slope 0 everywhere",
         "pass the gradient straight through: `x + (x.round() - x).detach()`",
     ),
-    "overwritten": Words(
+    NoGradient.OVERWRITTEN: Words(
         "The values were overwritten before the loss read them; their gradient is 0.",
         "replaces the values",
         "write into a copy, or combine the values instead of replacing them",
     ),
-    "masked": Words("None of the values that depend on these parameters was chosen."),
-    "left-out": Words(
+    NoGradient.MASKED: Words("None of the values that depend on these parameters was chosen."),
+    NoGradient.LEFT_OUT: Words(
         "The loss takes the other values and not theirs: they are multiplied by a 0 that is the"
         " same at every step, or lie outside of the slice.",
         cure="weigh them with more than 0, let the slice reach them, or delete their layers",
     ),
-    "zero-weight": Words(
+    NoGradient.ZERO_WEIGHT: Words(
         "The other factor of the product is exactly 0, and so is the derivative.", "times exactly 0"
     ),
-    "unknown": Words("Every element of the gradient is exactly 0."),
+    NoGradient.UNKNOWN: Words("Every element of the gradient is exactly 0."),
 }

@@ -12,6 +12,7 @@ from gradscope.facts import (
     GraphFreed,
     LeafWritten,
     Location,
+    NoGradient,
     NotScalar,
     NotUsed,
     Refusal,
@@ -160,11 +161,11 @@ def _freed(one: GraphFreed) -> Told:
 
 
 _ENDS = {
-    "no_grad": "it was computed where none is recorded",
-    "constant": "it reads a gradient that was asked for without `create_graph=True`",
-    "number": "it was made from a Python number",
-    "frozen": "nothing in it requires grad",
-    "leafless": "nothing in it requires grad",
+    NoGradient.NO_GRAD: "it was computed where none is recorded",
+    NoGradient.CONSTANT: "it reads a gradient that was asked for without `create_graph=True`",
+    NoGradient.NUMBER: "it was made from a Python number",
+    NoGradient.FROZEN: "nothing in it requires grad",
+    NoGradient.LEAFLESS: "nothing in it requires grad",
 }
 
 
@@ -172,7 +173,7 @@ def _without_graph(one: WithoutGraph) -> Told:
     words, op = WORDS[one.reason], _op(one.call)
     what = _ENDS.get(one.reason, f"`{phrases.spelled(op)}` cuts it off")
     counted = "0 leaves that the loss depends on"
-    if one.frozen and one.reason == "frozen":
+    if one.frozen and one.reason is NoGradient.FROZEN:
         count, names = plural(len(one.frozen), "parameter"), phrases.listed(one.frozen)
         counted = f"{count} without `requires_grad`: {names}"
     return Told(
@@ -228,7 +229,7 @@ def _not_used(one: NotUsed) -> Told:
     )
     if one.reason:
         why, label = WORDS[one.reason][:2]
-    is_used = one.reason == "leafless"
+    is_used = one.reason is NoGradient.LEAFLESS
     return Told(
         f"the gradient of {name} is asked for, and it does not require one"
         if is_used
@@ -238,7 +239,7 @@ def _not_used(one: NotUsed) -> Told:
         one.location,
         _op(one.call),
         ((one.related, "runs without a graph"),),
-        {"reason": one.reason or "unused", "name": one.name},
+        {"reason": one.reason or NoGradient.UNUSED, "name": one.name},
         ("0 ops between it and the result",) if not one.reason else (),
     )
 
