@@ -74,7 +74,10 @@ def run_all(
                 on_progress(Standing(len(reports), len(cases), names, spent))
             _take(running, reports)
     except KeyboardInterrupt:
-        _interrupt(running)
+        for worker in running:
+            if worker.process.pid is not None and worker.process.is_alive():
+                with contextlib.suppress(OSError):
+                    os.kill(worker.process.pid, signal.SIGINT)
         deadline = time.monotonic() + INTERRUPT_GRACE
         while running and time.monotonic() < deadline:
             _take(running, reports)
@@ -164,13 +167,6 @@ def _result(worker: _Worker) -> Report | None:
 
 def _ended(case: Case, ending: Ending) -> Report:
     return Report(case.shown, Trace(case.shown, ending=ending))
-
-
-def _interrupt(running: Sequence[_Worker]) -> None:
-    for worker in running:
-        if worker.process.pid is not None and worker.process.is_alive():
-            with contextlib.suppress(OSError):
-                os.kill(worker.process.pid, signal.SIGINT)
 
 
 def _kill(worker: _Worker) -> None:

@@ -23,6 +23,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from gradscope.facts import Effect, EffectKind
+from gradscope.programs.overlay import is_within
 from gradscope.record.sites import note_site, resolve
 
 _MOST = 2_000  # effects that are kept
@@ -161,29 +162,22 @@ class Effects:
     def _deletes(self, path: Any, dir_fd: int = -1) -> None:
         name = _named(path, dir_fd)
         if name is not None and os.path.lexists(name):
-            self._note(EffectKind.DELETION, name, own=self._is_own(name))
+            self._note(EffectKind.DELETION, name, own=is_within(name, self._made))
 
     def _renames(self, source: Any, target: Any, src_fd: int = -1, dst_fd: int = -1) -> None:
         old, new = _named(source, src_fd), _named(target, dst_fd)
         if old is None or new is None or not os.path.lexists(old):
             return
-        self._note(EffectKind.RENAME, old, own=self._is_own(old))
+        self._note(EffectKind.RENAME, old, own=is_within(old, self._made))
         self._note(EffectKind.WRITE, new, own=self._is_new(new))
 
     def _is_new(self, name: str) -> bool:
         """Whether nothing was there before this run; it is the run's own from now on."""
-        if self._is_own(name):
+        if is_within(name, self._made):
             return True
         if os.path.lexists(name):
             return False
         self._made.add(name)
-        return True
-
-    def _is_own(self, name: str) -> bool:
-        while name not in self._made:
-            name, last = os.path.dirname(name), name
-            if name == last:
-                return False
         return True
 
     def _opens_database(self, database: Any) -> None:

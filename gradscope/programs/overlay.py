@@ -13,7 +13,7 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from gradscope.programs.run_options import Repeat
@@ -67,11 +67,7 @@ class Overlay:
         return path == self.folder or path.startswith(self.folder + os.sep)
 
     def is_gone(self, path: str) -> bool:
-        while path not in self.gone:
-            path, last = os.path.dirname(path), path
-            if path == last:
-                return False
-        return True
+        return is_within(path, self.gone)
 
     def read(self, path: str) -> str:
         """Where to look for it. What is gone is looked for where nothing is."""
@@ -198,6 +194,15 @@ class Overlay:
         if os.path.isdir(self.copy_of(path)) or self.is_gone(path):
             return True
         return any(os.path.dirname(one) == path for one in self.gone)
+
+
+def is_within(path: str, places: Collection[str]) -> bool:
+    """Whether it, or a folder that holds it, is one of these."""
+    while path not in places:
+        path, last = os.path.dirname(path), path
+        if path == last:
+            return False
+    return True
 
 
 def _copy(source: str, target: str) -> None:

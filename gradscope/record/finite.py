@@ -16,6 +16,7 @@ import torch
 from gradscope.record.pieces import any_of, pieces, sum_as
 
 _HALF = (torch.float16, torch.bfloat16)
+_COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 _inside = torch._C._functorch.get_unwrapped
 _is_batched = torch._C._functorch.is_batchedtensor
@@ -37,14 +38,7 @@ def plain(tensor: torch.Tensor) -> torch.Tensor | None:
     if tensor.layout is not torch.strided:
         if tensor.layout is torch.sparse_coo:
             return plain(tensor._values())
-        if tensor.layout in (
-            torch.sparse_csr,
-            torch.sparse_csc,
-            torch.sparse_bsr,
-            torch.sparse_bsc,
-        ):
-            return plain(tensor.values())
-        return None
+        return plain(tensor.values()) if tensor.layout in _COMPRESSED else None
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return None
     if tensor.numel() and not tensor.untyped_storage().nbytes():
