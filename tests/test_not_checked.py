@@ -49,6 +49,14 @@ BEYOND = {
         1_000_001,
         "whether memory is read that nothing was written to",
     ),
+    "optimizers": (
+        "made = [torch.optim.SGD([w], lr=0.01) for _ in range({n})]\n"
+        "w.sum().backward()\n"
+        "for one in made: one.step()",
+        16,
+        17,
+        "what becomes of the steps of further optimizers",
+    ),
     "writes": (
         "many = [torch.zeros(1) for _ in range({n})]\n"
         "for one in many: one.add_(1)\n"

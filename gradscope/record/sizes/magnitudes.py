@@ -86,7 +86,7 @@ class Sizes:
         self._stack = ExitStack()
         self._own_backwards = OwnBackwards(self._stack, names)
         self._modes = TrainingModes(names)
-        self.not_checked: tuple[NotChecked, ...] = ()
+        self._not_checked: tuple[NotChecked, ...] = ()
 
     def begin(self, stack: ExitStack, thread: int, modes_below: Callable[[], int]) -> None:
         """Until `stack` ends; of our modes so many others lie below."""
@@ -100,6 +100,11 @@ class Sizes:
     def end(self) -> None:
         """The program is over."""
         self.inspection.leave_forward()
+
+    @property
+    def not_checked(self) -> tuple[NotChecked, ...]:
+        """What a limit has left out."""
+        return (*self._not_checked, *self.usages.not_checked)
 
     @property
     def updates_by_hand(self) -> bool:
@@ -218,7 +223,7 @@ class Sizes:
             self._summed = summed(roots, flow)
         crossings = self.inspection.hook_backward(self._context.step, roots, flow, one.frame)
         if not crossings.is_whole:
-            self.not_checked = (_PART_OF_A_GRAPH,)
+            self._not_checked = (_PART_OF_A_GRAPH,)
         return crossings
 
     def _note_running(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import Usage
+from gradscope.facts import NotChecked, Usage
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.instrument import Engine
@@ -33,6 +33,9 @@ from gradscope.record.stand_ins import stand_in
 from gradscope.record.tracing import shielded
 
 _MOST = 16  # optimizers: an inner loop makes them by the thousand
+_LEFT_OUT = NotChecked(
+    "what becomes of the steps of further optimizers", f"{_MOST} are followed, the first ones"
+)
 _SCALES = Trait.MULTIPLIES | Trait.DIVIDES
 # What torch itself does to gradients on the program's behalf is no use of them.
 _UPKEEP = ("nn/utils/clip_grad.py", "amp/grad_scaler.py", "optim/", "nn/modules/module.py")
@@ -50,6 +53,7 @@ class Usages:
         self.on_early_clip: Callable[[Clip, Site], None] = lambda clip, site: None
         self._accounts: dict[int, Account] = {}
         self._gone: list[Account] = []
+        self.not_checked: tuple[NotChecked, ...] = ()
         self._stepping: set[int] = set()  # optimizers that do, their closures included
         self._grads: dict[int, Watched] = {}  # whose gradient the last pass left at an address
         self._graph: tuple[Sequence[Crossing], Flow] | None = None  # of the pass that runs
@@ -257,7 +261,10 @@ class Usages:
         known = self._accounts.get(id(optimizer))
         if known is not None and known.optimizer() is optimizer:
             return known
-        if len(self._accounts) + len(self._gone) >= _MOST or not hasattr(optimizer, "param_groups"):
+        if not hasattr(optimizer, "param_groups"):
+            return None
+        if len(self._accounts) + len(self._gone) >= _MOST:
+            self.not_checked = (_LEFT_OUT,)
             return None
         if known is not None:
             self._gone.append(known)
