@@ -26,6 +26,16 @@ loss = (y - y.detach() + x).sqrt().sum()
 loss.backward()
 """
 
+FAR_MASK = """
+import torch
+
+x = torch.tensor([0.0, 1.0], requires_grad=True)
+y = x.sqrt()
+for _ in range(11_000):
+    y = y + 0.0
+torch.where(x > 0, y, 0.0).sum().backward()
+"""
+
 WIDE = """
 import torch
 
@@ -95,6 +105,10 @@ def test_a_long_graph_is_walked_without_recursion(ops: int, tmp_path: Path) -> N
     assert report.trace.ops > ops
     assert report.findings[0].location is not None
     assert report.findings[0].location.line == 8
+
+
+def test_a_mask_is_found_however_far_it_is(tmp_path: Path) -> None:
+    assert run(FAR_MASK, tmp_path).findings[0].name == "masked-branch"
 
 
 @pytest.mark.parametrize("size", [1_000_000])

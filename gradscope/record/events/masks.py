@@ -25,7 +25,6 @@ from gradscope.record.journal import Raw, to_call
 from gradscope.record.oprun import NodeOps
 from gradscope.record.passes import BackwardPass
 
-_MOST_NODES = 10_000
 _MOST = 8  # places of hidden values remembered a run: more are no longer read
 
 
@@ -83,7 +82,7 @@ def find_mask(
     made = frozenset().union(*(ops.made for ops in history)) if history else frozenset()
     seen = {node}
     waiting = deque((parent, node, index, shape) for parent in above.get(node, ()))
-    while waiting and len(seen) < _MOST_NODES:
+    while waiting:
         current, below, place, size = waiting.popleft()
         if current in seen:
             continue
