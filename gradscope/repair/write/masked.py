@@ -46,8 +46,11 @@ def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
     harmless = edge.cure.harmless or "1.0"
     template = proposals.HARMLESS if hidden else proposals.REPLACED
     title = template.format(op=phrases.spelled(culprit.finding.op), number=harmless)
+    # A mask that selects among several numbers says nothing of one, and would make several of it.
+    is_one = any(one.role == edge.argument and one.shape == () for one in culprit.finding.tensors)
+    masks = () if is_one else _mask_conditions(culprit)
     seen = set()
-    for condition, kept in (*_mask_conditions(culprit), *own):
+    for condition, kept in (*masks, *own):
         text = _where(culprit, condition, kept, node, harmless)
         if text not in seen:
             seen.add(text)
