@@ -107,7 +107,8 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
     if failed is not None:
         return replace(failed, remains=_refusal(after)) if after.trace.refusal else failed
     remaining = _same_cause(finding, before, after)
-    if remaining is not None and kind == "clip-norm" and not _steps_at(after.trace, step):
+    updates = {update.step for update in after.trace.magnitudes.updates}
+    if remaining is not None and kind == "clip-norm" and step not in updates:
         return Outcome(NotTried(Reason.NO_UPDATE))
     if remaining is not None:
         elsewhere = remaining if _start(remaining) != _start(finding) else None
@@ -211,10 +212,6 @@ def _same_cause(finding: Finding, before: Seen, after: Seen) -> Finding | None:
 def _span(finding: Finding) -> tuple[int, ...] | None:
     at = finding.location
     return (at.end_line - at.line, at.col, at.end_col) if at is not None else None
-
-
-def _steps_at(trace: Trace, step: int) -> bool:
-    return any(update.step == step for update in trace.magnitudes.updates)
 
 
 def _new_findings(before: Seen, after: Seen) -> list[Finding]:

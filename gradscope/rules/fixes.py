@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import pairwise
 
 from gradscope.facts import Event, Fix, Root, Trace
@@ -44,17 +45,19 @@ def says(edge: Edge, event: Event) -> str:
     return edge.says.format_map(_Named({**named, "x": named.get(edge.argument, "the operand")}))
 
 
-def _masked(edge: Edge | None, event: Event, hidden: bool) -> Fix:
+def _masked(edge: Edge | None, event: Event, *_: object, hidden: bool) -> Fixes:
+    """A harmless operand where the op breaks, or where a mask throws its result away."""
     op = phrases.spelled(event.op)
     title = proposals.HARMLESS.format(op=op)
     request = ask.HarmlessOperand(hidden)
     if edge is None or not (edge.cure.condition and edge.cure.harmless):
         code = f"safe = torch.where(used, x, 1.0)  # 1.0: any operand that `{op}` can take"
-        return Fix("masked-branch", title, "safe", code, request=request)
+        return (Fix("masked-branch", title, "safe", code, request=request),)
     x = text_at(edge, event)
     condition = _fill(edge.cure.condition, edge, event)
     code = f"safe = torch.where({condition}, {x}, {_fill(edge.cure.harmless, edge, event)})"
-    return Fix("masked-branch", title, "safe", f"{code}  # then `{op}` of `safe`", request=request)
+    code = f"{code}  # then `{op}` of `safe`"
+    return (Fix("masked-branch", title, "safe", code, request=request),)
 
 
 def _guards(edge: Edge | None, event: Event, *_: object) -> Fixes:
@@ -179,14 +182,7 @@ class _Named(dict[str, str]):
         return key
 
 
-def _hidden(edge: Edge | None, event: Event, *_: object) -> Fixes:
-    """A harmless operand where a mask throws the result away."""
-    return (_masked(edge, event, hidden=True),)
-
-
-def _harmless(edge: Edge | None, event: Event, *_: object) -> Fixes:
-    """A harmless operand where the op breaks."""
-    return (_masked(edge, event, hidden=False),)
+_hidden, _harmless = partial(_masked, hidden=True), partial(_masked, hidden=False)
 
 
 def _wider(edge: Edge | None, event: Event, *_: object) -> Fixes:

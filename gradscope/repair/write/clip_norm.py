@@ -35,7 +35,7 @@ def in_time(culprit: Culprit, request: ask.MoveClipping) -> Ways:
     if request.summed and clip is not call:
         yield moved_before(source, clip, call)
         return
-    if not _are_siblings(source, clip, call):
+    if clip is call or source.parents[clip] is not source.parents[call]:
         return
     if not request.unscale:
         yield (*_unscaled(source, other, call), *moved_before(source, clip, call))
@@ -43,10 +43,6 @@ def in_time(culprit: Culprit, request: ask.MoveClipping) -> Ways:
         yield moved_before(source, call, clip)
     else:
         yield _unscaled(source, other, clip)
-
-
-def _are_siblings(source: Source, first: ast.stmt, second: ast.stmt) -> bool:
-    return first is not second and source.parents[first] is source.parents[second]
 
 
 def _method(call: ast.Call) -> str:

@@ -61,7 +61,8 @@ def ended(culprit: Culprit) -> Ways:
     test = next((one.test for one in around if isinstance(one, ast.If)), None)
     loop = next((one for one in around if isinstance(one, ast.For)), None)
     last = _last_turn(source, loop) if loop is not None else None
-    if test is not None and last is not None and _is_periodic(test):
+    parts = ast.walk(test) if test is not None else ()
+    if test is not None and last is not None and any(isinstance(p, ast.Mod) for p in parts):
         old = source.of(test)
         text = f"({old}) or {last}" if isinstance(test, ast.BoolOp) else f"{old} or {last}"
         yield (source.edit(*source.extent(test), text),)
@@ -169,7 +170,3 @@ def _last_turn(source: Source, loop: ast.For) -> str | None:
     if start is None or (isinstance(start, ast.Constant) and start.value == 0):
         return f"{index} + 1 == {total}"
     return f"{index} == {total}" if isinstance(start, ast.Constant) and start.value == 1 else None
-
-
-def _is_periodic(test: ast.expr) -> bool:
-    return any(isinstance(node, ast.Mod) for node in ast.walk(test))

@@ -116,7 +116,8 @@ def _for_all_readers(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[C
     source = culprit.source
     given = binding(source, names[0]) if len(names) == 1 else None
     made = given.statement if given is not None else None
-    if edge.cure.margin is not Margin.EXPONENT or made is None or any(map(_calls, ast.walk(node))):
+    has_call = any(isinstance(part, ast.Call) for part in ast.walk(node))
+    if edge.cure.margin is not Margin.EXPONENT or made is None or has_call:
         return
     owner = source.nodes.scope(names[0]).owner(names[0].id)
     if len(owner.reads[names[0].id]) < 2 or isinstance(owner.node, ast.Module):
@@ -133,10 +134,6 @@ def _for_all_readers(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[C
                 name=name, bound=bound, op=phrases.spelled(culprit.finding.op)
             )
             yield Candidate(title, edits, "clamp-domain")
-
-
-def _calls(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call)
 
 
 def _made(culprit: Culprit, edge: Edge) -> ast.expr | None:

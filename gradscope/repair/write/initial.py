@@ -105,18 +105,13 @@ def _steeper(culprit: Culprit) -> Iterator[Candidate]:
 
 def _renamed(culprit: Culprit, old: str, new: str) -> Iterator[Edit]:
     node = culprit.node
-    if isinstance(node, ast.Call) and _ending(culprit, node.func) == old:
+    if isinstance(node, ast.Call) and culprit.source.of(node.func).rpartition(".")[2] == old:
         yield _ended(culprit, node.func, old, new)
         return
     for one in ast.walk(culprit.source.tree):
         if isinstance(one, ast.Attribute | ast.Name) and isinstance(one.ctx, ast.Load):
             if culprit.names.dotted(one) == f"torch.nn.{_MODULES[old]}":
                 yield _ended(culprit, one, _MODULES[old], _MODULES[new])
-
-
-def _ending(culprit: Culprit, called: ast.expr) -> str:
-    """`sigmoid` of `torch.sigmoid`, `F.sigmoid` and `x.sigmoid`."""
-    return culprit.source.of(called).rpartition(".")[2]
 
 
 def _ended(culprit: Culprit, name: ast.expr, old: str, new: str) -> Edit:

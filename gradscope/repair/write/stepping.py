@@ -20,8 +20,10 @@ def slower(culprit: Culprit, request: ask.LowerRate) -> Ways:
     """The rate that was asked for, where the one in use is written as a number; else whichever
     power of ten below what the file says."""
     update, new = request.update, request.new
-    if update is not None and new is not None and _is_here(culprit, update):
-        number = _of_optimizer(culprit, update) if update.optimizer else _by_hand(culprit, update)
+    place = update.location if update is not None and _is_here(culprit, update) else None
+    if update is not None and new is not None and place is not None:
+        by_hand = not update.optimizer
+        number = rate_by_hand(culprit.source, place) if by_hand else _of_optimizer(culprit, update)
         if number is not None:
             edit = culprit.source.edit(*culprit.source.extent(number), f"{new:g}")
             yield (edit,)
@@ -35,7 +37,7 @@ def with_option(culprit: Culprit, request: ask.SetOption) -> Ways:
         keyword.value
         for call in _optimizers(culprit, request.update)
         for keyword in call.keywords
-        if keyword.arg == request.name and _is_number(keyword.value, request.old)
+        if keyword.arg == request.name and getattr(keyword.value, "value", None) == request.old
     ]
     if len(found) == 1:
         edit = culprit.source.edit(*culprit.source.extent(found[0]), f"{request.new:g}")
@@ -138,19 +140,11 @@ def _of_optimizer(culprit: Culprit, update: Update) -> ast.Constant | None:
     return found[0] if len(found) == 1 else None
 
 
-def _by_hand(culprit: Culprit, update: Update) -> ast.Constant | None:
-    return rate_by_hand(culprit.source, update.location) if update.location is not None else None
-
-
 def _optimizers(culprit: Culprit, update: Update) -> Iterator[ast.Call]:
     """The calls that may have made the optimizer."""
     for node in culprit.source.nodes.every(ast.Call) if _is_here(culprit, update) else ():
         if called(node) == update.optimizer:
             yield node
-
-
-def _is_number(node: ast.expr, value: float) -> bool:
-    return isinstance(node, ast.Constant) and node.value == value
 
 
 def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:

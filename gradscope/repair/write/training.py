@@ -53,7 +53,9 @@ def through_scaler(culprit: Culprit) -> Iterator[Candidate]:
     """`scaler.step(optimizer)` for `optimizer.step()`, where a GradScaler scales the loss and
     nothing divides the gradients by its scale again."""
     source = culprit.source
-    for made in (call for call in source.nodes.every(ast.Call) if _is_scaler(culprit, call)):
+    for made in source.nodes.every(ast.Call):
+        if not (culprit.names.dotted(made.func) or "").endswith(".GradScaler"):
+            continue
         name = target_of(culprit, made) or ""
         used = {method for method in ("scale", "step", "unscale_") if _calls(culprit, name, method)}
         for call, step in steps(culprit) if used == {"scale"} else ():
@@ -63,10 +65,6 @@ def through_scaler(culprit: Culprit) -> Iterator[Candidate]:
                 title = "step through the scaler, which divides the gradients by its scale"
                 edit = source.edit(*source.extent(step), text)
                 yield Candidate(title, (edit,))
-
-
-def _is_scaler(culprit: Culprit, call: ast.Call) -> bool:
-    return (culprit.names.dotted(call.func) or "").endswith(".GradScaler")
 
 
 def scaled(culprit: Culprit) -> Iterator[Candidate]:

@@ -92,9 +92,10 @@ def words(lost: Lost) -> Words:
     usage, rates = lost.usage, lost.usage.rates
     schedule, skipping = usage.schedule, usage.skipping
     movement = usage.movements[-1] if usage.movements else None
+    counts = lost.how in (Loss.NEVER_STEPS, Loss.LEFT_OVER)
     given = {
         "optimizer": usage.optimizer,
-        "passes": plural(lost.passes, "pass", "passes") if _counts(lost) else lost.passes,
+        "passes": plural(lost.passes, "pass", "passes") if counts else lost.passes,
         "of": f"{lost.of:,}",
         "used": lost.of - lost.passes,
         "others": _others(lost),
@@ -140,10 +141,6 @@ def numbers(lost: Lost) -> Iterator[str]:
 def _others(lost: Lost) -> str:
     what = "a gradient" if lost.how is Loss.LEFT_OUT else "one"
     return plural(len(lost.others), f"parameter gets {what}", f"parameters get {what}")
-
-
-def _counts(lost: Lost) -> bool:
-    return lost.how in (Loss.NEVER_STEPS, Loss.LEFT_OVER)
 
 
 def _moves(usage: Usage) -> str:
