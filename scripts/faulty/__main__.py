@@ -5,13 +5,21 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fnmatch import fnmatch
+from functools import partial
 from itertools import chain
+from pathlib import Path
 
-from faulty.command import Command, Ran, folder_with
+from faulty.command import LIMIT, Command, Ran, folder_with
+
+PROGRAMS = Path(__file__).parents[2] / "tests" / "programs"
 
 LOOP = """
 import pathlib, sys, time, torch
@@ -28,6 +36,21 @@ def save(number, frame):
     sys.exit(0)
 signal.signal(signal.SIGTERM, save)
 """
+ACTS = """
+import os, pathlib, socket
+with open("log.txt", "a") as log:
+    log.write("started\\n")
+pathlib.Path("old.ckpt").touch()
+os.remove("old.ckpt")
+{at_start}
+import torch
+x = torch.tensor([0.0, 4.0], requires_grad=True)
+torch.where(x > 0, x.sqrt(), x).sum().backward()
+with open("log.txt", "a") as log:
+    log.write("saved\\n")
+{at_end}
+"""
+CONNECTS = 'socket.create_connection(("127.0.0.1", PORT)).close()'
 BROKEN = """
 import torch
 x = torch.tensor([0.0, 4.0], requires_grad=True)
@@ -38,6 +61,8 @@ FULL = (
     "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
     "resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, {0}))"
 )
+STEP = "\nimport torch\ntorch.ones(2, requires_grad=True).sum().backward()\n"
+PLAINLY = "import runpy; runpy.run_path('train.py', run_name='__main__')"
 Row = tuple[str, str, str]  # what was tried, what happened, what was wrong of it
 
 
@@ -47,14 +72,26 @@ def main() -> int:
     parser.add_argument("--interrupts", type=int, default=20)
     parser.add_argument("--terminations", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="*", help="a wildcard for what is tried: 'Ctrl-C*'")
     given = parser.parse_args()
     random.seed(given.seed)
     rows: list[Row] = []
-    for row in chain(
-        moments("kill -9", given.kills, signal.SIGKILL, 4.0, lambda ran: "" if ran.code else "?"),
-        moments("Ctrl-C", given.interrupts, signal.SIGINT, 4.0, interrupted),
-        terminated(given.terminations),
-        full_disks(),
+    ctrl_c = partial(moments, signal.SIGINT, given.interrupts, interrupted)
+    kinds: dict[str, Callable[[], Iterator[Row]]] = {
+        "kill -9": partial(moments, signal.SIGKILL, given.kills, killed, "kill -9", 4.0),
+        "Ctrl-C": partial(ctrl_c, "Ctrl-C", 4.0),
+        "Ctrl-C in imports": partial(ctrl_c, "Ctrl-C in imports", 1.0),
+        "SIGTERM": partial(handled, signal.SIGTERM, given.terminations),
+        "SIGHUP": partial(handled, signal.SIGHUP, 2),
+        "SIGUSR1": partial(handled, signal.SIGUSR1, 2),
+        "SIGUSR2": partial(handled, signal.SIGUSR2, 2),
+        "full disk": full_disks,
+        "effects": effects,
+        "odd programs": partial(unchanged, "odd"),
+        "tracers": partial(unchanged, "tracers"),
+    }
+    for row in chain.from_iterable(
+        rows_of() for kind, rows_of in kinds.items() if fnmatch(kind, given.only)
     ):
         rows.append(row)
         print(f"{row[0]:44} {row[1]:40} {row[2] or 'right'}", flush=True)
@@ -64,7 +101,7 @@ def main() -> int:
 
 
 def moments(
-    name: str, count: int, number: signal.Signals, within: float, judge: Callable[[Ran], str]
+    number: signal.Signals, count: int, judge: Callable[[Ran], str], name: str, within: float
 ) -> Iterator[Row]:
     """A signal at random moments, from the first import to the trying of fixes."""
     for _ in range(count):
@@ -83,16 +120,21 @@ def interrupted(ran: Ran) -> str:
     return "" if ran.seconds < 3 else "it went on"
 
 
-def terminated(count: int) -> Iterator[Row]:
-    """SIGTERM to a program that has a handler of its own for it."""
-    for number in range(count):
-        with folder_with(SAVES + LOOP) as folder:
+def killed(ran: Ran) -> str:
+    return "" if ran.code else "it ended as if nothing had been"
+
+
+def handled(number: signal.Signals, count: int) -> Iterator[Row]:
+    """A signal to a program that has a handler of its own for it."""
+    for nth in range(count):
+        with folder_with(SAVES.replace("SIGTERM", number.name) + LOOP) as folder:
             command = Command(folder, "trace", "train.py", "--steps", "1000")
             while not (folder / "running").exists() and not command.is_over:
                 time.sleep(0.01)
             time.sleep(random.uniform(0, 1))
-            command.send(signal.SIGTERM)
-            yield told(f"SIGTERM, handler of its own, {number + 1}", command.ended(), saved)
+            command.send(number)
+            tried = f"{number.name}, handler of its own, {nth + 1}"
+            yield told(tried, command.ended(), saved)
 
 
 def saved(ran: Ran) -> str:
@@ -115,6 +157,59 @@ def full_disks() -> Iterator[Row]:
                 whole = text == BROKEN or ("torch.where" in text and text.endswith("\n"))
                 row = told(f"{' '.join(words[:2])}, files of {size:,} bytes", ran, lambda ran: "")
                 yield row if whole else (*row[:2], f"the program is torn; {row[2]}")
+
+
+def effects() -> Iterator[Row]:
+    """What a program does to the outside is done once, up to the failing step and not past it,
+    however often it is run to try fixes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.2)
+        connects = CONNECTS.replace("PORT", str(server.getsockname()[1]))
+        for name, program in {
+            "log and deletion": ACTS.format(at_start="", at_end=""),
+            "connection at its end": ACTS.format(at_start="", at_end=connects),
+            "connection at its start": ACTS.format(at_start=connects, at_end=""),
+        }.items():
+            with folder_with(program) as folder:
+                ran = Command(folder, "trace", "train.py").ended()
+                lines = (folder / "log.txt").read_text().split()
+            connections = accepted(server)
+            runs = re.search(r"ran\s+your\s+program\s+(\w+)", ran.out)
+            row = told(f"effects: {name}", ran, lambda ran: "" if ran.code == 1 else "no finding")
+            happened = f"{runs[1] if runs else 'once'} run; {len(lines)} lines, {connections} calls"
+            right = lines == ["started"] and connections == name.endswith("start")
+            yield row[0], happened, row[2] if right else f"done again; {row[2]}"
+
+
+def accepted(server: socket.socket) -> int:
+    count = 0
+    while True:
+        try:
+            server.accept()[0].close()
+        except TimeoutError:
+            return count
+        count += 1
+
+
+def unchanged(kind: str) -> Iterator[Row]:
+    """Programs of tests/programs print what they print without us, and nothing is found."""
+    for path in sorted((PROGRAMS / kind).glob("*.py")):
+        text = path.read_text(encoding="utf-8") + STEP
+        with folder_with(text) as folder:
+            bare = Command(folder, before="import sys; sys.argv = ['train.py']", runs=PLAINLY)
+            plainly = bare.ended(2 * LIMIT)
+        for words in (("trace", "--no-verify"), ("norms",)):
+            with folder_with(text) as folder:
+                command = Command(folder, *words, "train.py", "--output", "report.txt")
+                ran = command.ended(2 * LIMIT)
+            ran = replace(ran, left=tuple(sorted({*ran.left} - {*plainly.left})))
+            yield told(f"{kind}: {path.stem}, {words[0]}", ran, partial(as_bare, plainly))
+
+
+def as_bare(bare: Ran, ran: Ran) -> str:
+    if ran.printed != bare.printed:
+        return "prints something else"
+    return "" if ran.code == bare.code else f"exit code {ran.code} and not {bare.code}"
 
 
 def told(tried: str, ran: Ran, judge: Callable[[Ran], str]) -> Row:

@@ -12,9 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 LIMIT = 60.0  # seconds: what takes longer hangs
 GONE = 3.0  # seconds in which processes without a parent must be gone
+
+OURS = "import sys; from gradscope.__main__ import main; sys.exit(main())"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +25,17 @@ class Ran:
     """How one run ended."""
 
     code: int | None  # None where it hung
-    out: str
+    out: str  # on stdout and then on stderr
+    printed: str  # on stdout alone
     seconds: float  # from the signal, where one was sent
     orphans: int
     left: tuple[str, ...]  # temporary files of ours that stayed
 
 
 class Command:
-    """A running `gradscope`, whose temporary files have a folder of their own."""
+    """A running `gradscope`, or other code, whose temporary files have a folder of their own."""
 
-    def __init__(self, folder: Path, *words: str, before: str = "") -> None:
+    def __init__(self, folder: Path, *words: str, before: str = "", runs: str = OURS) -> None:
         self._temporary = folder / "tmp"
         self._temporary.mkdir(exist_ok=True)
         self._mark = f"faulty-{os.getpid()}-{time.monotonic_ns()}"
@@ -40,15 +44,16 @@ class Command:
             "NO_COLOR": "1",
             "GRADSCOPE_FAULTY": self._mark,
         }
-        code = f"{before}; import sys; from gradscope.__main__ import main; sys.exit(main())"
-        self._out = (folder / "out.txt").open("w+")
+        code = f"{before}; {runs}"
+        self._out = tempfile.TemporaryFile("w+")
+        self._err = tempfile.TemporaryFile("w+")
         self._process = subprocess.Popen(
             [sys.executable, "-c", code.lstrip("; "), *words],
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=self._out,
-            stderr=subprocess.STDOUT,
+            stderr=self._err,
         )
 
     def send(self, number: signal.Signals) -> None:
@@ -58,20 +63,18 @@ class Command:
     def is_over(self) -> bool:
         return self._process.poll() is not None
 
-    def ended(self) -> Ran:
+    def ended(self, limit: float = LIMIT) -> Ran:
         started = time.monotonic()
         try:
-            code: int | None = self._process.wait(LIMIT)
+            code: int | None = self._process.wait(limit)
         except subprocess.TimeoutExpired:
             code = None
             self._process.kill()
         seconds = time.monotonic() - started
         orphans = self._orphans()
         left = tuple(sorted(path.name for path in self._temporary.iterdir()))
-        self._out.seek(0)
-        text = self._out.read()
-        self._out.close()
-        return Ran(code, text, seconds, orphans, left)
+        printed, told = (_all_of(file) for file in (self._out, self._err))
+        return Ran(code, printed + told, printed, seconds, orphans, left)
 
     def _orphans(self) -> int:
         """How many processes that it started outlive it by more than a moment."""
@@ -92,6 +95,12 @@ class Command:
                     yield int(entry.name)
             except OSError:
                 continue
+
+
+def _all_of(file: TextIO) -> str:
+    with file:
+        file.seek(0)
+        return file.read()
 
 
 @contextmanager
