@@ -102,7 +102,7 @@ def _parameters(report: NormReport, branches: Sequence[Branch]) -> Iterator[Colu
     )
     columns: dict[str, Callable[[Row], str]] = {
         "shape": lambda row: "x".join(map(str, row.shape)) or str(row.numel),
-        "norm": lambda row: text_of(row.norm, 4),
+        "norm": lambda row: "nan" if 0 < row.bad == row.numel else text_of(row.norm, 4),
         "share": lambda row: percent(share, 1) if (share := report.share(row)) is not None else "",
         "max |g|": lambda row: text_of(row.max_abs, 3),
         "zeros": lambda row: percent(row.zeros, row.numel) if row.numel else "",
@@ -123,8 +123,9 @@ def _parameters(report: NormReport, branches: Sequence[Branch]) -> Iterator[Colu
 def _clipping(report: NormReport) -> Iterator[str]:
     # Four decimals where they say something, else six figures.
     total = f"{report.total:.4f}" if 0.01 <= report.total < 1e9 else text_of(report.total)
-    yield f"total {total}"
-    if report.max_norm is None or report.coefficient is None:
+    is_bad = any(row.bad for row in report.measured.rows)
+    yield f"total {total}{', of the finite elements' if is_bad else ''}"
+    if report.max_norm is None or report.coefficient is None or is_bad:
         return
     how = " (recommended below)" if report.options.max_norm is None else ""
     bound = f"max_norm {report.max_norm:g}{how}"
