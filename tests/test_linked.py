@@ -94,6 +94,34 @@ def test_another_program_that_reads_the_probabilities_keeps_them(program):
     assert not any("return self.head(x)" in added(fix) for fix in fixes)
 
 
+def test_a_softmax_of_a_package_becomes_one_of_logarithms(program):
+    net = MODEL.replace("torch.sigmoid(self.head(x))", "torch.softmax(self.head(x), 1)")
+    main = (
+        "import torch\n"
+        "from agent.net import Net\n"
+        "from agent.loss import loss\n"
+        "net = Net()\n"
+        "net.head.weight.data[:] = torch.tensor([[400.0], [-400.0]])\n"
+        "loss(net(torch.ones(3, 1)), torch.tensor([1, 0, 1])).backward()\n"
+    )
+    loss = "def loss(p, a):\n    return -p[range(3), a].log().mean()\n"
+
+    fixes = program(
+        {
+            "agent/__init__.py": "",
+            "agent/net.py": net.replace("Linear(2, 1)", "Linear(1, 2)"),
+            "agent/loss.py": loss,
+            "main.py": main,
+        }
+    )
+
+    assert fixes[0].verified
+    assert added(fixes[0]) == {
+        "return torch.log_softmax(self.head(x), 1)",
+        "return -p[range(3), a].mean()",
+    }
+
+
 def test_a_density_of_another_file_is_given_as_its_logarithm(program):
     fixes = program({"model/density.py": DENSITY, "model/__init__.py": "", "main.py": FIT})
 

@@ -105,6 +105,11 @@ def test_what_float64_gives_is_the_judge(after: Trace, met: bool, off: bool):
     assert (found.but if isinstance(found, Holds) else None) == (OffTruth() if off else None)
 
 
+def test_a_form_that_computes_the_same_may_give_a_large_loss():
+    assert but(seen(0.5, NAN), seen(0.5, 619.9), kind="stable-op") is None
+    assert but(seen(0.5, NAN), seen(0.5, 619.9)) == HugeLoss(0.5)
+
+
 @pytest.mark.parametrize(("wider", "decided"), [(4.4, True), (4.5801, False)])
 def test_what_a_number_alone_decides_is_not_verified(wider: float, decided: bool):
     found = undecided(VERIFIED, seen(4.58), seen(wider), 0)

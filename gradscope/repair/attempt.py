@@ -141,10 +141,11 @@ def patched(culprit: Culprit, candidate: Candidate) -> Patched | None:
             symtable(text, file, "exec")  # as the compiler reads it, and half as long as a tree
         except (SyntaxError, ValueError, RecursionError):
             return None
-        written.append((source, text))
-    (source, text), *others = written
-    if text == source.text:
+        if text != source.text:
+            written.append((source, text))
+    if not written:
         return None
+    (source, text), *others = written
     given = (candidate.title,)
     return Patched(candidate.kind, given, candidate.same, source, text, tuple(others))
 

@@ -101,7 +101,10 @@ def _shortfall(before: Trace, after: Trace, step: int, kind: str) -> Shortfall |
     is_right = has_finite_loss(before, step) or at_minimum
     if kind in HOLD_OFF and not is_right and learns(before) and not learns(after):
         return NothingToLearn()
-    return _size(before, after, step)
+    but = _size(before, after, step)
+    # A form that computes the same gives what such data has.
+    is_large = isinstance(but, HugeLoss | HugeGradient) and total_norm(after.gradients) <= LEAP
+    return None if kind == "stable-op" and is_large else but
 
 
 def may_be_decided(before: Trace, step: int, kind: str) -> bool:
@@ -146,11 +149,6 @@ def _is_near(first: float, second: float, share: float) -> bool:
 
 def _size(before: Trace, after: Trace, step: int) -> Shortfall | None:
     """What is of another size at the failing step than at those before, or than its neighbours."""
-    loss, earlier = loss_of(after, step), _losses(before, step + 1)
-    # Those right before an overflow have grown already: half of them are as they should be.
-    most = median_low(earlier) if earlier else None
-    if loss is not None and abs(loss) > (LEAP if most is None else LOSS * max(1.0, most)):
-        return HugeLoss(most)
     norm, norms = total_norm(after.gradients), _norms(before)[:step]
     if any(norms) and norm > NORM * max(norms):
         return HugeGradient(max(norms))
@@ -160,6 +158,11 @@ def _size(before: Trace, after: Trace, step: int) -> Shortfall | None:
         healed = max((abs(new) for old, new in both if not math.isfinite(old)), default=0.0)
         if others and healed > ELEMENTS * others:
             return HugeElements(first.name, healed / others)
+    loss, earlier = loss_of(after, step), _losses(before, step + 1)
+    # Those right before an overflow have grown already: half of them are as they should be.
+    most = median_low(earlier) if earlier else None
+    if loss is not None and abs(loss) > (LEAP if most is None else LOSS * max(1.0, most)):
+        return HugeLoss(most)
     return None
 
 

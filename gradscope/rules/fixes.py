@@ -96,6 +96,7 @@ def _selected(edge: Edge | None, event: Event, *_: object) -> Fixes:
 # Of a layer that gives numbers of either sign, and what gives a part of its output another meaning.
 _HEADS = ("addmm", "mm", "bmm", "linear", "convolution")
 _FLOORS = ("clamp", "clamp_min")
+_POWERS = ("pow", "square", "mul", "sqrt")  # 0 where what they are made of is
 _PARTS = ("split", "chunk", "unbind", "select", "slice", "narrow", "index")
 
 
@@ -103,8 +104,8 @@ def _positive(edge: Edge | None, event: Event, *_: object) -> Fixes:
     """A softplus for the ReLU that made the operand, or made what was summed up to it: shares are
     divided by their sum, and may all be 0. Or around a layer whose output has to be positive."""
     made = list(evidence.made_from(event, edge.argument)) if edge is not None else []
-    sums = ("add", "div", "sum") if event.op != "div" else ()
-    call = next((one for one in made if one.op not in sums), None)
+    passed = ("add", "div", "sum", *_POWERS) if event.op != "div" else _POWERS
+    call = next((one for one in made if one.op not in passed), None)
     if edge is None or call is None or call.location is None or not edge.cure.guard:
         return ()
     is_head = call is made[0] and call.op in _HEADS and edge.nature is Nature.DOMAIN

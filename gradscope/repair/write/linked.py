@@ -60,7 +60,11 @@ class Linked(Culprit):
             written = ast.walk(ast.parse(edit.text.strip() or "0"))
         except SyntaxError:
             return None
-        if any(isinstance(one, ast.Name) and one.id not in known for one in written):
+        start = self.source.offset(edit.line, edit.col)
+        is_attribute = self.source.text[start - 1 : start] == "."
+        if not is_attribute and any(
+            isinstance(one, ast.Name) and one.id not in known for one in written
+        ):
             return None
         line, end = edit.line - before, edit.end_line - before
         return replace(edit, file=part.file, line=line, end_line=end)
@@ -163,17 +167,28 @@ def _imports(
     """The import statements of a module with the other module that they are of, and whether they
     are of names in it, which they keep."""
     package = name if source.file.endswith("__init__.py") else name.rpartition(".")[0]
+    folders = package.split(".") if package else []
+    above = [".".join([*folders[:depth], ""]) for depth in range(len(folders), -1, -1)]
     for node in ast.walk(source.tree):
         if isinstance(node, ast.ImportFrom):
-            above = package.split(".") if package else []
-            above = above[: len(above) - node.level + 1] if node.level else []
-            dotted = ".".join([*above, *filter(None, [node.module])])
-            inner = [f"{dotted}.{one.name}" for one in node.names]
+            bases = above[node.level - 1 : node.level] if node.level else above
+            module = f"{node.module}." if node.module else ""
             is_plain = all(one.asname is None and one.name != "*" for one in node.names)
-            yield from ((node, (one, is_plain)) for one in [dotted] if one in modules)
-            yield from ((node, (one, False)) for one in inner if one in modules)
+            inner = [module + one.name for one in node.names]
+            found = _first(bases, [module.removesuffix(".")], modules)
+            whole = _first(bases, inner, modules)
+            if found or whole:
+                yield node, (whole or found, is_plain and not whole)
         elif isinstance(node, ast.Import):
-            yield from ((node, (one.name, False)) for one in node.names if one.name in modules)
+            whole = _first(above, [one.name for one in node.names], modules)
+            if whole:
+                yield node, (whole, False)
+
+
+def _first(bases: list[str], names: list[str], modules: dict[str, Source]) -> str:
+    """The first of these modules that there is; a script's folder is where its imports start."""
+    found = (base + name for base in bases for name in names)
+    return next((one.rstrip(".") for one in found if one.rstrip(".") in modules), "")
 
 
 def _without(source: Source, imports: list[ast.stmt]) -> str:

@@ -6,7 +6,7 @@ import ast
 from collections import deque
 from collections.abc import Iterator, Mapping, Set
 
-from gradscope.repair.write import dead, ends, recurrences
+from gradscope.repair.write import dead, ends, recurrences, scattered
 from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.composites import FORMS, Form
 from gradscope.repair.write.culprit import Culprit
@@ -37,6 +37,7 @@ def rewritten(culprit: Culprit) -> Iterator[Candidate]:
                 break
     yield from ends.both(culprit)
     yield from recurrences.in_logarithms(culprit)
+    yield from scattered.shifted(culprit)
 
 
 def _written(culprit: Culprit, node: ast.expr, form: Form) -> Candidate | None:
