@@ -47,7 +47,7 @@ def seen(*losses: float, gradient: tuple[float, ...] = (1.0, 2.0), norms=()) -> 
         "",
         steps=tuple(Step(index, loss, 0.1, 9) for index, loss in enumerate(losses)),
         gradients=(one,),
-        magnitudes=Magnitudes((leaf,)) if norms else None,
+        magnitudes=Magnitudes((leaf,) if norms else ()),
     )
 
 
