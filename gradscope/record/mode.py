@@ -44,7 +44,7 @@ class Looker(Protocol):
 
     overwrites: Overwrites
     margins: Margins | None
-    note_operands: Callable[[OpInfo, Any, Any, Any], None]
+    note_operands: Callable[[OpInfo, Any, Any], None]
     note_result: Callable[[Any, Any, Any], None]
 
     def examine(self, op: OpRun) -> None: ...
@@ -128,7 +128,7 @@ class RecordingMode(TorchDispatchMode):
             if info.matrix:
                 self.raised.note_matrix(info, args, kwargs, sys._getframe(1))
             if node is None and not context.in_optimizer:
-                looker.note_operands(info, args, out, sys._getframe(1))
+                looker.note_operands(info, args, out)
                 if info.shifts and not info.written:
                     looker.note_result(args, out, sys._getframe(1))
             if info.receives:

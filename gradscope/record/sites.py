@@ -47,6 +47,8 @@ _WRAPPERS = tuple(
 # Bound before anything is put around it.
 _ENGINE_CODE = torch.autograd.graph._engine_run_backward.__code__
 _BLOCK = re.compile(r"(async\s+)?(for|with|class)\b")
+# As `id`, of which each hook for audit events is told, ours included.
+_address: Callable[[object], int] = object.__hash__
 # By identity: equal code objects may come from different files, and hashing one is slow. The
 # code is kept, so that its identity is never another's.
 _kinds: dict[int, int] = {}
@@ -120,9 +122,9 @@ _LIBRARY_ROOTS = (*_library_roots(), _TORCH)
 
 def kind_of(code: CodeType) -> int:
     """Whose code it is: the user's, an installed package's, gradscope's, or autograd's engine."""
-    kind = _kinds.get(id(code))
+    kind = _kinds.get(_address(code))
     if kind is None:
-        kind = _kinds[id(code)] = _classify(code)
+        kind = _kinds[_address(code)] = _classify(code)
         _classified.append(code)
     return kind
 
@@ -174,12 +176,12 @@ def _home(path: str) -> str:
 def calls_program(code: CodeType) -> None:
     """`code` is ours, and calls the program: frames outside of its own are not the program's."""
     kind_of(code)
-    _entries.add(id(code))
+    _entries.add(_address(code))
 
 
 def is_entry(code: CodeType) -> bool:
     """Whether `calls_program` was told of it."""
-    return id(code) in _entries
+    return _address(code) in _entries
 
 
 def file_in_torch(code: CodeType) -> str:
@@ -195,12 +197,12 @@ def in_torch(code: CodeType) -> bool:
 def calls_modules(code: CodeType) -> None:
     """`code` is ours, and calls the forward of the module that `note_site` is told of."""
     kind_of(code)
-    _module_calls.add(id(code))
+    _module_calls.add(_address(code))
 
 
 def is_module_call(code: CodeType) -> bool:
     """Whether `calls_modules` was told of it: it stands between a module and who called that."""
-    return id(code) in _module_calls
+    return _address(code) in _module_calls
 
 
 def note_site(frame: FrameType | None, module: ModuleFrame | None = None) -> tuple[Site, Site]:
@@ -215,7 +217,8 @@ def note_site(frame: FrameType | None, module: ModuleFrame | None = None) -> tup
     inner: list[tuple[CodeType, int]] = []
     while frame is not None and len(user) < _DEEPEST:
         code = frame.f_code
-        kind = _kinds.get(id(code))
+        key = _address(code)
+        kind = _kinds.get(key)
         if kind is None:
             kind = kind_of(code)
         if kind == USER:
@@ -224,12 +227,13 @@ def note_site(frame: FrameType | None, module: ModuleFrame | None = None) -> tup
             break
         elif kind == LIBRARY and not user and len(inner) < _INNER:
             inner.append((code, frame.f_lasti))
-        elif kind == OURS and id(code) in _entries:
+        elif kind == OURS and key in _entries:
             break
-        elif kind == OURS and module is not None and id(code) in _module_calls:
+        elif kind == OURS and module is not None and key in _module_calls:
             if module.site is None:
-                module.site, module.called_in = note_site(frame.f_back, module.outer), id(frame)
-            if module.called_in == id(frame):
+                module.site = note_site(frame.f_back, module.outer)
+                module.called_in = _address(frame)
+            if module.called_in == _address(frame):
                 return _joined(user, inner, module.site)
             module = None  # another module's call: a forward that is suspended, as generators are
         frame = frame.f_back
@@ -283,11 +287,11 @@ def place_of(site: Site) -> Location | None:
     if not site:
         return None
     code, lasti = site[0]
-    known = _places.get((id(code), lasti))
+    known = _places.get((_address(code), lasti))
     if known is None:
         if len(_places) >= _MOST_PLACES:
             _places.clear()
-        known = _places[id(code), lasti] = (code, resolve(code, lasti))
+        known = _places[_address(code), lasti] = (code, resolve(code, lasti))
     return known[1]
 
 
@@ -339,8 +343,8 @@ def user_frames(frame: FrameType | None) -> list[FrameType]:
 
 
 def _users(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None and id(frame.f_code) not in _entries:
-        if kind_of(frame.f_code) == USER:
+    while frame is not None and _address(code := frame.f_code) not in _entries:
+        if kind_of(code) == USER:
             yield frame
         frame = frame.f_back
 
@@ -364,11 +368,11 @@ class _OfCode(Generic[Listed]):
         self._known: dict[int, tuple[CodeType, Sequence[Listed]]] = {}
 
     def __call__(self, code: CodeType) -> Sequence[Listed]:
-        known = self._known.get(id(code))
+        known = self._known.get(_address(code))
         if known is None:
             while len(self._known) >= _MOST_CODES:
                 del self._known[next(iter(self._known))]
-            known = self._known[id(code)] = (code, self._read(code))
+            known = self._known[_address(code)] = (code, self._read(code))
         return known[1]
 
 

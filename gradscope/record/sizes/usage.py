@@ -22,7 +22,7 @@ from gradscope.record.instrument import Engine
 from gradscope.record.optimizers import Work, parameters_of, rate_of
 from gradscope.record.passes import BackwardPass
 from gradscope.record.schema import OpInfo
-from gradscope.record.sites import USER, Site, file_in_torch, kind_of, note_site
+from gradscope.record.sites import USER, Site, file_in_torch, kind_of, note_site, user_site
 from gradscope.record.sizes.account import SAMPLE, Account, Moves, begin_movement, end_movement
 from gradscope.record.sizes.clipping import Clip
 from gradscope.record.sizes.crossings import Crossing
@@ -80,7 +80,7 @@ class Usages:
             original(one, *args, **kwargs)
             for account in waiting:
                 if account.is_changed():
-                    account.note_cleared(note_site(sys._getframe(1))[0])
+                    account.note_cleared(user_site(sys._getframe(1)))
 
         return zero_grad
 
@@ -220,15 +220,18 @@ class Usages:
             if grad is not None:
                 self._grads[grad.data_ptr()] = watched
 
-    def note_operands(self, info: OpInfo, operands: Any, result: Any, frame: Any) -> None:
-        """An op was called outside of backward and of optimizers. One that makes as much of a
-        gradient, or writes into it, makes use of it; a norm does not."""
-        if self._handled or not self._grads:
+    def note_operands(self, info: OpInfo, operands: Any, result: Any) -> None:
+        """An op was called outside of backward and of optimizers, by who has called the caller. One
+        that makes as much of a gradient, or writes into it, makes use of it; a norm does not."""
+        grads = self._grads
+        if self._handled or not grads:
             return
-        for one in map(_first, operands[:2]):
-            if not has_memory(one) or one.data_ptr() not in self._grads:
+        for one in operands[:2]:
+            if isinstance(one, list | tuple):
+                one = _first(one)
+            if not has_memory(one) or one.data_ptr() not in grads:
                 continue
-            grad = _grad_of(self._grads[one.data_ptr()].ref())
+            grad, frame = _grad_of(grads[one.data_ptr()].ref()), sys._getframe(2)
             if grad is None or grad.data_ptr() != one.data_ptr():
                 continue
             made = _first(result)
