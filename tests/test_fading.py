@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from corpus import diagnosed_text
 from test_lost_update import loud, patched
+
+from gradscope.facts import Ending
+from gradscope.record import Observation
 
 GAN = """\
 import torch
@@ -162,3 +166,17 @@ HEALTHY = {
 @pytest.mark.parametrize("case", HEALTHY)
 def test_a_gradient_that_may_fade_is_not_told(case: str) -> None:
     assert [found.message for found in loud(HEALTHY[case])] == []
+
+
+def test_a_loss_that_is_learnt_is_not_looked_at_in_every_step() -> None:
+    """Nothing in its graph has a curve: one look tells that no other will find one."""
+    torch.manual_seed(0)
+    layer, data = torch.nn.Linear(4, 1, bias=False), torch.randn(8, 4)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.3)
+    with Observation(full_from=None) as observation:
+        for _ in range(200):
+            optimizer.zero_grad()
+            ((layer(data) - data @ torch.ones(4, 1)) ** 2).sum().div(8).backward()
+            optimizer.step()
+    magnitudes = observation.trace("", Ending("finished")).magnitudes
+    assert magnitudes is not None and len(magnitudes.inspected) < 30

@@ -74,8 +74,10 @@ class Fading:
         slopes = _slopes(crossings)
         if self._first is None:
             self._first = slopes
-        elif self.wants_look and slopes:
+        elif self.wants_look:
             self.wants_look, self._looked_at = False, self.norms[-1][1]
+            if not slopes:  # nor will another look find any
+                return
             ratios = {key: slope / self._before(key) for key, (slope, _) in slopes.items()}
             key = min(ratios, key=ratios.__getitem__)
             slope, crossing = slopes[key]
