@@ -61,7 +61,7 @@ FULL = (
     "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
     "resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, {0}))"
 )
-STEP = "\nimport torch\ntorch.ones(2, requires_grad=True).sum().backward()\n"
+STEP = "\nimport torch\nkept = torch.ones(2, requires_grad=True)\nkept.sum().backward()\n"
 PLAINLY = "import runpy; runpy.run_path('train.py', run_name='__main__')"
 Row = tuple[str, str, str]  # what was tried, what happened, what was wrong of it
 

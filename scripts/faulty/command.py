@@ -73,7 +73,8 @@ class Command:
         seconds = time.monotonic() - started
         orphans = self._orphans()
         left = tuple(sorted(path.name for path in self._temporary.iterdir()))
-        printed, told = (_all_of(file) for file in (self._out, self._err))
+        folder = str(self._temporary.parent)  # another in each run
+        printed, told = (_all_of(file).replace(folder, "FOLDER") for file in (self._out, self._err))
         return Ran(code, printed + told, printed, seconds, orphans, left)
 
     def _orphans(self) -> int:
