@@ -2,7 +2,7 @@
 # phase: forward
 # op: div
 # cause: zero-division
-# fix: epsilon
+# fix: stable-op
 """Entropic optimal transport between two point clouds."""
 
 import torch
