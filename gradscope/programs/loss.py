@@ -7,6 +7,7 @@ import math
 import shlex
 import types
 from collections.abc import Callable, Iterable, Mapping
+from traceback import walk_tb
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from gradscope.programs.load import eval_expression, evaluate
 from gradscope.programs.parse import nearest
 from gradscope.programs.run_options import UNCHANGED, Conditions
 from gradscope.programs.targets import Function, Parts
+from gradscope.record.sites import OURS, kind_of
 
 SEED = 0
 NAMES: dict[str, Any] = {
@@ -161,7 +163,8 @@ def call(shown: str, given: Callable[..., Any], /, *arguments: Any, **keywords: 
     try:
         return given(*arguments, **keywords)
     except Exception as error:
-        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+        frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+        if any(kind_of(frame.f_code) != OURS for frame in frames):
             raise
         raise GradscopeError(
             f"{shown} cannot be called like this: {type(error).__name__}: {error}",

@@ -25,6 +25,7 @@ from gradscope.facts import (
     Verdict,
     Verified,
 )
+from gradscope.facts import requests as ask
 from gradscope.facts.verdicts import CannotRun
 from gradscope.programs import ChildFault, NoAnswer
 from gradscope.repair.again import FAILURES, Hindered, Setup
@@ -199,7 +200,9 @@ class Bench:
         first = acting(finding, one.kind).start
         again = partial(self._run, one.texts, first)
         varied = None
-        if may_be_decided(self.before.trace, last_step(finding), one.kind):
+        # A diagonal is added to as to the noise of a model: how much is a choice.
+        is_noise = any(isinstance(fix.request, ask.AddToDiagonal) for fix in finding.fixes)
+        if not is_noise and may_be_decided(self.before.trace, last_step(finding), one.kind):
             other = replace(one, text=one.varied)
             varied = partial(self._run, other.texts, first) if other.text != one.text else None
         return self._judged(finding, again, one.same, one.kind, varied)

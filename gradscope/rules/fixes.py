@@ -70,8 +70,12 @@ def _guards(edge: Edge | None, event: Event, *_: object) -> Fixes:
 
 
 def _divisor(edge: Edge | None, event: Event, *_: object) -> Fixes:
-    """Divide by 1 where 0 is divided by 0; nothing for any other division."""
-    if edge is None or edge.argument != "other" or event.values().get("self") != 0:
+    """Divide by 1 where 0 is divided by 0, or where the divisor is data: a count, a sum of a mask
+    or of weights. Nothing for any other division."""
+    divisor = event.operand(edge.argument) if edge is not None else None
+    if edge is None or edge.argument != "other" or divisor is None:
+        return ()
+    if event.values().get("self") != 0 and divisor.requires_grad:
         return ()
     x = text_at(edge, event)
     title = proposals.NOTHING.format(what=subject(edge, event))

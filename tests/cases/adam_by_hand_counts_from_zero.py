@@ -2,7 +2,7 @@
 # phase: forward
 # op: div
 # cause: zero-division
-# fix: epsilon
+# fix: guard-empty
 # or line: (the correction of both moments divides by the same 0)
 """Adam by hand; the step counter starts at 0, so the correction divides by 0."""
 

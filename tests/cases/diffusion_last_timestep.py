@@ -2,8 +2,7 @@
 # phase: forward
 # op: div
 # cause: zero-division
-# fix: epsilon
-# or fix: masked-branch (where fixes are tried: behind the epsilon the loss is 1e11)
+# fix: guard-empty
 """Prediction of x0 from noise: alpha is exactly 0 at the last timestep."""
 
 import torch

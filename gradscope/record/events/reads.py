@@ -127,24 +127,27 @@ class NanReads:
         for reads in self._reads.values():
             if reads.since:
                 self._look_at_sums(reads, scopes)
-        for raw in context.journal.events.values():
-            if raw.fact.kind is Kind.KILL:
-                self._handled.update(raw.fact.sources)
-        roots = {
-            stain.event: root
-            for stain in context.provenance
-            if not stain.uninitialized and (root := self._kept_root(stain.event)) is not None
-        }
-        if not roots:
+        events = context.journal.events
+        if all(
+            stain.event in events and events[stain.event].in_graph for stain in context.provenance
+        ):
             return
         self._settle()
+        for raw in events.values():
+            if raw.fact.kind is Kind.KILL:
+                self._handled.update(raw.fact.sources)
+        roots: dict[int, Raw | None] = {}  # of what the program holds
         for scope in scopes:
             holders: dict[int, tuple[Any, dict[str, Raw]]] = {}
             for name, value, holder in reached_from(scope):
                 if type(value) is not torch.Tensor:
                     continue
                 stain = context.provenance.of(value)
-                root = roots.get(stain.event) if stain is not None else None
+                if stain is None or stain.uninitialized or value.requires_grad:
+                    continue
+                if stain.event not in roots:
+                    roots[stain.event] = self._kept_root(stain.event)
+                root = roots[stain.event]
                 if root is not None and math.isnan(self._all_of(value)):
                     holders.setdefault(id(holder), (holder, {}))[1][name] = root
             for holder, found in holders.values():
