@@ -53,7 +53,7 @@ OTHER_LOSS = 0.1  # of the larger of two losses
 OTHER_NORM = 3.0  # times
 # Of the loss, with an epsilon ten times as large: what is on its way to a limit moves less, a
 # logarithm at 1e-12 by a twelfth.
-MOVED_BY_NUMBER = 1e-2
+MOVED_BY_NUMBER = 0.05
 
 
 def asks_for_truth(finding: Finding) -> bool:

@@ -3,6 +3,7 @@ what was measured."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from io import StringIO
@@ -189,7 +190,10 @@ def _help(
         yield from verdict
         return
     edited = next((change.file for change in changes(fix.patch or "")), None)
-    if edited is not None and (finding.location is None or finding.location.file != edited):
+    place = finding.location
+    if edited is not None and not (
+        place and os.path.abspath(place.file) == os.path.abspath(edited)
+    ):
         file = clean(edited, options.encoding)
         yield Segment(" " * gutter + "--> ", "gutter"), Segment(file, "place")
     if fix.patch:
