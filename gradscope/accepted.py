@@ -4,8 +4,6 @@ The baseline holds fingerprints, which do not change when lines move; a finding 
 of the report, and counted in a remark.
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 import os

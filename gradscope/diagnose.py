@@ -5,8 +5,6 @@ that brought it in, the memory that held it. One root is one finding, however ma
 rules know of it.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

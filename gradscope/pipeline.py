@@ -1,7 +1,5 @@
 """The whole story: run a target, diagnose what was seen, try the repairs, report."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

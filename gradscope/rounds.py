@@ -1,7 +1,5 @@
 """`gradscope fix`: trace, repair, and again on the repaired text, until healthy or stuck."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -8,8 +8,6 @@ default is left out; an inf or NaN is {"float": "inf"}. What is read is checked 
 the fields.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

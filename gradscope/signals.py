@@ -1,7 +1,5 @@
 """Ctrl-C and other signals: before a program runs, while it does, and in its own process."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

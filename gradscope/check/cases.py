@@ -1,7 +1,5 @@
 """What a configuration asks to be checked: each target under each dtype."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """One case, from its target to its report. Runs in a process of its own."""
 
-from __future__ import annotations
-
 import re
 import signal
 import sys

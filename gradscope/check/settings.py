@@ -1,7 +1,5 @@
 """What `gradscope check --show-config` prints: each setting, with the place that set it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import Any

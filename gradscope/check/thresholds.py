@@ -1,7 +1,5 @@
 """The configuration's own limits on gradients and losses, as findings where a step crosses one."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """The check as a whole: cases, their reports, and what of them the project has accepted. And the
 line that shows how far it is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path

@@ -4,8 +4,6 @@ A worker runs `judge`, which itself runs the user's program in a child of its ow
 one worker is never the others' affair.
 """
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """The command line: one file a command. What takes long to import is imported where it is used."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from importlib import import_module

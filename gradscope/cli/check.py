@@ -1,7 +1,5 @@
 """`gradscope check`: the preflight that CI runs."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """`gradscope explain` and `gradscope examples`: what causes and programs there are."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import textwrap

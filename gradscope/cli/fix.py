@@ -1,7 +1,5 @@
 """`gradscope fix`: the patches, printed or applied."""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`gradscope replay`: a saved step, run and looked at again without its program."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`gradscope report`: a saved trace, judged and printed again without a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`gradscope trace`: which op broke, why, and the fix."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """A parsed configuration that can still tell where each key stands, for one-line messages."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Inputs of a function: an expression, a value, or the description of a tensor."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

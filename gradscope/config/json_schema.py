@@ -1,7 +1,5 @@
 """The JSON schema of gradscope.yaml, for editors: made of what reads each key."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

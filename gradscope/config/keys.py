@@ -1,7 +1,5 @@
 """What each key of the configuration may hold, and the words for what it may not."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass

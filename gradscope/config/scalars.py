@@ -1,7 +1,5 @@
 """Single values of a configuration, and the words for what they may not be."""
 
-from __future__ import annotations
-
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping

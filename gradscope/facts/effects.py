@@ -1,7 +1,5 @@
 """What a run did outside of its own process, as far as Python is told of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """What is concluded of a run: roots, findings, and the repairs that they propose."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import StrEnum
 

@@ -1,7 +1,5 @@
 """What was found of a custom autograd.Function."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from gradscope.facts.places import Location

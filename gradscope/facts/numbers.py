@@ -1,7 +1,5 @@
 """How a number is written wherever people read one: a value, a count with its noun, a share."""
 
-from __future__ import annotations
-
 import math
 
 

@@ -1,8 +1,6 @@
 """The processes of one distributed program, each of which is watched by itself: what one of them
 tells the others, and which of them a report is about."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -1,8 +1,6 @@
 """What ended the program: an op that refused its operands, and what autograd raised on, with what
 had been done to the graph before that."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from gradscope.facts.events import Operand

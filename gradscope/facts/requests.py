@@ -4,8 +4,6 @@ Each is a class of its own. `rules/wording/proposals` says what it is called, an
 in code; `repair/write/propose` which function writes it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import dataclass_transform
 

@@ -1,7 +1,5 @@
 """What the user suffers from."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

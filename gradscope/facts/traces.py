@@ -1,7 +1,5 @@
 """Everything that one run showed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -1,7 +1,5 @@
 """What became of the gradients between the passes that made them and the steps of an optimizer."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from gradscope.facts.places import Call, Location

@@ -4,8 +4,6 @@ not tried.
 The parts are what was measured. The sentences about them are made in `report.trials`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum, auto
 

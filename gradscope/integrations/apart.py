@@ -2,8 +2,6 @@
 interpreter of its own, as the command would have: the caller keeps its signals, threads and random
 streams, and what it did to torch does not reach the program."""
 
-from __future__ import annotations
-
 import pickle
 import signal
 import subprocess

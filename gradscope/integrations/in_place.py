@@ -5,8 +5,6 @@ the parameters are still those that the step began with, so that calling it agai
 states of its start, is the failing step.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace

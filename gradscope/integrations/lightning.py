@@ -1,7 +1,5 @@
 """Lightning: Trainer(callbacks=[GradscopeCallback()])."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from importlib import import_module

@@ -6,8 +6,6 @@
 train(model, loader)
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 from importlib import import_module

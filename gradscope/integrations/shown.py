@@ -1,7 +1,5 @@
 """A report that shows itself in the cell of a notebook."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -3,8 +3,6 @@
 begin ──► (step, ...) ──► before_update ──► after_update ──► ... ──► end
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Bars and sparklines of characters, in ASCII where the encoding has no others."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

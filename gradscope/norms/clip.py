@@ -3,8 +3,6 @@
 Every result has the bits that torch's own would have: the same reductions in the same order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """The whole story of `gradscope norms`: run, measure, describe, conclude."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The distribution of total norms over steps, and the max_norm that follows from it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

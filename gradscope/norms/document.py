@@ -1,7 +1,5 @@
 """The norms as JSON, described by schema.json in this folder."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from typing import Any

@@ -1,7 +1,5 @@
 """What `gradscope norms` measured and what it concludes. Frozen, without torch."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@
 `grad_zeros/total` the share of elements that are exactly 0, at the steps that are looked at closer.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Runs beside the program: one total a step, and the details at the steps that are inspected."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

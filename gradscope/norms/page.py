@@ -1,7 +1,5 @@
 """One self-contained HTML page: no script, no network, light and dark, readable without colour."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from gradscope.norms import charts

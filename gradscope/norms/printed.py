@@ -1,7 +1,5 @@
 """The norms as text: right at 80 columns, without colour, and in ASCII where it must be."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 

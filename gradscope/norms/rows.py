@@ -1,8 +1,6 @@
 """The rows of the tables: their order, joined to one a module, and joined from the parts that each
 rank has measured. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

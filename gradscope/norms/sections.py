@@ -3,8 +3,6 @@
 Text and page show the same sections, and each decides what they look like.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Sums, products and casts of elements: regular but for overflow, and for what they do to inf."""
 
-from __future__ import annotations
-
 import math
 
 from gradscope.ops.cures import away, within

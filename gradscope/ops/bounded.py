@@ -1,7 +1,5 @@
 """Inverse functions that live on a bounded domain, with an infinite slope or a pole at its ends."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from gradscope.ops.cures import PROBABILITY, UNIT, beyond

@@ -1,7 +1,5 @@
 """How an operand is kept off an edge."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from gradscope.ops.dtypes import Margin, guard_for

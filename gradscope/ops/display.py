@@ -1,7 +1,5 @@
 """What users call an op and what it reads."""
 
-from __future__ import annotations
-
 import re
 
 # Of aten's names what is no part of the function that users call: `linalg_inv_ex` is `inv`.

@@ -1,7 +1,5 @@
 """Division, its remainders, and what contains one."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import partial

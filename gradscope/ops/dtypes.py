@@ -1,7 +1,5 @@
 """The numbers of each floating dtype, and how far from a singularity a guard keeps its operand."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from enum import StrEnum

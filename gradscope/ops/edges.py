@@ -1,7 +1,5 @@
 """The vocabulary of the op table."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

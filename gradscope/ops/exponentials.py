@@ -1,7 +1,5 @@
 """Functions that grow like an exponential, and activations that a huge input breaks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

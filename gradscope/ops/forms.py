@@ -1,7 +1,5 @@
 """Expressions that people write, and the stable form of each."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

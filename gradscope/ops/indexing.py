@@ -1,7 +1,5 @@
 """Ops that look elements up: which operand holds the indices, and what they go into."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Products of matrices, convolutions, normalisation, pooling and transforms."""
 
-from __future__ import annotations
-
 import math
 
 from gradscope.ops.cures import Cure

@@ -4,8 +4,6 @@ Whether a matrix is degenerate cannot be told from one element: these edges ask 
 broke although the matrix is finite.
 """
 
-from __future__ import annotations
-
 from gradscope.ops.cures import Cure
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import (

@@ -1,7 +1,5 @@
 """Logarithms and the products that contain one."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Losses that run as one op."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

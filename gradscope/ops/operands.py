@@ -1,7 +1,5 @@
 """The values of an event's operands, as the edges of the table ask for them."""
 
-from __future__ import annotations
-
 from gradscope.facts import Event, Operand, Phase
 from gradscope.ops.dtypes import finfo
 

@@ -1,7 +1,5 @@
 """Roots and powers."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The predicates from which edges are made: conditions on the operands' values at one element."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

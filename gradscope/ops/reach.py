@@ -3,8 +3,6 @@
 The edges of the table say of values whether they break an op; these say how far they are from it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 

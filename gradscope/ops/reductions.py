@@ -1,7 +1,5 @@
 """Reductions: sums, products, spreads and norms."""
 
-from __future__ import annotations
-
 from gradscope.ops.cures import away
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import Edge, Holds, OpFact, Values, empty, fact, slope_too_large, too_steep

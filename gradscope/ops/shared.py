@@ -1,7 +1,5 @@
 """Edges that many ops have: an inf that is there already, and a result that leaves the dtype."""
 
-from __future__ import annotations
-
 from gradscope.ops.cures import FINITE, Cure
 from gradscope.ops.edges import Edge, Holds, infinite_already, overflow, slope_too_large, undefined
 from gradscope.ops.predicates import broke, slope_broke

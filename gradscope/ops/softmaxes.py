@@ -1,7 +1,5 @@
 """Softmax, its logarithm, and what normalises by a sum of exponentials."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

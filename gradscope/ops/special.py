@@ -1,7 +1,5 @@
 """The gamma family: poles at 0 and the negative integers."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The table itself: every op whose value or slope is singular somewhere."""
 
-from __future__ import annotations
-
 from gradscope.ops import (
     arithmetic,
     bounded,

@@ -5,8 +5,6 @@ that of its autograd node (`MaskedFillBackward0`). Each trait is measured by the
 the op. What torch tells of an op itself (views, random numbers) is asked where the program runs.
 """
 
-from __future__ import annotations
-
 from enum import Flag, auto
 from functools import cache
 

@@ -4,8 +4,6 @@ What native code does on its own (a connection of gRPC) has no such event; the w
 and h5py have are told of by `programs.native`.
 """
 
-from __future__ import annotations
-
 import importlib.machinery
 import multiprocessing
 import os

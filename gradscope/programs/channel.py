@@ -1,7 +1,5 @@
 """The child's way to its parent, and what it tells while the program runs."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterator

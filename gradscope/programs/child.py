@@ -1,7 +1,5 @@
 """The child process: one run of the user's program under the recorder."""
 
-from __future__ import annotations
-
 import atexit
 import faulthandler
 import gc

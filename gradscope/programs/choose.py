@@ -1,7 +1,5 @@
 """Which target is meant: the command line's, else the configuration's, else an example."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

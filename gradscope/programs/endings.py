@@ -1,7 +1,5 @@
 """How a program ended, told in its own frames: exceptions, exits, and deaths in native code."""
 
-from __future__ import annotations
-
 import linecache
 import re
 import signal

@@ -1,8 +1,6 @@
 """Bringing the user's code to life in the child process: a script, or the objects of a module; with
 patched text in place of a file's, for that process and without touching the file."""
 
-from __future__ import annotations
-
 import builtins
 import importlib
 import importlib.util

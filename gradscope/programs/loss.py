@@ -1,7 +1,5 @@
 """Function targets, and models with a loss: called with their inputs, then taken backward."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import shlex

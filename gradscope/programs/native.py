@@ -1,7 +1,5 @@
 """What opens files in native code by their name, so that no audit event tells of it."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

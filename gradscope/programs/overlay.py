@@ -4,8 +4,6 @@ Every path has three states: written in this run (its copy lies below `upper`), 
 this run, or made by the first one and so not there yet), or as it is on the disk.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import secrets

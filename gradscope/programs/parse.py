@@ -1,7 +1,5 @@
 """From the words of the command line or the configuration to a target. Imports no torch."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import re

@@ -1,7 +1,5 @@
 """The child process as its parent sees it: forked where that is safe, a fresh interpreter else."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import importlib

@@ -1,7 +1,5 @@
 """What can be run: a script, a function, or a model with its loss and a batch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

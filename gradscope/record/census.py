@@ -1,7 +1,5 @@
 """What is in a tensor (as given by `plain` or `numbers`): counts, and the places of what is bad."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """What `torch.compile` compiles runs uncompiled where every op is observed: a compiled graph shows
 none of its ops."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Where a running program is, and what was noted of it: shared by all that look at its ops."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

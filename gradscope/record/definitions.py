@@ -1,7 +1,5 @@
 """Where the user's source defines a layer or returns a value, and what stands around a line."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import linecache

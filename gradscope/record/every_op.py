@@ -1,8 +1,6 @@
 """The reading that looks at each op: births, propagations and kills of bad values, what they harm,
 and what else only ops show."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace

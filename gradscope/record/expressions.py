@@ -1,7 +1,5 @@
 """What stands in the program's source for an operand that has no name there."""
 
-from __future__ import annotations
-
 import ast
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ The quick question costs one reduction: a sum is finite unless an element is not
 overflows, so only a non-finite sum is looked at again, exactly.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Iterable

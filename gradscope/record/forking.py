@@ -2,8 +2,6 @@
 that the program cannot tell: in a forked copy, or with its random states put back, as where CUDA is
 in use. What the experiment counts, prints, draws or crashes then happens to a copy."""
 
-from __future__ import annotations
-
 import ctypes
 import faulthandler
 import os

@@ -4,8 +4,6 @@ to run through.
 A graph is walked as a whole, however large: a limit would lose leaves. Going by a node takes a
 small part of the time that the program took to make it."""
 
-from __future__ import annotations
-
 import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence

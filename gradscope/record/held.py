@@ -1,7 +1,5 @@
 """What the variables of the user's live frames hold, and the expressions that reach it."""
 
-from __future__ import annotations
-
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What stands in for autograd's engine and hooks optimizers, once for all that observes a run."""
 
-from __future__ import annotations
-
 import functools
 import sys
 import threading

@@ -4,8 +4,6 @@ A call is noted for every op that made an autograd node, because the op may turn
 in backward. An event is noted only where a non-finite value is taken or given.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace

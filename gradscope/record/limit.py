@@ -1,7 +1,5 @@
 """How far a program may run, and what ends it there."""
 
-from __future__ import annotations
-
 import gc
 import math
 from typing import Any

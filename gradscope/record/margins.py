@@ -5,8 +5,6 @@ Costs a reduction for each op of the kind, so that only a preflight measures it.
 what the gradient flows through; that is known once backward has run, from the graph.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any

@@ -4,8 +4,6 @@ What is done at every op: run it, see whether an autograd node was made (then no
 site), and look at one sum of the result. Everything else happens only near a bad value.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol

@@ -4,8 +4,6 @@ A mode leaves the stack by popping whatever lies on top. So one of ours that com
 the program runs must never come to lie above one of the program's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

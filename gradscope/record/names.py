@@ -1,7 +1,5 @@
 """What the user calls a tensor or a module: a parameter's path, a variable, an attribute."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping

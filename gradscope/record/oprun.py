@@ -1,7 +1,5 @@
 """One op that ran, with all that is needed to look at it closely, now or later."""
 
-from __future__ import annotations
-
 from types import FrameType
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """What an optimizer holds, and being told when it works: in `step()`, and not in its closure."""
 
-from __future__ import annotations
-
 import functools
 import math
 import sys

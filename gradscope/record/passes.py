@@ -1,7 +1,5 @@
 """One backward pass as autograd's engine is asked for it, and the gradients that come of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property

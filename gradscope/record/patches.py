@@ -4,8 +4,6 @@ Everything is undone in reverse order on every way out. In a thread that is not 
 program's, the originals run.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable

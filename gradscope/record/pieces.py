@@ -1,7 +1,5 @@
 """Large tensors are looked at a piece at a time, so that no question needs memory of their size."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 

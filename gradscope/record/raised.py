@@ -1,7 +1,5 @@
 """Which op ended the program, and what of its operands it refused."""
 
-from __future__ import annotations
-
 import traceback
 import weakref
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Which modules are running, kept around `nn.Module.__call__`."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack

@@ -3,8 +3,6 @@
 Read once an `OpOverload` and kept: the recorder asks at every op.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """What stands in the place of a function of torch's for a while, looking as that one does."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from contextlib import ExitStack, suppress

@@ -1,7 +1,5 @@
 """Whether the gradient of a step that is only watched is absurd beside those before it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 

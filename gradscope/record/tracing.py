@@ -1,8 +1,6 @@
 """Whether ops compute values now, which is asked before anything of ours runs an op, and how ours
 run without being seen."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any

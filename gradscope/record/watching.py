@@ -1,7 +1,5 @@
 """What is asked of a step that is only watched: whether what it trains with is finite."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

@@ -4,8 +4,6 @@ Their sums stay on the device and are read together. The window's tensors are he
 and an op that overwrites one of them closes the window first.
 """
 
-from __future__ import annotations
-
 from typing import Protocol
 
 import torch

@@ -5,8 +5,6 @@
 A fix leads once it was verified; what was refuted is kept with what went wrong, last.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 

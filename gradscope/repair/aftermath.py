@@ -1,7 +1,5 @@
 """What a wrong gradient leads to: the trace stops at its first step, a second run goes on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from gradscope.diagnose import diagnose

@@ -1,8 +1,6 @@
 """The one way to run a target again: silently, within a time limit, and without doing anything
 outside a second time. From a snapshot of the first run where one will do, else from the start."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Trying a repair: run the program again with the patched source, and compare."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping

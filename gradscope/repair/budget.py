@@ -1,7 +1,5 @@
 """The time that may go into looking for patches, and into running the program again."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A step that went wrong while it was only watched: the program runs again, and it is looked at."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Two runs side by side: did the patch do what it claims, and nothing else? Pure functions."""
 
-from __future__ import annotations
-
 import signal
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """The values of two runs side by side: which losses and gradients differ, and by how much."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """In which order the fixes of a finding are shown, and which are not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice

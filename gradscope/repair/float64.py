@@ -1,7 +1,5 @@
 """The whole program in float64: what its loss and gradients would be without rounding."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """`--save-step`: the program runs once more up to its failing step, which is written down."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """At which learning rate training stops diverging: found by running again with other rates."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

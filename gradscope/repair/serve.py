@@ -1,7 +1,5 @@
 """One finding after another: its fixes are written as patches, and tried until one holds."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Whether what a fix leaves is good to train with, and not just finite. Pure functions."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from statistics import median_low

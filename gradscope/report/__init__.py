@@ -6,8 +6,6 @@ makes is no text for people. Renderers are pure functions over facts: they never
 never read anything but the user's sources.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """The words about a run as a whole, about the ranks that made it, and about a check of several: the
 verdict, the closing line."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 from gradscope.facts import (

@@ -1,7 +1,5 @@
 """A unified diff as numbered lines for people."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Container, Iterator

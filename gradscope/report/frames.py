@@ -1,7 +1,5 @@
 """Code frames: the user's lines as they stand, with the spans of a finding marked below them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise

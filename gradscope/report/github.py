@@ -1,7 +1,5 @@
 """GitHub annotations: workflow commands that put each finding on its line of the diff."""
 
-from __future__ import annotations
-
 from gradscope.facts import Finding, Location, Report, Summary
 from gradscope.report import closing, sentences, trials
 from gradscope.report.printable import clean, sentence

@@ -3,8 +3,6 @@
 Not called html.py, which would hide the standard library's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 

@@ -4,8 +4,6 @@ Not called json.py, which would hide the standard library's. The text is ASCII, 
 encoding and no control character of a hostile name can spoil it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """JUnit XML, for the test tab of a CI: a target is a suite, each finding a test case."""
 
-from __future__ import annotations
-
 from xml.etree import ElementTree as xml
 
 from gradscope.facts import Finding, Report, Severity, Summary

@@ -1,7 +1,5 @@
 """Markdown for a job summary or a comment: a table of the findings, then each with its frame."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 

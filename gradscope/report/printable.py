@@ -4,8 +4,6 @@ Names, file names and sources come from the user's program, or from whoever wrot
 terminal would obey instead of showing (escape sequences, bidirectional overrides) is spelled out.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

@@ -4,8 +4,6 @@ The chain from birth to symptom is a code flow, patches are fixes. Texts are pla
 SARIF would read as a link are taken apart.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

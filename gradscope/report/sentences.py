@@ -1,7 +1,5 @@
 """The words about a finding that every format shares: places, symptoms, the chain, its fixes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 

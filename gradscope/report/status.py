@@ -1,7 +1,5 @@
 """One line on stderr that tells a long run from a hung one. Only on a terminal."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The table of the tensors at a culprit: which, of what kind, how much of it is bad."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from gradscope.facts import Operand, number

@@ -1,8 +1,6 @@
 """The report as people read it: what, where, why and help, in that order, and only once; then
 what was measured."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What became of trying a fix, in words."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from typing import assert_never

@@ -1,7 +1,5 @@
 """The repairs that several rules propose, worded from the op table. Source edits come later."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise

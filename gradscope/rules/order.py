@@ -2,8 +2,6 @@
 down to another. Causes that are not named here come after those that are, in the order of their
 codes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 

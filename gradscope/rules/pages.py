@@ -1,7 +1,5 @@
 """The pages of the rules, read from their docstrings: what `gradscope explain` prints."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import textwrap

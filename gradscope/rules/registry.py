@@ -1,8 +1,6 @@
 """Every rule there is, found by walking the causes: a new rule is a new file there. Packages bring
 their own by the entry point group `gradscope.rules`: a class, or a module that has some."""
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import pkgutil

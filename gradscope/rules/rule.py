@@ -1,7 +1,5 @@
 """What a rule is, and how its findings are built."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import ClassVar, TypedDict, Unpack
 

@@ -5,8 +5,6 @@
 `F.cosine_similarity(a, b)`, where a division inside broke, `a` is not the self of `div`.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

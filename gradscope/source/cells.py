@@ -3,8 +3,6 @@
 IPython compiles each cell under a name of its own, and keeps the text for `linecache` under that.
 """
 
-from __future__ import annotations
-
 import linecache
 import sys
 from itertools import count

@@ -1,8 +1,6 @@
 """Updates that a program writes by hand: `w -= 0.1 * w.grad`, `w.add_(w.grad, alpha=-lr)`, there or
 in an optimizer of its own."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """What a name was given, and whether an expression still means the same elsewhere."""
 
-from __future__ import annotations
-
 import ast
 
 from gradscope.source.arguments import draws

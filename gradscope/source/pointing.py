@@ -1,7 +1,5 @@
 """Where findings point: of a chain `a.b().sqrt()` to the last link, which is what ran there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 

@@ -1,7 +1,5 @@
 """`# gradscope: ignore[GS102, masked-branch]` comments in a user's source."""
 
-from __future__ import annotations
-
 import io
 import re
 import tokenize

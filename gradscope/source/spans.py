@@ -1,7 +1,5 @@
 """From a span that a frame reported to the expression in the tree, and to the span to show."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """One file of the user's source, or one cell of a notebook: its text, and the places in it."""
 
-from __future__ import annotations
-
 import ast
 import io
 import os

@@ -1,7 +1,5 @@
 """A text as a tree that is walked once: what is around each node, and whose its names are."""
 
-from __future__ import annotations
-
 import ast
 import symtable
 from collections import defaultdict

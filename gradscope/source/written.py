@@ -1,7 +1,5 @@
 """What a statement writes into, and the variable behind that."""
 
-from __future__ import annotations
-
 import ast
 
 from gradscope.source.arguments import called

@@ -1,7 +1,5 @@
 """Edge inputs made from given ones. Nothing is made that the user has declared not to occur."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What a search found, traced like any other run, and written as a test."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

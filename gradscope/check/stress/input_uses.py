@@ -1,7 +1,5 @@
 """How a function reads its inputs, by the autograd graph of its loss."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

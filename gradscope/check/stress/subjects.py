@@ -1,7 +1,5 @@
 """What is tried: a function with its inputs, or a model and its loss with the items of a batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

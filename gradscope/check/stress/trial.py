@@ -1,7 +1,5 @@
 """Tries edge inputs on a function, without the recorder, and shrinks those that break it."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A drawn picture made a part of the page: its colours, its fonts, and a tip at each mark."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum

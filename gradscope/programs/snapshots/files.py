@@ -1,7 +1,5 @@
 """The open files of a process that is copied: whether a copy can go on with them, and how."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

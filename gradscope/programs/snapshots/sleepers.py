@@ -1,7 +1,5 @@
 """Taking snapshots: when, how many, and how each of them serves the questions that come."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import resource

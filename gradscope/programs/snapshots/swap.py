@@ -5,8 +5,6 @@ call on. What runs already, or has run for the last time, cannot be replaced: wh
 really took the place of the old is known only at the end.
 """
 
-from __future__ import annotations
-
 import ast
 import gc
 import os

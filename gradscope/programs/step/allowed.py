@@ -1,7 +1,5 @@
 """Which functions a kept step may name: those of torch's that compute with tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any

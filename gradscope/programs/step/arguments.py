@@ -1,8 +1,6 @@
 """Arguments of calls as JSON has them, and back. What is none of these is no argument of a kept
 call: tensors by number, plain numbers and texts, and torch's names of dtypes, devices, layouts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from enum import Enum

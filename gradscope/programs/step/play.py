@@ -1,7 +1,5 @@
 """Runs a kept step again: the same calls of torch's, in frames that lie where the program's lay."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import suppress

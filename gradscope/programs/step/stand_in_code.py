@@ -1,7 +1,5 @@
 """Code that does what it is told at the places of a program's own, and nothing else."""
 
-from __future__ import annotations
-
 import ast
 from types import CodeType
 from typing import Any

@@ -1,8 +1,6 @@
 """The folder of a kept step: written by the process that ran it, read and checked before anything
 of it is called."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

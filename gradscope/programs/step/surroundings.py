@@ -1,8 +1,6 @@
 """Where the calls of a step stand: the frames and modules that run, the places in them, and what
 their variables hold, as JSON has it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FrameType
 from typing import Any, NamedTuple

@@ -1,8 +1,6 @@
 """Writes down what a program asks of torch in the steps that are to be kept: each call, with its
 arguments, where it stands, and what the variables around it hold."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import weakref

@@ -4,8 +4,6 @@ Runs only near non-finite values, so it may count, compare and copy; the healthy
 `mode.py`.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -6,8 +6,6 @@ happens to be 0 tells a masked branch from an ordinary singular derivative. And 
 a loss without having hurt yet, which hazards are made of.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace

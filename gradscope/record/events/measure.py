@@ -1,7 +1,5 @@
 """Turns the tensors at an event into numbers, at once: no tensor is kept."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Bad values that no observed op made: they came in with data, a parameter, a literal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

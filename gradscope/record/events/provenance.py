@@ -5,8 +5,6 @@ memory. A weak reference to the storage keeps its address from being given to an
 is a key here, and holds no memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar

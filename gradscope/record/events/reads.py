@@ -1,8 +1,6 @@
 """NaN that the program computes without a gradient and reads out, or keeps: no symptom of training
 tells."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A collective returns before the values are there, and no op is seen when they ar
 it brings the bytes, from which tensors are made without an op.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass

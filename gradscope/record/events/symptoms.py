@@ -4,8 +4,6 @@ A bad gradient is not yet a harm: a loss scaler skips its step, a guard throws i
 until an optimizer takes it, or until the program ends without one having taken a good one since.
 """
 
-from __future__ import annotations
-
 import gc
 import hashlib
 import math

@@ -1,8 +1,6 @@
 """Which op, on which line of a backward, made a gradient that it returned, and how that line is
 corrected where the relation to the right gradient allows it."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import sys

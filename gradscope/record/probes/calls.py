@@ -1,7 +1,5 @@
 """Calls of one custom Function at points near the one where the program called it."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
 """The right gradient of a Function at one point: by autograd through its forward where central
 differences confirm it, else by differences alone."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

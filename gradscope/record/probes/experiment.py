@@ -6,8 +6,6 @@ believed only where the central difference agrees with it. A wrong one is called
 to tell in which way it is wrong.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Checks each custom autograd.Function that the program calls, once for each signature."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections import Counter

@@ -4,8 +4,6 @@ Gradients are float64 and have one row for each of two random grad_outputs. A re
 only where it holds for both, to the tolerance of the measurement.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ its checks failed is told by the text alone, and `_CHECKS` is the one place that
 comes from the graph, which is alive as long as the exception is, and from what was noted before.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable, Iterator, Sequence

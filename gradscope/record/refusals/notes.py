@@ -1,8 +1,6 @@
 """What is noted while a program runs, in case autograd refuses something later: writes, updates,
 and what the last backward passes ran through."""
 
-from __future__ import annotations
-
 import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,8 +1,6 @@
 """The leaves that have no gradient, or one that is exactly zero, and why; layers that a model got
 after an optimizer had been given all of its parameters."""
 
-from __future__ import annotations
-
 import weakref
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

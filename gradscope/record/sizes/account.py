@@ -2,8 +2,6 @@
 them, whether they fade, and whether its steps move parameters in half precision or are rounded
 away."""
 
-from __future__ import annotations
-
 import math
 import weakref
 from collections import Counter

@@ -1,8 +1,6 @@
 """Which gradients a backward pass made or added to, which of those it added to were old, and how
 the program can clear them with the names that it has where it asks for backward."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType, FunctionType
 from typing import Any

@@ -1,7 +1,5 @@
 """Sees the program clip its gradients, and whether it does so at a time when it helps."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import weakref

@@ -4,8 +4,6 @@ hands on, and that of the result which the forward pass had there.
 Only at the few steps that are inspected: a hook at every node costs about a tenth of a step.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ the cuts that lie upstream of it. Beside that, which ops leave the same elements
 data.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

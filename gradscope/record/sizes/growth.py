@@ -5,8 +5,6 @@ repeats along it is a layer (or a step), and a straight line through the logarit
 gives the factor for each repeat.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence

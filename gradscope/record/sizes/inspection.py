@@ -1,7 +1,5 @@
 """Which steps are looked at in full, and what is put around the program to do so."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from types import FrameType
 

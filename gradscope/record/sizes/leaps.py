@@ -1,7 +1,5 @@
 """Which ops of one backward pass made some elements of the gradient far larger than others."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

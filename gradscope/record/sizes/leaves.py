@@ -1,7 +1,5 @@
 """The leaves that a program trains, by name, and the norms of their gradients."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack

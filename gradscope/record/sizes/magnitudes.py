@@ -5,8 +5,6 @@ ones, then ever more rarely, and where the graph has grown) the graph itself is 
 leaves each value depends on, how large the activations are, and the gradient at every node.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack

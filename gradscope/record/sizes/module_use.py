@@ -1,8 +1,6 @@
 """How modules are used: whether those that behave otherwise in training (BatchNorm, Dropout) are in
 the right mode, and whether anybody calls a method `backward` of their own, as autograd does not."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Collection, Mapping

@@ -1,8 +1,6 @@
 """Values that left the graph as Python numbers without an op that tells: `tolist()` reads the
 memory itself. They are recognised where a tensor is made from them again."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,8 +1,6 @@
 """What keeps a gradient from a leaf at one step: a cut in the forward pass, or a node that hands on
 zero."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Whether a loss is a sum or a mean of its terms, and what it is multiplied by."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

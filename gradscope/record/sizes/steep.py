@@ -1,7 +1,5 @@
 """At how many elements, and by how much, the slope of one op stands out from the others."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

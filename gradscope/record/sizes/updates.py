@@ -1,7 +1,5 @@
 """What optimizers, or the program by hand, did to parameters: which, at what rate, from where."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import replace
 from types import CodeType, FrameType

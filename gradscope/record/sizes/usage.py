@@ -4,8 +4,6 @@ Seen at the calls alone: of a pass, of a step, of `zero_grad`. Of the gradients 
 optimizer is asked, whether it is another one than before.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable, Sequence

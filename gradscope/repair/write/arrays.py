@@ -1,7 +1,5 @@
 """What leaves the graph for NumPy or as Python's numbers and comes back, kept in torch."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from typing import TypeGuard

@@ -1,7 +1,5 @@
 """A custom backward's gradient, corrected by the relation found between it and the truth."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """A repair that can be tried."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

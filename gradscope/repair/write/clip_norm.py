@@ -1,7 +1,5 @@
 """Clipping before each step, written or moved to where it bounds the step."""
 
-from __future__ import annotations
-
 import ast
 
 from gradscope.facts import requests as ask

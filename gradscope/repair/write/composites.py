@@ -1,7 +1,5 @@
 """The composite expressions that have a stable form, beside those of `logs`."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass

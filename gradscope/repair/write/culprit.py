@@ -1,7 +1,5 @@
 """The culprit of a finding in the user's source: its node, its operands, the facts of its op."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The cycle of backward, step and clearing: what belongs into it, moved to where it belongs."""
 
-from __future__ import annotations
-
 import ast
 
 from gradscope.facts import Edit

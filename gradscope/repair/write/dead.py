@@ -1,7 +1,5 @@
 """Lines that nothing reads any more once an expression is written otherwise."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

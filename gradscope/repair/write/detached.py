@@ -1,7 +1,5 @@
 """Graphs that end too early: the expression that cuts one, without the cut."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterator, Mapping
 from itertools import takewhile

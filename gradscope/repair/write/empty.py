@@ -1,7 +1,5 @@
 """Reductions over nothing, spreads over one item, and softmax over rows that hold only -inf."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

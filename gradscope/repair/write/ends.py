@@ -5,8 +5,6 @@ are edited, and every other reader keeps the value that it had.
 `logsigmoid` of the logits: of log(p) alone, 1 - p could not be told any more.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

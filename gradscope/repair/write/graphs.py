@@ -1,7 +1,5 @@
 """Graphs that are let go of, kept, or made anew; updates and computations in another order."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Guards: keep an operand off the edge of its op (epsilon, clamp-domain)."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Weights and activations that keep the size of what passes through them: GS401 and GS402."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Mapping
 

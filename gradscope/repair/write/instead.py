@@ -1,8 +1,6 @@
 """What one call takes in the place of what it was given: memory that is filled, a number that fits,
 a function that stays positive."""
 
-from __future__ import annotations
-
 import ast
 
 from gradscope.facts import Edit

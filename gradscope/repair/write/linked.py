@@ -4,8 +4,6 @@ Their texts stand one after the other, without the imports of each other, so tha
 same in all of them. Edits go back to the files that they belong to.
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -4,8 +4,6 @@ The rules are those of algebra: a product becomes a sum of logarithms, a sum of 
 `logsumexp`, what only moves elements stays around. Each is exact, so that any composite is.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 from collections.abc import Callable, Mapping

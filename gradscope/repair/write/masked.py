@@ -1,7 +1,5 @@
 """A harmless operand where a mask throws the result away (masked-branch)."""
 
-from __future__ import annotations
-
 import ast
 import math
 from collections.abc import Iterator

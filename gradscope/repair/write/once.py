@@ -1,7 +1,5 @@
 """What a patch writes twice, and what runs a part of the program each time: computed once."""
 
-from __future__ import annotations
-
 import ast
 import builtins
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Statements by the places that a run reported."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Which function writes which request, and the candidates of a fix."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any

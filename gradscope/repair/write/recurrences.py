@@ -4,8 +4,6 @@ Sinkhorn's scaling vectors, the forward variable of a hidden Markov model, a lik
 step multiplies: all leave the dtype after some steps, while their logarithms stay small.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

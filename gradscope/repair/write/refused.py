@@ -1,8 +1,6 @@
 """What autograd does not refuse: new tensors for written ones, graphs let go of or kept, updates
 and computations in another order."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from functools import partial

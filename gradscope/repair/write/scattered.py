@@ -1,8 +1,6 @@
 """A softmax over the groups that an index makes, written by hand: each group's largest score is
 taken away before the exponential, which changes no quotient."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """A mean or sum over the elements that have a value, where data tells which (masked-branch)."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """What can be written at a culprit: an operand, and the templates of the op table."""
 
-from __future__ import annotations
-
 import ast
 
 from gradscope.ops import Edge

@@ -1,7 +1,5 @@
 """Edits into a text, and the text's difference as a patch."""
 
-from __future__ import annotations
-
 import ast
 import os
 from collections.abc import Iterable

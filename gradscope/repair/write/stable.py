@@ -1,7 +1,5 @@
 """Composite expressions at the culprit, put into their stable form."""
 
-from __future__ import annotations
-
 import ast
 from collections import deque
 from collections.abc import Iterator, Mapping, Set

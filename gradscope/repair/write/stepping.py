@@ -1,7 +1,5 @@
 """Updates of the parameters: their length, what they add up, and when gradients are cleared."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """No gradient where an op is next to its singular point (huge-gradient)."""
 
-from __future__ import annotations
-
 import ast
 
 from gradscope.facts import Edit

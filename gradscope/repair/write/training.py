@@ -1,7 +1,5 @@
 """Repairs of the training, not of the loss: the optimizer's arguments, the scale of the loss."""
 
-from __future__ import annotations
-
 import ast
 from bisect import bisect_left
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """A loss that is flat where a probability is low, put into the one that is steep there."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """A wider dtype where a number does not fit into its own."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """A softmax over nothing but -inf."""
 
-from __future__ import annotations
-
 from gradscope.facts import Event, Finding, Fix, Kind, Operand, Related, Root, Trace, plural
 from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has

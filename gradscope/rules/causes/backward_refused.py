@@ -1,7 +1,5 @@
 """Autograd raised: the line that caused it, which is hardly ever the one that noticed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gradscope.facts import Finding, Phase, Refusal, Related, Root, Trace

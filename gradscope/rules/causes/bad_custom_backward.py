@@ -1,7 +1,5 @@
 """A custom autograd.Function whose backward is not the derivative of its forward."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gradscope.facts import (

@@ -1,7 +1,5 @@
 """NaN or inf that was in the data."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from gradscope.facts import (

@@ -1,7 +1,5 @@
 """NaN or inf that was in a parameter or a buffer before the step."""
 
-from __future__ import annotations
-
 from gradscope.facts import Finding, Fix, Kind, Root, Trace
 from gradscope.rules.reading import evidence
 from gradscope.rules.rule import Rule

@@ -1,7 +1,5 @@
 """An optimizer with a setting that is inf or NaN."""
 
-from __future__ import annotations
-
 from gradscope.facts import Finding, Fix, Phase, Root, Setting, Trace, text_of
 from gradscope.rules.rule import Rule
 

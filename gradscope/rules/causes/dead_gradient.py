@@ -1,7 +1,5 @@
 """Trained parameters whose gradient is missing, exactly 0, or used by nobody."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """A matrix function at a matrix where its derivative does not exist."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """A loss that grows from step to step because the updates overshoot."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """An operand outside of the domain of its op."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from gradscope.facts import Event, Finding, Fix, Kind, Phase, Root, Strength, Trace

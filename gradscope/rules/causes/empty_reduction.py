@@ -1,7 +1,5 @@
 """An average over nothing, or a spread over one item."""
 
-from __future__ import annotations
-
 from gradscope.facts import Event, Finding, Fix, Operand, Root, Trace, plural
 from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has

@@ -1,7 +1,5 @@
 """Gradients, or values before there is a gradient, that grow by a steady factor."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

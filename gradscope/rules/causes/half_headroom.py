@@ -1,7 +1,5 @@
 """Half precision near the ends of its range, in a healthy run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 

@@ -1,7 +1,5 @@
 """An inf or NaN that is hidden on the way to a healthy loss."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gradscope.facts import Event, Finding, Related, Root, Severity, Trace

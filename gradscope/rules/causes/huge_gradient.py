@@ -1,7 +1,5 @@
 """A finite gradient that one op makes far larger than all others."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

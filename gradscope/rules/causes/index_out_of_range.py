@@ -1,7 +1,5 @@
 """An index that lies outside of what it is to look up."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gradscope.facts import Ending, Finding, Fix, OutOfRange, Phase, Raised, Root, Trace

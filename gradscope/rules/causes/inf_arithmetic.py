@@ -1,7 +1,5 @@
 """Arithmetic that has no answer, on an inf that the program made on purpose."""
 
-from __future__ import annotations
-
 from gradscope.facts import Event, Finding, Fix, Kind, Root, Strength, Trace
 from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has

@@ -1,7 +1,5 @@
 """A logarithm of exactly 0."""
 
-from __future__ import annotations
-
 from gradscope.facts import Call, Finding, Root, Trace
 from gradscope.ops.traits import Trait, has
 from gradscope.rules import fixes

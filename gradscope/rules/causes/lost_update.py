@@ -1,7 +1,5 @@
 """Gradients that no step uses, and steps that change nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gradscope.facts import (

@@ -1,7 +1,5 @@
 """A discarded branch whose gradient is NaN all the same."""
 
-from __future__ import annotations
-
 import math
 
 from gradscope.facts import Event, Finding, Kind, Phase, Root, Trace

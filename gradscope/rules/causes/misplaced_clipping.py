@@ -1,7 +1,5 @@
 """Gradients that are clipped before backward, after the step, or while they are scaled."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gradscope.facts import Finding, LateClip, Phase, Related, Root, Severity, Trace, number

@@ -1,7 +1,5 @@
 """A NaN that no gradient depends on, and that the program reads or keeps."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gradscope.facts import (

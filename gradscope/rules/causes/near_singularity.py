@@ -1,7 +1,5 @@
 """Operands that come near a singular point of their op, in a healthy run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 

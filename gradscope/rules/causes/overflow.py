@@ -1,7 +1,5 @@
 """A result that is finite in mathematics and too large for its dtype."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

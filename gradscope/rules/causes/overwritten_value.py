@@ -1,7 +1,5 @@
 """A write into what an op has saved for its backward, which autograd does not see."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gradscope.facts import (

@@ -1,7 +1,5 @@
 """A rule of our own that raised."""
 
-from __future__ import annotations
-
 from gradscope.facts import Finding, Severity
 from gradscope.rules.rule import Rule
 

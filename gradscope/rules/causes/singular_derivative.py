@@ -1,7 +1,5 @@
 """A finite value whose slope is infinite, differentiated at that very point."""
 
-from __future__ import annotations
-
 from gradscope.facts import Ancestor, Call, Event, Finding, Fix, Related, Root, Strength, Trace
 from gradscope.facts import requests as ask
 from gradscope.ops import Edge

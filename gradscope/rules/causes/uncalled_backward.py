@@ -1,7 +1,5 @@
 """A module with a method `backward` of its own, which autograd knows nothing of."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gradscope.facts import Finding, Phase, Related, Root, Severity, Trace

@@ -1,7 +1,5 @@
 """A 0 that is no true zero: flushed by its dtype, and then used."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """A value that was read from memory that nothing had written."""
 
-from __future__ import annotations
-
 from gradscope.facts import Finding, Fix, Kind, Root, Trace, plural
 from gradscope.facts import requests as ask
 from gradscope.rules.reading import evidence

@@ -1,7 +1,5 @@
 """What could not be seen of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """An ignore comment that nothing needs any more."""
 
-from __future__ import annotations
-
 from gradscope.facts import Finding, Location, Severity
 from gradscope.rules.rule import Rule
 

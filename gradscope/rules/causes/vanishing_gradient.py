@@ -1,7 +1,5 @@
 """Gradients that shrink by a steady factor until weights get almost none."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gradscope.facts import (

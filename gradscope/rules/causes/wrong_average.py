@@ -1,7 +1,5 @@
 """Gradients of several passes whose sum is used where their mean was meant."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gradscope.facts import (

@@ -1,7 +1,5 @@
 """A model that trains as if it were evaluated, or is evaluated as if it trained."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gradscope.facts import Finding, Fix, ModeKept, Phase, Root, Severity, Trace, plural

@@ -1,7 +1,5 @@
 """A division by exactly 0."""
 
-from __future__ import annotations
-
 from gradscope.facts import Event, Finding, Root, Trace
 from gradscope.ops import Edge
 from gradscope.rules import fixes

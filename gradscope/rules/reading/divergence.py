@@ -1,7 +1,5 @@
 """Whether training diverges, and what of its updates tells why."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

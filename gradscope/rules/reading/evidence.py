@@ -1,7 +1,5 @@
 """What rules ask of a root: its situation, the operands, the edge, the mask."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Gradients that fade over a run, while what they are to lower rises."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """How a gradient changes on its way back: whether it grows, or fades, by a steady factor."""
 
-from __future__ import annotations
-
 import math
 
 from gradscope.facts import Growth, Leaf, Limits, Magnitudes

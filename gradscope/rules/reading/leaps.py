@@ -1,7 +1,5 @@
 """Which steep slopes are no property of the program's numbers, and where to keep off them."""
 
-from __future__ import annotations
-
 import math
 
 from gradscope.facts import Leap

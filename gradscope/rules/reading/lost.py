@@ -1,7 +1,5 @@
 """Which gradients an optimizer did not use, or used in vain, though they were made for it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What every finding says of its root: the JSON evidence, phrases with numbers, other places."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Which of the gradients that are missing, or exactly 0, are a fault of the program."""
 
-from __future__ import annotations
-
 from gradscope.facts import Absence, Event, Kind, Limits, Magnitudes, NoGradient, Phase, Trace
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading import evidence

@@ -1,7 +1,5 @@
 """What is asked for where autograd refused, the likeliest first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gradscope.facts import (

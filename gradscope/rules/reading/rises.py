@@ -1,7 +1,5 @@
 """Losses that grow from step to step, and what their growth says of the learning rate."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Which steps use a sum of gradients as if it were their mean."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

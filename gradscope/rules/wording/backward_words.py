@@ -1,7 +1,5 @@
 """How a wrong backward is put into words, one relation after the other."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 

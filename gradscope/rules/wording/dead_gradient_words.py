@@ -1,7 +1,5 @@
 """What is said of each reason for which a gradient is missing or exactly 0."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from gradscope.facts import NoGradient

@@ -1,7 +1,5 @@
 """What is said of gradients that an optimizer does not use, or uses in vain."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

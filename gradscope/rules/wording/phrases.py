@@ -1,7 +1,5 @@
 """How rules put facts into words: counts with their total, values, names, places."""
 
-from __future__ import annotations
-
 import ast
 import math
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,8 +1,6 @@
 """What a fix is called, as advice and as a patch alike, and what it looks like in code: the one
 place that words it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from gradscope.facts import Fix, text_of

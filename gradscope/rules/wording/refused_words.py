@@ -1,7 +1,5 @@
 """What is said of each thing that autograd refuses."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
