@@ -59,6 +59,23 @@ def test_beside_backward_they_do_not_count() -> None:
     assert [row.name for row in facts.measured.rows] == ["w"]
 
 
+def test_a_pass_that_autograd_refuses_leaves_its_inspection_to_the_next() -> None:
+    w, b = parameters()
+
+    def refused(x: torch.Tensor) -> torch.Tensor:
+        return torch.autograd.grad((x * w).sum(), w)[0]
+
+    with Observation(measure=Measure(NormOptions()), each_op=False) as seen:
+        with pytest.raises(RuntimeError):
+            torch.func.vmap(refused)(torch.ones(3, 2))
+        (w * b).sum().backward()
+
+    magnitudes = seen.sizes.facts()
+    assert isinstance(magnitudes.measured, Measured)
+    assert [row.name for row in magnitudes.measured.rows] == ["b", "w"]
+    assert magnitudes.inspected == (0,)
+
+
 def test_a_limit_ends_them_as_well() -> None:
     w, b = parameters()
     with pytest.raises(StopTrace), Observation(each_op=False, steps=2) as watch:

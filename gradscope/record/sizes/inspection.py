@@ -55,12 +55,18 @@ class Inspection:
             self.flow.__enter__()  # type: ignore[no-untyped-call]
 
     def leave_forward(self) -> Flow | None:
-        flow, self.flow = self.flow, None
+        flow, self.flow, self.refused = self.flow, None, None
         if flow is not None:
             self._context.askers.discard(self)
             with lifted_above(depth_of(flow) + 1):
                 flow.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         return flow
+
+    def note_refused(self, flow: Flow | None) -> None:
+        """The backward raised: the next one is inspected in its place."""
+        self.refused, self._largest = flow, 0
+        if flow is not None:
+            self.watch_forward(0)
 
     def lets_pass(self) -> bool:
         """Whether the coming pass is one of many: see `Observer`."""
@@ -83,7 +89,8 @@ class Inspection:
     ) -> Crossings:
         """Of a pass that is inspected, which `frame` asks for."""
         self._largest = max(self._largest, self._made)
-        self.steps.append(step)
+        if step not in self.steps[-1:]:  # of one that raised
+            self.steps.append(step)
         self.names.look(frame)
 
         def place_of(seq: int) -> tuple[object, str | None]:

@@ -192,7 +192,7 @@ class Sizes:
             result, self._running = engine(one), None
         except BaseException:
             self._note_running()
-            self.inspection.refused = flow
+            self.inspection.note_refused(flow)
             raise
         finally:
             if crossings is not None:
