@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -69,6 +70,29 @@ main()
 """
 
 
+TWO_FAULTS = """
+def attended(scores, values):
+    weights = torch.exp(scores - scores.amax(-1, keepdim=True))
+    return weights / weights.sum(-1, keepdim=True) * values
+
+def pooled(values, kept):
+    return (values * kept).sum(1) / kept.sum(1)
+
+def train(step):
+    kept = torch.ones(4, 6)
+    kept[1] = 0 if step >= LAST else 1
+    values = torch.randn(4, 6)
+    optimizer.zero_grad()
+    scores = (values * weight).masked_fill(kept == 0, -torch.inf)
+    loss = pooled(attended(scores, values), kept).square().mean()
+    loss.backward()
+    optimizer.step()
+
+weight = torch.ones(6, requires_grad=True)
+optimizer = torch.optim.SGD([weight], lr=0.1)
+"""
+
+
 @pytest.fixture(autouse=True)
 def nothing_left() -> None:
     """What earlier tests left in this process would be the program's: a store that shares memory
@@ -117,6 +141,18 @@ def test_a_fix_of_a_late_failure_is_tried_from_shortly_before(traced):
     }
     assert len(Path("train.log").read_text().splitlines()) == 151  # until the next loss
     assert Path("ended").read_text() == "one\n"
+
+
+def test_the_next_fault_is_repaired_below_the_lines_that_a_patch_added(traced):
+    report = traced("import torch\n" + TWO_FAULTS + LOOP)
+
+    assert replayed(report).origin is Origin.SNAPSHOT
+    (finding,) = report.findings
+    patch = finding.fixes[0].patch or ""
+    removed = [line for line in patch.splitlines() if re.match(r"-\s", line)]
+    assert len(removed) == 2
+    assert "torch.exp(scores" in removed[0]
+    assert "/ kept.sum(1)" in removed[1]
 
 
 def test_gradscope_fix_tries_a_late_patch_from_there_too(tmp_path: Path, monkeypatch):

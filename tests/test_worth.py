@@ -21,11 +21,15 @@ from gradscope.facts import (
 )
 from gradscope.facts.verdicts import (
     Cause,
+    Disturbs,
     Effects,
     Follows,
+    GradientMove,
     HugeElements,
     HugeGradient,
     HugeLoss,
+    LossMove,
+    Move,
     NothingToLearn,
     NumberDecides,
     OffTruth,
@@ -120,6 +124,22 @@ def test_what_a_number_alone_decides_is_not_verified(wider: float, decided: bool
     assert may_be_decided(seen(NAN), 0, "epsilon")
     assert not may_be_decided(seen(0.5), 0, "epsilon")  # the loss does not depend on it
     assert not may_be_decided(seen(NAN), 0, "stable-op")
+
+
+@pytest.mark.parametrize(
+    ("move", "disturbs"),
+    [
+        (LossMove(0, 1e-6), False),
+        (LossMove(0, 0.1), True),
+        (GradientMove("x", 0.01), False),
+        (GradientMove("x", None), False),
+        (GradientMove("x", 1.5), True),
+    ],
+)
+def test_what_stands_in_for_a_few_elements_moves_no_others(move: Move, disturbs: bool):
+    verdict = Verified(Effects(moves=(move,)))
+    found = weighed(verdict, seen(1.0, NAN), seen(1.0, 1.0), 1, None, "masked-branch")
+    assert found == (Holds(verdict.effects, Disturbs(move)) if disturbs else verdict)
 
 
 def test_a_loss_that_is_0_but_for_rounding_is_the_truth():

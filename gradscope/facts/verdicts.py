@@ -124,6 +124,13 @@ class NumberDecides:
 
 
 @dataclass(frozen=True, slots=True)
+class Disturbs:
+    """The fix stands in for a few elements, and moves others that were finite."""
+
+    move: Move
+
+
+@dataclass(frozen=True, slots=True)
 class Follows:
     """Training does not go on: at `step`, after the failing one, an error comes of too large
     values, or a finite `loss` or gradient `norm` is far beyond those before."""
@@ -135,7 +142,14 @@ class Follows:
 
 
 Shortfall = (
-    HugeLoss | HugeGradient | HugeElements | NothingToLearn | OffTruth | NumberDecides | Follows
+    HugeLoss
+    | HugeGradient
+    | HugeElements
+    | NothingToLearn
+    | OffTruth
+    | NumberDecides
+    | Disturbs
+    | Follows
 )
 
 

@@ -57,6 +57,7 @@ _module_calls: set[int] = set()  # those of ours that call a module's forward, b
 _entries: set[int] = set()  # those of ours that call the program: what called them is not its own
 _claimed: tuple[str, ...] = ()
 _places: dict[tuple[int, int], tuple[CodeType, Location]] = {}
+_moved: dict[int, tuple[CodeType, CodeType]] = {}
 _named: dict[int, tuple[Any, dict[int, str]]] = {}  # the modules inside of one, by its id
 
 
@@ -263,9 +264,10 @@ def called_by_engine(frame: FrameType | None) -> bool:
 
 def resolve(code: CodeType, lasti: int, module: str | None = None) -> Location:
     """The span of an instruction. Columns count characters, as ast does for ASCII lines."""
-    places, at = positions(code), lasti // 2
+    _, stands = _moved.get(_address(code), (code, code))
+    places, at = positions(stands), lasti // 2
     line, end_line, col, end_col = places[at] if 0 <= at < len(places) else (None,) * 4
-    line = line or code.co_firstlineno
+    line = line or stands.co_firstlineno
     if end_line and end_line > line and (head := _head(code.co_filename, line, col or 0)):
         end_line, end_col = line, head
     return Location(
@@ -279,6 +281,12 @@ def resolve(code: CodeType, lasti: int, module: str | None = None) -> Location:
         installed=kind_of(code) == LIBRARY,
         cell=cell_of(code.co_filename) is not None,
     )
+
+
+def moved(code: CodeType, other: CodeType) -> None:
+    """`code` runs, and stands now where `other` does, which has the same instructions."""
+    _moved[_address(code)] = (code, other)
+    _places.clear()
 
 
 def place_of(site: Site) -> Location | None:

@@ -7,11 +7,15 @@ from statistics import median_low
 from gradscope.facts import Finding, Phase, Severity, Trace, Trouble, Verified
 from gradscope.facts.magnitudes import DEFAULT_LIMITS
 from gradscope.facts.verdicts import (
+    Disturbs,
+    Effects,
     Follows,
+    GradientMove,
     Holds,
     HugeElements,
     HugeGradient,
     HugeLoss,
+    LossMove,
     NothingToLearn,
     NumberDecides,
     OffTruth,
@@ -47,6 +51,7 @@ FLUSHED = 1.18e-38
 SAME_RUN = 0.1  # of what was finite before: half precision leaves two digits
 ROUNDED = 1e-6  # what float32 leaves of numbers of size 1: a loss below it is 0 but for rounding
 CLOSE = 1e-3  # of the loss and of each gradient: what float32 and a small eps leave of them
+DISTURBED = 0.1  # of the largest element: a mean over fewer elements moves less
 OTHER_LOSS = 0.1  # of the larger of two losses
 OTHER_NORM = 3.0  # times
 # Of the loss, with an epsilon ten times as large: what is on its way to a limit moves less, a
@@ -83,7 +88,7 @@ def weighed(
     """The verdict on a fix, of `kind`, that did away with its symptom. `exact` is the run in
     float64, where that is sound: it alone is the judge then."""
     if exact is None:
-        but = _shortfall(before, after, step, kind)
+        but = _shortfall(before, after, step, kind) or _disturbed(verdict.effects, before, kind)
         return verdict if but is None else Holds(verdict.effects, but)
     right, norm = loss_of(exact, step), total_norm(exact.gradients)
     truth = Truth(right or 0.0, norm, _is_met(after, exact, step))
@@ -103,6 +108,17 @@ def _shortfall(before: Trace, after: Trace, step: int, kind: str) -> Shortfall |
     # A form that computes the same gives what such data has.
     is_large = isinstance(but, HugeLoss | HugeGradient) and total_norm(after.gradients) <= LEAP
     return None if kind == "stable-op" and is_large else but
+
+
+def _disturbed(effects: Effects, before: Trace, kind: str) -> Disturbs | None:
+    """What moves although the fix is one for a few elements alone, none of which is among it."""
+    for move in effects.moves if kind == "masked-branch" else ():
+        match move:
+            case GradientMove(_, share) if (share or 0.0) > DISTURBED:
+                return Disturbs(move)
+            case LossMove(at, amount) if amount > CLOSE * abs(loss_of(before, at) or 0.0):
+                return Disturbs(move)
+    return None
 
 
 def may_be_decided(before: Trace, step: int, kind: str) -> bool:

@@ -24,6 +24,7 @@ from gradscope.facts.verdicts import (
     CauseAppears,
     CauseRemains,
     Change,
+    Disturbs,
     Effects,
     Follows,
     GradientBreaks,
@@ -173,6 +174,8 @@ def _but(but: Shortfall) -> str:
             return "the true values are others"
         case NumberDecides(loss):
             return f"the number that it writes makes the loss: another one gives {number(loss, 6)}"
+        case Disturbs(move):
+            return f"it changes what was right: {_move(move)}"
         case Follows(step, cause, loss, norm):
             at = f"at step {step}"
             if cause is not None:

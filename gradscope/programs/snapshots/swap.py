@@ -17,8 +17,10 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from gradscope.programs.load import compiled, install
+from gradscope.record.sites import moved
 
 _Key = tuple[str, int]  # the qualified name, and the how-manieth of that name
+_MODULE = ("<module>", -1)
 
 
 class Unswappable(Exception):
@@ -71,13 +73,18 @@ class Swapped:
         old, new = dict(_codes(compiled(before, name))), dict(_codes(compiled(text, name)))
         if old.keys() != new.keys():
             raise Unswappable
-        changed = {key for key, code in old.items() if _acts(code) != _acts(new[key])}
+        changed = {key for key, code in old.items() if _acts(code) != _acts(new[key])} - {_MODULE}
         self._new |= {id(new[key]): new[key] for key in changed}
         keys: dict[_Key, _Key] = {_place(code): key for key, code in old.items()}
+        for code in (*_running(path), *(one.__code__ for one in functions)):
+            for _, one in _codes(code):
+                key = keys.get(_place(one))
+                if key is not None and _acts(one) == _acts(new[key]):
+                    moved(one, new[key])  # by the lines that the patch puts above it
         for function in functions:
             code = function.__code__
             key = keys.get(_place(code))
-            inside = (code, *(inner for _, inner in _codes(code)))
+            inside = [inner for _, inner in _codes(code)]
             if key is not None and not changed.intersection(map(keys.get, map(_place, inside))):
                 continue  # pytest rewrites what has an assert
             if key is None or _acts(code) != _acts(old[key]):
@@ -101,9 +108,19 @@ def _functions(path: str) -> Iterator[FunctionType]:
                 yield one
 
 
+def _running(path: str) -> Iterator[CodeType]:
+    """The code of that file that has begun and not ended."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if os.path.realpath(frame.f_code.co_filename) == path:
+            yield frame.f_code
+        frame = frame.f_back
+
+
 def _codes(code: CodeType) -> Iterator[tuple[_Key, CodeType]]:
-    """The code of every function inside a piece of code, in its classes and functions too."""
+    """A piece of code, and that of every function inside it, in its classes and functions too."""
     count: Counter[str] = Counter()
+    yield (code.co_qualname, -1), code
     todo = [code]
     while todo:
         for inner in todo.pop().co_consts:
