@@ -8,7 +8,7 @@ import pytest
 
 import gradscope
 from gradscope.report import Options
-from gradscope.source.cells import cell_of, text_of
+from gradscope.source.text import cell_of, text_of
 
 ipython = pytest.importorskip("IPython.core.interactiveshell")
 pytestmark = pytest.mark.filterwarnings("default")  # IPython's own are its own

@@ -256,7 +256,7 @@ def test_a_place_that_many_findings_share_is_looked_at_once(tmp_path, monkeypatc
     one = Finding("GS102", "singular-derivative", Severity.ERROR, Phase.BACKWARD, 0, "sqrt", "", "")
     looked = []
     monkeypatch.setattr(
-        "gradscope.source.pointing.shown", lambda _, place: looked.append(place) or place
+        "gradscope.source.spans.shown", lambda _, place: looked.append(place) or place
     )
 
     pointed([replace(one, location=place)] * 9)

@@ -3,10 +3,9 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from gradscope.facts.events import Event, Operand, Phase
+from gradscope.facts.events import Event, Operand, Phase, Symptom
 from gradscope.facts.places import Location
 from gradscope.facts.requests import Request
-from gradscope.facts.symptoms import Symptom
 from gradscope.facts.verdicts import UNTRIED, NotTried, Verdict, Verified
 
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from gradscope.facts.events import Subject, Symptom, Trouble
 from gradscope.facts.places import Location
-from gradscope.facts.symptoms import Subject, Symptom, Trouble
 
 
 @dataclass(frozen=True, slots=True)

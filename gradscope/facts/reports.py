@@ -8,8 +8,7 @@ from typing import ClassVar
 
 from gradscope.facts.findings import Finding, Severity
 from gradscope.facts.numbers import plural
-from gradscope.facts.ranks import Ranked
-from gradscope.facts.traces import NotChecked, Replay, Trace
+from gradscope.facts.traces import NotChecked, Ranked, Replay, Trace
 
 
 @dataclass(frozen=True, slots=True)

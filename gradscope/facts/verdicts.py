@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from gradscope.facts.effects import Effect
-from gradscope.facts.symptoms import Symptom
+from gradscope.facts.events import Symptom
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 from gradscope.integrations.watch import watch
 from gradscope.record.sites import calls_program
-from gradscope.source.cells import number_of
+from gradscope.source.text import number_of
 
 
 def load_ipython_extension(shell: Any) -> None:

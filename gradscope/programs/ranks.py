@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gradscope.facts import Magnitudes, Trace
-from gradscope.facts.ranks import MOST_SYMPTOMS, OTHERS, Fate, Ranked, Share
-from gradscope.facts.symptoms import Unexamined
+from gradscope.facts.events import Unexamined
+from gradscope.facts.traces import MOST_SYMPTOMS, OTHERS, Fate, Ranked, Share
 from gradscope.programs.board import NAP, REPLY, Board
 
 STUCK = 3.0  # seconds at least without the end of a step, after which a rank may hang

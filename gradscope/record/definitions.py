@@ -14,8 +14,7 @@ from gradscope.facts import Location
 from gradscope.record.sites import USER, Site, kind_of, resolve, shown_path
 from gradscope.source import Source
 from gradscope.source import definition as definition_of
-from gradscope.source.cells import cell_of
-from gradscope.source.text import characters
+from gradscope.source.text import cell_of, characters
 
 # No op is run when grad mode changes: where that is written has to be read.
 _GUARDS = frozenset(

@@ -23,7 +23,7 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from gradscope.facts import Location
-from gradscope.source.cells import cell_of
+from gradscope.source.text import cell_of
 
 Site = tuple[tuple[CodeType, int], ...]  # innermost frame first
 Listed = TypeVar("Listed")

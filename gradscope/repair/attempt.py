@@ -38,8 +38,7 @@ from gradscope.repair.worth import (
     undecided,
     weighed,
 )
-from gradscope.repair.write.candidate import Candidate
-from gradscope.repair.write.culprit import Culprit, Unpatchable, locate
+from gradscope.repair.write.culprit import Candidate, Culprit, Unpatchable, locate
 from gradscope.repair.write.propose import candidates, fixes_of
 from gradscope.repair.write.splice import edits_between, spliced, unified
 from gradscope.source import Source, read

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gradscope.facts import NotChecked, Subject, Trace, Unexamined, UnseenRead
-from gradscope.facts.ranks import OTHERS
+from gradscope.facts.traces import OTHERS
 from gradscope.repair.again import FAILURES, Again, told
 from gradscope.report.status import Doing
 

@@ -41,8 +41,8 @@ from gradscope.record.refusals.raised import Raised, chain
 from gradscope.record.sites import resolve
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.reasons import cut_upstream, explained
+from gradscope.source.hand_updates import holder_of, written
 from gradscope.source.spans import expression, statement_at
-from gradscope.source.written import holder_of, written
 
 Ask = Callable[["_Inquiry", Raised], AnyRefusal | None]
 

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from typing import TypeGuard
 
 from gradscope.facts import Edit
-from gradscope.repair.write.candidate import Candidate
-from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.source import Source, definition
 from gradscope.source.arguments import called
 from gradscope.source.spans import ancestors

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 from gradscope.facts import Compared, Edit, SavedInstead
 from gradscope.facts import requests as ask
-from gradscope.repair.write.candidate import Candidate, Ways
-from gradscope.repair.write.culprit import ATOMS, Culprit
+from gradscope.repair.write.culprit import ATOMS, Candidate, Culprit, Ways
 from gradscope.repair.write.reading import factor
 from gradscope.source.arguments import called
 

@@ -4,8 +4,7 @@ import ast
 
 from gradscope.facts import requests as ask
 from gradscope.facts import text_of
-from gradscope.repair.write.candidate import Edits, Ways
-from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.culprit import Culprit, Edits, Ways
 from gradscope.repair.write.splice import before, moved_before
 from gradscope.repair.write.training import steps
 from gradscope.source import Source, expression, holds

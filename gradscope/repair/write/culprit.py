@@ -1,8 +1,9 @@
-"""The culprit of a finding in the user's source: its node, its operands, the facts of its op."""
+"""The culprit of a finding in the user's source (its node, operands and the facts of its op), and a
+repair of it that can be tried."""
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gradscope.facts import Edit, Finding, Location, NotTried, Reason
@@ -13,6 +14,23 @@ from gradscope.source import Names, Source, SourceError, expression, find, opera
 from gradscope.source.arguments import called, spelled
 from gradscope.source.spans import parenthesized
 from gradscope.source.text import NO_TEXTS, Texts
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One way to write a fix. `kind` is that of the fix, unless said otherwise. `same` claims that
+    the loss and all finite gradients stay bit-identical; otherwise verification says by how much
+    they moved."""
+
+    title: str
+    edits: tuple[Edit, ...]
+    kind: str = ""
+    same: bool = False
+
+
+Edits = Iterable[Edit]
+Ways = Iterable[Candidate | Edits]  # the best first; edits alone have the title of the fix
+
 
 _TORCH = re.compile(r"(?<![\w.])torch\.(?:nn\.functional\.)?")
 ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.List, ast.Tuple)

@@ -7,8 +7,7 @@ from itertools import takewhile
 from gradscope.facts import Edit, NoGradient
 from gradscope.facts import requests as ask
 from gradscope.repair.write.arrays import in_torch, kept
-from gradscope.repair.write.candidate import Candidate
-from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.cycles import moved
 from gradscope.repair.write.spelling import can_repeat
 from gradscope.repair.write.splice import keyword

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 from gradscope.facts import Edit
 from gradscope.ops.traits import Trait, has
-from gradscope.repair.write.candidate import Candidate
-from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.masked import INFINITE
 from gradscope.repair.write.spelling import can_repeat
 from gradscope.repair.write.splice import keyword

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from gradscope.facts import Call, Edit
 from gradscope.ops.patterns import EPSILON
 from gradscope.ops.traits import Trait, has
-from gradscope.repair.write.candidate import Candidate
-from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.reading import atom
 from gradscope.repair.write.uses import Uses, calls_of, given_to
 from gradscope.rules.reading import evidence

@@ -6,14 +6,13 @@ from dataclasses import replace
 
 from gradscope.facts import Location
 from gradscope.facts import requests as ask
-from gradscope.repair.write.candidate import Edits, Ways
-from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.culprit import Culprit, Edits, Ways
 from gradscope.repair.write.cycles import loops_around, moved
 from gradscope.repair.write.places import beside, block_of, dropped, is_on, lines_of, node_at
 from gradscope.repair.write.splice import after, before, commented, keyword, whole_lines
 from gradscope.source.arguments import called
+from gradscope.source.hand_updates import Holder
 from gradscope.source.spans import statement_at
-from gradscope.source.written import Holder
 
 _PARALLEL = tuple(
     f"torch.nn.parallel.{module}DistributedDataParallel" for module in ("", "distributed.")

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import Margin, eps_for
-from gradscope.repair.write.candidate import Candidate
-from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.spelling import can_repeat, filled, is_count, operand_of
 from gradscope.repair.write.splice import after
 from gradscope.repair.write.uses import Uses

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from gradscope.facts import Edit
 from gradscope.facts import requests as ask
 from gradscope.ops.display import node_stem
-from gradscope.repair.write.candidate import Candidate
-from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.culprit import Candidate, Culprit
 
 # The fillers that say nothing of how many inputs a weight has.
 _FILLERS = frozenset("normal_ uniform_ trunc_normal_".split())

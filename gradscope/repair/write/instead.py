@@ -5,8 +5,7 @@ import ast
 
 from gradscope.facts import Edit
 from gradscope.facts import requests as ask
-from gradscope.repair.write.candidate import Ways
-from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.culprit import Culprit, Ways
 from gradscope.repair.write.ends import layer, renamed
 from gradscope.repair.write.spelling import can_repeat, operand_of
 from gradscope.repair.write.splice import keyword

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gradscope.facts import Edit, Location
-from gradscope.repair.write.candidate import Candidate
-from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.source import Source, parsed
 
 MOST_FILES = 50  # of a program; and of all below its folder, that are looked at

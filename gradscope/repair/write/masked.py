@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from gradscope.facts import Phase, Root
 from gradscope.ops import Edge
 from gradscope.ops.traits import Trait, has
-from gradscope.repair.write.candidate import Candidate
-from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.spelling import can_repeat, filled, operand_of
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, proposals

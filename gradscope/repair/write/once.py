@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from gradscope.facts import Edit
 from gradscope.ops import lookup
-from gradscope.repair.write.candidate import Candidate
-from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.spelling import MOVES
 from gradscope.repair.write.splice import before, spliced
 from gradscope.source import Source

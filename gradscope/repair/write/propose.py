@@ -27,8 +27,7 @@ from gradscope.repair.write import (
     unsaturated,
     wider,
 )
-from gradscope.repair.write.candidate import Candidate, Ways
-from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.culprit import Candidate, Culprit, Ways
 from gradscope.repair.write.linked import linked
 
 GUARDS = ("epsilon", "clamp-domain")

@@ -7,8 +7,7 @@ step multiplies: all leave the dtype after some steps, while their logarithms st
 import ast
 from collections.abc import Iterator
 
-from gradscope.repair.write.candidate import Candidate
-from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.logs import log_of, scaling
 from gradscope.repair.write.reading import Reading, Rebound
 from gradscope.repair.write.spelling import MOVES

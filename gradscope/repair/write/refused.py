@@ -8,14 +8,13 @@ from itertools import takewhile
 
 from gradscope.facts import Edit
 from gradscope.facts import requests as ask
-from gradscope.repair.write.candidate import Ways
-from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.culprit import Culprit, Ways
 from gradscope.repair.write.places import block_of, node_at
 from gradscope.repair.write.splice import before, whole_lines
 from gradscope.source import Source, operands
 from gradscope.source.arguments import BINARY, called
+from gradscope.source.hand_updates import Holder, holder_of, is_write, written
 from gradscope.source.spans import statement_at
-from gradscope.source.written import Holder, holder_of, is_write, written
 
 # Ops that only write: without the underscore they are no ops, or others.
 _FILLS = frozenset("copy_ fill_ zero_ uniform_ normal_ set_ resize_ random_ bernoulli_".split())

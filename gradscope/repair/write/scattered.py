@@ -4,8 +4,7 @@ taken away before the exponential, which changes no quotient."""
 import ast
 from collections.abc import Iterator
 
-from gradscope.repair.write.candidate import Candidate
-from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.spelling import can_repeat
 from gradscope.repair.write.splice import before
 from gradscope.source import definition

@@ -3,8 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from gradscope.repair.write.candidate import Candidate
-from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.spelling import filled, operand_of
 from gradscope.repair.write.uses import Uses
 from gradscope.rules.wording import proposals

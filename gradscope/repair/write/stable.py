@@ -5,9 +5,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Set
 
 from gradscope.repair.write import dead, ends, recurrences, scattered
-from gradscope.repair.write.candidate import Candidate
 from gradscope.repair.write.composites import FORMS, Form
-from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.reading import Reading
 from gradscope.repair.write.splice import keyword
 from gradscope.rules.wording import proposals

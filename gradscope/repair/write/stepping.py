@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 from gradscope.facts import Edit, Update
 from gradscope.facts import requests as ask
-from gradscope.repair.write.candidate import Ways
-from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.culprit import Culprit, Ways
 from gradscope.repair.write.splice import after, before
 from gradscope.repair.write.training import rates
 from gradscope.source import Source, expression

@@ -7,8 +7,7 @@ from gradscope.facts import requests as ask
 from gradscope.ops import Edge
 from gradscope.ops.edges import Nature
 from gradscope.ops.predicates import points_of
-from gradscope.repair.write.candidate import Ways
-from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.culprit import Culprit, Ways
 from gradscope.repair.write.reading import atom
 from gradscope.repair.write.spelling import can_repeat, operand_of
 from gradscope.repair.write.splice import before

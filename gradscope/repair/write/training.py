@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gradscope.ops.dtypes import Margin, eps_for
-from gradscope.repair.write.candidate import Candidate
-from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.splice import before, keyword
 from gradscope.rules.wording import proposals
 

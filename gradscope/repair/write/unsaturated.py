@@ -7,8 +7,7 @@ from functools import partial
 from gradscope.facts import Flat
 from gradscope.facts import requests as ask
 from gradscope.ops.patterns import EPSILON
-from gradscope.repair.write.candidate import Ways
-from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.culprit import Culprit, Ways
 from gradscope.repair.write.reading import Reading, atom
 from gradscope.repair.write.stable import above
 from gradscope.source.arguments import spelled

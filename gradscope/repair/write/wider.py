@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 from gradscope.facts import Edit
 from gradscope.ops.dtypes import wider
-from gradscope.repair.write.candidate import Candidate
-from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.splice import before
 from gradscope.rules.wording import phrases, proposals
 from gradscope.source import definition
