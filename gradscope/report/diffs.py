@@ -18,7 +18,7 @@ BETWEEN = (
 CONTEXT = 1  # unchanged lines shown on either side of a change
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
-_ROLES = {"-": "removed", "+": "added", " ": ""}
+_ROLES = {"-": "removed", "+": "added", " ": "source"}
 
 
 @dataclass(frozen=True, slots=True)
