@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from corpus import KEYS, Program, diagnosed, programs
+from corpus import KEYS, Program, diagnosed, diagnosed_text, programs
 
 from gradscope.facts import Finding, Holds, Refuted, Severity
 from gradscope.rules import RULES
@@ -161,3 +161,14 @@ def test_every_numeric_cause_has_four_cases() -> None:
 
 def test_gaps_name_cases() -> None:
     assert set(KNOWN_GAPS | UNTRIED | REFUTED) <= {case.name for case in CASES}
+
+
+def test_a_divisor_that_is_spread_out_is_counted_by_its_own_elements(tmp_path: Path):
+    text = (
+        "import torch\n"
+        "x = torch.ones(4, 6, requires_grad=True)\n"
+        "count = torch.tensor([[2.0], [0.0], [1.0], [3.0]])\n"
+        "(x / count).sum().backward()\n"
+    )
+    (finding,) = diagnosed_text(text, tmp_path).findings
+    assert finding.message == "`div` divides by `count`, which is 0 at 1 of 4 elements"

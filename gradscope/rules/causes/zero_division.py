@@ -1,6 +1,6 @@
 """A division by exactly 0."""
 
-from gradscope.facts import Event, Finding, Root, Trace
+from gradscope.facts import Event, Finding, Operand, Root, Trace
 from gradscope.ops import Edge
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
@@ -48,7 +48,7 @@ class ZeroDivision(Rule):
         return self.finding(
             root,
             trace,
-            message=f"`{op}` divides by {by}{phrases.at_bad(event)}{after}",
+            message=f"`{op}` divides by {by}{_at_zeros(divisor) or phrases.at_bad(event)}{after}",
             label=fixes.says(edge, event),
             why=_mechanism(event, edge) + phrases.too_late(event, late),
             fixes=fixes.preferred(self.name, root, event, edge, trace),
@@ -60,8 +60,15 @@ def _mechanism(event: Event, edge: Edge) -> str:
     form = f"{phrases.number(above)} / 0" if above is not None else "a division by 0"
     result = f"{form} is {phrases.outcome(event.output)}, and nothing raises."
     zeros, made = event.operand(edge.argument), evidence.made_by(event, edge.argument)
-    where = f" at {phrases.of_total(zeros.zeros, zeros.numel)}" if zeros and zeros.numel > 1 else ""
+    where = _at_zeros(zeros)
     if made is None:
         return f"The denominator is 0{where}: {result}"
     by, lost = phrases.call(made, event.blame), evidence.lost_epsilon(event, edge.argument)
     return f"The denominator, which {by} makes, is 0{where}: {result}{lost}"
+
+
+def _at_zeros(divisor: Operand | None) -> str:
+    """Of its own elements, which may be fewer than those of the result."""
+    if divisor is None or divisor.numel == 1 or not divisor.zeros:
+        return ""
+    return f" at {phrases.of_total(divisor.zeros, divisor.numel)}"
