@@ -19,7 +19,7 @@ from gradscope.config import Config
 from gradscope.facts import Hurdle, Origin, Replay, Report
 from gradscope.pipeline import trace
 from gradscope.programs import Kept, Repeat, RunOptions, parse_target, run
-from gradscope.programs.snapshots import sleepers
+from gradscope.programs.snapshots import loaders, sleepers
 from gradscope.record.forking import survives_a_fork
 from gradscope.report.closing import effort
 from gradscope.report.json_document import document
@@ -193,11 +193,6 @@ def test_what_runs_already_is_tried_from_the_start(traced):
             "atexit.register(child.kill)",
             Hurdle.PROCESSES,
         ),
-        (
-            "from torch.utils.data import DataLoader\n"
-            "workers = iter(DataLoader(data, num_workers=1, persistent_workers=True))",
-            Hurdle.PROCESSES,
-        ),
     ],
 )
 def test_a_program_that_cannot_be_copied_is_run_again(line: str, hurdle: Hurdle, traced):
@@ -331,3 +326,66 @@ def running_in(folder: Path) -> list[int]:
         except OSError:
             continue
     return found
+
+
+LOADER = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+class Indexed(Dataset):
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        return torch.rand(4) + index, "name", index
+
+class Streamed(IterableDataset):
+    def __iter__(self):
+        return ((torch.rand(4) + index, "name", index) for index in range(6))
+
+torch.manual_seed(0)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+loader = DataLoader(DATA, batch_size=4, num_workers=2, OPTIONS)
+
+def distance(output, step):
+    return (output * (0.0 if step >= LAST else 1.0)).square().sum(1).sqrt().mean()
+
+def train(batch, step):
+    optimizer.zero_grad()
+    distance(model(batch), step).backward()
+    optimizer.step()
+
+step = 0
+for epoch in range(20):
+    for batch, _, _ in loader:
+        train(batch.div_(12), step)
+        step += 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "last"),
+    [
+        ("Indexed()", "shuffle=True", 12),
+        ("Indexed()", "shuffle=True, persistent_workers=True", 12),
+        ("Streamed()", "prefetch_factor=1", 13),
+    ],
+)
+def test_a_copy_is_served_what_workers_have_sent(data: str, options: str, last: int, traced):
+    """Of the next epoch, whose workers no copy starts, or of the one that goes on."""
+    replay = replayed(traced(LOADER.replace("DATA", data).replace("OPTIONS", options), last))
+
+    assert replay.origin is Origin.SNAPSHOT
+    assert replay.identical is not False
+
+
+def test_a_tape_that_is_full_serves_nobody(traced, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(loaders, "_MOST", 1)
+
+    report = traced(LOADER.replace("DATA", "Indexed()").replace("OPTIONS", "shuffle=True"), last=5)
+
+    replay = replayed(report)
+    assert replay.origin is Origin.START
+    assert replay.hurdle is Hurdle.MEMORY

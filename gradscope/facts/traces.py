@@ -190,7 +190,7 @@ class Origin(StrEnum):
 class Hurdle(StrEnum):
     """Why there is no snapshot of a run that was long enough for one."""
 
-    PROCESSES = "processes"  # it starts some of its own, as a DataLoader does its workers
+    PROCESSES = "processes"  # it starts some of its own, besides the workers of a DataLoader
     SHARED = "shared"  # pipes, sockets, memory, data bases or a GPU, which copies would share
     THREADS = "threads"  # which no copy has
     MEMORY = "memory"  # there is no room

@@ -80,6 +80,7 @@ class Effects:
     def __init__(
         self, step: Callable[[], int], stop: Callable[[Effect], None] | None = None
     ) -> None:
+        self._forks = _Forks()
         self.processes: list[str] = []  # names of those that multiprocessing started
         self.has_database = False  # a file that native code may open again, by its name
         self._step = step
@@ -87,7 +88,6 @@ class Effects:
         self._found: dict[tuple[EffectKind, str], Effect] = {}
         self._made: set[str] = set()
         self._addresses = _Addresses()
-        self._forks = _Forks()
         self._handlers: dict[str, Callable[..., None]] = {
             "open": self._opens,
             "os.mkdir": self._makes,
@@ -118,9 +118,15 @@ class Effects:
 
         sys.addaudithook(heard)
 
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """That are open to what the program has forked."""
+        return self._forks.pipe or ()
+
     def begin_again(self, stop: Callable[[Effect], None]) -> None:
         """In a copy of the process, which repeats what comes from here on."""
         self._found.clear()
+        self._forks.forget()
         self._stop = stop
 
     def found(self) -> tuple[Effect, ...]:
@@ -268,33 +274,37 @@ class _Forks:
     """The way from forked processes (a loader's workers) to the one that reports."""
 
     def __init__(self) -> None:
-        self._pipe: tuple[int, int] | None = None
+        self.pipe: tuple[int, int] | None = None
         self._is_fork = False
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._before, after_in_child=self._in_child)
 
     def _before(self) -> None:
-        if self._pipe is None:
+        if self.pipe is None:
             with suppress(OSError):
-                self._pipe = os.pipe()
-                for end in self._pipe:
+                self.pipe = os.pipe()
+                for end in self.pipe:
                     os.set_blocking(end, False)
 
     def _in_child(self) -> None:
         self._is_fork = True
 
+    def forget(self) -> None:
+        """Those of before: what they tell is for another process."""
+        self.pipe = None
+
     def tell(self, effect: Effect) -> None:
-        if self._is_fork and self._pipe is not None:
+        if self._is_fork and self.pipe is not None:
             said = pickle.dumps(effect)
             with suppress(OSError):  # full: so many say enough
-                os.write(self._pipe[1], len(said).to_bytes(4, "little") + said)
+                os.write(self.pipe[1], len(said).to_bytes(4, "little") + said)
 
     def told(self) -> Iterable[Effect]:
-        if self._is_fork or self._pipe is None:
+        if self._is_fork or self.pipe is None:
             return
         came = b""
         with suppress(OSError):
-            while more := os.read(self._pipe[0], 1 << 16):
+            while more := os.read(self.pipe[0], 1 << 16):
                 came += more
         while came:
             size = int.from_bytes(came[:4], "little")

@@ -129,7 +129,7 @@ class Messenger:
         if not observation.is_clean():
             self._snapshots.put_off()
             return
-        woken = self._snapshots.taken(observation.steps)
+        woken = self._snapshots.taken(observation.steps, self.effects.descriptors)
         if woken is not None:
             self._answer(woken, self._snapshots.given, observation)
 
@@ -154,6 +154,7 @@ class Messenger:
                 self._repeat = asked.repeat
                 if self._snapshots is not None:
                     self._snapshots.go_on(woken.carried, asked.ahead)
+                    self._snapshots.batches.on_end = self._end_here
                 overlay = self._overlay or Overlay(asked.scratch, asked.repeat.made)
                 if self._overlay is not None:  # a copy of a copy
                     overlay.move(asked.scratch)
@@ -185,8 +186,11 @@ class Messenger:
 
     def before_fork(self) -> None:
         """The program makes a process, and may wait for whichever ends: it has none but its own."""
-        if self._snapshots is not None and not self.observation.context.is_aside:
-            self._snapshots.end()
+        snapshots = self._snapshots
+        if snapshots is None or snapshots.batches.is_starting:  # a loader looks after its workers
+            return
+        if not self.observation.context.is_aside:
+            snapshots.end()
 
     def _may_not(self, effect: Effect) -> None:
         """A repeated run is about to do something outside, which it may, if at all, before the end
@@ -196,6 +200,10 @@ class Messenger:
             return
         if threading.current_thread() is not threading.main_thread():
             sys.setswitchinterval(_UNINTERRUPTED)  # the facts must not change while they are told
+        self._end_here()
+
+    def _end_here(self) -> NoReturn:
+        """A repeated run cannot go on."""
         if self._channel.is_open:
             # Nobody sees whether a bad gradient that the program holds will be taken: it counts.
             trace = replace(self._trace(Ending("finished")), ending=Ending("stopped"))
@@ -214,6 +222,8 @@ class Messenger:
         self._write_kept()
         steps: tuple[int, ...] = ()
         if self._snapshots is not None:
+            with aside():
+                self._snapshots.batches.fetch()
             steps, trace = self._snapshots.steps, replace(trace, hurdle=self._snapshots.hurdle)
         serve = self._snapshots.serve if self._snapshots is not None else lambda: None
         self._channel.close(Final(trace, _slow_imports(), steps), serve)

@@ -53,7 +53,7 @@ def fork_unnoticed() -> int:
     3.12 warn of threads that libraries have.
     """
     pause_openmp()
-    pid: int = _python().fork()
+    pid: int = c_library().fork()
     if pid < 0:
         raise OSError("fork")
     return pid
@@ -64,7 +64,7 @@ def die_with(parent: int) -> None:
     if sys.platform != "linux":
         return
     with suppress(OSError, AttributeError):
-        _python().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        c_library().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         leave(1)
 
@@ -92,7 +92,7 @@ def _can_pause(library: ctypes.CDLL) -> bool:
 
 
 @cache
-def _python() -> ctypes.PyDLL:
+def c_library() -> ctypes.PyDLL:
     """The C library, called without giving up the interpreter's lock."""
     return ctypes.PyDLL(None)
 

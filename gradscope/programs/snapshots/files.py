@@ -34,8 +34,7 @@ def streams(ours: Collection[int]) -> frozenset[Identity]:
 
 def open_files(ours: Collection[int], given: Collection[Identity]) -> tuple[OpenFile, ...] | None:
     """Those of the program, without our own descriptors and what it was `given` at its start; None
-    where one is open that two processes cannot both go on with: a pipe, a socket, or shared
-    memory."""
+    where one is open that two processes cannot both go on with: a pipe or a socket."""
     found = []
     for descriptor, state in _descriptors():
         mode = state.st_mode
@@ -48,7 +47,7 @@ def open_files(ours: Collection[int], given: Collection[Identity]) -> tuple[Open
         flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
         offset = os.lseek(descriptor, 0, os.SEEK_CUR)
         found.append(OpenFile(descriptor, flags, offset, state.st_size))
-    return None if _shares_memory() else tuple(found)
+    return tuple(found)
 
 
 def separate(files: Collection[OpenFile], given: Collection[Identity], overlay: Overlay) -> None:
@@ -104,9 +103,3 @@ def _descriptors() -> Iterator[tuple[int, os.stat_result]]:
 
 def _identity(state: os.stat_result) -> Identity:
     return state.st_dev, state.st_ino
-
-
-def _shares_memory() -> bool:
-    """Whether memory is mapped that copies would write into together."""
-    with open("/proc/self/maps", "rb") as maps:
-        return any(line.split(None, 2)[1] == b"rw-s" for line in maps)

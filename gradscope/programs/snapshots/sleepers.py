@@ -6,6 +6,7 @@ import resource
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Collection
 from contextlib import suppress
@@ -18,6 +19,12 @@ import torch
 from gradscope.facts import Hurdle
 from gradscope.programs.audit import aside
 from gradscope.programs.snapshots.files import OpenFile, open_files, streams
+from gradscope.programs.snapshots.loaders import (
+    Batches,
+    Tape,
+    shared_batches,
+    shares_other_memory,
+)
 from gradscope.programs.snapshots.questions import (
     Carried,
     Question,
@@ -33,6 +40,7 @@ _FIRST_GUESS = 0.02  # seconds that one costs: a fork of a process that has torc
 _PAGE_COPIED = 2.5e-6  # seconds for a page that is written first after a fork: fault and copy
 _AND_ITS_END = 2  # times what a fork takes: the copy's memory is given back in its own time
 _OLDER = 4  # times as far back as the newer one may the older one be before it is replaced
+_READY = 8  # bytes
 _ROOM = 3  # times the memory of the process: two snapshots and a worker that write all of it
 
 
@@ -56,10 +64,12 @@ class _Sleeper:
     pid: int
     control: socket.socket
     taken: float  # by time.monotonic
+    tape: Tape
 
     def end(self) -> None:
         """Without waiting: to give the memory back takes longer than the fork."""
         self.control.close()
+        os.close(self.tape.descriptor)
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
 
@@ -78,20 +88,26 @@ class Snapshots:
         self._pages: int | None = None  # that were written until the last one was taken
         self._cost = 0.0
         self._is_over = False
+        self.batches = Batches()
         self._only: int | None = None  # step, of a copy that takes one of its own
-        self.hurdle: Hurdle | None = None  # why there was none when the last one was due
+        self._hurdle: Hurdle | None = None  # why there was none when the last one was due
 
     @property
     def steps(self) -> tuple[int, ...]:
         """The backward passes that were over at each, newest first."""
-        return tuple(one.step for one in reversed(self._alive))
+        return tuple(one.step for one in reversed(self._alive) if not one.tape.is_full)
+
+    @property
+    def hurdle(self) -> Hurdle | None:
+        """Why there is none, where one was due."""
+        return Hurdle.MEMORY if self._alive and not self.steps else self._hurdle
 
     def end(self) -> None:
         """No snapshot any more, of those that there are and for the rest of the run."""
         self._is_over = True
         for one in self._alive:
             self._let_go(one)
-        self._alive = []
+        self._alive, self.batches.tapes = [], []
         self._bury(0)
 
     def _let_go(self, one: _Sleeper) -> None:
@@ -121,26 +137,27 @@ class Snapshots:
         if time.monotonic() < self._due:
             return False
         if self._is_over:
-            self.hurdle = Hurdle.PROCESSES
+            self._hurdle = Hurdle.PROCESSES
         return not self._is_over
 
     def put_off(self, hurdle: Hurdle | None = None) -> None:
         """None can be taken now, and it cost a little to find out. What kept an earlier one from
         being taken stays known where it is not told why."""
-        self.hurdle = hurdle or self.hurdle
+        self._hurdle = hurdle or self._hurdle
         self._due = time.monotonic() + _FIRST_GUESS / SHARE
 
-    def taken(self, step: int) -> Woken | None:
-        """Take one after so many backward passes, if that is possible. In the copy, which comes
-        back from here once it is asked something, what it was asked."""
+    def taken(self, step: int, ours: Collection[int] = ()) -> Woken | None:
+        """Take one after so many backward passes, if that is possible; `ours` is open besides. In
+        the copy, which comes back from here once it is asked something, what it was asked."""
         began = time.thread_time()
         self._bury(os.WNOHANG)
         with aside():
-            ours = [*self._ours, *(one.control.fileno() for one in self._alive)]
+            ours = {*ours, *self._ours, *(one.control.fileno() for one in self._alive)}
+            ours |= self.batches.descriptors()
             files = open_files(ours, self.given)
-            hurdle = Hurdle.PROCESSES if self._has_other_children() else _hurdle()
+            hurdle = self._obstacle() or (Hurdle.SHARED if files is None else None)
             if files is None or hurdle is not None:
-                self.put_off(hurdle or Hurdle.SHARED)
+                self.put_off(hurdle)
                 return None
             return self._take(step, files, began)
 
@@ -161,7 +178,7 @@ class Snapshots:
     def _take(self, step: int, files: tuple[OpenFile, ...], began: float) -> Woken | None:
         now = time.monotonic()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        parent = os.getpid()
+        parent, tape, shared = os.getpid(), Tape(), bool(shared_batches())
         with held_back():  # the program's handlers are for the program
             pid = fork_unnoticed()
             if pid == 0:
@@ -169,17 +186,25 @@ class Snapshots:
                 for one in (self._control, ours, *(other.control for other in self._alive)):
                     one.close()
                 die_with(parent)
+                if shared:
+                    self.batches.own_memory()
+                    theirs.send(b"ready")
                 woken = _sleep(theirs, files)
                 self._alive, self._ended = [], []
+                if self._only is None:
+                    self.batches.play(tape)
                 return woken
         theirs.close()
+        if shared:  # the program may write there
+            ours.recv(_READY)
         if len(self._alive) > 1:
             older, newer = self._alive
             goes = newer if now - older.taken < _OLDER * (now - newer.taken) else older
             self._alive.remove(goes)
             self._let_go(goes)
-        self._alive.append(_Sleeper(step, pid, ours, now))
-        self.hurdle = None
+        self._alive.append(_Sleeper(step, pid, ours, now, tape))
+        self.batches.tapes = [one.tape for one in self._alive]
+        self._hurdle = None
         self._cost = time.thread_time() - began
         self._due = float("inf")  # until it is known what has to be copied
         self._pages = _pages_written()
@@ -192,11 +217,30 @@ class Snapshots:
         self._due = time.monotonic() + cost / SHARE
         self._pages = None
 
+    def _obstacle(self) -> Hurdle | None:
+        """What of this process forbids a copy, its open files aside."""
+        cuda: Any = torch.cuda
+        handler = signal.getsignal(signal.SIGCHLD)
+        if handler not in (signal.SIG_DFL, signal.SIG_IGN) and not self.batches.handles(handler):
+            return Hurdle.PROCESSES  # it would be told of the end of a copy
+        if self._has_other_children():
+            return Hurdle.PROCESSES
+        threads = sys._current_frames().keys() - {threading.get_ident()}
+        if threads - self.batches.threads() or not survives_a_fork():
+            return Hurdle.THREADS
+        if cuda.is_initialized() or shares_other_memory():
+            return Hurdle.SHARED
+        if shared_batches() and not self.batches.has_workers:
+            return Hurdle.SHARED
+        return None if _has_room() else Hurdle.MEMORY
+
     def _has_other_children(self) -> bool:
         """A copy would share them: what they send, and their end."""
-        own = {*map(str, self._ended), *(str(one.pid) for one in self._alive)}
+        own = {*self._ended, *(one.pid for one in self._alive), *self.batches.workers()}
         try:
-            return not own.issuperset(Path("/proc/thread-self/children").read_text().split())
+            return not own.issuperset(
+                map(int, Path("/proc/thread-self/children").read_text().split())
+            )
         except OSError:
             return True  # the kernel does not tell
 
@@ -235,18 +279,6 @@ def _ended(worker: int) -> int:
         os.killpg(worker, signal.SIGTERM)
     status: int = end.si_status
     return status if end.si_code == os.CLD_EXITED else -status
-
-
-def _hurdle() -> Hurdle | None:
-    """What of this process forbids a copy, its open files aside."""
-    cuda: Any = torch.cuda
-    if signal.getsignal(signal.SIGCHLD) not in (signal.SIG_DFL, signal.SIG_IGN):
-        return Hurdle.PROCESSES  # it would be told of the end of a copy
-    if len(sys._current_frames()) > 1 or not survives_a_fork():
-        return Hurdle.THREADS
-    if cuda.is_initialized():
-        return Hurdle.SHARED
-    return None if _has_room() else Hurdle.MEMORY
 
 
 def _has_room() -> bool:
