@@ -185,12 +185,8 @@ class Messenger:
             self._channel.close(ChildFault(traceback.format_exc()))
 
     def before_fork(self) -> None:
-        """The program makes a process, and may wait for whichever ends: it has none but its own."""
-        snapshots = self._snapshots
-        if snapshots is None or snapshots.batches.is_starting:  # a loader looks after its workers
-            return
-        if not self.observation.context.is_aside:
-            snapshots.end()
+        if self._snapshots is not None and not self.observation.context.is_aside:
+            self._snapshots.before_fork()
 
     def _may_not(self, effect: Effect) -> None:
         """A repeated run is about to do something outside, which it may, if at all, before the end

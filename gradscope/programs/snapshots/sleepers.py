@@ -102,6 +102,12 @@ class Snapshots:
         """Why there is none, where one was due."""
         return Hurdle.MEMORY if self._alive and not self.steps else self._hurdle
 
+    def before_fork(self) -> None:
+        """The program makes a process, and may wait for whichever ends: it has none but its own. A
+        loader looks after its workers alone."""
+        if not self.batches.is_starting:
+            self.end()
+
     def end(self) -> None:
         """No snapshot any more, of those that there are and for the rest of the run."""
         self._is_over = True
