@@ -5,6 +5,7 @@ Not called html.py, which would hide the standard library's.
 
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
+from pathlib import Path
 
 from gradscope.facts import Report, Summary
 from gradscope.report import outline
@@ -16,53 +17,7 @@ from gradscope.version import __version__
 
 NAME = "html"
 
-STYLE = """\
-:root { color-scheme: light dark; --page: #fff; --text: #1d2127; --dim: #59626e; --line: #d5dae1;
-  --code: #f5f7f9; --error: #b3151d; --warning: #8a5a00; --note: #0b6570; --good: #17692b;
-  --mark: #2f5fc4; --added: #e2f5e5; --removed: #fbe6e6; --word: #7a2f9c; --string: #1f5f86; }
-@media (prefers-color-scheme: dark) { :root { --page: #15181c; --text: #e3e6ea; --dim: #9aa4b0;
-  --line: #343b44; --code: #1d2127; --error: #ff7b78; --warning: #e6b450; --note: #5fc9d6;
-  --good: #6fce82; --mark: #8fb2ff; --added: #17331d; --removed: #3b1c1e; --word: #d6a3f0;
-  --string: #8cc8ea; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 68rem; padding: 1.5rem 1rem 3rem; background: var(--page);
-  color: var(--text); font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
-h1 { font-size: 1.4rem; margin: 0; } h2 { font-size: 1.1rem; margin: 0 0 .25rem; }
-body > h2 { margin-top: 2rem; }
-h3 { font-size: 1rem; margin: 1.25rem 0 .25rem; }
-p { margin: .4rem 0; max-width: 50rem; } a { color: inherit; }
-code, pre { font: .875rem/1.5 ui-monospace, "SF Mono", Menlo, Consolas, monospace; }
-code { background: var(--code); padding: 0 .2em; border-radius: 3px; }
-pre { background: var(--code); border: 1px solid var(--line); border-radius: 6px; margin: .6rem 0;
-  padding: .6rem .8rem; overflow-x: auto; overflow-wrap: normal; }
-section { border: 1px solid var(--line); border-left: 4px solid var(--dim); border-radius: 6px;
-  margin: 1.25rem 0; padding: 1rem 1.1rem; }
-section.error { border-left-color: var(--error); } section.note { border-left-color: var(--note); }
-section.warning { border-left-color: var(--warning); }
-.scroll { overflow-x: auto; } .dim, .gutter { color: var(--dim); }
-table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-th, td { border-bottom: 1px solid var(--line); padding: .25rem .9rem .25rem 0; text-align: left;
-  vertical-align: baseline; overflow-wrap: normal; } td code { overflow-wrap: anywhere; }
-th { color: var(--dim); font-weight: normal; } td.long { overflow-wrap: anywhere; min-width: 8rem; }
-ul, ol { margin: .4rem 0; padding-left: 1.3rem; }
-.chain { display: flex; flex-wrap: wrap; gap: .4rem 0; list-style: none; padding: 0; }
-.chain li { border: 1px solid var(--line); border-radius: 6px; padding: 0 .5rem; }
-.chain li:not(:last-child) { margin-right: 1.7rem; position: relative; }
-.chain li:not(:last-child)::after { content: "\\2192"; position: absolute; right: -1.4rem; }
-.chain li:first-child, .chain li:last-child { border-color: var(--error); color: var(--error); }
-.error { color: var(--error); } .warning { color: var(--warning); } .note { color: var(--note); }
-section.error, section.warning, section.note { color: inherit; }
-.good { color: var(--good); } .bad { color: var(--error); } .related { color: var(--mark); }
-.tag { font-weight: 600; } .word { color: var(--word); } .string, .number { color: var(--string); }
-.added { background: var(--added); } .removed { background: var(--removed); }
-.bar { display: inline-block; width: 5rem; height: .6rem; border: 1px solid var(--line);
-  background: linear-gradient(var(--error), var(--error)) no-repeat; margin-right: .5rem; }
-footer { color: var(--dim); font-size: .875rem; }
-@media print { body { max-width: none; padding: 0; font-size: 10pt; }
-  pre { font-size: 7.5pt; white-space: pre-wrap; overflow-wrap: anywhere; }
-  h2, h3 { break-after: avoid; } pre, tr { break-inside: avoid; }
-  .bar, .added, .removed { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
-"""
+STYLE = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
 
 # Of a part of a page: what holds for the whole page holds for the part's outermost element.
 SCOPED = f"@scope (.gradscope) {{\n{STYLE.replace(':root', ':scope').replace('body', ':scope')}}}\n"

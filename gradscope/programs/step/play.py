@@ -1,7 +1,7 @@
 """Runs a kept step again: the same calls of torch's, in frames that lie where the program's lay."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from gradscope.programs.step.arguments import Unfit
 from gradscope.programs.step.arguments import read as value_of
 from gradscope.programs.step.stand_in_code import code_of
 from gradscope.programs.step.store import Stored, read
-from gradscope.programs.step.surroundings import CODE, MODULE
+from gradscope.programs.step.surroundings import CODE
 from gradscope.programs.step.tape import STEP
 
 Json = Any
@@ -54,8 +54,6 @@ class _Player:
         self._locals: dict[int, dict[str, Any]] = {}
         self._optimizers: dict[int, Any] = {}
         self._awaited: dict[int, list[tuple[dict[str, Any], str]]] = {}
-        self._calls = self._tables["calls"]
-        self._next = 0
         self._state: Json = None
         self.calling = False
 
@@ -68,86 +66,44 @@ class _Player:
         for number in range(len(self._tables["optimizers"])):
             with suppress(KeyError):  # its parameters are yet to be made
                 self._optimizer(number)
-        while self._next < len(self._calls):
-            self._go_into(-1)
+        for call in self._tables["calls"]:
+            self._take_names(call)  # by now what the last one gave has its name
+            self._within(self._tables["chains"][call["n"]], partial(self._call, call))
 
     # Frames
 
-    def _path(self, node: int) -> list[int]:
-        """The nodes from the outermost one to this one."""
-        path = []
-        while node >= 0:
-            path.append(node)
-            node = self._tables["nodes"][node][0]
-        return path[::-1]
+    def _within(self, chain: Json, do: Callable[[], Any]) -> Any:
+        """Do something in the frames and modules of a chain, and give what that gives."""
+        if not chain:
+            return do()
+        (kind, ref, place), *inner = chain
+        deeper = partial(self._within, inner, do)
+        return self._in_code(ref, place, deeper) if kind == CODE else self._in_module(ref, deeper)
 
-    def _steps(self, node: int) -> Iterator[tuple[int, Callable[[], Any]]]:
-        """What runs within a node, from the next call on: the place of each, and the way to do
-        it."""
-        while self._next < len(self._calls):
-            call = self._calls[self._next]
-            path = self._path(call["n"])
-            if node >= 0 and node not in path:
-                return
-            self._take_names(call)  # by now what the last one gave has its name
-            depth = path.index(node) + 1 if node >= 0 else 0
-            if depth == len(path):
-                self._next += 1
-                yield call["p"], partial(self._call, call)
-            else:
-                inner = path[depth]
-                yield self._tables["nodes"][inner][1], partial(self._go_into, inner)
+    def _in_module(self, ref: int, do: Callable[[], Any]) -> Any:
+        held = vars(self._module(ref))
+        had = held.get("forward")
+        held["forward"] = do
+        try:
+            return self._module(ref)()
+        finally:
+            del held["forward"]
+            if had is not None:
+                held["forward"] = had
 
-    def _go_into(self, node: int) -> Any:
-        if node < 0:
-            for _, do in self._steps(node):
-                do()
-            return None
-        _, _, kind, ref = self._tables["nodes"][node]
-        if kind == MODULE:
-            module = self._module(ref)
-
-            def forward() -> Any:
-                result = None
-                for _, do in self._steps(node):
-                    result = do()
-                return result
-
-            had = module.__dict__.get("forward")
-            module.__dict__["forward"] = forward
-            try:
-                return module()
-            finally:
-                del module.__dict__["forward"]
-                if had is not None:
-                    module.__dict__["forward"] = had
-        return self._run_code(ref, self._steps(node), self._locals.setdefault(node, {}))
-
-    def _run_code(
-        self, ref: int, steps: Iterator[tuple[int, Callable[[], Any]]], scope: dict[str, Any]
-    ) -> Any:
-        """Run a code object that makes, at its places, what the steps say; gives what the last one
-        gave."""
+    def _in_code(self, ref: int, place: int, do: Callable[[], Any]) -> Any:
         told = self._tables["codes"][ref]
         names = self._names(told)
-        if told["name"] == "<module>":
-            scope = names
-        do: Callable[[], Any] = _nothing
+        scope = names if told["name"] == "<module>" else self._locals.setdefault(ref, {})
         result = None
-
-        def more() -> bool:
-            nonlocal do
-            found = next(steps, None)
-            if found is not None:
-                scope["__place__"], do = found
-            return found is not None
 
         def call() -> Any:
             nonlocal result
             result = do()
             return result
 
-        scope |= {"__more__": more, "__do__": call}
+        # In a copy: an inner call gives its name nothing, and code may run within itself.
+        scope = {**scope, "__place__": place, "__do__": call}
         exec(self._code(ref), names, scope)
         return result
 
@@ -210,19 +166,13 @@ class _Player:
                 self._keep(one, part)
 
     def _read(self, value: Json) -> Any:
-        return value_of(value, self._value, self._tensor)
-
-    def _value(self, number: int) -> Any:
-        return self._values[number]
-
-    def _tensor(self, name: str) -> torch.Tensor:
-        return self._stored.tensors[name]
+        return value_of(value, self._values.__getitem__, self._stored.tensors.__getitem__)
 
     # What was there before
 
     def _make_leaves(self) -> None:
         for leaf in self._tables["leaves"]:
-            held = self._tensor(leaf["data"])
+            held = self._stored.tensors[leaf["data"]]
             if leaf["parameter"]:
                 held = torch.nn.Parameter(held, requires_grad=bool(leaf["grad"]))
             elif leaf["grad"]:
@@ -230,7 +180,7 @@ class _Player:
             self._values[leaf["t"]] = held
         for leaf in self._tables["leaves"]:
             if "had" in leaf:
-                self._value(leaf["t"]).grad = self._value(leaf["had"])
+                self._values[leaf["t"]].grad = self._values[leaf["had"]]
 
     def _module(self, number: int) -> torch.nn.Module:
         if number not in self._modules:
@@ -280,26 +230,16 @@ class _Player:
         for group, kept in zip(optimizer.param_groups, groups, strict=True):
             group.update(kept)
         for held, state in told["state"]:
-            optimizer.state[self._value(held)] = {
+            optimizer.state[self._values[held]] = {
                 key: self._read(one) for key, one in state.items()
             }
         return optimizer
-
-    def _within(self, site: Json, do: Callable[[], Any]) -> Any:
-        """Do something in the frames of a site, of which the outermost comes first."""
-        if not site:
-            return do()
-        (ref, place), *inner = site
-        nodes = enumerate(self._tables["nodes"])
-        node = next((one for one, (*_, kind, of) in nodes if kind == CODE and of == ref), -1)
-        scope = self._locals.setdefault(node, {})
-        return self._run_code(ref, iter([(place, lambda: self._within(inner, do))]), scope)
 
     # Variables
 
     def _name_modules(self) -> None:
         """By the variables that come to hold them: what is made first is named by those."""
-        for call in self._calls:
+        for call in self._tables["calls"]:
             for scope, names in call.get("v", {}).items():
                 for name, one in names.items():
                     if one is not None and "m" in one:
@@ -336,10 +276,6 @@ class _Player:
             case "object":
                 return SimpleNamespace(**{key: self._holding(one) for key, one in held.items()})
         raise Unfit("a variable holds nothing that is known")
-
-
-def _nothing() -> None:
-    pass
 
 
 def _named(name: str) -> torch.dtype:

@@ -8,11 +8,12 @@ Json = Any
 
 
 def code_of(told: Json, file: str) -> CodeType:
-    """`while __more__(): if __place__ == 0: __do__() ...`, each `__do__()` with the position of one
-    of the program's calls, under the name of its function and in its file."""
+    """`if __place__ == 0: __do__()` ..., each `__do__()` with the position of one of the program's
+    calls, under the name of its function and in its file."""
     line = max(1, int(told["line"]))
     line = min([line, *(place[0] for place in told["places"] if place[0])])
-    module = ast.Module([_loop(told["places"])], [])
+    body: list[ast.stmt] = [_at(number, *place) for number, place in enumerate(told["places"])]
+    module = ast.Module(body, [])
     for node in ast.walk(module):
         if isinstance(node, ast.expr | ast.stmt):
             # A code object counts its lines from its first one on.
@@ -24,11 +25,6 @@ def code_of(told: Json, file: str) -> CodeType:
     return code.replace(co_name=told["name"], co_qualname=told["qualname"], co_firstlineno=line)
 
 
-def _loop(places: list[Json]) -> ast.While:
-    body: list[ast.stmt] = [_at(number, *place) for number, place in enumerate(places)]
-    return ast.While(_called("__more__"), body or [ast.Pass()], [])
-
-
 def _at(
     number: int,
     line: int | None,
@@ -38,7 +34,7 @@ def _at(
     name: str | None,
 ) -> ast.If:
     """`if __place__ == number: name = __do__()`, the call at the position that is given."""
-    call = _called("__do__")
+    call = ast.Call(ast.Name("__do__", ast.Load()), [], [])
     told = {"lineno": line, "end_lineno": end, "col_offset": col, "end_col_offset": end_col}
     spot = {attribute: value for attribute, value in told.items() if value is not None}
     done: ast.stmt = ast.Expr(call)
@@ -49,7 +45,3 @@ def _at(
             setattr(node, attribute, value)
     asked = ast.Compare(ast.Name("__place__", ast.Load()), [ast.Eq()], [ast.Constant(number)])
     return ast.If(asked, [done], [])
-
-
-def _called(name: str) -> ast.Call:
-    return ast.Call(ast.Name(name, ast.Load()), [], [])

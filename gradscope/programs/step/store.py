@@ -22,9 +22,9 @@ from gradscope.programs.step.tape import STEP, Tape
 from gradscope.record.sites import shown_path
 from gradscope.version import __version__
 
-SCHEMA = "gradscope-step/1"
+SCHEMA = "gradscope-step/2"
 _LARGEST = 256 * 2**20  # bytes of the calls
-_TABLES = ("calls", "codes", "nodes", "modules", "leaves", "optimizers", "states", "files")
+_TABLES = ("calls", "codes", "chains", "modules", "leaves", "optimizers", "states", "files")
 _HELP = "gradscope trace --save-step DIR writes one"
 
 Json = Any
@@ -68,7 +68,7 @@ def write(tape: Tape, folder: Path, target: str) -> None:
         tables = {
             "files": [_file(name, number in users) for name, number in numbers.items()],
             "codes": scopes.codes,
-            "nodes": scopes.nodes,
+            "chains": scopes.chains,
             "modules": scopes.modules,
             "leaves": tape.leaves,
             "optimizers": tape.optimizers,
@@ -159,10 +159,9 @@ def _tensors(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def _check(tables: dict[str, list[Json]]) -> None:
-    """Numbers lead to what is there, to what came before where that is meant; and every function
-    is one that may be called."""
-    for number, (parent, place, kind, ref) in enumerate(tables["nodes"]):
-        _within(parent, -1, number)
+    """Numbers lead to what is there, and every function is one that may be called."""
+    sites = (one["made"] for one in tables["optimizers"])
+    for kind, ref, place in (link for chain in (*tables["chains"], *sites) for link in chain):
         _within(ref, 0, len(tables["modules" if kind == "module" else "codes"]))
         if kind not in ("code", "module") or type(place) is not int:
             raise ValueError(kind)
@@ -179,7 +178,7 @@ def _check(tables: dict[str, list[Json]]) -> None:
                 f"the kept step calls {str(name)[:60]}, which is no function that it may call",
                 help="a kept step calls torch's own functions alone, and those of its version",
             )
-        _within(call["n"], -1, len(tables["nodes"]))
+        _within(call["n"], 0, len(tables["chains"]))
         _within(call["s"], 0, len(tables["states"]))
         if not isinstance(call["a"], list) or not isinstance(call["k"], dict):
             raise ValueError(name)

@@ -3,7 +3,7 @@ their variables hold, as JSON has it."""
 
 from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -30,15 +30,6 @@ _PLUMBING = ("nn/modules/module.py", "torch/overrides.py", "_jit_internal.py", "
 Json = Any
 
 
-class _Running(NamedTuple):
-    """A frame, or a module, by its identity; `place` is where the frame outside of it calls it."""
-
-    identity: int
-    ref: int
-    place: int
-    node: int
-
-
 class Scopes:
     """`held` gives the number of a tensor, None of one that is not known; `leaf` makes it known."""
 
@@ -48,39 +39,37 @@ class Scopes:
         leaf: Callable[[torch.Tensor], int],
     ) -> None:
         self.codes: list[Json] = []
-        self.nodes: list[Json] = []  # [node outside, place in there, kind, code or module]
         self.modules: list[Json] = []
         self.globals = 0  # how many
         self._held, self._leaf = held, leaf
-        self._open: list[_Running] = []
+        self._numbers: dict[tuple[tuple[str, int, int], ...], int] = {}  # of chains
         self._code_ids: dict[int, tuple[CodeType, int]] = {}
         self._places: list[dict[tuple[Any, ...], int]] = []
         self._module_ids: dict[int, tuple[torch.nn.Module, int]] = {}
         self._global_ids: dict[int, tuple[Any, int]] = {}
         self._known: dict[str, dict[str, Json]] = {}  # what variables held at the last call
 
-    def at(self, frame: FrameType | None) -> tuple[int, int, Json]:
-        """The node of a frame that makes a call, the place in it, and what variables hold that
-        held something else before."""
-        chain = list(_chain(frame))[:_DEEPEST][::-1]
-        opened: list[_Running] = []
-        node, place = -1, 0
-        for kind, held in chain:
-            ref = self._code(held.f_code) if kind == CODE else self._module(_module_of(held))
-            known = self._open[len(opened)] if len(opened) < len(self._open) else None
-            outer = self.nodes[known.node][0] if known is not None else None
-            if known is None or (*known[:3], outer) != (id(held), ref, place, node):
-                self.nodes.append([node, place, kind, ref])
-                known = _Running(id(held), ref, place, len(self.nodes) - 1)
-            opened.append(known)
-            node = known.node
-            place = self._place(held.f_code, held.f_lasti) if kind == CODE else 0
-        self._open = opened
-        return node, place, self._names([held for kind, held in chain if kind == CODE][::-1])
+    @property
+    def chains(self) -> list[Json]:
+        """What calls were made in, the outermost first: [kind, code or module, place in there]."""
+        return [list(map(list, chain)) for chain in self._numbers]
+
+    def at(self, frame: FrameType | None) -> tuple[int, Json]:
+        """The chain in which a frame makes a call, and what variables hold that held something else
+        before."""
+        frames = list(_chain(frame))[:_DEEPEST][::-1]
+        chain = tuple(
+            (kind, self._code(held.f_code), self._place(held.f_code, held.f_lasti))
+            if kind == CODE
+            else (kind, self._module(_module_of(held)), 0)
+            for kind, held in frames
+        )
+        number = self._numbers.setdefault(chain, len(self._numbers))
+        return number, self._names([held for kind, held in frames if kind == CODE][::-1])
 
     def site(self, site: Site) -> Json:
-        """Of what was called before: the frames alone, the outermost first."""
-        return [[self._code(code), self._place(code, lasti)] for code, lasti in site[::-1]]
+        """The chain of what was called before, which has frames alone."""
+        return [[CODE, self._code(code), self._place(code, lasti)] for code, lasti in site[::-1]]
 
     def _code(self, code: CodeType) -> int:
         known = self._code_ids.get(id(code))
@@ -112,15 +101,14 @@ class Scopes:
 
     def _names(self, frames: list[FrameType]) -> Json:
         found: dict[str, Json] = {}
-        nodes = {one.identity: one.node for one in self._open}
         for frame in [one for one in frames if kind_of(one.f_code) == USER][:_NEAREST]:
-            node = nodes[id(frame)]
+            code = self._code(frame.f_code)
             if frame.f_locals is not frame.f_globals:
-                self._compare(f"n{node}", frame.f_locals, found)
+                self._compare(f"n{code}", frame.f_locals, found)
             known = self._global_ids.setdefault(
                 id(frame.f_globals), (frame.f_globals, len(self._global_ids))
             )
-            self.codes[self.nodes[node][3]]["globals"] = known[1]
+            self.codes[code]["globals"] = known[1]
             self._compare(f"g{known[1]}", frame.f_globals, found)
         self.globals = len(self._global_ids)
         return found

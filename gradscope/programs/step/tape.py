@@ -164,8 +164,8 @@ class Tape:
     def _surroundings(self, frame: FrameType | None, state: Json) -> dict[str, Json]:
         if not self.states or self.states[-1] != state:
             self.states.append(state)
-        node, place, names = self.scopes.at(frame)
-        told = {"n": node, "p": place, "s": len(self.states) - 1}
+        chain, names = self.scopes.at(frame)
+        told = {"n": chain, "s": len(self.states) - 1}
         return {**told, "v": names} if names else told
 
     def _add(self, given: Json, told: Json) -> None:

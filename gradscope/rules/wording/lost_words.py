@@ -1,5 +1,6 @@
 """What is said of gradients that an optimizer does not use, or uses in vain."""
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -158,11 +159,5 @@ def _scales(skipping: Skipping) -> str:
 
 
 def _spacing(scale: float, dtype: str) -> float:
-    """Of the numbers of a dtype next to one."""
-    power = 2.0 ** -(_DIGITS.get(dtype, 24) - 1)
-    below = 1.0
-    while below > scale > 0:
-        below /= 2
-    while below * 2 <= scale:
-        below *= 2
-    return below * power
+    """Of the numbers of a dtype next to one that is greater than 0."""
+    return 2.0 ** (math.frexp(scale)[1] - _DIGITS.get(dtype, 24))
