@@ -137,6 +137,7 @@ def test_bad_input_is_one_line_and_exit_2(
     ("source", "says"),
     [
         ("import torch\n", "no backward ever ran"),
+        ("raise ValueError('no')\n", "ended before its first backward: ValueError: no"),
         ("import torch\nx = torch.ones(2, requires_grad=True)\n(x * 2).sum()\n", "no backward"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils._pytree import tree_map_only
 
 from gradscope.norms.facts import Measured, NormOptions
 from gradscope.norms.meter import Measure
@@ -74,6 +75,33 @@ def test_a_pass_that_autograd_refuses_leaves_its_inspection_to_the_next() -> Non
     assert isinstance(magnitudes.measured, Measured)
     assert [row.name for row in magnitudes.measured.rows] == ["b", "w"]
     assert magnitudes.inspected == (0,)
+
+
+class Holding(torch.Tensor):
+    """Holds another tensor, as quantised ones do."""
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor) -> Holding:
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+    def __init__(self, inner: torch.Tensor) -> None:
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        args = tree_map_only(cls, lambda one: one.inner, args)
+        return tree_map_only(torch.Tensor, cls, func(*args, **kwargs or {}))
+
+
+def test_a_gradient_that_holds_another_tensor_is_measured_by_that() -> None:
+    held = Holding(torch.tensor([3.0, 4.0])).requires_grad_()
+
+    with Observation(measure=Measure(NormOptions()), each_op=False) as seen:
+        held.square().sum().backward()
+
+    measured = seen.sizes.facts().measured
+    assert seen.sizes.notes == [] and isinstance(measured, Measured)
+    assert measured.totals == (10.0,)
 
 
 def test_a_limit_ends_them_as_well() -> None:

@@ -57,6 +57,10 @@ def norms(
         remarks = (*remarks, *rank_remarks(ranked))
     measured = seen.magnitudes.measured
     if not isinstance(measured, Measured) or not measured.totals:
+        end = seen.ending
+        if end.gave_up:
+            what = f"{target.name} ended before its first backward: {end.detail}"
+            raise GradscopeError(what, help="run it without gradscope first", detail=end.traceback)
         raise GradscopeError(
             f"no backward ever ran in {target.name}, so there is no gradient to measure",
             help="call backward() on its loss, or name the function that returns the loss",

@@ -194,8 +194,12 @@ def sum_of(tensors: Iterable[torch.Tensor]) -> float | None:
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
-    """What of it is here: of a DTensor its own part, else all."""
-    return tensor._local_tensor if is_distributed(tensor) else tensor  # type: ignore[attr-defined]
+    """The values that are here: of a DTensor its own part, of another subclass what it holds, which
+    is all that can be computed with where no mode and no subclass sees it."""
+    if type(tensor) in (torch.Tensor, torch.nn.Parameter):
+        return tensor
+    held = _held_by(tensor)
+    return held if held is not None else torch.empty(0)
 
 
 def shard_of(tensor: torch.Tensor) -> tuple[int, ...] | None:
