@@ -36,9 +36,9 @@ def judge(case: Case) -> Report:
         report = _traced(target, config, case)
     except GradscopeError as error:
         detail = f"{error}; {error.help}" if error.help else str(error)
-        return _failed(case, Ending("unusable", detail, traceback=error.detail))
+        return case.ended(Ending("unusable", detail, traceback=error.detail))
     except ChildFault as fault:
-        return _failed(case, Ending("fault", fault.last_line, traceback=str(fault)))
+        return case.ended(Ending("fault", fault.last_line, traceback=str(fault)))
     trace = _true_ending(report.trace, case)
     wanted = rule_filter(config)
     crossed = [found for found in thresholds.crossed(trace, config.thresholds) if wanted(found)]
@@ -76,10 +76,6 @@ def _traced(target: Target, config: Config, case: Case) -> Report:
     finally:
         if ranks is not None:
             ranks.leave()
-
-
-def _failed(case: Case, ending: Ending) -> Report:
-    return Report(case.shown, Trace(case.shown, ending=ending))
 
 
 def _true_ending(trace: Trace, case: Case) -> Trace:

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from gradscope.check.cases import Case
-from gradscope.facts import Ending, Report, Trace
+from gradscope.facts import Ending, Report
 from gradscope.signals import raise_from_now_on
 
 TICK = 0.2  # seconds between two looks at the clock
@@ -81,7 +81,7 @@ def run_all(
             _take(running, reports)
         for place, case in enumerate(cases):
             if place not in reports:
-                reports[place] = _ended(case, Ending("interrupted", "Ctrl-C", 130))
+                reports[place] = case.ended(Ending("interrupted", "Ctrl-C", 130))
     finally:
         for worker in running:
             _kill(worker)
@@ -131,10 +131,10 @@ def _work(case: Case, judge: Judge, threads: int, connection: Connection) -> Non
     try:
         report = judge(case)
     except KeyboardInterrupt:
-        report = _ended(case, Ending("interrupted", "Ctrl-C", 130))
+        report = case.ended(Ending("interrupted", "Ctrl-C", 130))
     except BaseException as error:
         detail = f"{type(error).__name__}: {error}"
-        report = _ended(case, Ending("fault", detail, traceback=traceback.format_exc()))
+        report = case.ended(Ending("fault", detail, traceback=traceback.format_exc()))
     with contextlib.suppress(OSError):
         connection.send((report, wanted()))
 
@@ -155,16 +155,12 @@ def _result(worker: _Worker) -> Report | None:
         code = worker.process.exitcode
         _kill(worker)
         killed = signal.Signals(-code).name if code and code < 0 else f"exit code {code}"
-        return _ended(worker.case, Ending("died", f"{killed}, and with it what was seen so far"))
+        return worker.case.ended(Ending("died", f"{killed}, and with it what was seen so far"))
     if time.monotonic() > worker.ends_by:
         _kill(worker)
         limit = f"the time limit of {worker.case.config.time_limit:g} s"
-        return _ended(worker.case, Ending("hung", f"no result long after {limit}"))
+        return worker.case.ended(Ending("hung", f"no result long after {limit}"))
     return None
-
-
-def _ended(case: Case, ending: Ending) -> Report:
-    return Report(case.shown, Trace(case.shown, ending=ending))
 
 
 def _kill(worker: _Worker) -> None:

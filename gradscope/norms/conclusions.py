@@ -74,7 +74,11 @@ def norms(
     parts = [one for one in elsewhere if isinstance(one, Measured)]
     measured = joined(measured, parts, options)
     stages.begin(Doing.DIAGNOSING)
-    report = conclude(target.name, seen, config, told=_of_sizes, mend=untouched, remarks=remarks)
+
+    def of_sizes(finding: Finding) -> bool:
+        return RULES[finding.rule].of_sizes  # what is not finite is the business of `trace`
+
+    report = conclude(target.name, seen, config, told=of_sizes, mend=untouched, remarks=remarks)
     return described(report, measured, options)
 
 
@@ -110,11 +114,6 @@ def _measure(options: NormOptions) -> object:
     from gradscope.norms.meter import Measure
 
     return Measure(options)
-
-
-def _of_sizes(finding: Finding) -> bool:
-    """What is not finite is the business of `gradscope trace`."""
-    return RULES[finding.rule].of_sizes
 
 
 def _bad_at(seen: Trace, step: int) -> list[str]:

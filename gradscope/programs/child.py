@@ -221,8 +221,9 @@ class Messenger:
             with aside():
                 self._snapshots.batches.fetch()
             steps, trace = self._snapshots.steps, replace(trace, hurdle=self._snapshots.hurdle)
+        imported = tuple(name for name in SLOW_MODULES if name in sys.modules)
         serve = self._snapshots.serve if self._snapshots is not None else lambda: None
-        self._channel.close(Final(trace, _slow_imports(), steps), serve)
+        self._channel.close(Final(trace, imported, steps), serve)
 
     def writes(self, path: Any) -> Any:
         """A native writer of the program is about to write a file."""
@@ -380,10 +381,6 @@ def _flush() -> None:
             stream.flush()
         except (OSError, ValueError, AttributeError):
             continue  # closed by the program, or its reader has gone
-
-
-def _slow_imports() -> tuple[str, ...]:
-    return tuple(name for name in SLOW_MODULES if name in sys.modules)
 
 
 def _finish_as_python_does() -> None:

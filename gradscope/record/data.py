@@ -129,34 +129,19 @@ def _any_bad(values: Any) -> bool:
     return any(map(holds_bad, held))
 
 
-class ArrayWarnings:
-    """Context manager. Listens to numpy, and lets the program's warnings be shown as ever.
+def hear_numpy(stack: ExitStack, heard: list[ArrayWarning]) -> None:
+    """Until `stack` ends, note what numpy warns of. The program's warnings are shown as ever.
 
     Not heard: what `numpy.errstate` silences, and what a loader's worker process warns of.
     """
+    shown: Any = warnings.showwarning
 
-    def __init__(self) -> None:
-        self.heard: list[ArrayWarning] = []
-        self._stack = ExitStack()
-
-    def __enter__(self) -> ArrayWarnings:
-        shown: Any = warnings.showwarning
-
-        def showwarning(
-            message: Any, category: Any, filename: str, lineno: int, *rest: Any
-        ) -> None:
-            if category is RuntimeWarning and (said := _SAID.fullmatch(str(message))):
-                self._note(said, sys._getframe(1))
-            shown(message, category, filename, lineno, *rest)
-
-        stand_in(self._stack, warnings, "showwarning", showwarning)
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self._stack.close()
-
-    def _note(self, said: re.Match[str], frame: Any) -> None:
-        user, _ = note_site(frame)
-        if user and len(self.heard) < _MOST_WARNINGS:
+    def showwarning(message: Any, category: Any, filename: str, lineno: int, *rest: Any) -> None:
+        said = _SAID.fullmatch(str(message)) if category is RuntimeWarning else None
+        user, _ = note_site(sys._getframe(1)) if said is not None else ((), ())
+        if said is not None and user and len(heard) < _MOST_WARNINGS:
             makes_nan = said[1] == "invalid value"
-            self.heard.append(ArrayWarning(said[0], said[2], makes_nan, resolve(*user[0])))
+            heard.append(ArrayWarning(said[0], said[2], makes_nan, resolve(*user[0])))
+        shown(message, category, filename, lineno, *rest)
+
+    stand_in(stack, warnings, "showwarning", showwarning)

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import AnyRefusal, Ending, Environment, Step, Trace
+from gradscope.facts import AnyRefusal, ArrayWarning, Ending, Environment, Step, Trace
 from gradscope.record.context import RunContext
-from gradscope.record.data import ArrayWarnings
+from gradscope.record.data import hear_numpy
 from gradscope.record.every_op import EveryOp
 from gradscope.record.instrument import Engine, tell
 from gradscope.record.limit import FIRST_ERROR, LastUpdate, Limit, StopTrace
@@ -113,7 +113,7 @@ class Observation:
         self._calm_until = 0.0  # steps before which none has to be looked at, as is known
         self._elsewhere: dict[str, None] = {}  # other threads that ran backward, in order
         self._refusal: AnyRefusal | None = None
-        self._arrays = ArrayWarnings()
+        self._heard: list[ArrayWarning] = []  # of numpy
         self._stack = ExitStack()
         self.context = context = RunContext()
         self.functions = FunctionChecks(context) if check_functions else None
@@ -128,7 +128,7 @@ class Observation:
         follow_modules(self.context, self._stack, thread, self.context.names.saw_root)
         follow_functions(self.context, self.functions, self._stack, thread)
         if self.ops is not None:
-            self._stack.enter_context(self._arrays)
+            hear_numpy(self._stack, self._heard)
             self.ops.begin(self._stack, thread)
             self.sizes.begin(self._stack, thread, self.ops.modes_below)
         else:
@@ -382,7 +382,7 @@ class Observation:
             magnitudes=self.sizes.facts(),
             functions=tuple(functions.found) if functions is not None else (),
             elsewhere=tuple(self._elsewhere),
-            array_warnings=tuple(self._arrays.heard),
+            array_warnings=tuple(self._heard),
             refusal=self._refusal,
         )
         seen = seen if self.ops is None else self.ops.told(seen)

@@ -77,7 +77,7 @@ def keep_step(
                 return f"{steps} not saved: {head['refused']}", ()
             store.complete(made, head)
             save(seen, made / TRACE)
-            size = store.shown_size(store.size_of(made))
+            size = store.size_of(made)
             _put(made, folder)
     except FAILURES as failure:
         return f"{steps} not saved: {told(failure)}", ()

@@ -95,12 +95,8 @@ def times(count: int) -> str:
 def done(effect: Effect) -> str:
     """ "connects to localhost:80 at train.py:12"."""
     place = f" at {effect.location.file}:{effect.location.line}" if effect.location else ""
-    return f"{_DOES[effect.kind]} {_relative(effect.what)}{place}"
-
-
-def _relative(what: str) -> str:
-    """A path as a user would write it."""
-    return what.removeprefix(os.getcwd() + os.sep)
+    what = effect.what.removeprefix(os.getcwd() + os.sep)  # a path as a user would write it
+    return f"{_DOES[effect.kind]} {what}{place}"
 
 
 def told(fix: Fix) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 of it is called."""
 
 import json
-import math
 import os
 import platform
 import shutil
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.filesize import decimal
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import NotChecked
@@ -236,15 +236,9 @@ def unkept_of(head: dict[str, Json]) -> tuple[NotChecked, ...]:
     return tuple(NotChecked(str(what), str(why)) for what, why in head.get("unkept", ()))
 
 
-def size_of(folder: Path) -> int:
-    """Bytes of all its files."""
-    return sum(one.stat().st_size for one in folder.rglob("*") if one.is_file())
-
-
-def shown_size(nbytes: int) -> str:
-    """`3.2 MB`."""
-    power = min(int(math.log10(max(nbytes, 1)) / 3), 4)
-    return f"{nbytes / 1000**power:.3g} {('bytes', 'kB', 'MB', 'GB', 'TB')[power]}"
+def size_of(folder: Path) -> str:
+    """Of all its files: "3.2 MB"."""
+    return decimal(sum(one.stat().st_size for one in folder.rglob("*") if one.is_file()))
 
 
 def _unfit(folder: Path, why: str) -> GradscopeError:

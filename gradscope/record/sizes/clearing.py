@@ -10,7 +10,7 @@ import torch
 from gradscope.facts import Clearing
 from gradscope.record.finite import is_zero
 from gradscope.record.held import parts_of, variables
-from gradscope.record.optimizers import Work, parameters_of
+from gradscope.record.optimizers import parameters_of
 from gradscope.record.passes import Graded
 from gradscope.record.sites import in_torch, note_site, resolve, user_frames
 
@@ -25,19 +25,12 @@ _HOLDERS: tuple[tuple[Any, Callable[[Any], Iterator[Any]]], ...] = (
 Versions = dict[int, tuple[int, int]]  # leaf -> its gradient and the version of that, by id
 
 
-def before_backward(frame: FrameType, leaves: Sequence[torch.Tensor]) -> Clearing | None:
-    """For the line above the call of a backward, which `frame` runs."""
-    return _clearing(frame, leaves, after=False)
-
-
-def after_step(work: Work, leaves: Sequence[torch.Tensor]) -> Clearing | None:
-    """For the line below the call of a step."""
-    return _clearing(work.frame, leaves, after=True)
-
-
-def _clearing(frame: FrameType, leaves: Sequence[torch.Tensor], *, after: bool) -> Clearing | None:
-    """None where no names of the user's lead to the leaves, or where a library makes the call, as
-    a trainer does, whose loop is not in the user's file."""
+def clearing_of(
+    frame: FrameType, leaves: Sequence[torch.Tensor], *, after: bool = False
+) -> Clearing | None:
+    """For the line above the call of a backward, which `frame` runs, or below that of a step. None
+    where no names of the user's lead to the leaves, or where a library makes the call, as a trainer
+    does, whose loop is not in the user's file."""
     frames = user_frames(frame)
     if not frames or not leaves or not all(in_torch(code) for code, _ in note_site(frame)[1]):
         return None
@@ -170,7 +163,7 @@ class Freshness:
         if self.stale:
             stale = [leaf for leaf, _ in graded if id(leaf) in self.stale]
             self.stale = set(map(id, stale))
-            self.clearing = before_backward(frame, stale)
+            self.clearing = clearing_of(frame, stale)
         return graded
 
     def stale_of(self, leaves: Iterable[torch.Tensor]) -> list[torch.Tensor]:

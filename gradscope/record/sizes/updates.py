@@ -11,7 +11,7 @@ from gradscope.facts import Location, Update
 from gradscope.record.finite import is_zero
 from gradscope.record.optimizers import Work, held_by, parameters_of
 from gradscope.record.sites import USER, kind_of, note_site, place_of
-from gradscope.record.sizes.clearing import Freshness, after_step
+from gradscope.record.sizes.clearing import Freshness, clearing_of
 from gradscope.record.sizes.leaves import Leaves, Replacement
 from gradscope.source import parsed
 from gradscope.source.hand_updates import ascent, rate_by_hand
@@ -66,6 +66,9 @@ class Updates:
             self._own[type(optimizer).__name__] = step_code
         stale = fresh.stale_of(parameters_of(optimizer))
         base = settings.get("initial_lr")
+        clearing = None
+        if stale:
+            clearing = fresh.clearing or clearing_of(work.frame, stale, after=True)
         update = Update(
             step=step,
             optimizer=type(optimizer).__name__,
@@ -78,7 +81,7 @@ class Updates:
             base_lr=float(base) if base is not None else None,
             momentum=float(settings.get("momentum") or 0.0),
             weight_decay=float(settings.get("weight_decay") or 0.0),
-            clearing=(fresh.clearing or after_step(work, stale)) if stale else None,
+            clearing=clearing,
         )
         if is_plain:
             self._same[id(optimizer)] = (*map(settings.get, _TOLD), work.site), update

@@ -3,10 +3,9 @@
 import ast
 import os
 from collections.abc import Iterable
-from difflib import SequenceMatcher
+from difflib import SequenceMatcher, unified_diff
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Literal
 
 from gradscope.facts import Edit
 from gradscope.source import Source
@@ -26,57 +25,15 @@ def spliced(source: Source, edits: Iterable[Edit]) -> str:
     return "".join((*pieces, source.text[last:]))
 
 
-_Tag = Literal["replace", "delete", "insert", "equal"]
-_Code = tuple[_Tag, int, int, int, int]
-
-
-class _Comparison(SequenceMatcher[str]):
-    """Of two texts' lines. Those that are equal at both ends are set aside first, which is nearly
-    all of them: how long a comparison takes must not grow with the square of a file's length."""
-
-    def __init__(self, old: list[str], new: list[str]) -> None:
-        shorter = min(len(old), len(new))
-        self.head = next((i for i in range(shorter) if old[i] != new[i]), shorter)
-        rest = range(shorter - self.head)
-        self.tail = next((i for i in rest if old[-1 - i] != new[-1 - i]), len(rest))
-        self.lengths = len(old), len(new)
-        super().__init__(
-            None, old[self.head : len(old) - self.tail], new[self.head : len(new) - self.tail]
-        )
-
-    def get_opcodes(self) -> list[_Code]:
-        head, tail, (old, new) = self.head, self.tail, self.lengths
-        codes: list[_Code] = [("equal", 0, head, 0, head)]
-        for tag, a, b, c, d in super().get_opcodes():
-            codes.append((tag, a + head, b + head, c + head, d + head))
-        codes.append(("equal", old - tail, old, new - tail, new))
-        return [code for code in codes if code[1] < code[2] or code[3] < code[4]]
-
-
 def unified(source: Source, text: str) -> str:
     """The patch from a source to `text`, as `git apply` takes it from the current folder."""
     path = Path(os.path.relpath(source.file)).as_posix()
-    old, new = _lines(source.text), _lines(text)
-    pieces = [f"--- {_named(f'a/{path}')}\n", f"+++ {_named(f'b/{path}')}\n"]
-    for group in _Comparison(old, new).get_grouped_opcodes():
-        (_, first, _, again, _), (_, _, last, _, past) = group[0], group[-1]
-        pieces.append(f"@@ -{_range(first, last)} +{_range(again, past)} @@\n")
-        for tag, a, b, c, d in group:
-            if tag == "equal":
-                pieces += (f" {line}" for line in old[a:b])
-                continue
-            pieces += (f"-{line}" for line in old[a:b])
-            pieces += (f"+{line}" for line in new[c:d])
+    names = _named(f"a/{path}"), _named(f"b/{path}")
+    pieces = unified_diff(_lines(source.text), _lines(text), *names)
     return "".join(
         piece if piece.endswith("\n") else f"{piece}\n\\ No newline at end of file\n"
         for piece in pieces
     )
-
-
-def _range(start: int, end: int) -> str:
-    """Lines as the head of a hunk has them: the first, counted from 1, and how many."""
-    first = start + 1 if start < end else start
-    return str(first) if end - start == 1 else f"{first},{end - start}"
 
 
 def _named(path: str) -> str:
@@ -105,7 +62,7 @@ def edits_between(source: Source, text: str) -> tuple[Edit, ...]:
     starts = [0, *accumulate(map(len, old))]
     return tuple(
         source.edit(starts[a], starts[b], "".join(new[c:d]))
-        for tag, a, b, c, d in _Comparison(old, new).get_opcodes()
+        for tag, a, b, c, d in SequenceMatcher(None, old, new).get_opcodes()
         if tag != "equal"
     )
 
