@@ -30,7 +30,7 @@ from gradscope.record.patches import install
 from gradscope.record.refusals import Notes
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import user_frames
-from gradscope.record.sizes.magnitudes import Sizes
+from gradscope.record.sizes.gradients import Sizes
 from gradscope.record.tracing import unobserved
 from gradscope.record.watching import Watching
 

@@ -27,7 +27,7 @@ from gradscope.record.probes.function_checks import FunctionChecks
 from gradscope.record.refusals import refusal_of
 from gradscope.record.running import follow_modules
 from gradscope.record.sites import Site, forget_names, place_of, user_site
-from gradscope.record.sizes.magnitudes import Sizes
+from gradscope.record.sizes.gradients import Sizes
 from gradscope.record.tracing import unobserved
 
 

@@ -12,12 +12,12 @@ import torch
 
 from gradscope.errors import GradscopeError
 from gradscope.programs.step.allowed import function_of
-from gradscope.programs.step.arguments import Unfit
-from gradscope.programs.step.arguments import read as value_of
 from gradscope.programs.step.stand_in_code import code_of
 from gradscope.programs.step.store import Stored, read
 from gradscope.programs.step.surroundings import CODE
 from gradscope.programs.step.tape import STEP
+from gradscope.programs.step.values import Unfit
+from gradscope.programs.step.values import read as value_of
 
 Json = Any
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gradscope.programs.step.arguments import Unkept, written
+from gradscope.programs.step.values import Unkept, written
 from gradscope.record.sites import (
     LIBRARY,
     USER,

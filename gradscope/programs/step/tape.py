@@ -14,8 +14,8 @@ from torch.overrides import TorchFunctionMode
 
 from gradscope.facts import NotChecked
 from gradscope.programs.step.allowed import WHOLE, name_of
-from gradscope.programs.step.arguments import Unkept, written
 from gradscope.programs.step.surroundings import Scopes
+from gradscope.programs.step.values import Unkept, written
 from gradscope.record.finite import unwrapped
 from gradscope.record.graph import function_name
 from gradscope.record.observation import Observation

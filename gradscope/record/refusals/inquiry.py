@@ -36,8 +36,8 @@ from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import down, ends, is_older, leaf_ids, up, withheld
 from gradscope.record.held import variables
 from gradscope.record.journal import to_call
+from gradscope.record.refusals.exceptions import Raised, chain
 from gradscope.record.refusals.notes import Noted, Notes, Updated
-from gradscope.record.refusals.raised import Raised, chain
 from gradscope.record.sites import resolve
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.reasons import cut_upstream, explained

@@ -5,8 +5,8 @@ import ast
 from gradscope.facts import Edit
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Candidate, Culprit, Ways
-from gradscope.repair.write.places import block_of
 from gradscope.repair.write.splice import after, commented, moved_before, whole_lines
+from gradscope.repair.write.statements import block_of
 from gradscope.repair.write.training import target_of
 from gradscope.source import Source
 from gradscope.source.arguments import called

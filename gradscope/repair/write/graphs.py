@@ -8,8 +8,8 @@ from gradscope.facts import Location
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Culprit, Edits, Ways
 from gradscope.repair.write.cycles import loops_around, moved
-from gradscope.repair.write.places import beside, block_of, dropped, is_on, lines_of, node_at
 from gradscope.repair.write.splice import after, before, commented, keyword, whole_lines
+from gradscope.repair.write.statements import beside, block_of, dropped, is_on, lines_of, node_at
 from gradscope.source.arguments import called
 from gradscope.source.hand_updates import Holder
 from gradscope.source.spans import statement_at

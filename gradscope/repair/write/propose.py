@@ -8,7 +8,6 @@ from gradscope.facts import Edit, Fix, Phase
 from gradscope.facts import requests as ask
 from gradscope.repair.write import (
     backward,
-    clip_norm,
     cycles,
     detached,
     empty,
@@ -104,8 +103,8 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.ClearAfterStep: cycles.cleared_late,
     ask.StepWhereCleared: cycles.stepped_late,
     ask.SlowSchedule: cycles.slowed,
-    ask.ClipNorm: clip_norm.clipped,
-    ask.MoveClipping: clip_norm.in_time,
+    ask.ClipNorm: training.clipped,
+    ask.MoveClipping: training.in_time,
     ask.KeepNorm: initial.keeping,
 }
 

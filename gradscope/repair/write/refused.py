@@ -9,8 +9,8 @@ from itertools import takewhile
 from gradscope.facts import Edit
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Culprit, Ways
-from gradscope.repair.write.places import block_of, node_at
 from gradscope.repair.write.splice import before, whole_lines
+from gradscope.repair.write.statements import block_of, node_at
 from gradscope.source import Source, operands
 from gradscope.source.arguments import BINARY, called
 from gradscope.source.hand_updates import Holder, holder_of, is_write, written

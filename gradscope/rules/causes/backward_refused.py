@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gradscope.facts import Finding, Phase, Refusal, Related, Root, Trace
-from gradscope.rules.reading.refused import requests
+from gradscope.rules.reading.after_refusal import requests
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording.refused_words import told
 

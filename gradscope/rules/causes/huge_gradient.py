@@ -20,8 +20,7 @@ from gradscope.facts import (
 )
 from gradscope.facts import requests as ask
 from gradscope.rules.reading import measurements
-from gradscope.rules.reading.growths import clip_bound, is_clipped
-from gradscope.rules.reading.leaps import bound_of, is_huge
+from gradscope.rules.reading.growths import bound_of, clip_bound, is_clipped, is_huge
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 

@@ -20,7 +20,7 @@ from gradscope.facts import (
     plural,
 )
 from gradscope.ops.traits import Trait, has
-from gradscope.rules.reading.refused import is_carried, is_once
+from gradscope.rules.reading.after_refusal import is_carried, is_once
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.dead_gradient_words import WORDS
 

@@ -22,6 +22,7 @@ from gradscope.record.passes import BackwardPass, Graded, Measure
 from gradscope.record.sites import note_site
 from gradscope.record.sizes.absences import Absences, Additions
 from gradscope.record.sizes.account import SAMPLE
+from gradscope.record.sizes.accounts import Usages
 from gradscope.record.sizes.clearing import Freshness
 from gradscope.record.sizes.clipping import Clipping
 from gradscope.record.sizes.crossings import MOST_NODES, Crossings
@@ -33,7 +34,6 @@ from gradscope.record.sizes.leaves import Leaves, norms_of
 from gradscope.record.sizes.module_use import OwnBackwards, TrainingModes
 from gradscope.record.sizes.reduction import summed
 from gradscope.record.sizes.updates import Updates
-from gradscope.record.sizes.usage import Usages
 from gradscope.record.tracing import shielded
 
 _MEASURED_FIRST = 12  # steps
