@@ -29,15 +29,17 @@ class Proposal:
     left_out: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _File:
     name: str  # relative to the folder
     tree: ast.Module
 
-    @cached_property
-    def functions(self) -> dict[str, Function]:
-        """By their own names, methods too."""
-        return {node.name: node for node in ast.walk(self.tree) if isinstance(node, Function)}
+    @property
+    def runs(self) -> bool:
+        """Whether it does something itself, beside defining what others use."""
+        defines = Function | ast.ClassDef | ast.Import | ast.ImportFrom | ast.Assign | ast.AnnAssign
+        does = (node for node in self.tree.body if not isinstance(node, defines))
+        return any(isinstance(part, ast.Call) for node in does for part in ast.walk(node))
 
     @property
     def module(self) -> str:
@@ -71,17 +73,21 @@ class _File:
 def propose(folder: Path) -> Proposal:
     """The scripts that run a backward pass, and the functions that do when they are called."""
     files, left_out = _read(folder)
-    targets = []
-    run: set[int] = set()  # functions that a script runs, by id
+    targets: list[str] = []
+    run: list[_File] = []  # by a script
     for file in files.values():
         reached = _reached(file, files)
-        if any(map(_calls_backward, reached)):
+        if file.runs and any(_calls_backward(one.tree) for one in reached):
             targets.append(file.name)
-            run.update(map(id, reached))
+            run += reached
     for file in files.values():
-        inside = [node for node in file.functions.values() if _calls_backward(node)]
-        for node in inside:
-            if id(node) in run or node not in file.tree.body:
+        if file.uses_torch and not _calls_backward(file.tree) and file not in run:
+            left_out.append(
+                f"{file.name} calls no backward(): a function of it that returns a loss is named "
+                f"{file.name}:FUNCTION"
+            )
+        for node in file.tree.body if file not in run else ():
+            if not isinstance(node, Function) or not _calls_backward(node):
                 continue
             needed = _needed(node)
             if needed:
@@ -90,11 +96,6 @@ def propose(folder: Path) -> Proposal:
                 )
             else:
                 targets.append(f"{file.name}:{node.name}")
-        if not inside and file.uses_torch and file.name not in targets:
-            left_out.append(
-                f"{file.name} calls no backward(): a function of it that returns a loss is named "
-                f"{file.name}:FUNCTION"
-            )
     return Proposal(tuple(targets), tuple(left_out))
 
 
@@ -155,45 +156,19 @@ def _read(folder: Path) -> tuple[dict[str, _File], list[str]]:
     return files, left_out
 
 
-def _reached(file: _File, files: dict[str, _File]) -> list[ast.AST]:
-    """What a script runs: its own statements, and the functions that these mention by name, there
-    or in files that it imports, and so on."""
-    waiting: list[tuple[ast.AST, _File]] = [
-        (node, file) for node in file.tree.body if not isinstance(node, Function | ast.ClassDef)
-    ]
-    reached: list[ast.AST] = []
-    seen: set[int] = set()
-    while waiting:
-        node, home = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        reached.append(node)
-        near = [home, *home.imports(files)]
-        for name in _mentioned(node):
-            waiting += [(one.functions[name], one) for one in near if name in one.functions]
-    return reached
-
-
-def _mentioned(node: ast.AST) -> Iterator[str]:
-    for one in ast.walk(node):
-        if isinstance(one, ast.Name):
-            yield one.id
-        elif isinstance(one, ast.Attribute):
-            yield one.attr
+def _reached(file: _File, files: dict[str, _File]) -> list[_File]:
+    """The file, and those that it imports, and so on."""
+    found = [file]
+    for one in found:  # which grows meanwhile
+        found += [other for other in dict.fromkeys(one.imports(files)) if other not in found]
+    return found
 
 
 def _calls_backward(node: ast.AST) -> bool:
     """`loss.backward()`, `torch.autograd.grad(loss, ...)`."""
     called = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
-    return any(
-        isinstance(one, ast.Attribute)
-        and (
-            one.attr == "backward"
-            or (one.attr == "grad" and "autograd" in set(_mentioned(one.value)))
-        )
-        for one in called
-    )
+    names = (ast.unparse(one) for one in called if isinstance(one, ast.Attribute))
+    return any(name.endswith((".backward", "autograd.grad")) for name in names)
 
 
 def _needed(node: Function) -> list[str]:
