@@ -10,6 +10,8 @@ from test_collectives import on_two_ranks
 from test_lost_update import loud, patched
 
 from gradscope.facts import Severity
+from gradscope.repair.write.splice import spliced
+from gradscope.source import read
 
 HEAD = """\
 import torch
@@ -155,10 +157,11 @@ for step in range(4):
     [
         ("", "p.grad /= dist.get_world_size()", "p.grad /= dist.get_world_size()"),
         (" / dist.get_world_size()", "pass", "loss.backward()"),
+        ("\n    loss = loss / dist.get_world_size()", "pass", "loss.backward()"),
         ("", "dist.all_reduce(p.grad)\n        p.grad /= dist.get_world_size()", None),
         ("", "pass", None),
     ],
-    ids=["gradients", "loss", "summed again", "once"],
+    ids=["gradients", "loss", "loss anew", "summed again", "once"],
 )
 def test_an_average_over_ranks_is_taken_once(
     loss: str, line: str, told: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -175,3 +178,5 @@ def test_an_average_over_ranks_is_taken_once(
         place = found.location
         assert place is not None
         assert program.splitlines()[place.line - 1].strip() == told
+        right = RANKS.format("", "pass").partition("    for p in")[0]
+        assert spliced(read(place.file), found.fixes[0].edits).startswith(right)

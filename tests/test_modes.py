@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from corpus import diagnosed_text
+from test_lost_update import patched
 
 from gradscope.facts import Finding
 
@@ -48,26 +49,56 @@ def found(program: str, folder: Path) -> list[Finding]:
 
 
 @pytest.mark.parametrize(
-    ("program", "mode", "line"),
+    ("program", "severity", "mode", "line"),
     [
-        (noted(EVALUATED), "eval", "net.eval()"),
-        (noted(EVALUATED, part="nn.Dropout(0.2)"), "eval", "net.eval()"),
-        (noted(SCORED), "train", "net(torch.randn(32, 8))"),
-        (noted(SCORED, part="nn.Dropout(0.2)"), "train", "net(torch.randn(32, 8))"),
-        (noted("pass", before="net.eval()"), "eval", "net.eval()"),
+        (noted(EVALUATED), "warning", "eval", "net.eval()"),
+        (noted(EVALUATED, part="nn.Dropout(0.2)"), "warning", "eval", "net.eval()"),
+        (noted(SCORED), "note", "train", "net(torch.randn(32, 8))"),
+        (noted(SCORED, part="nn.Dropout(0.2)"), "note", "train", "net(torch.randn(32, 8))"),
+        (noted("pass", before="net.eval()"), "note", "eval", "net.eval()"),
     ],
 )
-def test_a_mode_that_was_left_on_is_noted(
-    program: str, mode: str, line: str, tmp_path: Path
+def test_a_mode_that_was_left_on_is_told(
+    program: str, severity: str, mode: str, line: str, tmp_path: Path
 ) -> None:
     (one,) = found(program, tmp_path)
 
-    assert (one.severity, one.evidence["mode"]) == ("note", mode)
+    assert (one.severity, one.evidence["mode"]) == (severity, mode)
     place = one.location
     assert place is not None
     assert program.splitlines()[place.line - 1][place.col : place.end_col] == line
 
 
+TRAINED = "    net.train()\n    for batch in"
+
+
+@pytest.mark.parametrize(
+    ("score", "repaired"),
+    [
+        (EVALUATED, noted(EVALUATED).replace("    for batch in", TRAINED)),
+        (SCORED, noted(EVALUATED).replace("    for batch in", TRAINED)),
+    ],
+)
+def test_the_mode_is_set_where_training_goes_on(
+    score: str, repaired: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    (one,) = diagnosed_text(noted(score), tmp_path, verify=True).findings
+
+    assert one.fixes[0].verified is True
+    assert patched(noted(score), one.fixes[0].patch or "", tmp_path) == repaired
+    assert found(repaired, tmp_path) == []
+
+
+FROZEN = """\
+net.eval()
+for parameter in net.parameters():
+    parameter.requires_grad_(False)
+picture = torch.zeros(1, 8, requires_grad=True)
+for step in range(4):
+    net(picture).square().mean().backward()
+"""
 FAKES = """\
 import torch
 from torch import nn
@@ -97,9 +128,11 @@ for step in range(6):
         noted(f"net.eval()\n    net[1].train()\n    {SCORED}\n", before="net.train()"),
         noted("pass", setup=SCORED.replace("return ", "").replace("\n        ", "\n    ")),
         FAKES,
+        noted("pass") + FROZEN,
     ],
     ids=["both", "eval without parts", "train without parts", "statistics kept",
-         "statistics taken anew", "samples by Dropout", "before the training", "of a generator"],
+         "statistics taken anew", "samples by Dropout", "before the training", "of a generator",
+         "frozen"],
 )  # fmt: skip
 def test_the_right_mode_is_not_noted(program: str, tmp_path: Path) -> None:
     assert found(program, tmp_path) == []

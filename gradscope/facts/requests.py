@@ -12,7 +12,7 @@ from gradscope.facts.magnitudes import Clearing, NoGradient, Summed, Update
 from gradscope.facts.numbers import text_of
 from gradscope.facts.places import Call, Location
 from gradscope.facts.refusals import Carried, Unfit, Write
-from gradscope.facts.usage import Flat, Usage
+from gradscope.facts.usage import Flat, ModeKept, Usage
 
 
 @dataclass_transform(frozen_default=True)
@@ -261,20 +261,23 @@ class LowerRate(Request):
     trial_steps: int | None = None
 
 
-class SetOption(Request):
-    """Give the optimizer of `update` another value of one of its options."""
+class OfUpdate(Request):
+    """Of what moves the parameters at `update`."""
 
     update: Update
+
+
+class SetOption(OfUpdate):
+    """Give the optimizer of `update` another value of one of its options."""
+
     name: str
     old: float
     new: float
 
 
-class BoundSchedule(Request):
-    """Keep the learning rate of `update`, which a schedule sets, from going below 0, or above
-    `high`."""
+class BoundSchedule(OfUpdate):
+    """Keep the learning rate, which a schedule sets, from going below 0, or above `high`."""
 
-    update: Update
     high: float | None = None
 
     @property
@@ -289,12 +292,6 @@ class ClearGradients(Request):
     for them."""
 
     clearing: Clearing | None
-
-
-class OfUpdate(Request):
-    """Of what moves the parameters at `update`."""
-
-    update: Update
 
 
 class StepBeforeClearing(OfUpdate):
@@ -356,6 +353,20 @@ class DivideLoss(Request):
 
     backward: Location
     passes: int
+
+
+class AverageOnce(Request):
+    """Leave out a division by the number of ranks: at `place` that of the gradients (`by_hand`),
+    else that of the loss whose backward is called there."""
+
+    place: Location
+    by_hand: bool
+
+
+class SetMode(Request):
+    """Set train mode before training, and eval mode before an evaluation."""
+
+    kept: ModeKept
 
 
 class ClipNorm(Request):

@@ -73,17 +73,19 @@ class Flat:
 @dataclass(frozen=True, slots=True)
 class ModeKept:
     """A model that is trained, and the `mode` that it was left in: "eval" at the last `times`
-    passes, from `since` on; "train" where it ran without gradients, so many times between two
-    passes, the first of them after `since`. `parts` are the classes in it that make a difference;
-    `location` is where the mode was set, or where it ran."""
+    passes; "train" where it ran without gradients, so many times between two passes. `last` is the
+    last pass. `parts` are the classes in it that make a difference. `sites` are the user's lines,
+    innermost first, where the mode was set, or where it ran; `trains_at` those where it is called
+    to be trained, as far as the first passes showed."""
 
     model: str
     mode: str
     parts: tuple[str, ...]
     times: int
     passes: int
-    since: int
-    location: Location | None = None
+    last: int
+    sites: tuple[Location, ...] = ()
+    trains_at: tuple[Location, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from functools import partial
 
 from gradscope.diagnose import diagnose
 from gradscope.facts import Finding, NotTried, Reason, Severity, Trace
+from gradscope.facts import requests as ask
 from gradscope.repair.again import Again
 from gradscope.repair.attempt import Bench, Rerun, RerunWith
 from gradscope.repair.budget import Budget, Search
@@ -90,4 +91,5 @@ def repaired(
 
 
 def _has_fixes(finding: Finding) -> bool:
-    return bool(finding.fixes) and finding.severity is not Severity.NOTE
+    is_told = finding.severity is not Severity.NOTE
+    return any(is_told or isinstance(fix.request, ask.SetMode) for fix in finding.fixes)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from types import FrameType, FunctionType
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch import nn
@@ -17,7 +17,7 @@ from gradscope.facts import ModeKept, OwnBackward
 from gradscope.ops.traits import Trait, has
 from gradscope.record.definitions import head
 from gradscope.record.names import Names
-from gradscope.record.sites import USER, Site, kind_of, note_site, place_of
+from gradscope.record.sites import USER, Site, kind_of, note_site, resolve
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.stand_ins import stand_in
 
@@ -33,15 +33,15 @@ class _Model:
     def __init__(self, module: nn.Module) -> None:
         self.module = module
         self.parts = [one for one in module.modules() if isinstance(one, _TWO_MODES)]
-        self.trains = self.evals = self.since = 0
+        self.trains = self.evals = self.last = 0
         self.ran_after: list[int] = []  # passes before it ran without gradients in train mode
         self.ran_at: Site = ()
 
     def note_pass(self, step: int) -> None:
+        self.last = step
         if self.module.training:
             self.trains, self.evals = self.trains + 1, 0
-        else:
-            self.since = self.since if self.evals else step
+        elif any(one.requires_grad for one in self.module.parameters()):
             self.evals += 1
 
 
@@ -53,6 +53,8 @@ class TrainingModes:
         self._models: dict[int, _Model] = {}
         # Where the mode of a module was set last, and after how many passes.
         self._set: WeakKeyDictionary[nn.Module, tuple[Site, int]] = WeakKeyDictionary()
+        self._called: WeakKeyDictionary[nn.Module, Site] = WeakKeyDictionary()  # with gradients
+        self._met: WeakSet[nn.Module] = WeakSet()  # parts of which that is known
         self._passes = 0
         self._setting = False
 
@@ -77,23 +79,24 @@ class TrainingModes:
         original = kind.forward
 
         def forward(one: Any, *args: Any, **kwargs: Any) -> Any:
-            if one.training and not torch.is_grad_enabled() and threading.get_ident() == thread:
-                self._note_run(sys._getframe(1))
+            if torch.is_grad_enabled():
+                if one not in self._met and threading.get_ident() == thread:
+                    self._met.add(one)
+                    self._note_call(*_outermost(sys._getframe(1)))
+            elif one.training and threading.get_ident() == thread:
+                self._note_run(*_outermost(sys._getframe(1)))
             return original(one, *args, **kwargs)
 
         stand_in(stack, kind, "forward", forward)
 
-    def _note_run(self, frame: FrameType | None) -> None:
+    def _note_call(self, root: Any, caller: FrameType | None) -> None:
+        """A part runs with gradients: the outermost module around it was called there."""
+        if caller is not None:
+            self._called[root] = note_site(caller)[0]
+
+    def _note_run(self, root: Any, caller: FrameType | None) -> None:
         """A part runs in train mode and without gradients: of the outermost module around it."""
-        root = caller = None
-        while frame is not None:
-            one = frame.f_locals.get("self") if frame.f_code is _CALL else None
-            if one is not None:
-                root, caller = one, frame.f_back
-            frame = frame.f_back
         model = self._models.get(id(root))
-        while caller is not None and kind_of(caller.f_code) != USER:
-            caller = caller.f_back
         if model is None or caller is None or not self._passes:
             return
         _, set_after = self._set.get(model.module, ((), -1))
@@ -104,6 +107,8 @@ class TrainingModes:
     def note_pass(self, step: int) -> None:
         """A backward pass begins."""
         self._passes += 1
+        if self._passes <= _FEWEST:  # the first call may be a look at the data
+            self._met.clear()
         for key, module in self._names.running.items():
             if key not in self._models:
                 self._models[key] = _Model(module)
@@ -120,15 +125,15 @@ class TrainingModes:
             if not kinds or not is_trained or passes < _FEWEST:
                 continue
             name = names.get(key) or type(model.module).__name__
+            called, runs = self._called.get(model.module, ()), len(model.ran_after)
+            kept: list[tuple[str, int, Site]] = []
             if model.evals >= _FEWEST:
-                place = place_of(self._set.get(model.module, ((), 0))[0])
-                kept = ModeKept(name, "eval", kinds, model.evals, passes, model.since, place)
-                found.append(kept)
-            runs = len(model.ran_after)
+                kept.append(("eval", model.evals, self._set.get(model.module, ((), 0))[0]))
             if 0 < runs <= passes * _RARE and model.trains:
-                place = place_of(model.ran_at)
-                kept = ModeKept(name, "train", kinds, runs, passes, model.ran_after[0], place)
-                found.append(kept)
+                kept.append(("train", runs, model.ran_at))
+            for mode, times, site in kept:
+                sites = (tuple(resolve(*one) for one in each) for each in (site, called))
+                found.append(ModeKept(name, mode, kinds, times, passes, model.last, *sites))
         return tuple(found)
 
 
@@ -184,6 +189,19 @@ class OwnBackwards:
             for kind, own in self._found.items()
             if kind not in self._called
         )
+
+
+def _outermost(frame: FrameType | None) -> tuple[Any, FrameType | None]:
+    """The outermost module that runs there, and who of the user's called it."""
+    root = caller = None
+    while frame is not None:
+        one = frame.f_locals.get("self") if frame.f_code is _CALL else None
+        if one is not None:
+            root, caller = one, frame.f_back
+        frame = frame.f_back
+    while caller is not None and kind_of(caller.f_code) != USER:
+        caller = caller.f_back
+    return root, caller
 
 
 def _code_of(kind: Any) -> Any:

@@ -23,6 +23,7 @@ from gradscope.repair.write import (
     stepping,
     tamed,
     training,
+    training_mode,
     unsaturated,
     wider,
 )
@@ -99,6 +100,8 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.Descend: stepping.descending,
     ask.AverageLoss: stepping.averaged,
     ask.DivideLoss: stepping.divided,
+    ask.AverageOnce: stepping.averaged_once,
+    ask.SetMode: training_mode.set_right,
     ask.StepAfterBackward: cycles.stepped,
     ask.ClearAfterStep: cycles.cleared_late,
     ask.StepWhereCleared: cycles.stepped_late,

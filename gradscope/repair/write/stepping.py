@@ -7,10 +7,12 @@ from gradscope.facts import Edit, Update
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Culprit, Ways
 from gradscope.repair.write.splice import after, before
+from gradscope.repair.write.statements import block_of, dropped
 from gradscope.repair.write.training import rates
 from gradscope.source import Source, expression
 from gradscope.source.arguments import called
-from gradscope.source.hand_updates import ascent, rate_by_hand
+from gradscope.source.hand_updates import ascent, rate_by_hand, written
+from gradscope.source.spans import statement_at
 
 
 def slower(culprit: Culprit, request: ask.LowerRate) -> Ways:
@@ -120,6 +122,33 @@ def divided(culprit: Culprit, request: ask.DivideLoss) -> Ways:
         loss = call.func.value
         edit = source.edit(*source.extent(loss), f"({source.of(loss)} / {request.passes})")
         yield (edit,)
+
+
+def averaged_once(culprit: Culprit, request: ask.AverageOnce) -> Ways:
+    """`p.grad /= ranks` left out, with the loop around it where nothing else is in that; `a` for a
+    loss that is `a / ranks` where backward is called, or where its name is bound."""
+    source, statement = culprit.source, statement_at(culprit.source, request.place)
+    if statement is None:
+        return
+    if request.by_hand:
+        while len(block_of(source, statement)) == 1 and isinstance(
+            around := source.parents[statement], ast.For | ast.If
+        ):
+            statement = around
+        yield (dropped(source, statement),)
+        return
+    names = {one.id for one in ast.walk(statement) if isinstance(one, ast.Name)}
+    function = source.nodes.function(statement)
+    for one in (node for node in ast.walk(function) if isinstance(node, ast.stmt)):
+        target = written(source, one) if isinstance(one, ast.Assign | ast.AugAssign) else None
+        is_bound = isinstance(target, ast.Name) and target.id in names
+        if isinstance(one, ast.AugAssign) and is_bound and isinstance(one.op, ast.Div):
+            yield (dropped(source, one),)
+        for part in ast.walk(one) if one is statement or is_bound else ():
+            if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Div):
+                left = source.of(part.left)
+                again = isinstance(one, ast.Assign) and target and left == source.of(target)
+                yield (dropped(source, one) if again else culprit.replace(part, left),)
 
 
 def _is_here(culprit: Culprit, update: Update) -> bool:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from gradscope.facts import (
     Finding,
-    Fix,
     Location,
     Phase,
     Related,
@@ -72,6 +71,7 @@ class WrongAverage(Rule):
         by_hand = usage.scaled != 1.0
         what = "the gradients are" if by_hand else "the loss is"
         is_blind, rate = usage.optimizer in BLIND_TO_SCALE, usage.rates.last
+        place = usage.scaled_at if by_hand else backward
         return self.found(
             f"the gradients that `{usage.optimizer}` gets are averaged twice over"
             f" {usage.ranks} ranks",
@@ -82,10 +82,10 @@ class WrongAverage(Rule):
             phase=Phase.OPTIMIZER,
             step=usage.last,
             op="step",
-            location=usage.scaled_at if by_hand else backward,
+            location=place,
             label="divides what is an average" if by_hand else "is of a loss that was divided",
             evidence={"optimizer": usage.optimizer, "ranks": usage.ranks, "by_hand": by_hand},
-            fixes=(Fix("graph", f"do not divide by the {usage.ranks} ranks", "unsafe"),),
+            fixes=(ask.AverageOnce(place, by_hand),) if place is not None else (),
         )
 
     def _about(self, usage: Usage, request: ask.DivideLoss) -> Finding:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from gradscope.facts import Finding, Fix, ModeKept, Phase, Root, Severity, Trace, plural
+from gradscope.facts import Finding, ModeKept, Phase, Root, Severity, Trace, plural
+from gradscope.facts import requests as ask
 from gradscope.rules.reading import measurements
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
@@ -35,8 +36,9 @@ class WrongMode(Rule):
     ```
 
     ## Fix safety
-    Display-only. It is a note, since both are done on purpose: statistics that are frozen for small
-    batches, samples that are drawn with Dropout.
+    Unsafe: what is trained and evaluated changes. A note where it may be on purpose, as statistics
+    that are frozen from the start for small batches, and samples that are drawn with Dropout; a
+    warning where training began in train mode, and goes on in eval mode.
     """
 
     code = "GS410"
@@ -48,6 +50,7 @@ class WrongMode(Rule):
 
     def _about(self, kept: ModeKept) -> Finding:
         parts, times = phrases.listed(kept.parts), plural(kept.times, "time")
+        is_switched = kept.mode == "eval" and kept.times < kept.passes
         if kept.mode == "eval":
             message = (
                 f"`{kept.model}` is in eval mode in the last {kept.times} of {kept.passes} passes"
@@ -56,23 +59,23 @@ class WrongMode(Rule):
                 f"{parts} in it then do not do what they do in training: no statistics are"
                 " followed, nothing is dropped. `eval()` lasts until `train()` is called."
             )
-            title, label = "call `train()` before the training goes on", "sets eval mode"
+            label = "sets eval mode"
         else:
             message = f"`{kept.model}` runs in train mode without gradients, {times} between passes"
             why = (
                 f"{parts} in it then do what they do in training: the result hangs on the rest of"
                 " the batch, or on chance, and statistics move by data that is not trained on."
             )
-            title, label = "call `eval()` before an evaluation, and `train()` after it", "runs here"
+            label = "runs here"
         return self.found(
             message,
             why,
-            severity=Severity.NOTE,
+            severity=Severity.WARNING if is_switched else Severity.NOTE,
             phase=Phase.FORWARD,
-            step=kept.since,
+            step=kept.last,
             op=kept.model,
-            location=kept.location,
+            location=next(iter(kept.sites), None),
             label=label,
             evidence=measurements.fields_of(kept, "mode", "parts", "times", "passes"),
-            fixes=(Fix("graph", title, "display-only", f"{kept.model}.train()"),),
+            fixes=(ask.SetMode(kept),),
         )

@@ -88,6 +88,8 @@ def _of_fields(request: ask.Request) -> _Words | None:
                 return "clip-norm", title, f"scaler.unscale_(optimizer)\n{clip}"
             title = "once, right before the step" if summed else "between backward and the step"
             return "clip-norm", f"clip {title}", f"{clip}\noptimizer.step()"
+        case ask.SetMode(kept) if kept.mode == "eval":
+            return "graph", "call `train()` before the training goes on", f"{kept.model}.train()"
         case ask.KeepNorm(fades=True):
             title = "use an activation whose slope is near 1, and the initialisation that goes with"
             init = 'nn.init.kaiming_normal_(self.lin.weight, nonlinearity="relu")'
@@ -169,6 +171,10 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.Descend: _graph("subtract the gradient"),
     ask.DivideLoss: _graph(
         "divide the loss by the {0.passes} passes", "(loss / {0.passes}).backward()"
+    ),
+    ask.AverageOnce: _graph("do not divide by the number of ranks"),
+    ask.SetMode: _graph(
+        "call `eval()` before an evaluation, and `train()` after it", "{0.kept.model}.eval()"
     ),
     ask.ClipNorm: (
         "clip-norm",
