@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 import jsonschema
 import pytest
+import torch
 from conftest import paths
 
 from gradscope.accepted import accepted_by, read_baseline
@@ -124,6 +125,19 @@ def test_no_target_takes_the_others_with_it(folder):
     assert "memory limit 300 MiB" in endings["eats"].detail
     assert rules(found["bad"].findings) == ["GS102"]
     assert code is ExitCode.FINDINGS
+
+
+def test_a_target_gets_no_more_threads_than_were_asked_for(folder):
+    (folder / "losses.py").write_text(
+        "import torch\ndef one(x):\n    assert torch.get_num_threads() == 1\n    return x.sum()\n"
+    )
+    given = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        (report,) = checked(configured(folder, "one"))[0].reports
+    finally:
+        torch.set_num_threads(given)
+    assert report.verdict == "healthy", report.trace.ending
 
 
 def test_a_target_that_cannot_be_run_is_one_failure_among_the_others(folder):

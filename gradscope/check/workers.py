@@ -127,7 +127,7 @@ def _work(case: Case, judge: Judge, threads: int, connection: Connection) -> Non
             os.setpgid(0, 0)
         nowhere = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nowhere, 0)
-    torch.set_num_threads(threads)
+    torch.set_num_threads(min(threads, torch.get_num_threads()))  # fewer may have been asked for
     try:
         report = judge(case)
     except KeyboardInterrupt:
