@@ -77,6 +77,18 @@ def test_a_pass_that_autograd_refuses_leaves_its_inspection_to_the_next() -> Non
     assert magnitudes.inspected == (0,)
 
 
+def test_the_first_backward_after_many_gradients_that_were_handed_out_is_looked_at() -> None:
+    w, _ = parameters()
+    with Observation(measure=Measure(NormOptions()), each_op=False) as watch:
+        for _ in range(3):
+            torch.autograd.grad(w.sin().square().sum(), w)
+        w.sum().backward()
+
+    measured = watch.sizes.facts().measured
+    assert isinstance(measured, Measured)
+    assert [row.name for row in measured.rows] == ["w"]
+
+
 class Holding(torch.Tensor):
     """Holds another tensor, as quantised ones do."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from gradscope.record.pieces import any_of, pieces, sum_as
+from gradscope.record.pieces import pieces, sum_as
 
 _HALF = (torch.float16, torch.bfloat16)
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
@@ -136,7 +136,14 @@ def holds_bad(tensor: torch.Tensor) -> bool:
 
 def has_nan(tensor: torch.Tensor) -> bool:
     values = plain(tensor)
-    return values is not None and any_of(values, torch.isnan)
+    return values is not None and some_nan(values)
+
+
+def some_nan(values: torch.Tensor) -> bool:
+    """Of a tensor as given by `plain`, in one pass where all is finite."""
+    return any(
+        not looks_finite(piece) and math.isnan(ends_of(piece)[0]) for piece in pieces(values)
+    )
 
 
 def is_zero(tensor: torch.Tensor) -> bool | None:

@@ -1,7 +1,7 @@
 """Large tensors are looked at a piece at a time, so that no question needs memory of their size."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 
@@ -21,11 +21,6 @@ def pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
         return
     for part in tensor.unbind():
         yield from pieces(part)
-
-
-def any_of(tensor: torch.Tensor, question: Callable[[torch.Tensor], torch.Tensor]) -> bool:
-    """Whether the question, which gives a boolean an element, is true of an element."""
-    return any(bool(question(piece).any()) for piece in pieces(tensor))
 
 
 def sum_as(tensor: torch.Tensor, dtype: torch.dtype) -> float:

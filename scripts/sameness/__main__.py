@@ -79,7 +79,9 @@ def _told(report: Report) -> list[str]:
 def _spot(finding: Finding) -> str:
     at = finding.location
     place = f"{at.line}:{at.col}" if at is not None else "no place"
-    return f"{finding.rule} {finding.name} at {place}, step {finding.step}: {finding.message}"
+    # What could not be seen of a program is told by how it was looked at.
+    message = finding.message if finding.name != "unobserved" else ""
+    return f"{finding.rule} {finding.name} at {place}, step {finding.step}: {message}"
 
 
 def arguments() -> argparse.Namespace:

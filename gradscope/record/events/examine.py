@@ -18,11 +18,11 @@ from gradscope.record.context import RunContext
 from gradscope.record.events import measure
 from gradscope.record.events.origins import LITERAL, Origins
 from gradscope.record.events.provenance import covers_storage
-from gradscope.record.finite import has_nan, holds_bad, plain
+from gradscope.record.finite import ends_of, has_nan, holds_bad, plain, some_nan
 from gradscope.record.graph import node_name
 from gradscope.record.journal import UNRESOLVED, Note, Raw
 from gradscope.record.oprun import NodeOps, OpRun, StainedInput, among, flatten
-from gradscope.record.pieces import any_of, pieces
+from gradscope.record.pieces import pieces
 
 _DETAILED = 200  # events measured in full a run: the first ones are those that people ask about
 _FILL_LIMIT = 1_000_000  # elements of uninitialised memory that are worth filling
@@ -165,7 +165,7 @@ class Examiner:
         output: torch.Tensor,
         values: torch.Tensor,
     ) -> Kind:
-        nan = any_of(values, torch.isnan)
+        nan = some_nan(values)
         if not raw.fact.sources:
             if op.info.name in _FROM_OUTSIDE:
                 return Kind.SOURCE
@@ -213,7 +213,7 @@ class Examiner:
 
     def _is_innocent(self, raw: Raw, values: torch.Tensor) -> bool:
         """Nothing but an inf that the program made on purpose, and that has met no arithmetic."""
-        if any_of(values, torch.isnan):
+        if some_nan(values):
             return False
         if raw.fact.kind is Kind.MINTED:
             return True
@@ -303,6 +303,6 @@ def _cancels(op: OpRun, raw: Raw, written: list[torch.Tensor], values: torch.Ten
 def _only_neginf(op: OpRun) -> bool:
     for _, tensor in op.inputs():
         values = plain(tensor)
-        if values is not None and any_of(values, lambda v: torch.isnan(v) | torch.isposinf(v)):
+        if values is not None and any(not ends_of(one)[1] < math.inf for one in pieces(values)):
             return False
     return True

@@ -4,6 +4,7 @@ A bad gradient is not yet a harm: a loss scaler skips its step, a guard throws i
 until an optimizer takes it, or until the program ends without one having taken a good one since.
 """
 
+import ctypes
 import gc
 import hashlib
 import math
@@ -23,7 +24,7 @@ from gradscope.record.finite import holds_bad, looks_finite, numbers, plain
 from gradscope.record.journal import Raw, to_call
 from gradscope.record.optimizers import parameters_of
 from gradscope.record.passes import BackwardPass
-from gradscope.record.pieces import pieces
+from gradscope.record.pieces import norm_of, pieces
 
 _MOST_NAMED = 400  # symptoms listed one by one a step
 _SAMPLE = 1024  # values kept a gradient: enough to say by how much a fix moved it
@@ -299,8 +300,10 @@ def _describe(name: str, values: torch.Tensor) -> Gradient:
         if not looks_finite(piece):
             bad += piece.numel() - int(torch.count_nonzero(torch.isfinite(piece)).item())
             kept = torch.nan_to_num(piece, nan=0.0, posinf=0.0, neginf=0.0)
-        norm = math.hypot(norm, torch.linalg.vector_norm(kept, dtype=torch.float64).item())
-        digest.update(_content(piece))
+        norm = math.hypot(norm, norm_of(kept))
+        if piece.numel():
+            own = piece.cpu().resolve_neg().contiguous()
+            digest.update((ctypes.c_char * own.nbytes).from_address(own.data_ptr()))
     return Gradient(
         name=name,
         shape=tuple(values.shape),
@@ -323,18 +326,3 @@ def _sample(values: torch.Tensor) -> tuple[float, ...]:
         index.append(places % size)
         places = places // size
     return tuple(values[tuple(reversed(index))].double().tolist())
-
-
-def _content(piece: torch.Tensor) -> Any:
-    own = piece.reshape(-1).clone(memory_format=torch.contiguous_format)  # with strides of its own
-    raw = own.cpu().view(torch.uint8)
-    return raw.numpy() if _has_numpy() else bytes(raw.tolist())
-
-
-def _has_numpy() -> bool:
-    """torch works without numpy, and so do we; slower."""
-    try:
-        import numpy  # noqa: F401
-    except ImportError:
-        return False
-    return True

@@ -166,6 +166,7 @@ class Sizes:
         self._accumulates = True
         if self._passes:
             self._passes = 0
+            self.inspection.look_anew()
             self.leaves.forget()
             if self.measure is not None:
                 self.measure.forget()

@@ -64,9 +64,14 @@ class Inspection:
 
     def note_refused(self, flow: Flow | None) -> None:
         """The backward raised: the next one is inspected in its place."""
-        self.refused, self._largest = flow, 0
+        self.refused = flow
+        self.look_anew()
         if flow is not None:
             self.watch_forward(0)
+
+    def look_anew(self) -> None:
+        """What was inspected so far was not training: the next backward is, whatever its graph."""
+        self._largest = 0
 
     def lets_pass(self) -> bool:
         """Whether the coming pass is one of many: see `Observer`."""
@@ -82,7 +87,8 @@ class Inspection:
         return self._is_grown(self._made)
 
     def _is_grown(self, made: int) -> bool:
-        return made > _GROWN * self._largest and len(self.steps) < _MOST_GROWN
+        is_wanted = not self._largest or len(self.steps) < _MOST_GROWN
+        return made > _GROWN * self._largest and is_wanted
 
     def hook_backward(
         self, step: int, roots: Sequence[torch.Tensor], flow: Flow | None, frame: FrameType
