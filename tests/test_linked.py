@@ -88,6 +88,24 @@ def test_a_model_gives_logits_where_the_loss_of_another_file_takes_logarithms(pr
     }
 
 
+def test_a_layer_that_a_function_of_another_file_builds_is_dropped(program):
+    net = (
+        "import torch.nn as nn\n"
+        "def build():\n"
+        "    return nn.Sequential(nn.Linear(2, 1), nn.Sigmoid())\n"
+    )
+    main = MAIN.replace("import Net", "import build").replace("Net()", "build()")
+    main = main.replace("net.head.", "net[0].")
+
+    fixes = program({"net.py": net, "loss.py": LOSS, "main.py": main})
+
+    assert fixes[0].verified
+    assert added(fixes[0]) >= {
+        "return nn.Sequential(nn.Linear(2, 1))",
+        "first = target * torch.nn.functional.logsigmoid(pred)",
+    }
+
+
 def test_another_program_that_reads_the_probabilities_keeps_them(program):
     fixes = program({"net.py": MODEL, "loss.py": LOSS, "main.py": MAIN, "evaluate.py": EVALUATE})
 

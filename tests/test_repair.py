@@ -499,6 +499,38 @@ def test_a_count_that_is_divided_by_is_at_least_one(tmp_path):
     assert fix.code == "loss = (x * kept).sum() / kept.sum().clamp(min=1)"
 
 
+def test_a_negative_power_of_a_degree_of_0_is_0(tmp_path):
+    program = tmp_path / "degrees.py"
+    program.write_text(
+        "import torch\n"
+        "x = torch.ones(3, requires_grad=True)\n"
+        "adjacency = torch.tensor([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])\n"
+        "degree = adjacency.sum(1)\n"
+        "scale = degree ** -0.5\n"
+        "(scale[:, None] * adjacency * scale @ x).sum().backward()\n"
+    )
+
+    fix = diagnosed_file(program, verify=True).findings[0].fixes[0]
+
+    assert fix.verified
+    assert fix.code == "scale = (degree ** -0.5).masked_fill(degree == 0, 0.0)"
+
+
+def test_an_exponential_that_a_minimum_throws_away_is_bounded(tmp_path):
+    program = tmp_path / "ratio.py"
+    program.write_text(
+        "import torch\n"
+        "new = torch.tensor([0.0, 0.1], requires_grad=True)\n"
+        "ratio = torch.exp(new - torch.tensor([-120.0, 0.0]))\n"
+        "(-torch.min(ratio, ratio.clamp(0.8, 1.2)).mean()).backward()\n"
+    )
+
+    fix = diagnosed_file(program, verify=True).findings[0].fixes[0]
+
+    assert fix.verified
+    assert fix.code.count("torch.") == 2 and ".clamp_max(" in fix.code
+
+
 def test_what_a_maximum_goes_by_keeps_its_value(tmp_path):
     """A distance of 1 in place of 0 would be the largest one in another batch."""
     program = tmp_path / "triplet.py"

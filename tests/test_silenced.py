@@ -53,6 +53,17 @@ def test_the_overflow_is_told_and_not_the_zero(tmp_path: Path, body: str) -> Non
     assert found.fixes[0].kind == "dtype" and found.fixes[0].verified
 
 
+def test_a_single_row_that_becomes_0_is_told(tmp_path: Path) -> None:
+    """Nothing else tells of it: every gradient is finite, and none is 0."""
+    program = SCRIPT.format(RSQRT, "half", 1.0, "half").replace("for _", "x[2] *= 3000.0\nfor _")
+    (tmp_path / "rows.py").write_text(program)
+
+    (found,) = trace(parse_target(str(tmp_path / "rows.py")), Config(), silent=True).findings
+
+    assert (found.rule, found.op) == ("GS204", "pow") and "makes 0 of it" in found.message
+    assert found.fixes[0].verified
+
+
 @pytest.mark.parametrize(("size", "dtype"), [(1.0, "half"), (3000.0, "float")])
 def test_where_nothing_overflows_there_is_nothing_to_tell(
     tmp_path: Path, size: float, dtype: str

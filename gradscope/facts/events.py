@@ -167,7 +167,8 @@ class Event:
     elements, `row_count` how many there are. `grad_output` is what came into the running node at
     that element. `sources` are the ids of the events whose bad values it read. `hidden_by` is the
     call that threw the value away going forward (where, indexing, ...), in backward events whose
-    grad_output is exactly 0. `path` are the forward calls from this one to the loss, nearest first.
+    grad_output is exactly 0. `path` are the forward calls from this one to the loss, nearest first;
+    of a value that never gets there those to the one that hid it.
     """
 
     id: int

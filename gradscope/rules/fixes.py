@@ -69,9 +69,18 @@ def _guards(edge: Edge | None, event: Event, *_: object) -> Fixes:
 
 def _divisor(edge: Edge | None, event: Event, *_: object) -> Fixes:
     """Divide by 1 where 0 is divided by 0, or where the divisor is data: a count, a sum of a mask
-    or of weights. Nothing for any other division."""
+    or of weights. A negative power of such data, as of a graph's degrees, is 0 there. Nothing for
+    any other division."""
     divisor = event.operand(edge.argument) if edge is not None else None
-    if edge is None or edge.argument != "other" or divisor is None:
+    if edge is None or divisor is None:
+        return ()
+    result = event.output.shape if event.output is not None else None
+    is_power = edge.argument == "self" and bool(edge.cure.guard) and divisor.shape == result
+    if is_power and not divisor.requires_grad:
+        title = proposals.EMPTY.format(what=subject(edge, event))
+        code = f".masked_fill({text_at(edge, event)} == 0, 0.0)"
+        return (Fix("guard-empty", title, "unsafe", code, request=ask.DivideByOne()),)
+    if edge.argument != "other":
         return ()
     if event.values().get("self") != 0 and divisor.requires_grad:
         return ()

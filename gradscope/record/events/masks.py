@@ -234,7 +234,8 @@ class Hidden:
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
-        self._births: dict[object, tuple[Raw, Raw]] = {}  # a birth and what hid it, by place
+        # A birth and the way to what hid it, that one last, by place.
+        self._births: dict[object, tuple[Raw, list[Raw]]] = {}
 
     def after_backward(self, one: BackwardPass) -> None:
         found = list(self._candidates()) if self._context.journal.events else None
@@ -243,7 +244,10 @@ class Hidden:
         on_the_way = {node._sequence_nr() for node in one.above}
         for birth, kill in found:
             if birth.seq in on_the_way and kill.seq in on_the_way:
-                self._births.setdefault((birth.note.info.name, birth.note.user), (birth, kill))
+                place = birth.note.info.name, birth.note.user
+                if place not in self._births:
+                    above = list(self._context.journal.ancestors(kill.fact.id))
+                    self._births[place] = birth, above[: above.index(birth)][::-1]
 
     def _candidates(self) -> Iterator[tuple[Raw, Raw]]:
         """Births in differentiable ops, and the differentiable op that hid each."""
@@ -260,6 +264,9 @@ class Hidden:
         journal = self._context.journal
         kept = [pair for pair in self._births.values() if pair[0].fact.id not in explained]
         return tuple(
-            replace(journal.freeze(birth), hidden_by=to_call(kill.note, kill.seq))
-            for birth, kill in kept[:_MOST]
+            replace(journal.freeze(birth), hidden_by=path[-1], path=path)
+            for birth, path in (
+                (birth, tuple(to_call(one.note, one.seq) for one in way))
+                for birth, way in kept[:_MOST]
+            )
         )

@@ -13,7 +13,7 @@ from gradscope.ops.patterns import EPSILON
 from gradscope.ops.traits import Trait, has
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.reading import atom
-from gradscope.repair.write.uses import Uses, calls_of, given_to
+from gradscope.repair.write.uses import Uses, calls_of, given_to, returned
 from gradscope.rules.reading import evidence
 from gradscope.source.arguments import canonical, spelled
 
@@ -72,8 +72,10 @@ def layer(culprit: Culprit, call: ast.expr, name: str) -> ast.Call | None:
             return made
         if isinstance(made.func, ast.Attribute) and isinstance(made.func.value, ast.Call):
             made = made.func.value  # of `Sequential(...).to(device)`
+        elif dotted == "torch.nn.Sequential" and made.args:
+            made = made.args[-1]
         else:
-            made = made.args[-1] if dotted == "torch.nn.Sequential" and made.args else None
+            made = returned(culprit.source, made)  # by a function that builds it
     return None
 
 

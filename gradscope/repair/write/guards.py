@@ -48,10 +48,16 @@ def guarded(culprit: Culprit) -> Iterator[Candidate]:
 
 def divided_by_one(culprit: Culprit) -> Iterator[Candidate]:
     """A divisor that is 0 where there is nothing to divide: a count kept at 1, else 1 in its place,
-    which leaves every other quotient as it is."""
+    which leaves every other quotient as it is; a negative power of 0 is 0."""
     edge = next(culprit.edges(), None)
     node = operand_of(culprit, edge) if edge is not None else None
     if edge is None or node is None:
+        return
+    if edge.argument == "self":
+        if can_repeat(culprit, node) and isinstance(culprit.node, ast.expr):
+            text = f"{culprit.text(culprit.node)}.masked_fill({culprit.text(node)} == 0, 0.0)"
+            title = proposals.EMPTY.format(what=_short(culprit, node))
+            yield Candidate(title, (culprit.replace(culprit.node, text),))
         return
     if (root := _root(culprit)) is not None:
         where = culprit.torch("torch.where(") if _is_only_divided_by(culprit, root) else None

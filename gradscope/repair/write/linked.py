@@ -68,14 +68,14 @@ class Linked(Culprit):
 
 
 def linked(culprit: Culprit) -> Linked | None:
-    """The culprit among all files of its program; None where it is made in its own, or where the
+    """The culprit among all files of its program; None where it imports no other, or where the
     files are too many or do not simply import names of each other."""
     others = {culprit.source.file, *_files(culprit)}
-    if len(others) == 1 or isinstance(culprit, Linked):
+    if isinstance(culprit, Linked) or (len(others) == 1 and not _has_neighbours(culprit)):
         return None
     root = _root(others)
     sources = _program(culprit, root, others) if root is not None else None
-    if sources is None:
+    if sources is None or len(sources) == 1:
         return None
     pieces: list[str] = []
     parts: list[tuple[Source, int]] = []
@@ -107,6 +107,14 @@ def _files(culprit: Culprit) -> Iterator[str]:
                 yield at.file
 
 
+def _has_neighbours(culprit: Culprit) -> bool:
+    """Whether the culprit's file imports one that lies beside it: a layer that is built there runs
+    where the module is called."""
+    beside = Path(culprit.source.file).parent
+    heads = {dotted.split(".")[0] for dotted in culprit.names.imported.values()}
+    return any((beside / f"{head}.py").is_file() for head in heads)
+
+
 def _root(files: set[str]) -> Path | None:
     """The folder of a program: that of its files, and above all packages."""
     if not all(os.path.isabs(one) for one in files):
@@ -134,6 +142,8 @@ def _program(
     imports = {name: dict(_imports(name, source, found)) for name, source in found.items()}
     above = {name: {one for one, _ in made.values()} for name, made in imports.items()}
     wanted = {name for name, source in found.items() if source.file in files}
+    if len(wanted) == 1:
+        wanted = wanted.union(*(above[name] for name in wanted))
     while more := {name for name in found if wanted & above[name]} - wanted:
         wanted |= more
     size = sum(len(found[name].text) for name in wanted)

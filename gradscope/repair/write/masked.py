@@ -3,11 +3,13 @@
 import ast
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gradscope.facts import Phase, Root
-from gradscope.ops import Edge
+from gradscope.ops import Edge, Nature
 from gradscope.ops.traits import Trait, has
 from gradscope.repair.write.culprit import Candidate, Culprit
+from gradscope.repair.write.guards import guarded
 from gradscope.repair.write.spelling import can_repeat, filled, operand_of
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, proposals
@@ -39,6 +41,8 @@ def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
     own = list(_own_conditions(culprit, edges, node))
     restored = list(_restored(culprit, edge, own))
     if _goes_by_value(culprit):
+        if edge.nature is Nature.OVERFLOW:  # a bound beyond which nothing counts changes nothing
+            yield from (replace(one, same=True) for one in guarded(culprit))
         yield from restored
     harmless = edge.cure.harmless or "1.0"
     template = proposals.HARMLESS if hidden else proposals.REPLACED

@@ -270,11 +270,14 @@ def _argument(source: Source, name: ast.Name) -> ast.expr | None:
 def calls_of(source: Source, module: ast.expr) -> tuple[ast.Call, ...]:
     """The calls of the module whose construction `module` is a part of; none where the text does
     not tell them all."""
-    made = source.nodes.statement(module)
-    if not isinstance(made, ast.Assign) or len(made.targets) != 1:
-        return ()
+    made, uses = source.nodes.statement(module), Uses(source)
     try:
-        return tuple(Uses(source).calls_of(made.targets[0]))
+        if isinstance(made, ast.Return):  # of a function that builds it
+            built = calls_around(source, module)
+            return tuple(call for one in built for call in uses._instance(one))
+        if not isinstance(made, ast.Assign) or len(made.targets) != 1:
+            return ()
+        return tuple(uses.calls_of(made.targets[0]))
     except Lost:
         return ()
 

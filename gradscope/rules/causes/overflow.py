@@ -28,7 +28,7 @@ from gradscope.ops import Edge
 from gradscope.ops.dtypes import HALF, finfo
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence, measurements
-from gradscope.rules.reading.missing import overflow_behind
+from gradscope.rules.reading.missing import is_lost, overflow_behind
 from gradscope.rules.rule import Asked, Rule
 from gradscope.rules.wording import phrases
 
@@ -64,7 +64,7 @@ class Overflow(Rule):
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         yield from super().check(trace, roots)
         first, zeros = (None, ()) if roots else overflow_behind(trace)
-        if first is not None and zeros:
+        if first is not None and (zeros or is_lost(first)):
             yield self._behind_zeros(first, zeros, trace)
         if trace.raised is not None and isinstance(trace.raised.why, Unfit) and not roots:
             yield self._unfit(trace.raised, trace.raised.why)
@@ -116,12 +116,14 @@ class Overflow(Rule):
         event, hider = replace(first, hidden_by=None), first.hidden_by
         made = phrases.spelled(hider.op) if hider is not None else "a later op"
         place = hider.location if hider is not None else None
+        get = f"`{made}` makes 0 of it"
+        if zeros:
+            get = f"{plural(len(zeros), 'parameter')} get a gradient of exactly 0 for it"
         symptoms = (Symptom(Trouble.ZERO, Subject.GRADIENT, one.step, one.leaf) for one in zeros)
         return self.finding(
             Root(event, tuple(symptoms), (event,)),
             trace,
-            message=f"{_headline(event)}, and {plural(len(zeros), 'parameter')} get a gradient of"
-            " exactly 0 for it",
+            message=f"{_headline(event)}, and {get}",
             label=_label(event, evidence.edge(event)),
             why=f"{_mechanism(event)} Here `{made}` makes 0 of it: the loss stays finite, and what"
             " is multiplied by that 0 is lost, going forward and back.",

@@ -1,6 +1,7 @@
 """Which of the gradients that are missing, or exactly 0, are a fault of the program."""
 
 from gradscope.facts import Absence, Event, Kind, Limits, Magnitudes, NoGradient, Phase, Trace
+from gradscope.ops.dtypes import finfo
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading import evidence
 from gradscope.rules.reading.growths import fades
@@ -60,6 +61,15 @@ def overflow_behind(trace: Trace) -> tuple[Event | None, tuple[Absence, ...]]:
         for one in trace.magnitudes.absences
         if one.trained and not one.missing and one.reason is NoGradient.ZERO_WEIGHT
     )
+
+
+def is_lost(event: Event) -> bool:
+    """Whether the 0 that a division makes of this inf is wrong whatever the inf stands for: a root
+    of it was taken before, and the reciprocal of that is no small number in its dtype. In float16
+    it is 0.004 at least; `1 / (1 + exp(-x))` is rightly 0."""
+    known = finfo(evidence.dtype(event))
+    has_root = any(call.op in ("sqrt", "rsqrt") for call in event.path)
+    return has_root and known.max**-0.5 > known.eps
 
 
 def _becomes_zero(event: Event) -> bool:
