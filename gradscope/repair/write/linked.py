@@ -142,8 +142,7 @@ def _program(
     imports = {name: dict(_imports(name, source, found)) for name, source in found.items()}
     above = {name: {one for one, _ in made.values()} for name, made in imports.items()}
     wanted = {name for name, source in found.items() if source.file in files}
-    if len(wanted) == 1:
-        wanted = wanted.union(*(above[name] for name in wanted))
+    wanted = wanted.union(*(above[name] for name in wanted))  # a layer is built there
     while more := {name for name in found if wanted & above[name]} - wanted:
         wanted |= more
     size = sum(len(found[name].text) for name in wanted)
