@@ -2,7 +2,7 @@
 # phase: forward
 # op: reciprocal
 # cause: zero-division
-# fix: epsilon
+# fix: guard-empty
 """Inverse-frequency class weights; a class never occurs."""
 
 import torch

@@ -2,7 +2,7 @@
 # phase: backward
 # op: exp
 # cause: masked-branch
-# fix: masked-branch
+# fix: clamp-domain
 """Spike counts: the rate is exp(log-rate), capped at 1000 spikes per bin, after the exp."""
 
 import torch
