@@ -76,7 +76,7 @@ def _divisor(edge: Edge | None, event: Event, *_: object) -> Fixes:
         return ()
     result = event.output.shape if event.output is not None else None
     is_power = edge.argument == "self" and bool(edge.cure.guard) and divisor.shape == result
-    if is_power and not divisor.requires_grad:
+    if is_power and divisor.zeros < divisor.numel and not divisor.requires_grad:
         title = proposals.EMPTY.format(what=subject(edge, event))
         code = f".masked_fill({text_at(edge, event)} == 0, 0.0)"
         return (Fix("guard-empty", title, "unsafe", code, request=ask.DivideByOne()),)
