@@ -153,6 +153,7 @@ def test_the_next_fault_is_repaired_below_the_lines_that_a_patch_added(traced):
     assert len(removed) == 2
     assert "torch.exp(scores" in removed[0]
     assert "/ kept.sum(1)" in removed[1]
+    assert "+    scores_amax = scores.amax(-1, keepdim=True)" in patch
 
 
 def test_gradscope_fix_tries_a_late_patch_from_there_too(tmp_path: Path, monkeypatch):

@@ -32,7 +32,7 @@ def computed_once(culprit: Culprit, one: Candidate) -> Candidate:
         if not any(written) or spliced(source, one.edits).count(text) <= source.text.count(text):
             continue
         taken = {name.id for name in source.nodes.every(ast.Name)}
-        name = next((name for name in _NAMES if name not in taken), None)
+        name = next((name for name in _names(source, call) if name not in taken), None)
         starts = [(edit.line, edit.col) for edit in one.edits if text in edit.text]
         is_first = all((place.lineno, 0) <= start for start in starts)
         line = before(source, place, f"{name} = {text}") if name and is_first else ()
@@ -44,6 +44,15 @@ def computed_once(culprit: Culprit, one: Candidate) -> Candidate:
         title = one.title.replace(text, str(name))
         one = replace(one, title=title, edits=(*line, *edits))
     return one
+
+
+def _names(source: Source, call: ast.Call) -> Iterator[str]:
+    """`scores_amax` of `scores.amax(-1)`."""
+    match call.func:
+        case ast.Attribute(ast.Name(owner), method) if owner != "self":
+            if source.names.dotted(call.func) is None:
+                yield f"{owner}_{method}"
+    yield from _NAMES
 
 
 def _calls(culprit: Culprit) -> Iterator[ast.Call]:
