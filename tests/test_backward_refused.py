@@ -309,6 +309,35 @@ FREED = {
     """,
 }
 CUT = {
+    "integer cast": """
+        pixels = torch.sigmoid(net(x)) * 255
+        - shown = pixels.to(torch.uint8)  # <-
+        + shown = pixels  # <-
+        (shown / 255 - y).abs().mean().backward()
+    """,
+    "two arrays": """
+        import numpy as np
+
+        def far(p, t):
+        -     p = np.log1p(np.abs(p.detach().numpy()))  # <-
+        -     t = np.log1p(np.abs(t.numpy()))
+        -     return torch.from_numpy(p - t).square().mean()
+        +     p = torch.log1p(torch.abs(p))  # <-
+        +     t = torch.log1p(torch.abs(t))
+        +     return (p - t).square().mean()
+
+        far(net(x), y).backward()
+    """,
+    "inference mode": """
+        body = nn.Linear(3, 3).requires_grad_(False)
+
+        - @torch.inference_mode()  # <-
+        + @torch.no_grad()  # <-
+        def features(x):
+            return body(x)
+
+        net(features(x)).mean().backward()
+    """,
     "detach": """
         - p = net(x).detach()  # <-
         + p = net(x)  # <-

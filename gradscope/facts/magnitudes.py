@@ -162,6 +162,7 @@ class NoGradient(StrEnum):
 
     DETACH = "detach"
     NO_GRAD = "no_grad"
+    INFERENCE = "inference_mode"
     FUNCTION = "function"  # its backward returns None
     CONSTANT = "constant"  # a gradient that was asked for without its graph
     FROZEN = "frozen"  # nothing that the program computed with requires grad

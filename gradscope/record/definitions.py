@@ -173,6 +173,17 @@ def _guarding(code: CodeType, lasti: int) -> Location | None:
     return found
 
 
+def only_inference(code: CodeType) -> Location | None:
+    """The one place of the file that turns inference mode on."""
+    source = source_of(code.co_filename)
+    found = [
+        span(code, one)
+        for one in (source.nodes.every(ast.Attribute) if source else ())
+        if source and source.names.dotted(one) == "torch.inference_mode"
+    ]
+    return found[0] if len(found) == 1 else None
+
+
 def frozen_at(code: CodeType) -> Location | None:
     """The last statement of the file that takes `requires_grad` from something. No op is run when
     an attribute is set: where that is written has to be read."""

@@ -31,7 +31,14 @@ from gradscope.facts import (
 )
 from gradscope.record import graph
 from gradscope.record.context import RunContext
-from gradscope.record.definitions import definition, frozen_at, leaf_at, made_at, source_of
+from gradscope.record.definitions import (
+    definition,
+    frozen_at,
+    leaf_at,
+    made_at,
+    only_inference,
+    source_of,
+)
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import down, ends, is_older, leaf_ids, up, withheld
 from gradscope.record.held import variables
@@ -202,6 +209,16 @@ class _Inquiry:
             return {"reason": NoGradient.LEAFLESS, "location": leaf}
         return {"reason": NoGradient.FROZEN, "location": frozen_at(frame.f_code)}
 
+    def _in_inference(self, raised: Raised) -> AnyRefusal:
+        held = (value for frame in raised.frames for _, value in variables(frame.f_locals))
+        made = [one for one in held if isinstance(one, torch.Tensor) and one.is_inference()]
+        cut = self._cut(made, raised)
+        if cut["reason"] is not NoGradient.NO_GRAD:
+            place = only_inference(raised.frame.f_code) if raised.frame is not None else None
+            cut = {"location": place or raised.place}
+        cut["reason"] = NoGradient.INFERENCE
+        return WithoutGraph(step=raised.step, raised_at=raised.place, **cut)
+
     def _frozen(self) -> tuple[str, ...]:
         names = self._context.names
         parameters = names.parameters.items()
@@ -308,6 +325,7 @@ _CHECKS: tuple[tuple[str, Ask], ...] = (
     ("has been modified by an inplace operation", _Inquiry._changed),
     ("Trying to backward through the graph a second time", _Inquiry._freed),
     ("does not require grad and does not have a grad_fn", _Inquiry._without_graph),
+    ("Inference tensors cannot be saved for backward", _Inquiry._in_inference),
     ("grad can be implicitly created only for scalar outputs", _Inquiry._not_scalar),
     ("leaf Variable that requires grad is being used in an in-place", _Inquiry._leaf_written),
     ("Expected to have finished reduction in the prior iteration", _Inquiry._unreduced),

@@ -34,6 +34,8 @@ def in_torch(culprit: Culprit) -> Iterator[Candidate]:
         if text is None:
             return
         edits[whole] = culprit.replace(whole, text)
+        named = (definition(source, one) for one in ast.walk(whole) if isinstance(one, ast.Name))
+        waiting += [one for one in named if isinstance(one, ast.expr) and _is_array(culprit, one)]
         calls = (one for one in ast.walk(whole) if isinstance(one, ast.Call))
         leaves |= any(called(one) == "numpy" for one in calls)
         if not _is_back(culprit, whole):
@@ -45,6 +47,13 @@ def in_torch(culprit: Culprit) -> Iterator[Candidate]:
             waiting += [one for one in reads if definition(source, one) is whole]
     if leaves and any(_is_back(culprit, one) for one in edits):
         yield Candidate("compute it in torch: NumPy keeps no graph", tuple(edits.values()))
+
+
+def _is_array(culprit: Culprit, node: ast.expr) -> bool:
+    """Whether NumPy computes a value: with a tensor it would meet, it has to be one as well."""
+    functions = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+    dotted = (culprit.names.dotted(one) or "" for one in functions)
+    return not _is_back(culprit, node) and any(one.startswith("numpy.") for one in dotted)
 
 
 def _whole(culprit: Culprit, node: ast.expr) -> ast.expr:

@@ -21,6 +21,7 @@ FACTORIES = frozenset(
     f"torch.{name}" for name in "tensor zeros ones full rand randn linspace arange eye".split()
 )
 COPIES = frozenset({"torch.tensor", "torch.as_tensor"})  # of the numbers, without the graph
+_CASTS = frozenset("to type int long short byte char".split())
 VARIABLE = "torch.autograd.Variable"  # of 2017; it makes a leaf of what it is given
 
 
@@ -124,6 +125,24 @@ def _enabled(culprit: Culprit) -> Iterator[Candidate]:
             yield Candidate("record the graph of what has to learn", (edit,))
 
 
+def _without_inference(culprit: Culprit) -> Iterator[Candidate]:
+    """`torch.no_grad()` for `torch.inference_mode()`."""
+    guard, other = culprit.node, culprit.torch("torch.no_grad")
+    guard = guard.func if isinstance(guard, ast.Call) else guard
+    if isinstance(guard, ast.expr) and other is not None:
+        if culprit.names.dotted(guard) == "torch.inference_mode":
+            yield Candidate("compute it under `no_grad`", (culprit.replace(guard, other),))
+
+
+def _uncast(culprit: Culprit) -> Iterator[Candidate]:
+    """`x` for `x.to(torch.uint8)` and `x.long()`."""
+    node = culprit.node
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr in _CASTS:
+            edit = culprit.replace(node, culprit.source.of(node.func.value))
+            yield Candidate("leave the values as floats", (edit,))
+
+
 def _with_graph(culprit: Culprit) -> Iterator[Candidate]:
     """`torch.autograd.grad(out, x, create_graph=True)`."""
     node = culprit.node
@@ -216,6 +235,8 @@ _WAYS: Mapping[NoGradient, tuple[Callable[[Culprit], Iterator[Candidate]], ...]]
     NoGradient.NUMBER: (kept,),
     NoGradient.REWRAPPED: (_unwrapped,),
     NoGradient.NO_GRAD: (_enabled,),
+    NoGradient.INFERENCE: (_without_inference,),
+    NoGradient.INTEGER: (_uncast,),
     NoGradient.CONSTANT: (_with_graph,),
     NoGradient.FROZEN: (_thawed,),
     NoGradient.UNREGISTERED: (_registered,),

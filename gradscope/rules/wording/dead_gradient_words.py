@@ -26,6 +26,12 @@ WORDS = {
         "no graph is recorded in here",
         "run the part that has to learn outside of `no_grad`",
     ),
+    NoGradient.INFERENCE: Words(
+        "A tensor that is made in inference mode has no version that autograd could check, so no op"
+        " may save it for its backward: not even where it is an input that nobody trains.",
+        "its tensors are none for autograd",
+        "compute it under `torch.no_grad()`",
+    ),
     NoGradient.CONSTANT: Words(
         "`torch.autograd.grad` hands out plain numbers where it is not asked with"
         " `create_graph=True`: backward never learns what they were computed from.",

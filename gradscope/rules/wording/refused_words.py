@@ -171,6 +171,11 @@ def _without_graph(one: WithoutGraph) -> Told:
     words, op = WORDS[one.reason], _op(one.call)
     what = _ENDS.get(one.reason, f"`{phrases.spelled(op)}` cuts it off")
     counted = "0 leaves that the loss depends on"
+    if one.reason is NoGradient.INFERENCE:
+        headline = "an op with a graph reads a tensor that was made in inference mode"
+        return Told(
+            headline, words.why, words.label, one.location, op, evidence={"reason": one.reason}
+        )
     if one.frozen and one.reason is NoGradient.FROZEN:
         count, names = plural(len(one.frozen), "parameter"), phrases.listed(one.frozen)
         counted = f"{count} without `requires_grad`: {names}"
