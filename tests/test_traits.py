@@ -582,6 +582,19 @@ def test_what_hangs_on_modes_is_rounded_otherwise_under_one(op: str) -> None:
     assert any(differ) or torch.backends.cpu.get_cpu_capability() == "DEFAULT"
 
 
+@pytest.mark.parametrize("op", of(Trait.SIGN_HANGS_ON_MODES))
+def test_whose_zeros_hang_on_modes_have_another_sign_under_one(op: str) -> None:
+    def signs() -> Tensor:
+        x = operand().requires_grad_()
+        RUN[op](x).neg().backward()
+        assert x.grad is not None
+        return torch.signbit(x.grad)
+
+    bare = signs()
+    with Names():
+        assert not torch.equal(bare, signs())
+
+
 @pytest.mark.parametrize("node", ["MaskedFillBackward0", "MaskedFillBackward1", "masked_fill"])
 def test_a_node_and_its_op_are_one(node: str) -> None:
     assert has(node, Trait.CHOOSES)

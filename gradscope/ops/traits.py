@@ -46,6 +46,7 @@ class Trait(Flag):
     AVERAGES = auto()  # NaN of finite values where nothing is left to average
     SPREADS = auto()  # NaN of a single item
     HANGS_ON_MODES = auto()  # torch takes another formula for it under any dispatch mode
+    SIGN_HANGS_ON_MODES = auto()  # so it does without a dimension: zeros get another sign
 
 
 # Each op once, with all that it has.
@@ -62,9 +63,13 @@ _ROWS: tuple[tuple[str, Trait], ...] = (
     ),
     ("clamp clamp_min clamp_max", Trait.CHOOSES | Trait.BY_VALUE | Trait.CLAMPS | Trait.BOUNDS),
     ("hardtanh", Trait.CHOOSES | Trait.BY_VALUE | Trait.BOUNDS | Trait.RECTIFIES),
-    ("median nanmedian", Trait.CHOOSES | Trait.BY_VALUE | Trait.AVERAGES),
+    ("max min", Trait.CHOOSES | Trait.BY_VALUE | Trait.SIGN_HANGS_ON_MODES),
     (
-        "fmin fmax max min amax amin kthvalue topk cummax cummin max_pool2d_with_indices",
+        "median nanmedian",
+        Trait.CHOOSES | Trait.BY_VALUE | Trait.AVERAGES | Trait.SIGN_HANGS_ON_MODES,
+    ),
+    (
+        "fmin fmax amax amin kthvalue topk cummax cummin max_pool2d_with_indices",
         Trait.CHOOSES | Trait.BY_VALUE,
     ),
     ("copy fill", Trait.CHOOSES | Trait.FILLS | Trait.WRITES | Trait.REPLACES),

@@ -126,7 +126,8 @@ def read_schema(func: Any) -> OpInfo:
         hands_on=has(name, Trait.FINITE_AS_OPERAND),
         view=_only_views(schema),
         keeps_operand=torch.Tag.pointwise in func.tags and breaks_at_operands(name),
-        hangs_on_modes=has(name, Trait.HANGS_ON_MODES),
+        hangs_on_modes=has(name, Trait.HANGS_ON_MODES)
+        or (not schema.overload_name and has(name, Trait.SIGN_HANGS_ON_MODES)),
         matrix=regular.argument if regular is not None else "",
         definite=regular is not None and regular.definite,
         receives=fills_first or namespace in _FUNCTIONAL_COLLECTIVES,
