@@ -106,8 +106,8 @@ class Unobserved(Rule):
         if trace.rounded_otherwise:
             ops = phrases.listed([phrases.spelled(op) for op in trace.rounded_otherwise])
             yield self.found(
-                f"gradients of {ops} may differ in the last digit, or in the sign of a 0, where each"
-                " op is looked at",
+                f"gradients of {ops} may differ in the last digit, or in the sign of a 0, where"
+                " each op is looked at",
                 "That takes a dispatch mode, under which torch computes them by another formula."
                 " In steps that are only watched they are as ever.",
             )
