@@ -221,7 +221,9 @@ class Bench:
                 exact = self._in_float64(step) if asks_for_truth(finding) and not same else None
                 found = weighed(outcome.verdict, self.before.trace, trace, step, exact, kind)
                 if exact is None and varied is not None and isinstance(found, Verified):
-                    found = undecided(found, trace, varied(step + 1, Purpose.FIX), step)
+                    other, first = varied(step + 1, Purpose.FIX), next(iter(finding.chain), None)
+                    share = first.bad / first.numel if first is not None and first.numel else 1.0
+                    found = undecided(found, trace, other, step, share)
                 if not same and exact is None and isinstance(found, Verified):
                     found = self._gone_on(found, again, after, step)
                 return Outcome(found)

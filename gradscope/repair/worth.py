@@ -54,8 +54,8 @@ CLOSE = 1e-3  # of the loss and of each gradient: what float32 and a small eps l
 DISTURBED = 0.1  # of the largest element: a mean over fewer elements moves less
 OTHER_LOSS = 0.1  # of the larger of two losses
 OTHER_NORM = 3.0  # times
-# Of the loss, with an epsilon ten times as large: what is on its way to a limit moves less, a
-# logarithm at 1e-12 by a twelfth.
+# Of the share of the loss that the broken elements have, with an epsilon ten times as large: what is
+# on its way to a limit moves less, a logarithm at 1e-12 by a twelfth.
 MOVED_BY_NUMBER = 0.05
 
 
@@ -126,10 +126,13 @@ def may_be_decided(before: Trace, step: int, kind: str) -> bool:
     return kind in HOLD_OFF and not has_finite_loss(before, step)
 
 
-def undecided(verdict: Verified, after: Trace, other: Trace, step: int) -> Verified | Holds:
-    """The verdict on a fix that writes a number; `other` is the run with another one."""
+def undecided(
+    verdict: Verified, after: Trace, other: Trace, step: int, share: float = 1.0
+) -> Verified | Holds:
+    """The verdict on a fix that writes a number; `other` is the run with another one, `share` the
+    part of the elements that broke: of a mean over many, each one has as much."""
     loss, moved = loss_of(after, step), loss_of(other, step)
-    if loss is None or moved is None or _is_near(loss, moved, MOVED_BY_NUMBER):
+    if loss is None or moved is None or _is_near(loss, moved, MOVED_BY_NUMBER * share):
         return verdict
     return Holds(verdict.effects, NumberDecides(moved))
 

@@ -101,7 +101,7 @@ def _selected(edge: Edge | None, event: Event, *_: object) -> Fixes:
         return ()
     condition = _fill(edge.cure.condition, edge, event)
     title = proposals.SELECTED.format(condition=condition)
-    return (Fix("masked-branch", title, "unsafe", f"[{condition}]", request=ask.SelectElements()),)
+    return (Fix("guard-empty", title, "unsafe", f"[{condition}]", request=ask.SelectElements()),)
 
 
 # Of a layer that gives numbers of either sign, and what gives a part of its output another meaning.

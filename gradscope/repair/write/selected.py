@@ -1,4 +1,4 @@
-"""A mean or sum over the elements that have a value, where data tells which (masked-branch)."""
+"""A mean or sum over the elements that have a value, where data tells which (guard-empty)."""
 
 import ast
 from collections.abc import Iterator
