@@ -54,8 +54,8 @@ CLOSE = 1e-3  # of the loss and of each gradient: what float32 and a small eps l
 DISTURBED = 0.1  # of the largest element: a mean over fewer elements moves less
 OTHER_LOSS = 0.1  # of the larger of two losses
 OTHER_NORM = 3.0  # times
-# Of the share of the loss that the broken elements have, with an epsilon ten times as large: what is
-# on its way to a limit moves less, a logarithm at 1e-12 by a twelfth.
+# Of the broken elements' share of the loss, with an epsilon ten times as large: what is on its way
+# to a limit moves less, a logarithm at 1e-12 by a twelfth.
 MOVED_BY_NUMBER = 0.05
 
 
