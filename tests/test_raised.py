@@ -239,3 +239,49 @@ raise error
 
     assert (found.rule, line_of(found, tmp_path)) == ("GS505", "raise error")
     assert found.fixes[0].title == "run it on the CPU"
+
+
+PLAYED = """\
+net = nn.Linear(4, 3)
+for step in range(3):
+    legal = torch.rand(6, 3) > 0.2
+    legal[1] = step < 2
+    logits = net(torch.randn(6, 4)).masked_fill(~legal, float("-inf"))
+    {}
+    loss = -logits.masked_fill(~legal, 0.0).mean()
+    net.zero_grad()
+    loss.backward()
+"""
+CHECKED = """\
+scores = logits.softmax(-1)
+    if scores.isnan().any():
+        raise ValueError("no legal move")"""
+
+
+@pytest.mark.parametrize(
+    ("line", "patch"),
+    [
+        (
+            "move = torch.distributions.Categorical(logits=logits).sample()",
+            "logits=torch.where(logits.isfinite().any(-1, keepdim=True), logits, 0.0))",
+        ),
+        (CHECKED, ""),
+    ],
+    ids=["by a library", "by the program"],
+)
+def test_an_exception_over_a_nan_tells_where_that_was_born(
+    line: str, patch: str, tmp_path: Path
+) -> None:
+    (finding,) = diagnosed_text(HEAD + PLAYED.format(line), tmp_path, verify=True).findings
+
+    assert finding.location is not None and finding.location.line == 11
+    assert finding.fixes[0].verified is True
+    assert patch in (finding.fixes[0].patch or "")
+
+
+def test_an_exception_beside_a_nan_that_is_data_is_told_alone(tmp_path: Path) -> None:
+    program = HEAD + "pad = torch.full((2,), float('nan')) * 2\nraise KeyError('missing')\n"
+
+    report = diagnosed_text(program, tmp_path)
+
+    assert report.findings == () and exit_code(report, Severity.ERROR) == 2

@@ -29,6 +29,7 @@ class Subject(StrEnum):
     LOSS = "loss"
     GRADIENT = "grad"
     PARAMETER = "param"  # after the optimizer's step
+    VALUE = "value"  # over which the program raised by itself
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,6 +154,7 @@ class Observation:
         assert self.ops is not None
         flow = self.sizes.inspection.refused or self.sizes.inspection.flow
         self._refusal = refusal_of(error, self.ops.refusable, self.context, flow)
+        self.ops.symptoms.note_given_up(error)
 
     # What the instrument tells
 

@@ -12,6 +12,7 @@ _LED_TO = {
     Subject.LOSS: "the bad loss",
     Subject.GRADIENT: "the bad gradient",
     Subject.PARAMETER: "the bad parameter",
+    Subject.VALUE: "the bad value",
     None: "the end of the program",
 }
 

@@ -5,11 +5,14 @@ until an optimizer takes it, or until the program ends without one having taken 
 """
 
 import ctypes
+import dis
 import gc
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from traceback import walk_tb
+from types import FrameType
 from typing import Any
 
 import torch
@@ -20,11 +23,12 @@ from gradscope.record import graph
 from gradscope.record.census import census, places
 from gradscope.record.context import RunContext
 from gradscope.record.events.masks import find_mask
-from gradscope.record.finite import holds_bad, looks_finite, numbers, plain
+from gradscope.record.finite import has_nan, holds_bad, looks_finite, numbers, plain
 from gradscope.record.journal import Raw, to_call
 from gradscope.record.optimizers import parameters_of
 from gradscope.record.passes import BackwardPass
 from gradscope.record.pieces import norm_of, pieces
+from gradscope.record.sites import USER, kind_of
 
 _MOST_NAMED = 400  # symptoms listed one by one a step
 _SAMPLE = 1024  # values kept a gradient: enough to say by how much a fix moved it
@@ -42,6 +46,7 @@ class Symptoms:
         self._waiting: list[tuple[torch.Tensor, Symptom]] = []  # the leaf and what is wrong
         self._recovered = False  # bad gradients were thrown away before: the program means to
         self._last_bad_scalar: Raw | None = None
+        self._given_up: Symptom | None = None  # over which the program raised
         self._backward_seen = False
         self._calls: dict[Any, Call | None] = {}  # of the nodes of one backward, while told
 
@@ -157,7 +162,19 @@ class Symptoms:
             found.append(
                 Symptom(kind, Subject.LOSS, fact.step, "loss", *counts, fact.index, fact.id)
             )
+        if not found and self._given_up is not None:
+            found.append(self._given_up)
         return found
+
+    def note_given_up(self, error: BaseException) -> None:
+        """The program ends with an exception. Where Python raised it, on purpose, that may be over
+        a NaN: that of the innermost frame which holds one counts."""
+        for frame, name, tensor in _raised_over(error):
+            stain = self.context.provenance.of(tensor)
+            if stain is not None and not stain.innocent and has_nan(tensor):
+                known = self.context.names.name(tensor, frame)
+                self._given_up = self._symptom(Subject.VALUE, tensor, known or name)
+                return
 
     # How a symptom is made
 
@@ -267,6 +284,24 @@ class Symptoms:
         still = [(leaf, symptom) for leaf, symptom in self._waiting if _bad_grad(leaf)]
         self._recovered |= len(still) < len(self._waiting)
         self._waiting = still
+
+
+def _raised_over(error: BaseException) -> Iterator[tuple[FrameType, str, torch.Tensor]]:
+    """The tensors in the variables of the frame that raised, and of its callers up to the first of
+    the user's, where it was a statement that raised. Of the user's own those with a graph:
+    data may hold NaN on purpose."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None or last.tb_frame.f_code.co_code[last.tb_lasti] != dis.opmap["RAISE_VARARGS"]:
+        return
+    for frame in reversed([frame for frame, _ in walk_tb(error.__traceback__)]):
+        is_own = kind_of(frame.f_code) == USER
+        for name, value in frame.f_locals.items():
+            if isinstance(value, torch.Tensor) and (value.requires_grad or not is_own):
+                yield frame, name, value
+        if is_own:
+            return
 
 
 def _bad_grad(leaf: torch.Tensor) -> bool:

@@ -164,8 +164,19 @@ def _own_conditions(
     for edge in edges:
         if edge.cure.condition and operand_of(culprit, edge) is node:
             text = filled(culprit, edge, edge.cure.condition, node)
+            if text is not None and _is_by_row(culprit):
+                yield f"{text}.any(-1, keepdim=True)", True
             if text is not None:
                 yield text, True
+
+
+def _is_by_row(culprit: Culprit) -> bool:
+    """Whether one number is subtracted from each row: its largest, its logsumexp. That is -inf
+    where the whole row is."""
+    shapes = {one.role: one.shape for one in culprit.finding.tensors}
+    rows, numbers = shapes.get("self", ()), shapes.get("other", ())
+    is_spread = len(rows) == len(numbers) and numbers[-1:] == (1,) != rows[-1:]
+    return is_spread and has(culprit.finding.op, Trait.ADDS)
 
 
 def _mask_conditions(culprit: Culprit) -> Iterator[tuple[str, bool]]:

@@ -117,7 +117,12 @@ def outcome(output: Operand | None) -> str:
     return bad_word(output.nan, output.posinf + output.neginf)
 
 
-_NOUNS = {Subject.GRADIENT: "gradient", Subject.PARAMETER: "parameter", Subject.LOSS: "loss"}
+_NOUNS = {
+    Subject.GRADIENT: "gradient",
+    Subject.PARAMETER: "parameter",
+    Subject.LOSS: "loss",
+    Subject.VALUE: "value",
+}
 
 
 def symptom(one: Symptom) -> str:
@@ -127,6 +132,8 @@ def symptom(one: Symptom) -> str:
             return f"gradient of `{one.tensor}` is {word} at {count}"
         case Subject.PARAMETER:
             return f"parameter `{one.tensor}` is {word} at {count} after the step"
+        case Subject.VALUE:
+            return f"`{one.tensor}` is {word} at {count}, over which the program raises"
         case Subject.LOSS:
             return f"the loss is {word}"
 
