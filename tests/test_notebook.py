@@ -123,6 +123,40 @@ def test_a_cell_with_the_magic_is_watched(shell):
     assert "GS101" in shown["text/html"]
 
 
+def test_fixes_of_an_earlier_cell_are_tried_by_running_the_cell_again(shell, capsys):
+    run(shell, "%load_ext gradscope")
+    run(shell, FUNCTION)
+
+    run(shell, f"%%gradscope seen\nprint('once')\n{STEP}")
+
+    (finding,) = shell.user_ns["seen"].findings()
+    assert finding.fixes[0].verified
+    assert capsys.readouterr().out == "once\n"
+    assert shell.user_ns["x"].grad.isnan().any()  # nothing but a copy was repaired
+
+
+def test_fixes_of_the_cell_itself_are_tried_too(shell):
+    run(shell, "%load_ext gradscope")
+
+    run(shell, f"%%gradscope seen\n{FUNCTION}\n{STEP}")
+    run(shell, "%%gradscope flat\nw = torch.zeros(3, requires_grad=True)\nw.norm().backward()")
+    run(
+        shell, "%%gradscope flat\nw = torch.zeros(3, requires_grad=True)\nw.sum().sqrt().backward()"
+    )
+
+    assert shell.user_ns["seen"].findings()[0].fixes[0].verified
+    assert any(fix.verified for fix in shell.user_ns["flat"].findings()[0].fixes)
+
+
+def test_a_cell_that_goes_on_from_where_it_was_left_is_not_tried(shell):
+    run(shell, "%load_ext gradscope")
+    run(shell, "w = torch.zeros(3, requires_grad=True)\nbias = torch.ones(1)")
+
+    run(shell, "%%gradscope seen\n(w.sum().sqrt() + bias).sum().backward()\nbias += 1")
+
+    assert [fix.verified for fix in shell.user_ns["seen"].findings()[0].fixes] == [None]
+
+
 def test_a_healthy_cell_is_healthy_and_shows_its_value(shell, capsys):
     run(shell, "%load_ext gradscope")
 

@@ -18,6 +18,7 @@ from gradscope.facts import Ending, Finding, NotChecked, Origin, Replay, Report,
 from gradscope.pipeline import conclude
 from gradscope.programs import NoAnswer, Repeat, redirect
 from gradscope.programs.audit import Effects
+from gradscope.programs.load import install
 from gradscope.programs.overlay import Overlay, scratch_folder
 from gradscope.programs.snapshots.swap import Swapped
 from gradscope.record.forking import FORKS, Randomness, can_fork, forked
@@ -39,17 +40,20 @@ class InPlace:
     def __init__(
         self, name: str, config: Config, seen: Observation, leave: Callable[[], object]
     ) -> None:
+        self.config = config
         self._name = name
-        self._config = config
         self._seen = seen
         self._leave = leave
         self._first = 0  # the backward pass with which the calls begin
         self._calls: list[tuple[Randomness, Callable[[], object]]] = []
         self._left_out = ""
+        self._cell = ""  # the name under which the text is kept that the calls run
 
-    def begin(self, call: Callable[[], object]) -> None:
+    def begin(self, call: Callable[[], object], cell: str = "") -> None:
         """A step, or a part of one whose gradients add up, is about to run. `call` does again what
-        it does: forward and backward, and no update."""
+        it does: forward and backward, and no update. Of `cell`, where that is given, it runs the
+        text that linecache has."""
+        self._cell = cell
         if len(self._calls) < _MOST_KEPT:
             self._calls.append((Randomness(), call))
         else:
@@ -69,7 +73,7 @@ class InPlace:
     def report(self) -> Report:
         """What the calls show that are made again. Without findings where that is not possible,
         and `not_searched` says why."""
-        config = self._config
+        config = self.config
         budget = Budget(config.verify_time, config.verify_runs)
         why = self._left_out or _hindrance()
         try:
@@ -107,7 +111,9 @@ class InPlace:
     def _in_copy(self, folder: str, patches: Mapping[str, str], setup: Setup | None) -> Trace:
         self._leave()
         Effects(int, lambda effect: os._exit(0))
-        swapped = Swapped(patches) if patches else None
+        install({self._cell: patches[self._cell]} if self._cell in patches else {})
+        others = {path: text for path, text in patches.items() if path != self._cell}
+        swapped = Swapped(others) if others else None
         redirect.install(Overlay(folder))
         if setup is not None:
             setup()

@@ -7,7 +7,9 @@ train(model, loader)
 """
 
 import ast
+import linecache
 import sys
+from functools import partial
 from importlib import import_module
 from traceback import walk_stack
 from typing import Any
@@ -26,6 +28,7 @@ def load_ipython_extension(shell: Any) -> None:
         """Watch this cell, and show the report below it."""
         asked = magics.parse_argstring(magic, line)
         number = _running() or shell.execution_count
+        name = _kept(shell, number, line, cell)
         seen = watch(
             stop=asked.stop,
             every_step=asked.every_step,
@@ -35,9 +38,10 @@ def load_ipython_extension(shell: Any) -> None:
         )
         if asked.name:
             shell.user_ns[asked.name] = seen
+        seen.repeat_by(partial(_run, shell, name), name)
         try:
             with seen:
-                _run(shell, number, line, cell)
+                _run(shell, name)
         finally:
             import_module("IPython.display").display(seen)
 
@@ -60,11 +64,16 @@ def _running() -> int | None:
     return next((number for number in numbers if number is not None), None)
 
 
-def _run(shell: Any, number: int, line: str, cell: str) -> None:
-    """The text of a cell below its magic, as if it stood alone: the value of its last line is
-    shown. Lines count from that of the magic, as people see them."""
-    text = f"# %%gradscope {line}\n{shell.transform_cell(cell)}"
-    name = shell.compile.cache(text, number)
+def _kept(shell: Any, number: int, line: str, cell: str) -> str:
+    """The name under which the text of a cell is kept. Its lines count from that of the magic, as
+    people see them."""
+    name: str = shell.compile.cache(f"# %%gradscope {line}\n{shell.transform_cell(cell)}", number)
+    return name
+
+
+def _run(shell: Any, name: str) -> None:
+    """What stands below the magic, as if it stood alone: the value of its last line is shown."""
+    text = "".join(linecache.getlines(name))
     tree = shell.compile.ast_parse(text, filename=name)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, name, "exec"), shell.user_ns)

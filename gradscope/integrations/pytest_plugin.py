@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,6 @@ import pytest
 
 if TYPE_CHECKING:
     from gradscope.config import Config
-    from gradscope.integrations.in_place import InPlace
     from gradscope.integrations.watch import Watch
 
 _OPTIONS = ("select", "ignore", "fail_on", "enabled")
@@ -65,15 +63,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     watch = item.stash.get(_WATCH, None) or (_watch(item) if _is_wanted(item) else None)
     if watch is None:
         return (yield)
-    again = watch.repeated(partial(_once_more, item))
+    watch.repeat_by(partial(_once_more, item))
     try:
         with watch:
             result = yield
     except (Exception, pytest.fail.Exception):
-        if text := _verdict(watch, again):
+        if text := _verdict(watch):
             item.add_report_section("call", "gradscope", text)
         raise
-    if text := _verdict(watch, again):
+    if text := _verdict(watch):
         pytest.fail(f"a gradient is unhealthy\n\n{text}", pytrace=False)
     return result
 
@@ -83,16 +81,13 @@ def _once_more(item: pytest.Item) -> None:
         item.runtest()
 
 
-def _verdict(watch: Watch, again: InPlace) -> str:
+def _verdict(watch: Watch) -> str:
     """The report as text where it fails the test, else nothing."""
     from gradscope.report import FORMATS, Options
 
     report = watch.report()
     if not report.has(watch.config.fail_on):
         return ""
-    tried = again.report()
-    if tried.findings and tried.replay is not None and tried.replay.identical is not False:
-        report = replace(report, findings=tried.findings, replay=tried.replay)
     return FORMATS["terminal"].render(report, Options(width=100))
 
 

@@ -116,7 +116,7 @@ def watch(
 class Watch:
     """What a block did so far: ask it while the block runs, or afterwards.
 
-    Fixes are patches that were not tried, since the block cannot be run again from here.
+    Fixes are patches that were not tried, unless there is a way to do the block again.
     """
 
     def __init__(
@@ -137,6 +137,8 @@ class Watch:
         full_from = 0 if every_step or config.every_step else None
         self._shared: SharedBlock | None = None
         self._has_ended = False
+        self._again: InPlace | None = None
+        self._tried: Report | None = None
         self._write = writer_of(logger) if logger is not None else None
         self._scalars = Scalars(self._write, log_every) if self._write is not None else None
         self._observation = Observation(
@@ -167,11 +169,17 @@ class Watch:
             self._write(counts, max(self._observation.steps - 1, 0))
         return isinstance(error, StopTrace)
 
-    def repeated(self, call: Callable[[], object]) -> InPlace:
-        """What does the block again, in a copy of the process; asked for before it begins."""
-        again = InPlace(self._name, self.config, self._observation, lambda: None)
-        again.begin(call)
-        return again
+    def repeat_by(self, call: Callable[[], object], cell: str = "") -> None:
+        """What does the block again: in a copy of the process, where the report has something to
+        try. Told before it begins."""
+        self._again = InPlace(self._name, self.config, self._observation, self._begin_again)
+        self._again.begin(call, cell)
+
+    def _begin_again(self) -> None:
+        """In a copy, which has the gradients of the first time."""
+        assert self._observation.ops is not None
+        for leaf in self._observation.ops.watching.leaves():
+            leaf.grad = None
 
     def accept(self, *rules: str) -> None:
         """Let findings of these rules pass: codes, names, or families such as GS1."""
@@ -194,7 +202,20 @@ class Watch:
             trace, ranked = self._shared.told(trace, self.config.thresholds.limits)
         remarks = () if ranked is None else rank_remarks(ranked)
         report = conclude(self._name, trace, self.config, remarks=remarks)
-        return replace(report, ranks=ranked)
+        return replace(self._once_more(report), ranks=ranked)
+
+    def _once_more(self, report: Report) -> Report:
+        """The report with what the block showed that ran again, where that was the same run."""
+        again = self._again
+        if again is None or not self._has_ended or not report.has(self.config.fail_on):
+            return report
+        if self._tried is None:
+            again.config = self.config
+            self._tried = again.report()
+        tried = self._tried
+        if not tried.findings or tried.replay is None or tried.replay.identical is False:
+            return report
+        return replace(report, findings=tried.findings, replay=tried.replay)
 
     def _trace(self) -> Trace:
         return self._observation.trace(self._name, self._ending)

@@ -1,6 +1,5 @@
 """Trying a repair: run the program again with the patched source, and compare."""
 
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -42,6 +41,7 @@ from gradscope.repair.write.culprit import Candidate, Culprit, Unpatchable, loca
 from gradscope.repair.write.propose import candidates, fixes_of
 from gradscope.repair.write.splice import edits_between, spliced, unified
 from gradscope.source import Source, read
+from gradscope.source.text import compiled_as
 
 # With patches or after a setup, which have to be at work in these steps; up to their end,
 # for at most so many seconds.
@@ -77,7 +77,7 @@ class Patched:
 
     @property
     def texts(self) -> dict[str, str]:
-        return {os.path.abspath(source.file): text for source, text in self.files}
+        return {compiled_as(source.file): text for source, text in self.files}
 
     @property
     def varied(self) -> str:

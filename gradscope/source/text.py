@@ -50,6 +50,12 @@ def number_of(path: str) -> int | None:
     return int(told[1].removeprefix("In[").removesuffix("]")) if told is not None else None
 
 
+def compiled_as(file: str) -> str:
+    """The name in the code objects of what people know as `file`: a path from the root, of a cell
+    IPython's own."""
+    return _compiled_as.get(file) or os.path.abspath(file)
+
+
 def text_of(file: str) -> str | None:
     """The text of a cell as it ran, its magics written in Python; None of any other file."""
     return "".join(linecache.getlines(_compiled_as[file])) if file in _compiled_as else None

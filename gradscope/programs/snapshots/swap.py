@@ -7,6 +7,7 @@ really took the place of the old is known only at the end.
 
 import ast
 import gc
+import linecache
 import os
 import sys
 from collections import Counter
@@ -18,6 +19,7 @@ from typing import Any
 
 from gradscope.programs.load import compiled, install
 from gradscope.record.sites import moved
+from gradscope.source.text import cell_of
 
 _Key = tuple[str, int]  # the qualified name, and the how-manieth of that name
 _MODULE = ("<module>", -1)
@@ -67,8 +69,10 @@ class Swapped:
         if not functions:
             raise Unswappable
         name = functions[0].__code__.co_filename
-        with open(path, "rb") as file:
-            before = file.read()
+        before = "".join(linecache.getlines(name)).encode()
+        if cell_of(name) is None:
+            with open(path, "rb") as file:
+                before = file.read()
         imports = _new_imports(before, text)
         old, new = dict(_codes(compiled(before, name))), dict(_codes(compiled(text, name)))
         if old.keys() != new.keys():
