@@ -339,6 +339,8 @@ def test_a_stable_form_takes_nothing_out_of_a_block():
          "loss = x.clamp_min(1e-12).sqrt()"),
         ("x.clamp(0, 1).sqrt()", "sqrt", "epsilon", {"self": 0.0},
          "loss = x.clamp(0, 1).clamp_min(1e-12).sqrt()"),
+        ("f(x.clamp_max(3)).clamp_min(0).sqrt()", "sqrt", "epsilon", {"self": 0.0},
+         "loss = f(x.clamp_max(3)).clamp_min(1e-12).sqrt()"),
         ("x.clamp_max(0).sqrt()", "sqrt", "epsilon", {"self": 0.0},
          "loss = x.clamp_max(0).clamp_min(1e-12).sqrt()"),
         ("x.mean()", "mean", "guard-empty", {}, "loss = x.sum() / max(x.numel(), 1)"),

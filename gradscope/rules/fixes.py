@@ -108,7 +108,11 @@ def _selected(edge: Edge | None, event: Event, *_: object) -> Fixes:
 _HEADS = ("addmm", "mm", "bmm", "linear", "convolution")
 _FLOORS = ("clamp", "clamp_min")
 _POWERS = ("pow", "square", "mul", "sqrt")  # 0 where what they are made of is
-_PARTS = ("split", "chunk", "unbind", "select", "slice", "narrow", "index")
+_PARTS = frozenset(
+    ("split", "split_with_sizes", "unsafe_split", "unsafe_chunk")
+    + ("chunk", "unbind", "select", "slice", "narrow", "index")
+)
+)
 
 
 def _positive(edge: Edge | None, event: Event, *_: object) -> Fixes:
@@ -138,7 +142,7 @@ def _is_part(event: Event, role: str) -> bool:
     """Whether an operand is a part of the output of the op that made it."""
     one = evidence.above(event, role)
     while one is not None and (one.call is None or evidence.moves(one.call)):
-        if one.call is not None and one.call.op.startswith(_PARTS):
+        if one.call is not None and one.call.op in _PARTS:
             return True
         one = next((above for above in one.inputs if above is not None), None)
     return False

@@ -117,10 +117,9 @@ def widened(culprit: Culprit) -> Ways:
 
 
 def _is_of_autocast(culprit: Culprit, node: ast.expr) -> bool:
-    return any(
-        isinstance(one, ast.Call) and (culprit.names.dotted(one.func) or "").endswith("autocast")
-        for one in ancestors(culprit.source, node)
-    )
+    calls = (one for one in ancestors(culprit.source, node) if isinstance(one, ast.Call))
+    called = (culprit.names.dotted(one.func) or "" for one in calls)
+    return any(one.startswith("torch.") and one.endswith(".autocast") for one in called)
 
 
 def _receiver(source: Source, call: ast.AST | None) -> str | None:

@@ -13,7 +13,7 @@ from gradscope.repair.write.wider import rebound
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, proposals
 from gradscope.source import binding, counts
-from gradscope.source.arguments import canonical, spelled
+from gradscope.source.arguments import called, canonical, spelled
 
 DECOMPOSITIONS = frozenset(("svd", "eigh", "eig", "eigvals"))
 FLOORS = (Margin.ROOT, Margin.DENOMINATOR, Margin.LOG)
@@ -182,8 +182,8 @@ def _unclamped(culprit: Culprit, edge: Edge, node: ast.expr) -> ast.expr:
     bounds = [*found.positional[1:], *found.keywords.values()]
     only = bounds[0] if len(bounds) == 1 else None
     is_zero = isinstance(only, ast.Constant) and only.value == 0
-    written = culprit.source.of(node)
-    is_ceiling = "clamp_max(" in written or "max" in found.keywords
+    is_max = isinstance(node, ast.Call) and called(node).startswith("clamp_max")
+    is_ceiling = is_max or "max" in found.keywords
     replaces = edge.cure.guard.startswith("{x}.clamp_min(") and is_zero and not is_ceiling
     return found.positional[0] if replaces else node
 

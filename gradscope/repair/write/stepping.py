@@ -9,7 +9,7 @@ from gradscope.repair.write.culprit import Culprit, Ways
 from gradscope.repair.write.splice import after, before
 from gradscope.repair.write.statements import block_of, dropped
 from gradscope.repair.write.training import rates
-from gradscope.source import Source, expression
+from gradscope.source import expression
 from gradscope.source.arguments import called
 from gradscope.source.hand_updates import ascent, rate_by_hand, written
 from gradscope.source.spans import statement_at
@@ -76,11 +76,11 @@ def step_first(culprit: Culprit, request: ask.StepBeforeClearing) -> Ways:
     line = update.location.line
     for block in _blocks(source.tree):
         steps = [at for at, one in enumerate(block) if one.lineno <= line <= (one.end_lineno or 0)]
-        clears = [at for at, one in enumerate(block) if _calls(source, one, "zero_grad")]
+        clears = [at for at, one in enumerate(block) if _calls(one, "zero_grad")]
         if steps and (between := [at for at in clears if at < steps[0]]):
             clear, step = block[between[-1]], block[steps[0]]
-            backward = (_calls(source, one, "backward") for one in block[: between[-1]])
-            if any(backward) and _calls(source, step, "step"):
+            backward = (_calls(one, "backward") for one in block[: between[-1]])
+            if any(backward) and _calls(step, "step"):
                 edits = (
                     source.edit(*source.extent(clear), source.of(step)),
                     source.edit(*source.extent(step), source.of(clear)),
@@ -180,7 +180,8 @@ def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
             yield body
 
 
-def _calls(source: Source, statement: ast.stmt, method: str) -> bool:
+def _calls(statement: ast.stmt, method: str) -> bool:
     """Whether a statement is a call of a method and nothing else."""
     call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(call, ast.Call) and source.of(call.func).endswith(f".{method}")
+    is_method = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+    return is_method and called(call) == method
