@@ -112,7 +112,6 @@ _PARTS = frozenset(
     ("split", "split_with_sizes", "unsafe_split", "unsafe_chunk")
     + ("chunk", "unbind", "select", "slice", "narrow", "index")
 )
-)
 
 
 def _positive(edge: Edge | None, event: Event, *_: object) -> Fixes:

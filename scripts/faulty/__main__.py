@@ -114,6 +114,8 @@ def moments(
 
 
 def interrupted(ran: Ran) -> str:
+    if ran.code == -signal.SIGINT and ", in main" not in ran.out:
+        return ""  # Python was still starting
     if ran.code not in (1, 2, 130):
         return f"exit code {ran.code}"
     # Whoever presses Ctrl-C waits; the machine may be a busy one.
