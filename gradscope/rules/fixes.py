@@ -108,10 +108,7 @@ def _selected(edge: Edge | None, event: Event, *_: object) -> Fixes:
 _HEADS = ("addmm", "mm", "bmm", "linear", "convolution")
 _FLOORS = ("clamp", "clamp_min")
 _POWERS = ("pow", "square", "mul", "sqrt")  # 0 where what they are made of is
-_PARTS = frozenset(
-    ("split", "split_with_sizes", "unsafe_split", "unsafe_chunk")
-    + ("chunk", "unbind", "select", "slice", "narrow", "index")
-)
+_PARTS = frozenset("split split_with_sizes chunk unbind select slice narrow index".split())
 
 
 def _positive(edge: Edge | None, event: Event, *_: object) -> Fixes:

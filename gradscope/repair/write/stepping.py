@@ -183,5 +183,6 @@ def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
 def _calls(statement: ast.stmt, method: str) -> bool:
     """Whether a statement is a call of a method and nothing else."""
     call = statement.value if isinstance(statement, ast.Expr) else None
-    is_method = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
-    return is_method and called(call) == method
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return False
+    return called(call) == method
