@@ -518,6 +518,29 @@ def test_a_negative_power_of_a_degree_of_0_is_0(tmp_path):
     assert fix.code == "scale = (degree ** -0.5).masked_fill(degree == 0, 0.0)"
 
 
+@pytest.mark.parametrize(
+    ("made", "fixed"),
+    [
+        ("F.softplus(raw + EPS)", "F.softplus(raw) + EPS"),
+        ("F.softplus(raw * 1.0 + 1e-6).sqrt()", "(F.softplus(raw * 1.0) + 1e-6).sqrt()"),
+    ],
+)
+def test_an_epsilon_inside_of_a_softplus_is_added_to_its_result(tmp_path, made, fixed):
+    """In float64 the loss is another one: that is of the program as it stands, without its bound."""
+    program = tmp_path / "scale.py"
+    program.write_text(
+        "import torch\nimport torch.nn.functional as F\nEPS = 1e-6\n"
+        "raw = torch.tensor([0.5, -300.0], requires_grad=True)\n"
+        f"scale = {made}\n"
+        "(0.1 * scale.log()).mean().backward()\n"
+    )
+
+    fix = diagnosed_file(program, verify=True).findings[0].fixes[0]
+
+    assert fix.verified
+    assert fix.code == f"scale = {fixed}"
+
+
 def test_an_exponential_that_a_minimum_throws_away_is_bounded(tmp_path):
     program = tmp_path / "ratio.py"
     program.write_text(

@@ -50,6 +50,12 @@ class LearnPositive(Request):
     signed: bool
 
 
+class AddBehind(Request):
+    """Add an epsilon to the result of a call that is greater than 0 in mathematics."""
+
+    made: Call
+
+
 class SelectElements(Request):
     """Reduce over the elements at which the op has a value: those of its data tell which."""
 

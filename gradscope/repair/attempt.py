@@ -70,6 +70,7 @@ class Patched:
     source: Source
     text: str
     others: tuple[tuple[Source, str], ...] = ()
+    meant: bool = False
 
     @property
     def files(self) -> tuple[tuple[Source, str], ...]:
@@ -145,7 +146,9 @@ def patched(culprit: Culprit, candidate: Candidate) -> Patched | None:
         return None
     (source, text), *others = written
     given = (candidate.title,)
-    return Patched(candidate.kind, given, candidate.same, source, text, tuple(others))
+    return Patched(
+        candidate.kind, given, candidate.same, source, text, tuple(others), candidate.meant
+    )
 
 
 def ways(culprit: Culprit, fix: Fix) -> Iterator[Patched]:
@@ -202,12 +205,13 @@ class Bench:
         if not is_noise and may_be_decided(self.before.trace, last_step(finding), one.kind):
             other = replace(one, text=one.varied)
             varied = partial(self._run, other.texts, first) if other.text != one.text else None
-        return self._judged(finding, again, one.same, one.kind, varied)
+        return self._judged(finding, again, one, varied)
 
     def _judged(
-        self, finding: Finding, again: Again, same: bool, kind: str, varied: Again | None = None
+        self, finding: Finding, again: Again, one: Patched, varied: Again | None
     ) -> Outcome:
         """`again` runs the program with the fix, `varied` with another number in it."""
+        same, kind = one.same, one.kind
         step = last_step(finding)
         if self.budget.interrupted:
             return Outcome(NotTried(Reason.INTERRUPTED))
@@ -218,7 +222,8 @@ class Bench:
             if outcome.doubtful and not self._is_repeatable(trace, step):
                 return Outcome(NotTried(Reason.NOT_REPEATABLE))
             if isinstance(outcome.verdict, Verified):
-                exact = self._in_float64(step) if asks_for_truth(finding) and not same else None
+                asks = asks_for_truth(finding) and not (same or one.meant)
+                exact = self._in_float64(step) if asks else None
                 found = weighed(outcome.verdict, self.before.trace, trace, step, exact, kind)
                 if exact is None and varied is not None and isinstance(found, Verified):
                     other, first = varied(step + 1, Purpose.FIX), next(iter(finding.chain), None)

@@ -2,13 +2,18 @@
 a function that stays positive."""
 
 import ast
+from collections.abc import Iterator
 
 from gradscope.facts import Edit
 from gradscope.facts import requests as ask
-from gradscope.repair.write.culprit import Culprit, Ways
+from gradscope.ops.dtypes import eps_for
+from gradscope.ops.patterns import EPSILON
+from gradscope.repair.write.culprit import Candidate, Culprit, Ways
 from gradscope.repair.write.ends import layer, renamed
 from gradscope.repair.write.spelling import can_repeat, operand_of
 from gradscope.repair.write.splice import keyword
+from gradscope.repair.write.uses import given_to
+from gradscope.rules.wording import phrases, proposals
 from gradscope.source.arguments import Spelled, spelled
 
 FILLED = {
@@ -79,6 +84,32 @@ def learnt(culprit: Culprit, request: ask.LearnPositive) -> Ways:
         edit = _softplus(culprit, call, found.positional[0])
     if edit is not None:
         yield (edit,)
+
+
+def behind(culprit: Culprit, request: ask.AddBehind) -> Iterator[Candidate]:
+    """`F.softplus(x) + 1e-6`, also for `F.softplus(x + 1e-6)`: the program itself tells there that
+    it wants such a bound, which the operand does not give."""
+    call = culprit.at(request.made.location)
+    if call is None:
+        return
+    text, eps = culprit.source.of(call), f"{eps_for(culprit.dtype):g}"
+    found = spelled(culprit.source, call)
+    inner = found.positional[0] if found is not None and found.positional else call
+    added = spelled(culprit.source, inner)
+    last = added.positional[-1] if added is not None and added.name == "add" else None
+    is_meant = last is not None and _is_epsilon(culprit, last)
+    if added is not None and last is not None and is_meant:
+        eps = culprit.source.of(last)
+        text = text.replace(culprit.source.of(inner), culprit.source.of(added.positional[0]))
+    title = proposals.BEHIND.format(op=phrases.spelled(request.made.op))
+    yield Candidate(title, (culprit.replace(call, f"{text} + {eps}"),), meant=is_meant)
+
+
+def _is_epsilon(culprit: Culprit, node: ast.expr) -> bool:
+    """A small number, also by a name."""
+    made = node if isinstance(node, ast.Constant) else given_to(culprit.source, node)
+    value = made.value if isinstance(made, ast.Constant) else None
+    return isinstance(value, float) and 0 < value <= EPSILON
 
 
 def _is_rectifier(found: Spelled) -> bool:

@@ -72,6 +72,7 @@ BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
 BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.HarmlessOperand: _masked,
     ask.LearnPositive: instead.learnt,
+    ask.AddBehind: instead.behind,
     ask.AddToDiagonal: instead.diagonal,
     ask.FitNumber: instead.fitted,
     ask.IgnoreTarget: instead.ignored,
@@ -159,7 +160,7 @@ def _ways(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
     by_class = BY_CLASS.get(type(request))
     for way in by_class(culprit) if by_class else BY_FIELDS[type(request)](culprit, request):
         yield way if isinstance(way, Candidate) else Candidate(fix.title, tuple(way))
-    if isinstance(request, ask.StableForm | ask.LearnPositive):
+    if isinstance(request, ask.StableForm | ask.LearnPositive | ask.AddBehind):
         whole = linked(culprit)
         if whole is not None:
             yield from whole.apart(_ways(whole, fix))

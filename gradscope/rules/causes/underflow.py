@@ -26,7 +26,7 @@ from gradscope.ops.patterns import recognize
 from gradscope.ops.traits import Trait, has
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Asked, Rule
 from gradscope.rules.wording import phrases
 
 SMALLEST_HALF = 2.0**-24  # the smallest float16 number that is not 0
@@ -168,7 +168,7 @@ def _words(event: Event, edge: Edge, flushed: Call | None) -> tuple[str, str]:
 
 def _repairs(
     event: Event, edge: Edge, flushed: Call | None, root: Root, trace: Trace
-) -> tuple[Fix, ...]:
+) -> tuple[Asked, ...]:
     if event.phase is Phase.OPTIMIZER:
         eps = "give the optimizer an eps that float16 holds"
         wide = "keep parameters and optimizer state in float32"
@@ -182,4 +182,6 @@ def _repairs(
         logs = Fix("stable-op", title, "safe", "x.log().sum(-1)", request=ask.StableForm())
         last = [fix for fix in known if isinstance(fix.request, ask.KeepOff)]
         return (logs, *(fix for fix in known if fix not in last), *last)
+    if flushed is not None and flushed.location is not None:
+        return (ask.AddBehind(flushed), *known)
     return known

@@ -13,6 +13,7 @@ from gradscope.rules.wording.phrases import listed
 
 # Titles of what is done to an op, `{op}` as it is spelled; `{what}` is an operand in a sentence.
 AWAY_FROM_ZERO = "keep {what} away from 0"
+BEHIND = "add the epsilon to the result of `{op}`"
 BOUNDED = "bound `{name}` to +-{bound:g} for all that read it, so that `{op}` stays in range"
 CONDITIONED = "keep {what} well conditioned"
 COUNTED = "keep the count {what} at 1 or more"
@@ -61,6 +62,9 @@ def _of_fields(request: ask.Request) -> _Words | None:
         case ask.FillMemory(op):
             code = f"torch.{op.replace('empty', 'zeros')}(...)"
             return "init", "allocate memory that is filled with 0", code
+        case ask.AddBehind(made):
+            op = spelled(made.op)
+            return "epsilon", BEHIND.format(op=op), f"{op}(x) + 1e-6"
         case ask.AddToDiagonal(size, x):
             code = f"{x} + {size:g} * torch.eye({x}.shape[-1], dtype={x}.dtype, device={x}.device)"
             return "epsilon", f"add {size:g} to the diagonal", code
