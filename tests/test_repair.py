@@ -526,7 +526,7 @@ def test_a_negative_power_of_a_degree_of_0_is_0(tmp_path):
     ],
 )
 def test_an_epsilon_inside_of_a_softplus_is_added_to_its_result(tmp_path, made, fixed):
-    """In float64 the loss is another one: that is of the program as it stands, without its bound."""
+    """In float64 the loss is another one: that of the program without its bound."""
     program = tmp_path / "scale.py"
     program.write_text(
         "import torch\nimport torch.nn.functional as F\nEPS = 1e-6\n"
