@@ -17,8 +17,7 @@ from gradscope.facts.usage import Flat, ModeKept, Usage
 
 @dataclass_transform(frozen_default=True)
 class Request:
-    """A change of the program. Each kind is a frozen dataclass; one without fields is said by its
-    class alone."""
+    """A change of the program, a frozen dataclass; one without fields is said by its class."""
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True)(cls)
@@ -28,8 +27,7 @@ class Request:
 
 
 class HarmlessOperand(Request):
-    """A harmless operand where the result is thrown away: `hidden` from the loss as it is, so that
-    the loss stays the same to the bit; else the loss has met the result."""
+    """A harmless operand where the result is thrown away: `hidden` from the loss, or met by it."""
 
     hidden: bool
 
@@ -39,12 +37,11 @@ class KeepOff(Request):
 
 
 class DivideByOne(Request):
-    """Divide by 1 where the divisor is 0 as well as what is divided: 0 / 0 counts as 0."""
+    """Divide by 1 where the divisor is 0: 0 / 0 counts as 0, as does a negative power of 0."""
 
 
 class LearnPositive(Request):
-    """A function that stays positive, and learns: what is made at `made` has to be. In the place of
-    the ReLU there, or around it where it may have either sign (`signed`)."""
+    """A function that stays positive in the place of the ReLU at `made`, or around what is `signed`."""
 
     made: Location
     signed: bool
@@ -103,8 +100,7 @@ class TameSlope(Request):
 
 
 class Unsaturated(Request):
-    """A loss that lowers a probability has no slope where it is low, as `flat` tells: raise the
-    opposite one instead."""
+    """Raise the opposite probability: lowering one has no slope where it is low (`flat`)."""
 
     flat: Flat
 
@@ -119,8 +115,7 @@ class FillMemory(Request):
 
 
 class Reattach(Request):
-    """Lead the gradient past what ends it. `name` is a tensor that is to
-    require a gradient."""
+    """Lead the gradient past what ends it. `name` is a tensor that is to require a gradient."""
 
     reason: NoGradient
     name: str = ""
@@ -169,8 +164,7 @@ class OutOfPlace(Allow):
 
 
 class CopyWhenSaved(Allow):
-    """Let `call` save a copy of what it keeps as `role`, the user's `name`, which `write` changes
-    later."""
+    """Let `call` save a copy of its `role`, the user's `name`, which `write` changes later."""
 
     call: Call
     role: str

@@ -54,6 +54,7 @@ def divided_by_one(culprit: Culprit) -> Iterator[Candidate]:
     if edge is None or node is None:
         return
     if edge.argument == "self":
+        node = _root(culprit) or node
         if can_repeat(culprit, node) and isinstance(culprit.node, ast.expr):
             text = f"{culprit.text(culprit.node)}.masked_fill({culprit.text(node)} == 0, 0.0)"
             title = proposals.EMPTY.format(what=_short(culprit, node))
