@@ -41,7 +41,7 @@ class DivideByOne(Request):
 
 
 class LearnPositive(Request):
-    """A function that stays positive in the place of the ReLU at `made`, or around what is `signed`."""
+    """A function that stays positive for the ReLU at `made`, or around what is `signed`."""
 
     made: Location
     signed: bool
