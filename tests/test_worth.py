@@ -127,6 +127,10 @@ def test_what_a_number_alone_decides_is_not_verified(wider: float, decided: bool
     assert not may_be_decided(seen(NAN), 0, "stable-op")
 
 
+def test_numbers_that_all_stand_for_0_decide_nothing():
+    assert undecided(VERIFIED, seen(1.4e-3), seen(4.5e-3), 0) == VERIFIED
+
+
 @pytest.mark.parametrize(
     ("move", "disturbs"),
     [

@@ -134,6 +134,8 @@ def undecided(
     loss, moved = loss_of(after, step), loss_of(other, step)
     if loss is None or moved is None or _is_near(loss, moved, MOVED_BY_NUMBER * share):
         return verdict
+    if max(abs(loss), abs(moved)) <= MINIMUM:  # both stand for 0: equal vectors have no angle
+        return verdict
     return Holds(verdict.effects, NumberDecides(moved))
 
 
