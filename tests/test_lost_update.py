@@ -342,3 +342,24 @@ def test_what_is_left_out_of_the_optimizer_is_noted() -> None:
 @pytest.mark.parametrize("case", MEANT)
 def test_what_is_meant_to_stay_is_not_noted(case: str) -> None:
     assert [found.message for found in findings(MEANT[case])] == []
+
+
+def test_a_sample_that_cuts_the_graph_is_told_and_not_the_optimizer() -> None:
+    program = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+policy, value = nn.Linear(4, 2), nn.Linear(2, 1)
+opt = torch.optim.Adam(policy.parameters(), lr=1e-2)
+for step in range(6):
+    mean, spread = policy(torch.randn(8, 4)).chunk(2, 1)
+    action = torch.distributions.Normal(mean, spread.exp()).sample()
+    opt.zero_grad()
+    value(torch.cat([action, action.square()], 1)).mean().neg().backward()
+    opt.step()
+"""
+    (found,) = loud(program)
+
+    assert (found.rule, found.evidence["reason"]) == ("GS403", "sampled")
+    assert found.location is not None and found.location.line == 9

@@ -137,6 +137,16 @@ def test_what_is_kept_at_the_end_counts(tmp_path: Path) -> None:
     assert [one.name for one in report.findings] == ["nan-metric"]
 
 
+def test_what_is_kept_after_the_last_step_that_was_seen_counts(tmp_path: Path) -> None:
+    program = PROGRAM.replace("range(3)", "range(8)")
+
+    report = diagnosed_text(program.format(read=f"pass\nfinal = {_ROOT}"), tmp_path)
+    meant = diagnosed_text(program.format(read="pass\nfinal = torch.tensor(math.nan)"), tmp_path)
+
+    assert [(one.name, one.op) for one in report.findings] == [("nan-metric", "sqrt")]
+    assert meant.findings == () and "every loss and gradient" in closing.summary(meant)
+
+
 LONG = PROGRAM.replace("range(3)", "range(8)").replace("{read}", "if step == 5: {read}")
 
 

@@ -236,10 +236,12 @@ class NanRead:
 
 @dataclass(frozen=True, slots=True)
 class UnseenRead:
-    """A NaN that the program read before the backward of `step`, while it was only watched."""
+    """A NaN that the program read before the backward of `step`, while it was only watched; None
+    for the place: that it holds in the end, `held_as` an expression."""
 
     step: int
-    location: Location
+    location: Location | None
+    held_as: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,8 @@ class EveryOp:
         """The program is over."""
         self._look_at_kept(self._modules)
         with unobserved():
+            if not self.depth.is_full:
+                self.context.shielded("its variables", self.reads.note_unseen, self._modules)
             self.watching.finish()
         self.mode.leave(())
 

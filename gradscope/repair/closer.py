@@ -38,9 +38,12 @@ def _where_it_read(
     at = Unexamined(read.step, read.step, None)
     found = _in_full(again, at, again.budget.seconds, patches)
     if isinstance(found, str):
-        place = f"{read.location.file}:{read.location.line}"
-        return seen, again, (NotChecked(f"where the NaN came from that {place} reads", found),)
-    return replace(seen, nan_reads=(*seen.nan_reads, *found.nan_reads)), again, ()
+        place = read.location
+        what = f"that {place.file}:{place.line} reads" if place else f"in `{read.held_as}`"
+        return seen, again, (NotChecked(f"where the NaN came from {what}", found),)
+    reads = (*seen.nan_reads, *found.nan_reads)
+    unseen = read if reads or read.location is not None else None  # what is held may be meant so
+    return replace(seen, nan_reads=reads, unseen_read=unseen), again, ()
 
 
 def _where_it_surged(

@@ -21,6 +21,7 @@ from gradscope.record.sites import Site, note_site, positions, resolve
 from gradscope.record.tracing import unobserved
 
 _MOST = 8  # places told a run
+_FEW = 64  # elements of a result, and not of data
 # Of NaN they are False: the program goes one way for good. `!=` and `==` are how it asks for NaN.
 _COMPARES = frozenset({"lt", "le", "gt", "ge"})
 # What hands elements on as they are: a NaN that is only moved was computed by nobody.
@@ -111,6 +112,18 @@ class NanReads:
         known = self._reads.get(_key(user))
         if known is None or known.before is None:
             self.watched = UnseenRead(self._context.step, resolve(*user[0]))
+
+    def note_unseen(self, scopes: Iterable[Mapping[str, Any]]) -> None:
+        """The program is over, and nobody saw its last ops: what it holds may be NaN since then."""
+        for scope in scopes if self.watched is None else ():
+            for name, value, _ in reached_from(scope):
+                is_number = type(value) is torch.Tensor and value.is_floating_point()
+                if not is_number or value.requires_grad or not 0 < value.numel() <= _FEW:
+                    continue
+                # What was seen to be made is judged by how it was.
+                if self._context.provenance.of(value) is None and bool(value.isnan().all()):
+                    self.watched = UnseenRead(self._context.step, None, name)
+                    return
 
     def _look_at_sums(self, reads: _Reads, scopes: Iterable[Mapping[str, Any]]) -> None:
         """A Python number that has become NaN, and is no copy of what was read last."""

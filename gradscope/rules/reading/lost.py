@@ -15,6 +15,7 @@ MOSTLY = 0.5  # of the elements that a step is to move
 IDLE = 0.1  # of all updates: a schedule may end at 0, and a few steps before its last
 STILL_RISING = 1.5  # times: a warm-up that is not over
 BACKED_OFF = 17  # steps in a row that a scaler skips on its way from 65,536 down to 1
+_BY_THE_WAY = (NoGradient.SAMPLED, NoGradient.INTEGER, NoGradient.NUMBER, NoGradient.REWRAPPED)
 ACCUMULATES = 2  # passes an update, at least
 
 
@@ -77,9 +78,11 @@ def _never_steps(usage: Usage, trace: Trace, magnitudes: Magnitudes) -> Lost | N
 
 
 def _elsewhere(usage: Usage, magnitudes: Magnitudes) -> Lost | None:
-    """It steps, and no pass was for what it holds: tensors that the model still has."""
+    """It steps, and no pass was for what it holds: tensors that the model still has, and from which
+    no op has cut the loss off that nobody calls for that."""
     others = tuple(leaf.name for leaf in _unheld(magnitudes))
-    if usage.updates < FEWEST or usage.passes or usage.handled or not others:
+    is_cut_off = any(one.trained and one.reason in _BY_THE_WAY for one in magnitudes.absences)
+    if is_cut_off or usage.updates < FEWEST or usage.passes or usage.handled or not others:
         return None
     return Lost(Loss.ELSEWHERE, usage, usage.updates, usage.updates, others=others)
 
