@@ -83,14 +83,12 @@ class Batches:
 
         def __init__(iterator: Any, loader: Any) -> None:
             self._iterators.add(iterator)
-            before, self.is_starting = self.is_starting, True
-            context = loader.multiprocessing_context
             if self._played is not None:
                 loader._DataLoader__multiprocessing_context = _NOBODY
+            before, self.is_starting = self.is_starting, True
             try:
                 begin(iterator, loader)
             finally:
-                loader._DataLoader__multiprocessing_context = context
                 self.is_starting = before
 
         def _get_data(iterator: Any) -> Any:
