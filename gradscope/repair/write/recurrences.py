@@ -89,8 +89,10 @@ def _rewrite(read: Reading, scope: Scope) -> None:
     """Gathers all that is to be rewritten, or raises NoProduct."""
     inside: set[ast.AST] = set()
     for name in sorted(read.carried):
-        for value in (one.value for one in scope.bindings[name]):
-            assert value is not None
+        values = [one.value for one in scope.bindings[name] if one.value is not None]
+        if read.carried.isdisjoint(other for value in values for other in _names(value)):
+            raise NoProduct(name)  # no recurrence, now that what it was made of is none
+        for value in values:
             read.place = value
             text = log_of(read, value)
             if text is None and read.carried.isdisjoint(_names(value)):
