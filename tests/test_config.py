@@ -126,6 +126,11 @@ def test_an_unknown_key_names_the_nearest(tmp_path):
     assert caught.value.help == "did you mean target?"
 
 
+def test_brackets_without_end_are_a_message(tmp_path):
+    with pytest.raises(GradscopeError, match="nest too deeply"):
+        load_config(yaml(tmp_path, "[" * 100_000))
+
+
 def test_the_nearest_file_upwards_is_found(tmp_path):
     path = yaml(tmp_path, "steps: 3\n")
     below = tmp_path / "a" / "b"

@@ -66,7 +66,9 @@ class Yaml(Document):
             if words.startswith("but "):
                 words = f"{error.context}, {words}"
             raise GradscopeError(f"{path}{place}: {words}") from None
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
+        except RecursionError:
+            raise GradscopeError(f"{path}: its brackets nest too deeply") from None
+        except (yaml.YAMLError, ValueError) as error:
             reason = " ".join(str(error).split())
             raise GradscopeError(f"{path}: not YAML: {reason}") from None
         finally:
