@@ -328,6 +328,18 @@ CUT = {
 
         far(net(x), y).backward()
     """,
+    "an array of the targets": """
+        import numpy as np
+
+        - o = net(x).detach().numpy()  # <-
+        - t = y.numpy()
+        - far = np.sqrt(np.sum((o - t) ** 2, axis=1))
+        - torch.from_numpy(far).mean().backward()
+        + o = net(x)  # <-
+        + t = y
+        + far = torch.sqrt(torch.sum((o - t) ** 2, axis=1))
+        + far.mean().backward()
+    """,
     "inference mode": """
         body = nn.Linear(3, 3).requires_grad_(False)
 

@@ -279,6 +279,17 @@ def test_an_exception_over_a_nan_tells_where_that_was_born(
     assert patch in (finding.fixes[0].patch or "")
 
 
+def test_a_guard_that_leaves_what_is_refused_is_none(tmp_path: Path) -> None:
+    odds = "h = torch.full((4,), 3.0, requires_grad=True)\np = h / torch.zeros(4)\n"
+    line = "torch.distributions.Bernoulli(p).log_prob(torch.ones(4)).sum().backward()\n"
+
+    (finding,) = diagnosed_text(HEAD + odds + line, tmp_path, verify=True).findings
+
+    assert finding.rule == "GS201" and finding.location is not None
+    assert finding.location.line == 7
+    assert all(fix.verified is not True for fix in finding.fixes)
+
+
 def test_an_exception_beside_a_nan_that_is_data_is_told_alone(tmp_path: Path) -> None:
     program = HEAD + "pad = torch.full((2,), float('nan')) * 2\nraise KeyError('missing')\n"
 

@@ -178,8 +178,9 @@ def _failure(before: Trace, after: Trace, step: int) -> Outcome | None:
     if len(after.steps) > step:
         return None
     if ending.gave_up:
-        if before.ending.kind == ending.kind and before.ending.detail == ending.detail:
-            return None
+        is_alike = before.ending.kind == ending.kind and before.ending.detail == ending.detail
+        if is_alike and not any(one.subject is Subject.VALUE for one in before.symptoms):
+            return None  # it is about something else
         if ending.kind == "died" and ending.code in _FROM_OUTSIDE:
             return Outcome(NotTried(Reason.KILLED, ending.detail))
         if ending.out_of_memory:

@@ -23,7 +23,7 @@ from gradscope.record import graph
 from gradscope.record.census import census, places
 from gradscope.record.context import RunContext
 from gradscope.record.events.masks import find_mask
-from gradscope.record.finite import has_nan, holds_bad, looks_finite, numbers, plain
+from gradscope.record.finite import holds_bad, looks_finite, numbers, plain
 from gradscope.record.journal import Raw, to_call
 from gradscope.record.optimizers import parameters_of
 from gradscope.record.passes import BackwardPass
@@ -168,12 +168,13 @@ class Symptoms:
 
     def note_given_up(self, error: BaseException) -> None:
         """The program ends with an exception. Where Python raised it, on purpose, that may be over
-        a NaN: that of the innermost frame which holds one counts."""
+        an inf or NaN: that of the innermost frame which holds one counts."""
         for frame, name, tensor in _raised_over(error):
             stain = self.context.provenance.of(tensor)
-            if stain is not None and not stain.innocent and has_nan(tensor):
+            if stain is not None and not stain.innocent:
                 known = self.context.names.name(tensor, frame)
                 self._given_up = self._symptom(Subject.VALUE, tensor, known or name)
+            if self._given_up is not None:
                 return
 
     # How a symptom is made

@@ -51,9 +51,11 @@ def in_torch(culprit: Culprit) -> Iterator[Candidate]:
 
 def _is_array(culprit: Culprit, node: ast.expr) -> bool:
     """Whether NumPy computes a value: with a tensor it would meet, it has to be one as well."""
-    functions = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
-    dotted = (culprit.names.dotted(one) or "" for one in functions)
-    return not _is_back(culprit, node) and any(one.startswith("numpy.") for one in dotted)
+    calls = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
+    computes = any((culprit.names.dotted(one.func) or "").startswith("numpy.") for one in calls)
+    return not _is_back(culprit, node) and (
+        computes or any(called(one) == "numpy" for one in calls)
+    )
 
 
 def _whole(culprit: Culprit, node: ast.expr) -> ast.expr:
