@@ -146,3 +146,21 @@ def test_a_density_of_another_file_is_given_as_its_logarithm(program):
     assert fixes[0].verified
     assert {line.partition(" = ")[0] for line in added(fixes[0])} >= {"prob"}
     assert any("return -0.5 * (y - mu) ** 2" in line for line in added(fixes[0]))
+
+
+def test_faults_of_two_files_are_repaired_together(program):
+    pooling = "def pooled(values, kept):\n    return (values * kept).sum(1) / kept.sum(1)\n"
+    main = (
+        "import torch\n"
+        "from pooling import pooled\n"
+        "w = torch.ones(2, requires_grad=True)\n"
+        "h = torch.tensor([[0.0, 0.0], [1.0, 2.0], [3.0, 1.0]]) * w\n"
+        "h = h / h.norm(dim=-1, keepdim=True)\n"
+        "kept = torch.tensor([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]])\n"
+        "(pooled(h, kept) - 1).square().sum().backward()\n"
+    )
+
+    fixes = program({"pooling.py": pooling, "main.py": main})
+
+    assert fixes[0].verified
+    assert {edit.file.rpartition("/")[2] for edit in fixes[0].edits} == {"main.py", "pooling.py"}

@@ -72,7 +72,13 @@ def repaired(
         if rerun is not None and verify and not budget.interrupted:
             # Diagnosed anew: those given may be what the user's configuration lets through.
             bench = Bench(
-                Seen(trace, diagnosis(trace)), rerun, diagnosis, budget, search, rerun_with
+                Seen(trace, diagnosis(trace)),
+                rerun,
+                diagnosis,
+                budget,
+                search,
+                rerun_with,
+                overlay or {},
             )
     except KeyboardInterrupt:
         budget.interrupt()

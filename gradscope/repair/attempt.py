@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from functools import partial
 from itertools import islice
+from os.path import realpath
 from symtable import symtable
 
 from gradscope.errors import GradscopeError
@@ -28,7 +29,7 @@ from gradscope.programs import ChildFault, NoAnswer
 from gradscope.repair.again import FAILURES, Hindered, Setup
 from gradscope.repair.budget import Budget, Purpose, RunsSpent, Search
 from gradscope.repair.compare import Outcome, Seen, acting, compare, last_step
-from gradscope.repair.differences import repeats
+from gradscope.repair.differences import has_finite_loss, loss_of, repeats
 from gradscope.repair.worth import (
     asks_for_truth,
     gone_on,
@@ -94,6 +95,17 @@ class Patched:
             if tag != "equal":
                 new[first:last] = map(_other, new[first:last])
         return "".join(new)
+
+    def joined(self, more: "Patched") -> "Patched":
+        """With a further repair, whose sources are the texts of this one. What the values may do is
+        what the looser of the two claims."""
+        files = {source.file: (source, text) for source, text in self.files}
+        for source, text in more.files:
+            first, _ = files.get(source.file, (source, ""))
+            files[source.file] = (first, text)
+        (source, text), *others = files.values()
+        titles, same = (*self.titles, *more.titles), self.same and more.same
+        return Patched(self.kind, titles, same, source, text, tuple(others))
 
     @property
     def patch(self) -> str:
@@ -167,6 +179,7 @@ class Bench:
     budget: Budget
     search: Search
     rerun_with: RerunWith | None = None  # None where nothing can be set up before a run
+    overlay: Mapping[str, Source] = field(default_factory=dict)  # by their real path
     _held: list[Patched] = field(default_factory=list)
     _runs: dict[tuple[tuple[tuple[str, str], ...], range], Trace] = field(default_factory=dict)
     _exact: dict[int, Trace | None] = field(default_factory=dict)  # in float64, by the last step
@@ -292,9 +305,19 @@ class Bench:
         control = self._run({}, first, step + 1, Purpose.FIX)
         return repeats(self.before.trace, control, range(step + 1))
 
-    def _ways(self, finding: Finding, source: Source) -> Iterator[Patched]:
+    def _keeps_loss(self, finding: Finding, one: Patched, wider: Patched) -> bool:
+        """Whether a repair that claims to keep all values does so on top of another one."""
+        step, first = last_step(finding), acting(finding, one.kind).start
+        with suppress(*FAILURES, NoAnswer):  # the verdict tells of these
+            runs = [self._run(each.texts, first, step + 1, Purpose.FIX) for each in (one, wider)]
+            before, after = (loss_of(run, step) for run in runs)
+            return not has_finite_loss(runs[0], step) or before == after
+        return True
+
+    def _ways(self, finding: Finding, texts: Mapping[str, Source]) -> Iterator[Patched]:
         try:
-            culprit = locate(finding, source, self.search)
+            place = realpath(finding.location.file) if finding.location is not None else ""
+            culprit = locate(finding, texts.get(place), self.search, texts)
         except Unpatchable:
             return
         for fix in fixes_of(culprit):
@@ -304,13 +327,13 @@ class Bench:
         self, finding: Finding, one: Patched, remains: Finding, depth: int
     ) -> Iterator[Patched]:
         """The patch with the culprit that remained repaired too, and what remained after that."""
-        if depth == 0 or remains.location is None or remains.location.file != one.source.file:
+        if depth == 0 or remains.location is None:
             return
-        source = replace(one.source, text=one.text)
-        for more in islice(self._ways(remains, source), BRANCHES):
-            # What the values may do is what the looser of the two claims.
-            titles, same = (*one.titles, *more.titles), one.same and more.same
-            wider = replace(one, text=more.text, same=same, titles=titles)
+        patched = {realpath(source.file): replace(source, text=text) for source, text in one.files}
+        for more in islice(self._ways(remains, {**self.overlay, **patched}), BRANCHES):
+            wider = one.joined(more)
+            if more.same and not self._keeps_loss(finding, one, wider):
+                continue
             yield wider
             outcome = self._verdict(finding, wider)
             if outcome.remains is not None:

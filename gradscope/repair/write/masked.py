@@ -10,6 +10,7 @@ from gradscope.ops import Edge, Nature
 from gradscope.ops.traits import Trait, has
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.guards import guarded
+from gradscope.repair.write.reading import atom
 from gradscope.repair.write.spelling import can_repeat, filled, operand_of
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, proposals
@@ -80,7 +81,7 @@ def _restored(
     start = culprit.source.extent(node)[0]
     first, last = culprit.source.extent(operand)
     text = culprit.source.of(node)
-    value = _value(culprit) or f"({text}).detach()"
+    value = _value(culprit) or f"{atom(text)}.detach()"
     for condition, kept in conditions[:1]:
         safe = _where(culprit, condition, kept, operand, edge.cure.harmless or "1.0")
         again = f"{text[: first - start]}{safe}{text[last - start :]}"
