@@ -40,8 +40,6 @@ class Tape:
         self._end = 0
 
     def keep(self, said: bytes) -> None:
-        if self.is_full:
-            return
         self.is_full = self._end + len(said) > _MOST
         if self.is_full:
             os.ftruncate(self.descriptor, 0)
@@ -72,6 +70,7 @@ class Batches:
         self.on_end: Callable[[], None] = lambda: None
         self.is_starting = False  # a loader starts its workers
         self.tapes: list[Tape] = []
+        self.cost = 0.0  # seconds that keeping has taken
         self._played: Tape | None = None
         self._iterators: WeakSet[Any] = WeakSet()
         self._last: Any = None
@@ -155,11 +154,15 @@ class Batches:
         return (one for one in self._iterators if not one._shutdown)
 
     def _keep(self, data: Any) -> None:
-        text = io.BytesIO()
+        tapes = [tape for tape in self.tapes if not tape.is_full]
+        if not tapes:
+            return
+        began, text = time.thread_time(), io.BytesIO()
         with unobserved():
             _Pickler(text, pickle.HIGHEST_PROTOCOL).dump(data)
-        for tape in self.tapes:
+        for tape in tapes:
             tape.keep(text.getvalue())
+        self.cost += time.thread_time() - began
 
     def fetch(self) -> None:
         """The program is over: what its workers are at is for the steps that follow."""

@@ -140,7 +140,7 @@ class Snapshots:
             return step == self._only
         if self._pages is not None:
             self._weigh()
-        if time.monotonic() < self._due:
+        if time.monotonic() < self._due + self.batches.cost / SHARE:
             return False
         if self._is_over:
             self._hurdle = Hurdle.PROCESSES
@@ -211,7 +211,7 @@ class Snapshots:
         self._alive.append(_Sleeper(step, pid, ours, now, tape))
         self.batches.tapes = [one.tape for one in self._alive]
         self._hurdle = None
-        self._cost = time.thread_time() - began
+        self._cost, self.batches.cost = time.thread_time() - began, 0.0
         self._due = float("inf")  # until it is known what has to be copied
         self._pages = _pages_written()
         return None
