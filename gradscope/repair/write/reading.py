@@ -212,7 +212,7 @@ def term(text: str) -> str:
 
 
 def _parsed(text: str) -> ast.expr:
-    return ast.parse(text.strip(), mode="eval").body
+    return ast.parse(f"({text}\n)", mode="eval").body  # which may have comments, and lines
 
 
 def _blocks(culprit: Culprit, node: ast.expr) -> set[ast.AST]:
