@@ -123,6 +123,7 @@ def test_what_a_number_alone_decides_is_not_verified(wider: float, decided: bool
     )
     assert isinstance(undecided(VERIFIED, seen(4.58), seen(4.57), 0, share=1 / 32), Holds)
     assert may_be_decided(seen(NAN), 0, "epsilon")
+    assert may_be_decided(seen(NAN), 0, "guard-empty")
     assert not may_be_decided(seen(0.5), 0, "epsilon")  # the loss does not depend on it
     assert not may_be_decided(seen(NAN), 0, "stable-op")
 

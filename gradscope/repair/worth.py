@@ -123,7 +123,7 @@ def _disturbed(effects: Effects, before: Trace, kind: str) -> Disturbs | None:
 
 def may_be_decided(before: Trace, step: int, kind: str) -> bool:
     """Whether the values that a fix gives may be made by the number that it writes."""
-    return kind in HOLD_OFF and not has_finite_loss(before, step)
+    return kind in HOLD_OFF | {"guard-empty"} and not has_finite_loss(before, step)
 
 
 def undecided(
