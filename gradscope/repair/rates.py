@@ -71,7 +71,9 @@ def with_stable_rate(findings: tuple[Finding, ...], again: Again) -> tuple[Findi
     again.stages.begin(Doing.SLOWING)
     try:
         border = search(lambda factor: settles(again.run(Purpose.RATE, steps, Slower(factor))))
-    except GradscopeError:
+    except GradscopeError as error:
+        if again.budget.left_for(Purpose.RATE) <= 0:  # it had no time to begin
+            raise TimeoutError from error
         return findings
     return tuple(_with(f, request, border) if f is found else f for f in findings)
 
