@@ -37,6 +37,17 @@ def at(line: int, col: int, end_col: int, label: str = "here", end_line: int = 0
     return replace(cases.not_observed(), location=location, label=label)
 
 
+def test_an_exception_that_prints_a_tensor_is_cut_in_its_middle() -> None:
+    report = cases.failed()
+    long = "Traceback:\n" + "\n".join(f"[{row}]" for row in range(100)) + "\nValueError: no"
+    ending = replace(report.trace.ending, traceback=long)
+
+    text = shown(replace(report, trace=replace(report.trace, ending=ending)))
+
+    assert "    [13]\n    ... 72 more lines\n    [86]\n" in text
+    assert "    ValueError: no\n" in text
+
+
 @pytest.mark.parametrize("width", [80, 200])
 @pytest.mark.parametrize("name", REPORTS)
 def test_page_is_the_reviewed_one(name: str, width: int) -> None:

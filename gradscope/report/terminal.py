@@ -11,9 +11,9 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from gradscope.facts import Finding, Fix, Report, Summary
+from gradscope.facts import Finding, Fix, Report, Summary, plural
 from gradscope.report import closing, sentences, tensors, trials
-from gradscope.report.diffs import changes, folded, numbered
+from gradscope.report.diffs import DOTS, changes, folded, numbered
 from gradscope.report.frames import frame, gutter_of, header, lines_shown, marks
 from gradscope.report.printable import Line, Segment, clean, expanded, paragraph, plain, sentence
 from gradscope.report.rendering import NARROWEST, Options
@@ -21,6 +21,7 @@ from gradscope.report.rendering import NARROWEST, Options
 NAME = "terminal"
 
 HEAD = 25  # lines: what broke, where, why and the patch stand on the first screen
+ENDS = 15  # lines of a long traceback that are shown of its begin, and of its end
 PROSE = 100  # cells: longer lines of prose are hard to read on any screen
 
 # Colour repeats what words and marks say already; these read on dark and light backgrounds.
@@ -247,7 +248,11 @@ def _ending(report: Report, options: Options) -> Iterator[Line]:
     if end.location is not None:
         yield from header("-->", end.location, 1, options)
     if end.traceback:
-        yield from _verbatim(end.traceback.rstrip().split("\n"), 4, options)
+        told = end.traceback.rstrip().split("\n")
+        left = len(told) - 2 * ENDS
+        if left > 1:  # most of it is a tensor that was printed
+            told[ENDS:-ENDS] = [f"{DOTS} {plural(left, 'more line')}"]
+        yield from _verbatim(told, 4, options)
     yield ()
 
 
