@@ -16,7 +16,7 @@ class Curve(L.LightningModule):
         x, y = batch
         error = self.net(x) - y
         if self.global_step == 3:
-            error = error / (x * 0 + 1)  # bug: (x * 0 + 1) => (x * 0)
+            error = error + (error * 0 + 1).sqrt()  # bug: (error * 0 + 1) => (error * 0)
         return error.square().mean()
 
     def configure_optimizers(self):
