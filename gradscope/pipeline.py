@@ -280,15 +280,18 @@ def _agreed(ranks: Ranks, seen: Trace, limits: Limits) -> tuple[Trace, Ranked]:
 
 
 def share_of(share: Share, seen: Trace, limits: Limits) -> Share:
-    """What a rank tells the others of what it has seen: whether its first bad value is its own."""
+    """What a rank tells the others of what it has seen: whether its first bad value is its own. Of
+    one that did not get to its end, and saw no such value, its end is told: what was missing until
+    then might have come."""
     errors = [one for one in diagnose(seen, limits) if one.severity is Severity.ERROR]
-    if not errors:
+    ended_early = share.fate is Fate.CALLED_OFF or seen.ending.gave_up
+    if not errors or (ended_early and not share.symptoms and seen.refusal is None):
         return share
     fate = Fate.BORN if seen.unexamined is None else Fate.BAD
     roots = find_roots(seen)
     if roots and all(root.event.kind is Kind.RECEIVED for root in roots):
         fate = Fate.RECEIVED
-    first = min(errors, key=lambda one: one.step)
+    first = errors[0]
     return replace(share, fate=fate, step=first.step, location=first.location, rule=first.rule)
 
 

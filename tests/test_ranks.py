@@ -234,6 +234,24 @@ def test_the_same_on_all_ranks_is_told_once(
 
 
 @pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_bad_value_is_told_before_a_gradient_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both ranks miss it from their first step on; one of them then has the NaN."""
+    bad = "loss = loss / (1 - rank) if step == 3 else loss"
+    text = parallel(before="x = x.detach().requires_grad_()", after=bad)
+    text = text.replace("model = Dist", "late = torch.nn.Linear(4, 4).bias\nmodel = Dist")
+    text = text.replace("model.parameters()", "[late, *model.parameters()]")
+    report, codes = on_ranks(text, tmp_path, monkeypatch, verify=False)
+
+    assert codes == [0, 0]
+    assert report.findings[0].location is not None
+    assert report.findings[0].location.line == line_of(text, bad)
+    assert fates(report)[0] in AFTER
+    assert report.remarks[0] == "this is rank 1 of 2, where it went wrong first, at step 3"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
 @pytest.mark.parametrize(
     ("end", "fate", "detail"),
     [

@@ -96,3 +96,38 @@ def test_what_numpy_computes_is_computed_in_torch(gradscope: Callable, tmp_path:
     assert fix["verified"]
     assert "torch.log1p(torch.exp(arr)) * torch.pi" in fix["patch"]
     assert "soft.to(torch.float32)" in fix["patch"]
+
+
+LATE = """import torch
+from torch import nn
+
+torch.manual_seed(0)
+body, late, head = nn.Linear(4, 8), nn.Linear(4, 8), nn.Linear(8, 1)
+model = nn.ModuleList([body, late, head])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+for step in range(12):
+    x = torch.randn(8, 4)
+    hidden = body(x){}
+    if step > 6:
+        hidden = hidden + late(x)
+    loss = ({}(hidden) - x.sum(1, keepdim=True)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_layer_that_the_program_uses_later_is_not_called_dead(
+    gradscope: Callable, tmp_path: Path
+) -> None:
+    """Neither in the trial of a patch, which ends earlier, nor in a run that a NaN has ended."""
+    told = []
+    for detach, root in ((".detach()", "head"), ("", "(1 + 0 / torch.zeros(())) * head")):
+        (tmp_path / "late.py").write_text(LATE.format(detach, root))
+        done = gradscope("trace", "late.py", "--format", "json")
+        told += json.loads(done.stdout)["findings"]
+
+    detached, divided = told
+    assert detached["fixes"][0]["verified"]
+    assert "remains" not in json.dumps(detached["fixes"][0])
+    assert (detached["rule"], divided["rule"]) == ("GS403", "GS201")

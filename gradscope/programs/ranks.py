@@ -23,7 +23,7 @@ SLOWER = 10.0  # and times its longest step
 _TROUBLED_GRACE = 0.5  # seconds at least that a rank has to see the same trouble by itself
 _REPEATED_GRACE = 5.0  # and to come to the end of a repeated run, where another one has
 _FAREWELL = 5.0  # seconds for all to end together
-# Whose story is told, first: among equals that of the earliest step.
+# Whose story is told, first: among equals one with bad values, then that of the earliest step.
 _TELLS = (
     Fate.BORN,
     Fate.BAD,
@@ -281,13 +281,13 @@ def _hangs(share: Share, all: Iterable[Share]) -> bool:
     return is_cut and is_elsewhere and any(one.is_stuck and one.waits for one in all)
 
 
-def _precedence(share: Share) -> tuple[int, int, int]:
+def _precedence(share: Share) -> tuple[int, bool, int, int]:
     place = share.step
     if share.fate in (Fate.DIED, Fate.RAISED, Fate.EXITED):
         place = share.order
     elif share.fate is Fate.HEALTHY:
         place = -share.step  # one that does not train has little to tell
-    return _TELLS.index(share.fate), place, share.rank
+    return _TELLS.index(share.fate), not share.symptoms, place, share.rank
 
 
 def _as_told(share: Share, teller: Share) -> Share:

@@ -157,7 +157,8 @@ def _effects(
     finding: Finding, before: Trace, after: Seen, kind: str, moves: tuple[Move, ...]
 ) -> Effects:
     step = last_step(finding)
-    others = [one for one in after.findings if one.severity is Severity.ERROR]
+    errors = (one for one in after.findings if one.severity is Severity.ERROR)
+    others = [one for one in errors if not _comes_later(one, before)]
     first, second = loss_of(before, step), loss_of(after.trace, step)
     finite = after.trace.gradients and not any(one.bad for one in after.trace.gradients)
     return Effects(
@@ -222,16 +223,28 @@ def _new_findings(before: Seen, after: Seen) -> list[Finding]:
         if finding.severity is Severity.ERROR
         and _key(finding) not in known
         and not (_place(finding) in places and finding.step > max(f.step for f in before.findings))
-        and not _was_dead(finding, before.trace)
+        and not _was_dead(finding, before.trace, len(after.trace.steps))
     ]
 
 
-def _was_dead(finding: Finding, before: Trace) -> bool:
-    """Whether a finding is about gradients that never came in the first run either: it ended too
-    early for that to be told."""
-    alive = {gradient.name for gradient in before.gradients if gradient.norm or gradient.bad}
-    lost = [one for one in finding.symptoms if one.trouble in (Trouble.NONE, Trouble.ZERO)]
-    return bool(alive and lost) and not any(symptom.tensor in alive for symptom in lost)
+def _was_dead(finding: Finding, before: Trace, steps: int) -> bool:
+    """Whether a finding is about gradients that did not come in the first run either, in as many
+    steps: it, or the second one, ended too early for that to be told."""
+    alive = {leaf.name for leaf in before.magnitudes.leaves if any(leaf.norms[:steps])}
+    lost = _without_gradient(finding)
+    return bool(alive and lost) and not alive & lost
+
+
+def _comes_later(finding: Finding, before: Trace) -> bool:
+    """Whether the gradients that a finding misses have come in the first run, further on."""
+    alive = {leaf.name for leaf in before.magnitudes.leaves if any(leaf.norms)}
+    lost = _without_gradient(finding)
+    return bool(lost) and lost <= alive
+
+
+def _without_gradient(finding: Finding) -> set[str]:
+    kinds = (Trouble.NONE, Trouble.ZERO)
+    return {one.tensor for one in finding.symptoms if one.trouble in kinds}
 
 
 def _key(finding: Finding) -> tuple[object, ...]:

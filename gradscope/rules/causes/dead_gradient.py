@@ -192,6 +192,8 @@ def _groups(
         by_function = absence.reason is NoGradient.FUNCTION and call is not None and call.op in told
         if starved and absence.missing and absence.trained:
             continue  # told by GS407
+        if roots and trace.ending.kind == "stopped" and absence.reason is NoGradient.UNUSED:
+            continue  # bad values have ended the run: it might have been used later
         if by_function or absence in overflown or absence.reason is NoGradient.UNDERFLOW:
             continue
         if is_dead(absence, magnitudes, limits):
