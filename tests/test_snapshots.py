@@ -68,6 +68,14 @@ def main():
 
 main()
 """
+IN_NONE = """
+for step in range(10_000):
+    optimizer.zero_grad()
+    output = model(data)
+    loss = (output * (0.0 if step >= LAST else 1.0)).square().sum(1).sqrt().mean()
+    loss.backward()
+    optimizer.step()
+"""
 
 
 TWO_FAULTS = """
@@ -170,12 +178,26 @@ def test_gradscope_fix_tries_a_late_patch_from_there_too(tmp_path: Path, monkeyp
     assert Path("ended").read_text() == "one\n"
 
 
-def test_what_runs_already_is_tried_from_the_start(traced):
-    report = traced(BEGIN + IN_ONE_FUNCTION)
+@pytest.mark.parametrize("loop", [IN_ONE_FUNCTION, IN_NONE])
+def test_a_loop_that_runs_already_is_patched_where_it_is(loop: str, traced):
+    report = traced(BEGIN + loop)
 
-    assert replayed(report).origin is Origin.SNAPSHOT  # to look at it
-    assert report.runs > 1
+    assert replayed(report).origin is Origin.SNAPSHOT
+    assert report.runs <= 2  # one in float64 judges its values
     assert Path("ended").read_text() == "one\n"
+
+
+def test_what_is_over_is_tried_from_the_start(traced):
+    once = "scale = torch.rand(()) - 0.5\nlast = torch.log(scale - scale)\n"
+    late = "loss = (model(data) + (last if step > LAST else 0.0)).square().mean()"
+    loop = IN_NONE.replace(
+        IN_NONE.split("loss = ")[1].splitlines()[0], late.removeprefix("loss = ")
+    )
+
+    report = traced(BEGIN + once + loop)
+
+    assert report.findings
+    assert report.runs > 1
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,8 @@ from gradscope.programs.overlay import Overlay
 from gradscope.programs.run_options import Conditions, Repeat, RunOptions
 from gradscope.programs.snapshots.files import Identity, separate
 from gradscope.programs.snapshots.sleepers import Snapshots, Woken
-from gradscope.programs.snapshots.swap import Swapped, Unswappable
+from gradscope.programs.snapshots.splices import Unswappable
+from gradscope.programs.snapshots.swap import Swapped
 from gradscope.programs.step import play, store
 from gradscope.programs.step.tape import Tape
 from gradscope.programs.targets import Function, KeptStep, Parts, Script, Target

@@ -1,6 +1,7 @@
 """Bringing the user's code to life in the child process: a script, or the objects of a module; with
 patched text in place of a file's, for that process and without touching the file."""
 
+import ast
 import builtins
 import importlib
 import importlib.util
@@ -175,7 +176,7 @@ def patched(patches: Mapping[str, str], path: str | Path) -> str | None:
     return None
 
 
-def compiled(source: str | bytes, path: str | Path) -> CodeType:
+def compiled(source: str | bytes | ast.Module, path: str | Path) -> CodeType:
     """Compiled as Python would: without the `from __future__` lines of this module."""
     code: CodeType = compile(source, str(path), "exec", dont_inherit=True)
     return code

@@ -1,8 +1,8 @@
 """Patched functions in the place of those of a program that already runs.
 
 The code of a function is replaced, so that every reference to it runs the new one from its next
-call on. What runs already, or has run for the last time, cannot be replaced: whether the new code
-really took the place of the old is known only at the end.
+call on; of one that runs already the changed statements are. What has run for the last time cannot
+be replaced: whether the new code really took the place of the old is known only at the end.
 """
 
 import ast
@@ -12,21 +12,19 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from inspect import CO_OPTIMIZED
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from gradscope.programs.load import compiled, install
+from gradscope.programs.snapshots.splices import Spliced, Unswappable
 from gradscope.record.sites import moved
 from gradscope.source.text import cell_of
 
 _Key = tuple[str, int]  # the qualified name, and the how-manieth of that name
 _MODULE = ("<module>", -1)
-
-
-class Unswappable(Exception):
-    """The patch changes what only a run from the start would run."""
 
 
 class Swapped:
@@ -36,6 +34,7 @@ class Swapped:
     def __init__(self, patches: Mapping[str, str]) -> None:
         self._old: dict[int, CodeType] = {}  # code that has changed, by identity
         self._new: dict[int, CodeType] = {}  # what is to take its place, and has not yet run
+        self._spliced: dict[int, Spliced] = {}  # what runs already, by the code in its place
         self._is_stale = False  # old code ran after its function was replaced
         gc.unfreeze()  # what was made before a fork is not found otherwise
         for path, text in patches.items():
@@ -50,14 +49,17 @@ class Swapped:
         """Whether the changed functions have run, none of them as it was, and none goes on that
         had begun before."""
         frame: FrameType | None = sys._getframe()
-        while frame is not None and id(frame.f_code) not in self._old:
+        own = [one.frame for one in self._spliced.values()]
+        while frame is not None and (id(frame.f_code) not in self._old or frame in own):
             frame = frame.f_back
         return frame is None and self.has_run
 
     @property
     def has_run(self) -> bool:
         """Whether they have run, and none of them has begun again as it was."""
-        return not self._is_stale and not self._new
+        ran = {place for place, one in self._spliced.items() if one.has_run}
+        is_lost = any(one.is_lost for one in self._spliced.values())
+        return not (self._is_stale or is_lost or self._new.keys() - ran)
 
     def _note(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "call":
@@ -65,22 +67,32 @@ class Swapped:
             self._is_stale |= id(frame.f_code) in self._old
 
     def _swap(self, path: str, text: str) -> None:
-        functions = list(_functions(path))
-        if not functions:
+        functions, frames = list(_functions(path)), list(_running(path))
+        running = [one.__code__ for one in functions] + [one.f_code for one in frames]
+        if not running:
             raise Unswappable
-        name = functions[0].__code__.co_filename
+        name = running[0].co_filename
         before = "".join(linecache.getlines(name)).encode()
         if cell_of(name) is None:
             with open(path, "rb") as file:
                 before = file.read()
-        imports = _new_imports(before, text)
         old, new = dict(_codes(compiled(before, name))), dict(_codes(compiled(text, name)))
         if old.keys() != new.keys():
             raise Unswappable
+        imports, is_same = _new_imports(before, text)
         changed = {key for key, code in old.items() if _acts(code) != _acts(new[key])} - {_MODULE}
+        changed |= set() if is_same else {_MODULE}
         self._new |= {id(new[key]): new[key] for key in changed}
         keys: dict[_Key, _Key] = {_place(code): key for key, code in old.items()}
-        for code in (*_running(path), *(one.__code__ for one in functions)):
+        for frame in frames:
+            key = keys.get(_place(frame.f_code))
+            if key in changed and _acts(frame.f_code) == _acts(old[key]):
+                with suppress(Unswappable):  # it may be called again
+                    trees = ast.parse(before), _without(imports, text)
+                    pair = map(_definition, trees, (old[key], new[key]))
+                    self._spliced[id(new[key])] = Spliced(frame, *pair)
+                    moved(frame.f_code, dict(_codes(compiled(trees[0], name)))[key])
+        for code in running:
             for _, one in _codes(code):
                 key = keys.get(_place(one))
                 if key is not None and _acts(one) == _acts(new[key]):
@@ -99,8 +111,9 @@ class Swapped:
                 if keys.get(_place(one)) in changed:
                     self._old[id(one)] = one
             function.__code__ = new[key]
-        for scope in {id(one.__globals__): one.__globals__ for one in functions}.values():
-            exec(compile(imports, name, "exec"), scope)
+        scopes = [one.__globals__ for one in functions] + [one.f_globals for one in frames]
+        for scope in {id(one): one for one in scopes}.values():
+            exec(compiled(imports, name), scope)
 
 
 def _functions(path: str) -> Iterator[FunctionType]:
@@ -112,13 +125,25 @@ def _functions(path: str) -> Iterator[FunctionType]:
                 yield one
 
 
-def _running(path: str) -> Iterator[CodeType]:
-    """The code of that file that has begun and not ended."""
+def _running(path: str) -> Iterator[FrameType]:
+    """What that file defines, and has begun and not ended."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         if os.path.realpath(frame.f_code.co_filename) == path:
-            yield frame.f_code
+            yield frame
         frame = frame.f_back
+
+
+def _definition(tree: ast.Module, code: CodeType) -> ast.AST:
+    """Of a module's code the module itself."""
+    if code.co_qualname == _MODULE[0]:
+        return tree
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+            first = node.decorator_list[0] if node.decorator_list else node
+            if first.lineno == code.co_firstlineno:
+                return node
+    raise Unswappable
 
 
 def _codes(code: CodeType) -> Iterator[tuple[_Key, CodeType]]:
@@ -146,9 +171,9 @@ def _acts(code: CodeType) -> tuple[object, ...]:
     return code.co_code, constants, code.co_names, code.co_varnames, code.co_exceptiontable
 
 
-def _new_imports(before: bytes, text: str) -> ast.Module:
-    """The imports that a text has in addition; Unswappable where it differs in more than these and
-    the bodies of functions."""
+def _new_imports(before: bytes, text: str) -> tuple[ast.Module, bool]:
+    """The imports that a text has in addition, and whether it differs in no more than these and the
+    bodies of functions."""
     old = [_outside(one) for one in ast.parse(before).body]
     imports: list[ast.stmt] = []
     kept = []
@@ -158,9 +183,15 @@ def _new_imports(before: bytes, text: str) -> ast.Module:
             imports.append(statement)
         else:
             kept.append(outside)
-    if kept != old:
-        raise Unswappable
-    return ast.Module(imports, [])
+    return ast.Module(imports, []), kept == old
+
+
+def _without(imports: ast.Module, text: str) -> ast.Module:
+    """The text, in which these stand."""
+    lines = {one.lineno for one in imports.body}
+    tree = ast.parse(text)
+    tree.body = [one for one in tree.body if one.lineno not in lines]
+    return tree
 
 
 def _outside(statement: ast.stmt) -> str:
