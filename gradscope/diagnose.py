@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from gradscope import rules
 from gradscope.facts import (
+    DEFAULT_LIMITS,
     Event,
     Finding,
     Kind,
@@ -23,7 +24,6 @@ from gradscope.facts import (
     Trace,
     Trouble,
 )
-from gradscope.facts.magnitudes import DEFAULT_LIMITS
 from gradscope.rules import order
 from gradscope.rules.causes.rule_fault import RuleFault
 

@@ -11,11 +11,14 @@ from pathlib import Path
 
 from gradscope.facts import (
     Call,
+    Change,
+    Effects,
     Ending,
     Environment,
     Event,
     Finding,
     Fix,
+    GradientMove,
     Kind,
     Location,
     NotTried,
@@ -31,9 +34,10 @@ from gradscope.facts import (
     Symptom,
     Trace,
     Trouble,
+    Unchanged,
+    ValuesMove,
     Verified,
 )
-from gradscope.facts.verdicts import Change, Effects, GradientMove, Unchanged, ValuesMove
 from gradscope.report import Options, Sources, by_name
 from gradscope.source import lines
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from conftest import Command
 
 from gradscope.errors import ExitCode
-from gradscope.facts.magnitudes import DEFAULT_LIMITS
+from gradscope.facts import DEFAULT_LIMITS
 from gradscope.rules import RULES
 
 ROOT = Path(__file__).resolve().parent.parent

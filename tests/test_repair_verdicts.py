@@ -8,16 +8,26 @@ from corpus import REQUESTS, diagnosed_file
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import (
+    CannotRun,
+    Cause,
+    CauseRemains,
     Edit,
+    Effects,
     Ending,
     Finding,
     Fix,
     Gradient,
+    GradientBreaks,
+    GradientMove,
     Holds,
+    HugeElements,
+    HugeLoss,
     Location,
+    LossMove,
     Measured,
     NotTried,
     Phase,
+    ProgramEnds,
     Reason,
     Refuted,
     Severity,
@@ -26,23 +36,11 @@ from gradscope.facts import (
     Symptom,
     Trace,
     Trouble,
+    Unchanged,
+    ValuesMove,
     Verified,
 )
 from gradscope.facts import requests as ask
-from gradscope.facts.verdicts import (
-    CannotRun,
-    Cause,
-    CauseRemains,
-    Effects,
-    GradientBreaks,
-    GradientMove,
-    HugeElements,
-    HugeLoss,
-    LossMove,
-    ProgramEnds,
-    Unchanged,
-    ValuesMove,
-)
 from gradscope.repair import Budget, repaired
 from gradscope.repair.fix_order import without_contradiction
 from gradscope.rounds import fix_all, policy, summary, write

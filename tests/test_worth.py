@@ -8,31 +8,29 @@ import pytest
 from corpus import diagnosed_text
 
 from gradscope.facts import (
+    Cause,
+    Disturbs,
+    Effects,
     Finding,
+    Follows,
     Gradient,
+    GradientMove,
     Holds,
+    HugeElements,
+    HugeGradient,
+    HugeLoss,
     Leaf,
+    LossMove,
     Magnitudes,
+    Move,
+    NothingToLearn,
+    NumberDecides,
+    OffTruth,
     Phase,
     Severity,
     Step,
     Trace,
     Verified,
-)
-from gradscope.facts.verdicts import (
-    Cause,
-    Disturbs,
-    Effects,
-    Follows,
-    GradientMove,
-    HugeElements,
-    HugeGradient,
-    HugeLoss,
-    LossMove,
-    Move,
-    NothingToLearn,
-    NumberDecides,
-    OffTruth,
 )
 from gradscope.repair.compare import Seen
 from gradscope.repair.worth import gone_on, is_sound, may_be_decided, undecided, weighed

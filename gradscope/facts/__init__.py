@@ -1,107 +1,19 @@
 """The facts that flow from the recorder to the report. Frozen, small, without torch.
 
 A number that was measured is a Python float, NaN and inf included; only the JSON report turns
-those into strings. Facts cross a process boundary, so everything here pickles.
+those into strings. Facts cross a process boundary, so everything here pickles. All of them are
+found here, but for what a rule asks for, which is found in `requests`.
 """
 
-from gradscope.facts.effects import Effect as Effect
-from gradscope.facts.effects import EffectKind as EffectKind
-from gradscope.facts.effects import hindrance as hindrance
-from gradscope.facts.events import Ancestor as Ancestor
-from gradscope.facts.events import Approach as Approach
-from gradscope.facts.events import DistanceOf as DistanceOf
-from gradscope.facts.events import Event as Event
-from gradscope.facts.events import Headroom as Headroom
-from gradscope.facts.events import Kind as Kind
-from gradscope.facts.events import NanRead as NanRead
-from gradscope.facts.events import Operand as Operand
-from gradscope.facts.events import Overwrite as Overwrite
-from gradscope.facts.events import Phase as Phase
-from gradscope.facts.events import Sample as Sample
-from gradscope.facts.events import Subject as Subject
-from gradscope.facts.events import Symptom as Symptom
-from gradscope.facts.events import Trouble as Trouble
-from gradscope.facts.events import Unexamined as Unexamined
-from gradscope.facts.events import UnseenRead as UnseenRead
-from gradscope.facts.findings import Edit as Edit
-from gradscope.facts.findings import Finding as Finding
-from gradscope.facts.findings import Fix as Fix
-from gradscope.facts.findings import Measured as Measured
-from gradscope.facts.findings import Related as Related
-from gradscope.facts.findings import Root as Root
-from gradscope.facts.findings import Severity as Severity
-from gradscope.facts.findings import Strength as Strength
-from gradscope.facts.functions import Compared as Compared
-from gradscope.facts.functions import Comparison as Comparison
-from gradscope.facts.functions import FunctionCheck as FunctionCheck
-from gradscope.facts.functions import OwnBackward as OwnBackward
-from gradscope.facts.functions import Relation as Relation
-from gradscope.facts.functions import SavedInstead as SavedInstead
-from gradscope.facts.functions import TensorFactor as TensorFactor
-from gradscope.facts.functions import Worst as Worst
-from gradscope.facts.magnitudes import Absence as Absence
-from gradscope.facts.magnitudes import Activation as Activation
-from gradscope.facts.magnitudes import Clearing as Clearing
-from gradscope.facts.magnitudes import Depth as Depth
-from gradscope.facts.magnitudes import Growth as Growth
-from gradscope.facts.magnitudes import LateClip as LateClip
-from gradscope.facts.magnitudes import LayerSize as LayerSize
-from gradscope.facts.magnitudes import Leaf as Leaf
-from gradscope.facts.magnitudes import Leap as Leap
-from gradscope.facts.magnitudes import Limits as Limits
-from gradscope.facts.magnitudes import Magnitudes as Magnitudes
-from gradscope.facts.magnitudes import NoGradient as NoGradient
-from gradscope.facts.magnitudes import Summed as Summed
-from gradscope.facts.magnitudes import Update as Update
-from gradscope.facts.numbers import number as number
-from gradscope.facts.numbers import percent as percent
-from gradscope.facts.numbers import plural as plural
-from gradscope.facts.numbers import text_of as text_of
-from gradscope.facts.places import Call as Call
-from gradscope.facts.places import Location as Location
-from gradscope.facts.refusals import AnyRefusal as AnyRefusal
-from gradscope.facts.refusals import Carried as Carried
-from gradscope.facts.refusals import ChangedInPlace as ChangedInPlace
-from gradscope.facts.refusals import GraphFreed as GraphFreed
-from gradscope.facts.refusals import LeafWritten as LeafWritten
-from gradscope.facts.refusals import NotScalar as NotScalar
-from gradscope.facts.refusals import NotUsed as NotUsed
-from gradscope.facts.refusals import OutOfRange as OutOfRange
-from gradscope.facts.refusals import Raised as Raised
-from gradscope.facts.refusals import Refusal as Refusal
-from gradscope.facts.refusals import Shared as Shared
-from gradscope.facts.refusals import Spectrum as Spectrum
-from gradscope.facts.refusals import Unfit as Unfit
-from gradscope.facts.refusals import Unreduced as Unreduced
-from gradscope.facts.refusals import WithoutGraph as WithoutGraph
-from gradscope.facts.refusals import Write as Write
-from gradscope.facts.reports import Report as Report
-from gradscope.facts.reports import Summary as Summary
-from gradscope.facts.traces import ArrayWarning as ArrayWarning
-from gradscope.facts.traces import Compiling as Compiling
-from gradscope.facts.traces import Ending as Ending
-from gradscope.facts.traces import Environment as Environment
-from gradscope.facts.traces import Fate as Fate
-from gradscope.facts.traces import Gradient as Gradient
-from gradscope.facts.traces import Hurdle as Hurdle
-from gradscope.facts.traces import NotChecked as NotChecked
-from gradscope.facts.traces import Origin as Origin
-from gradscope.facts.traces import Ranked as Ranked
-from gradscope.facts.traces import Replay as Replay
-from gradscope.facts.traces import Setting as Setting
-from gradscope.facts.traces import Share as Share
-from gradscope.facts.traces import Step as Step
-from gradscope.facts.traces import Trace as Trace
-from gradscope.facts.usage import Flat as Flat
-from gradscope.facts.usage import ModeKept as ModeKept
-from gradscope.facts.usage import Movement as Movement
-from gradscope.facts.usage import Rates as Rates
-from gradscope.facts.usage import Schedule as Schedule
-from gradscope.facts.usage import Skipping as Skipping
-from gradscope.facts.usage import Usage as Usage
-from gradscope.facts.verdicts import Holds as Holds
-from gradscope.facts.verdicts import NotTried as NotTried
-from gradscope.facts.verdicts import Reason as Reason
-from gradscope.facts.verdicts import Refuted as Refuted
-from gradscope.facts.verdicts import Verdict as Verdict
-from gradscope.facts.verdicts import Verified as Verified
+from gradscope.facts.effects import *
+from gradscope.facts.events import *
+from gradscope.facts.findings import *
+from gradscope.facts.functions import *
+from gradscope.facts.magnitudes import *
+from gradscope.facts.numbers import *
+from gradscope.facts.places import *
+from gradscope.facts.refusals import *
+from gradscope.facts.reports import *
+from gradscope.facts.traces import *
+from gradscope.facts.usage import *
+from gradscope.facts.verdicts import *

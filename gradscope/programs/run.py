@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING
 
 from gradscope.errors import CTRL_C
-from gradscope.facts import Ending, Trace
-from gradscope.facts.traces import OTHERS
+from gradscope.facts import OTHERS, Ending, Trace
 from gradscope.programs.channel import Final, Message, NoAnswer, Progress
 from gradscope.programs.overlay import scratch_folder
 from gradscope.programs.run_options import DEFAULTS, Repeat, RunOptions

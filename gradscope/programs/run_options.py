@@ -12,8 +12,7 @@ from typing import Any
 
 from gradscope.config import Config
 from gradscope.errors import GradscopeError
-from gradscope.facts import Limits
-from gradscope.facts.magnitudes import DEFAULT_LIMITS
+from gradscope.facts import DEFAULT_LIMITS, Limits
 
 
 @dataclass(frozen=True, slots=True)

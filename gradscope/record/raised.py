@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import Ending, Operand
-from gradscope.facts.refusals import Objected, OutOfRange, Raised, Spectrum, Unfit
+from gradscope.facts import Ending, Objected, Operand, OutOfRange, Raised, Spectrum, Unfit
 from gradscope.ops.dtypes import finfo
 from gradscope.ops.indexing import INDEXING
 from gradscope.record.census import unravel

@@ -8,8 +8,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gradscope.errors import GradscopeError
-from gradscope.facts import Effect, EffectKind, Ending, Origin, Replay, Trace, Unexamined, hindrance
-from gradscope.facts.traces import OTHERS, Fate, Share
+from gradscope.facts import (
+    OTHERS,
+    Effect,
+    EffectKind,
+    Ending,
+    Fate,
+    Origin,
+    Replay,
+    Share,
+    Trace,
+    Unexamined,
+    hindrance,
+)
 from gradscope.programs import ChildFault, Kept, NoAnswer, Repeat, RunOptions, Target, run
 from gradscope.programs.ranks import Ranks
 from gradscope.repair.budget import Budget, Purpose, Search

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gradscope.facts import NotChecked, Subject, Trace, Unexamined, UnseenRead
-from gradscope.facts.traces import OTHERS
+from gradscope.facts import OTHERS, NotChecked, Subject, Trace, Unexamined, UnseenRead
 from gradscope.repair.again import FAILURES, Again, told
 from gradscope.report.status import Doing
 

@@ -3,8 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from gradscope.facts import Gradient, Trace
-from gradscope.facts.verdicts import GradientMove, LossMove, Move, Unchanged
+from gradscope.facts import Gradient, GradientMove, LossMove, Move, Trace, Unchanged
 
 ROUNDING = 2.0**-20  # of the largest element: a sum of a few float32 terms in another order
 BETWEEN = 5e-324  # gradients that differ, but not at the elements that were sampled

@@ -4,9 +4,8 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from gradscope.facts import Finding, Fix, Holds, NotTried, Reason
+from gradscope.facts import Finding, Fix, Holds, NotTried, NumberDecides, Reason
 from gradscope.facts import requests as ask
-from gradscope.facts.verdicts import NumberDecides
 from gradscope.repair.attempt import Bench, Patched, ways
 from gradscope.repair.budget import Budget, Search
 from gradscope.repair.fix_order import gives_the_truth, ordered

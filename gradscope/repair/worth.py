@@ -4,11 +4,11 @@ import math
 from dataclasses import replace
 from statistics import median_low
 
-from gradscope.facts import Finding, Phase, Severity, Trace, Trouble, Verified
-from gradscope.facts.magnitudes import DEFAULT_LIMITS
-from gradscope.facts.verdicts import (
+from gradscope.facts import (
+    DEFAULT_LIMITS,
     Disturbs,
     Effects,
+    Finding,
     Follows,
     GradientMove,
     Holds,
@@ -19,8 +19,13 @@ from gradscope.facts.verdicts import (
     NothingToLearn,
     NumberDecides,
     OffTruth,
+    Phase,
+    Severity,
     Shortfall,
+    Trace,
+    Trouble,
     Truth,
+    Verified,
 )
 from gradscope.repair.compare import BOUNDS, HOLD_OFF, Seen, cause_of
 from gradscope.repair.differences import (

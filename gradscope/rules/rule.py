@@ -4,12 +4,14 @@ from collections.abc import Iterable, Iterator
 from typing import ClassVar, TypedDict, Unpack
 
 from gradscope.facts import (
+    DEFAULT_LIMITS,
     Approach,
     Call,
     Event,
     Finding,
     Fix,
     Headroom,
+    Limits,
     Location,
     Measured,
     Operand,
@@ -21,7 +23,6 @@ from gradscope.facts import (
     Symptom,
     Trace,
 )
-from gradscope.facts.magnitudes import DEFAULT_LIMITS, Limits
 from gradscope.facts.requests import Request
 from gradscope.ops import Edge
 from gradscope.rules.reading import evidence, measurements
