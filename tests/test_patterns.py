@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from gradscope.facts import Ancestor, Call, Event, Kind, Phase
-from gradscope.ops import forms
+from gradscope.ops import patterns as forms
 from gradscope.ops.patterns import match, recognize
 from gradscope.ops.traits import key
 

@@ -61,65 +61,6 @@ def _product(a: float, b: float) -> float:
     return a * b
 
 
-MUL = fact(
-    "mul",
-    _zero_times_inf("self", "other"),
-    _zero_times_inf("other", "self"),
-    _too_large("self", overflows("self", "other", by=_product), "product"),
-    gradient_overflow("self", "other"),
-)
-
-ADDCMUL = fact(
-    "addcmul",
-    _zero_times_inf("tensor1", "tensor2"),
-    _zero_times_inf("tensor2", "tensor1"),
-    _too_large("tensor1", overflows("tensor1", "tensor2", by=_product), "product"),
-    _too_large(
-        "self", overflows("self", "tensor1", "tensor2", by=lambda x, a, b: x + a * b), "sum"
-    ),
-    gradient_overflow("tensor1", "tensor2"),
-)
-
-LERP = fact(
-    "lerp",
-    _too_large("self", overflows("self", "end", by=lambda a, b: b - a), "difference end - self"),
-    value_overflow("self", "end"),
-)
-
-# A cast is where float16 training meets 65504: the operand is fine in its own dtype.
-CAST = fact(
-    "_to_copy",
-    overflow(
-        overflows("self", by=abs),
-        "{x} is larger than the largest number of the dtype it is cast to",
-        ending="",
-        cure=within(Margin.RANGE),
-        stable="{x}.to(torch.bfloat16)",
-    ),
-    slope_too_large(
-        lambda values: abs(values["grad_output"]) > largest(values),
-        "the gradient, finite in the wider dtype, is cast back and",
-    ),
-)
-
-ATAN2 = fact(
-    "atan2",
-    infinite_input(
-        "self", infinite("self", "other"), "slope is a quotient of {x} and its square: inf / inf"
-    ),
-    slope_too_large(
-        overflows("self", "other", by=lambda y, x: y * y + x * x),
-        "PyTorch's formula squares both sides, which",
-    ),
-)
-
-SINC = fact(
-    "sinc", _too_large("self", overflows("self", by=lambda x: math.pi * x), "product with pi")
-)
-
-FREXP = fact("frexp", too_steep(slope_broke(), "slope is a power of 2 that", away(tiny=True)))
-
-
 def _scaled(name: str, factor: float) -> OpFact:
     edge = _too_large("self", overflows("self", by=lambda x: factor * x), "result")
     return fact(name, edge)
@@ -129,13 +70,61 @@ FACTS = (
     _sum("add", 1),
     _sum("sub", -1),
     _sum("rsub", -1),
-    MUL,
-    ADDCMUL,
-    LERP,
-    CAST,
-    ATAN2,
-    SINC,
-    FREXP,
+    fact(
+        "mul",
+        _zero_times_inf("self", "other"),
+        _zero_times_inf("other", "self"),
+        _too_large("self", overflows("self", "other", by=_product), "product"),
+        gradient_overflow("self", "other"),
+    ),
+    fact(
+        "addcmul",
+        _zero_times_inf("tensor1", "tensor2"),
+        _zero_times_inf("tensor2", "tensor1"),
+        _too_large("tensor1", overflows("tensor1", "tensor2", by=_product), "product"),
+        _too_large(
+            "self", overflows("self", "tensor1", "tensor2", by=lambda x, a, b: x + a * b), "sum"
+        ),
+        gradient_overflow("tensor1", "tensor2"),
+    ),
+    fact(
+        "lerp",
+        _too_large(
+            "self", overflows("self", "end", by=lambda a, b: b - a), "difference end - self"
+        ),
+        value_overflow("self", "end"),
+    ),
+    # A cast is where float16 training meets 65504: the operand is fine in its own dtype.
+    fact(
+        "_to_copy",
+        overflow(
+            overflows("self", by=abs),
+            "{x} is larger than the largest number of the dtype it is cast to",
+            ending="",
+            cure=within(Margin.RANGE),
+            stable="{x}.to(torch.bfloat16)",
+        ),
+        slope_too_large(
+            lambda values: abs(values["grad_output"]) > largest(values),
+            "the gradient, finite in the wider dtype, is cast back and",
+        ),
+    ),
+    fact(
+        "atan2",
+        infinite_input(
+            "self",
+            infinite("self", "other"),
+            "slope is a quotient of {x} and its square: inf / inf",
+        ),
+        slope_too_large(
+            overflows("self", "other", by=lambda y, x: y * y + x * x),
+            "PyTorch's formula squares both sides, which",
+        ),
+    ),
+    fact(
+        "sinc", _too_large("self", overflows("self", by=lambda x: math.pi * x), "product with pi")
+    ),
+    fact("frexp", too_steep(slope_broke(), "slope is a power of 2 that", away(tiny=True))),
     fact("round", value_overflow("self", what="scaled number")),
     fact("normal", value_overflow("mean", "std")),
     _scaled("rad2deg", 180 / math.pi),

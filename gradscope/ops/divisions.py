@@ -29,10 +29,6 @@ _MODULO_ZERO = "the remainder of a division by 0 is NaN"
 # a divisor of -2 into eps.
 
 
-def _nowhere_negative(name: str) -> Holds:
-    return lambda values: values[f"{name}.min"] >= 0
-
-
 def _is_tiny(name: str) -> Holds:
     """So small that its reciprocal, or the square of that, leaves the dtype."""
 
@@ -47,7 +43,7 @@ def _divisor(edge: Edge) -> tuple[Edge, Edge]:
     """The same edge with the two guards: for a divisor that is nowhere negative, and for any."""
     tiny = edge.nature is not Nature.POLE
     kept_above = floor(tiny=True) if tiny else replace(floor(), condition="{x} != 0")
-    positive = both(edge.holds, _nowhere_negative(edge.argument))
+    positive = both(edge.holds, lambda values: values[f"{edge.argument}.min"] >= 0)
     return replace(edge, holds=positive, cure=kept_above), replace(edge, cure=away(tiny=tiny))
 
 
@@ -76,28 +72,6 @@ def _quotient(numerator: str, denominator: str) -> tuple[Edge, ...]:
     )
 
 
-DIV = fact(
-    "div",
-    no_answer(
-        "self",
-        lambda values: math.isinf(values["self"]) and math.isinf(values["other"]),
-        "inf / inf is NaN",
-    ),
-    *_quotient("self", "other"),
-    gradient_overflow("self", "other"),
-)
-
-RECIPROCAL = fact(
-    "reciprocal",
-    *_divisor(_by_zero(equals("self", 0), _OVER_ZERO)),
-    *_divisor(too_near(overflows("self", by=lambda x: 1 / x), "1 / {x}")),
-    *_divisor(too_steep(overflows("self", by=lambda x: 1 / x / x), "slope -1 / {x}^2")),
-    inverse=lambda result: 1 / result if result else math.inf,
-)
-
-ADDCDIV = fact("addcdiv", *_quotient("tensor1", "tensor2"))
-
-
 def _modulus(name: str) -> OpFact:
     """The slope in the divisor is -trunc(a / b), or floor: the quotient itself."""
     quotient = overflows("self", "other", by=lambda a, b: a / b)
@@ -111,15 +85,35 @@ def _modulus(name: str) -> OpFact:
     )
 
 
-WEIGHT_NORM = fact(
-    "_weight_norm_interface",
-    pole(
-        equals("v", 0),
-        "the norm of this part of {x} is 0, and it is divided by that",
-        Cure(guard="{x} + {eps}"),
-        argument="v",
-        cause="zero-division",
+FACTS = (
+    fact(
+        "div",
+        no_answer(
+            "self",
+            lambda values: math.isinf(values["self"]) and math.isinf(values["other"]),
+            "inf / inf is NaN",
+        ),
+        *_quotient("self", "other"),
+        gradient_overflow("self", "other"),
     ),
+    fact(
+        "reciprocal",
+        *_divisor(_by_zero(equals("self", 0), _OVER_ZERO)),
+        *_divisor(too_near(overflows("self", by=lambda x: 1 / x), "1 / {x}")),
+        *_divisor(too_steep(overflows("self", by=lambda x: 1 / x / x), "slope -1 / {x}^2")),
+        inverse=lambda result: 1 / result if result else math.inf,
+    ),
+    fact("addcdiv", *_quotient("tensor1", "tensor2")),
+    fact(
+        "_weight_norm_interface",
+        pole(
+            equals("v", 0),
+            "the norm of this part of {x} is 0, and it is divided by that",
+            Cure(guard="{x} + {eps}"),
+            argument="v",
+            cause="zero-division",
+        ),
+    ),
+    _modulus("fmod"),
+    _modulus("remainder"),
 )
-
-FACTS = (DIV, RECIPROCAL, ADDCDIV, WEIGHT_NORM, _modulus("fmod"), _modulus("remainder"))

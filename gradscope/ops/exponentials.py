@@ -71,77 +71,6 @@ def _infinite_activation(name: str) -> OpFact:
     )
 
 
-ERFCX = fact(
-    "special_erfcx",
-    overflow(
-        overflows("self", by=_erfcx),
-        "exp({x}^2) erfc({x})",
-        Cure(
-            guard="{x}.clamp_min(-{eps} ** 0.5)",
-            condition="{x} > -{eps} ** 0.5",
-            harmless="0.0",
-            margin=Margin.EXPONENT,
-        ),
-    ),
-    infinite_input(
-        "self",
-        infinite("self"),
-        "the slope 2 {x} erfcx({x}) - 2/sqrt(pi) is inf * 0 where {x} is inf",
-    ),
-    slope_too_large(
-        overflows("self", by=lambda x: 2 * x),
-        "the factor 2 {x} in the slope",
-        ceiling(Margin.SQUARE),
-    ),
-)
-
-LDEXP = fact(
-    "ldexp",
-    overflow(
-        overflows("self", "other", by=lambda x, power: x * 2.0**power),
-        "{x} is an exponent of 2 beyond the dtype",
-        ceiling(Margin.EXPONENT),
-        ending="",
-        argument="other",
-    ),
-)
-
-GELU = fact(
-    "gelu",
-    *_infinite_activation("gelu").edges,
-    slope_too_large(
-        overflows("self", by=lambda x: x * x * x),
-        "PyTorch's formula cubes {x}, which leaves the dtype; the true slope is 0 or 1",
-        within(Margin.SQUARE),
-        ending="",
-    ),
-    value_overflow("self"),
-)
-
-HARDSWISH = fact(
-    "hardswish",
-    *_infinite_activation("hardswish").edges,
-    overflow(
-        overflows("self", by=lambda x: 6 * x),
-        "6 {x}, before it is divided by 6,",
-        within(Margin.SQUARE),
-    ),
-)
-
-LOG_NDTR = fact(
-    "special_log_ndtr",
-    overflow(
-        both(overflows("self", by=lambda x: x * x / 2), lambda values: values["self"] < 0),
-        "the tail -{x}^2 / 2",
-        Cure(
-            guard="{x}.clamp_min(-{eps})",
-            condition="{x} > -{eps}",
-            harmless="0.0",
-            margin=Margin.SQUARE,
-        ),
-    ),
-)
-
 FACTS = (
     _growing("exp", math.exp, inverse=_back(math.log)),
     _growing("exp2", lambda x: 2.0**x, inverse=_back(math.log2)),
@@ -152,10 +81,71 @@ FACTS = (
     _growing("special_i1", _bessel(1), even=True),
     _infinite_activation("silu"),
     _infinite_activation("mish"),
-    HARDSWISH,
+    fact(
+        "hardswish",
+        *_infinite_activation("hardswish").edges,
+        overflow(
+            overflows("self", by=lambda x: 6 * x),
+            "6 {x}, before it is divided by 6,",
+            within(Margin.SQUARE),
+        ),
+    ),
     fact("elu", value_overflow("self")),
-    ERFCX,
-    LDEXP,
-    GELU,
-    LOG_NDTR,
+    fact(
+        "special_erfcx",
+        overflow(
+            overflows("self", by=_erfcx),
+            "exp({x}^2) erfc({x})",
+            Cure(
+                guard="{x}.clamp_min(-{eps} ** 0.5)",
+                condition="{x} > -{eps} ** 0.5",
+                harmless="0.0",
+                margin=Margin.EXPONENT,
+            ),
+        ),
+        infinite_input(
+            "self",
+            infinite("self"),
+            "the slope 2 {x} erfcx({x}) - 2/sqrt(pi) is inf * 0 where {x} is inf",
+        ),
+        slope_too_large(
+            overflows("self", by=lambda x: 2 * x),
+            "the factor 2 {x} in the slope",
+            ceiling(Margin.SQUARE),
+        ),
+    ),
+    fact(
+        "ldexp",
+        overflow(
+            overflows("self", "other", by=lambda x, power: x * 2.0**power),
+            "{x} is an exponent of 2 beyond the dtype",
+            ceiling(Margin.EXPONENT),
+            ending="",
+            argument="other",
+        ),
+    ),
+    fact(
+        "gelu",
+        *_infinite_activation("gelu").edges,
+        slope_too_large(
+            overflows("self", by=lambda x: x * x * x),
+            "PyTorch's formula cubes {x}, which leaves the dtype; the true slope is 0 or 1",
+            within(Margin.SQUARE),
+            ending="",
+        ),
+        value_overflow("self"),
+    ),
+    fact(
+        "special_log_ndtr",
+        overflow(
+            both(overflows("self", by=lambda x: x * x / 2), lambda values: values["self"] < 0),
+            "the tail -{x}^2 / 2",
+            Cure(
+                guard="{x}.clamp_min(-{eps})",
+                condition="{x} > -{eps}",
+                harmless="0.0",
+                margin=Margin.SQUARE,
+            ),
+        ),
+    ),
 )

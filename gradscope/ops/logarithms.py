@@ -41,98 +41,93 @@ def _logarithm(name: str, base: float) -> OpFact:
     )
 
 
-LOG1P = fact(
-    "log1p",
-    pole(equals("self", -1), _AT_MINUS_1, _ABOVE_MINUS_1, cause="log-zero"),
-    undefined(below("self", -1), _BELOW_MINUS_1, _ABOVE_MINUS_1),
-)
-
-LOGIT = fact(
-    "logit",
-    pole(
-        both(equals("self", 0, 1), lambda values: "eps" not in values),
-        "logit is -inf at 0 and inf at 1",
-        PROBABILITY,
-        cause="log-zero",
-        stable="torch.logit({x}, eps={eps})",
-    ),
-    undefined(
-        lambda values: "eps" not in values and not 0 <= values["self"] <= 1,
-        "logit is NaN outside of [0, 1]",
-        PROBABILITY,
-        stable="torch.logit({x}, eps={eps})",
-    ),
-    too_steep(
-        overflows("self", by=lambda x: 1 / (x * (1 - x))),
-        "slope",
-        replace(PROBABILITY, condition="{x} > {eps}"),
-    ),
-)
-
-XLOGY = fact(
-    "xlogy",
-    pole(
-        both(equals("other", 0), lambda values: values["self"] != 0),
-        _OF_ZERO,
-        _POSITIVE,
-        argument="other",
-        cause="log-zero",
-    ),
-    undefined(below("other", 0), _OF_NEGATIVE, _POSITIVE, argument="other"),
-    overflow(
-        overflows("self", "other", by=lambda x, y: x * math.log(y)),
-        "the product with the logarithm",
-    ),
-    removable(
-        both(equals("self", 0), equals("other", 0)), _ZERO_TIMES_LOG, _POSITIVE, argument="other"
-    ),
-    too_steep(
-        both(overflows("self", "other", by=lambda x, y: x / y), lambda v: abs(v["other"]) < 1),
-        "slope",
-        _NOT_TINY,
-        argument="other",
-    ),
-)
-
-XLOG1PY = fact(
-    "special_xlog1py",
-    pole(
-        both(equals("other", -1), lambda values: values["self"] != 0),
-        _AT_MINUS_1,
-        _ABOVE_MINUS_1,
-        argument="other",
-        cause="log-zero",
-    ),
-    undefined(below("other", -1), _BELOW_MINUS_1, _ABOVE_MINUS_1, argument="other"),
-    overflow(
-        overflows("self", "other", by=lambda x, y: x * math.log1p(y)),
-        "the product with the logarithm",
-    ),
-    removable(
-        both(equals("self", 0), equals("other", -1)),
-        _ZERO_TIMES_LOG,
-        _ABOVE_MINUS_1,
-        argument="other",
-    ),
-    slope_too_large(
-        overflows("self", "other", by=lambda x, y: x / (1 + y)), "slope {x} / (1 + other)"
-    ),
-)
-
-ENTR = fact(
-    "special_entr",
-    undefined(below("self", 0), "-p log(p) is -inf where p is negative", _POSITIVE),
-    overflow(both(above("self", 1), overflows("self", by=lambda x: x * math.log(x))), "-p log(p)"),
-    steep(equals("self", 0), "slope -log(p) - 1 is inf where p is 0", _POSITIVE),
-)
-
 FACTS = (
     _logarithm("log", math.e),
     _logarithm("log2", 2),
     _logarithm("log10", 10),
-    LOG1P,
-    LOGIT,
-    XLOGY,
-    XLOG1PY,
-    ENTR,
+    fact(
+        "log1p",
+        pole(equals("self", -1), _AT_MINUS_1, _ABOVE_MINUS_1, cause="log-zero"),
+        undefined(below("self", -1), _BELOW_MINUS_1, _ABOVE_MINUS_1),
+    ),
+    fact(
+        "logit",
+        pole(
+            both(equals("self", 0, 1), lambda values: "eps" not in values),
+            "logit is -inf at 0 and inf at 1",
+            PROBABILITY,
+            cause="log-zero",
+            stable="torch.logit({x}, eps={eps})",
+        ),
+        undefined(
+            lambda values: "eps" not in values and not 0 <= values["self"] <= 1,
+            "logit is NaN outside of [0, 1]",
+            PROBABILITY,
+            stable="torch.logit({x}, eps={eps})",
+        ),
+        too_steep(
+            overflows("self", by=lambda x: 1 / (x * (1 - x))),
+            "slope",
+            replace(PROBABILITY, condition="{x} > {eps}"),
+        ),
+    ),
+    fact(
+        "xlogy",
+        pole(
+            both(equals("other", 0), lambda values: values["self"] != 0),
+            _OF_ZERO,
+            _POSITIVE,
+            argument="other",
+            cause="log-zero",
+        ),
+        undefined(below("other", 0), _OF_NEGATIVE, _POSITIVE, argument="other"),
+        overflow(
+            overflows("self", "other", by=lambda x, y: x * math.log(y)),
+            "the product with the logarithm",
+        ),
+        removable(
+            both(equals("self", 0), equals("other", 0)),
+            _ZERO_TIMES_LOG,
+            _POSITIVE,
+            argument="other",
+        ),
+        too_steep(
+            both(overflows("self", "other", by=lambda x, y: x / y), lambda v: abs(v["other"]) < 1),
+            "slope",
+            _NOT_TINY,
+            argument="other",
+        ),
+    ),
+    fact(
+        "special_xlog1py",
+        pole(
+            both(equals("other", -1), lambda values: values["self"] != 0),
+            _AT_MINUS_1,
+            _ABOVE_MINUS_1,
+            argument="other",
+            cause="log-zero",
+        ),
+        undefined(below("other", -1), _BELOW_MINUS_1, _ABOVE_MINUS_1, argument="other"),
+        overflow(
+            overflows("self", "other", by=lambda x, y: x * math.log1p(y)),
+            "the product with the logarithm",
+        ),
+        removable(
+            both(equals("self", 0), equals("other", -1)),
+            _ZERO_TIMES_LOG,
+            _ABOVE_MINUS_1,
+            argument="other",
+        ),
+        slope_too_large(
+            overflows("self", "other", by=lambda x, y: x / (1 + y)), "slope {x} / (1 + other)"
+        ),
+    ),
+    fact(
+        "special_entr",
+        undefined(below("self", 0), "-p log(p) is -inf where p is negative", _POSITIVE),
+        overflow(
+            both(above("self", 1), overflows("self", by=lambda x: x * math.log(x))), "-p log(p)"
+        ),
+        steep(equals("self", 0), "slope -log(p) - 1 is inf where p is 0", _POSITIVE),
+    ),
 )

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from gradscope.ops.cures import FINITE, PROBABILITY, Cure, within
 from gradscope.ops.dtypes import Margin
-from gradscope.ops.edges import Edge, OpFact, Values, empty, fact, overflow, removable, undefined
+from gradscope.ops.edges import OpFact, Values, empty, fact, overflow, removable, undefined
 from gradscope.ops.predicates import (
     both,
     broke,
@@ -17,11 +17,7 @@ from gradscope.ops.predicates import (
 )
 from gradscope.ops.shared import infinite_input, no_answer, slope_overflow, value_overflow
 
-_NONE, _MEAN = 0, 1  # at::Reduction
-
-
-def _averages_nothing(values: Values) -> bool:
-    return values.get("reduction", _MEAN) == _MEAN and values["self.numel"] == 0
+_MEAN = 1  # of at::Reduction
 
 
 def _all_targets_ignored(values: Values) -> bool:
@@ -34,14 +30,17 @@ def _all_targets_ignored(values: Values) -> bool:
     )
 
 
-def _empty(says: str) -> Edge:
-    return empty(_averages_nothing, says)
+def _empty(values: Values) -> bool:
+    return values.get("reduction", _MEAN) == _MEAN and values["self.numel"] == 0
+
+
+_EMPTY = empty(_empty, "the mean over an empty batch is 0 / 0")
 
 
 def _distance(name: str, what: str) -> OpFact:
     return fact(
         name,
-        _empty("the mean over an empty batch is 0 / 0"),
+        _EMPTY,
         value_overflow("self", "target", what=what),
         no_answer(
             "self",
@@ -54,7 +53,7 @@ def _distance(name: str, what: str) -> OpFact:
 def _likelihood(name: str) -> OpFact:
     return fact(
         name,
-        _empty("the mean over an empty batch is 0 / 0"),
+        _EMPTY,
         empty(
             _all_targets_ignored,
             "every target is `ignore_index`: the mean over none of them is 0 / 0",
@@ -62,48 +61,6 @@ def _likelihood(name: str) -> OpFact:
         ),
         value_overflow("self", "weight", what="sum"),
     )
-
-
-BINARY_CROSS_ENTROPY = fact(
-    "binary_cross_entropy",
-    _empty("the mean over an empty batch is 0 / 0"),
-    removable(
-        lambda values: values["self"] in (0, 1) and bool(values["target.requires_grad"]),
-        "the value clamps log to -100, but PyTorch's slope in the target is an unclamped"
-        " log(1 - {x}) - log({x})",
-        PROBABILITY,
-        stable="torch.nn.functional.binary_cross_entropy_with_logits",
-    ),
-)
-
-WITH_LOGITS = fact(
-    "binary_cross_entropy_with_logits",
-    _empty("the mean over an empty batch is 0 / 0"),
-    no_answer(
-        "self", infinite("self"), "{x} is already inf: (1 - target) * inf, or inf - inf, is NaN"
-    ),
-    value_overflow("self", "target", what="product with the target"),
-    slope_overflow(
-        "self", "target", what="the slope in the target is -{x}: the incoming gradient times it"
-    ),
-)
-
-SOFT_MARGIN = fact(
-    "soft_margin_loss",
-    _empty("the mean over an empty batch is 0 / 0"),
-    overflow(
-        overflows("self", "target", by=lambda x, y: math.exp(-x * y)),
-        "exp(-target * {x})",
-        within(Margin.EXPONENT),
-        stable="torch.nn.functional.softplus(-target * {x}).mean()",
-    ),
-    overflow(
-        broke("self", "target"),
-        "exp(-target * {x})",
-        Cure(guard="{x}.clamp(-{eps}, {eps})", margin=Margin.EXPONENT),
-        stable="torch.nn.functional.softplus(-target * {x}).mean()",
-    ),
-)
 
 
 def _not_log_probabilities(values: Values) -> bool:
@@ -121,37 +78,6 @@ _NOT_LOGS = (
     " leaves the dtype"
 )
 
-CTC = fact(
-    "_ctc_loss",
-    overflow(
-        both(_no_alignment, _not_log_probabilities),
-        _NOT_LOGS,
-        Cure(guard="{x}.log_softmax(-1)"),
-        ending="",
-        argument="log_probs",
-    ),
-    undefined(
-        _no_alignment,
-        "no alignment has a probability above 0 (a target longer than its input), and"
-        " -log(0) is inf",
-        argument="log_probs",
-        cause="log-zero",
-        stable="zero_infinity=True",
-    ),
-    infinite_input(
-        "log_probs",
-        has_infinity("log_probs"),
-        "{x} holds -inf: the slope is inf - inf there",
-        cure=replace(FINITE, guard="{x}.clamp_min(-{eps})", margin=Margin.EXPONENT),
-    ),
-    removable(
-        slope_broke("log_probs"),
-        _NOT_LOGS,
-        Cure(guard="{x}.log_softmax(-1)"),
-        argument="log_probs",
-        cause="overflow",
-    ),
-)
 
 FACTS = (
     _distance("mse_loss", "square"),
@@ -161,8 +87,73 @@ FACTS = (
     _distance("multilabel_margin_loss_forward", "sum of margins"),
     _likelihood("nll_loss_forward"),
     _likelihood("nll_loss2d_forward"),
-    BINARY_CROSS_ENTROPY,
-    WITH_LOGITS,
-    SOFT_MARGIN,
-    CTC,
+    fact(
+        "binary_cross_entropy",
+        _EMPTY,
+        removable(
+            lambda values: values["self"] in (0, 1) and bool(values["target.requires_grad"]),
+            "the value clamps log to -100, but PyTorch's slope in the target is an unclamped"
+            " log(1 - {x}) - log({x})",
+            PROBABILITY,
+            stable="torch.nn.functional.binary_cross_entropy_with_logits",
+        ),
+    ),
+    fact(
+        "binary_cross_entropy_with_logits",
+        _EMPTY,
+        no_answer(
+            "self", infinite("self"), "{x} is already inf: (1 - target) * inf, or inf - inf, is NaN"
+        ),
+        value_overflow("self", "target", what="product with the target"),
+        slope_overflow(
+            "self", "target", what="the slope in the target is -{x}: the incoming gradient times it"
+        ),
+    ),
+    fact(
+        "soft_margin_loss",
+        _EMPTY,
+        overflow(
+            overflows("self", "target", by=lambda x, y: math.exp(-x * y)),
+            "exp(-target * {x})",
+            within(Margin.EXPONENT),
+            stable="torch.nn.functional.softplus(-target * {x}).mean()",
+        ),
+        overflow(
+            broke("self", "target"),
+            "exp(-target * {x})",
+            Cure(guard="{x}.clamp(-{eps}, {eps})", margin=Margin.EXPONENT),
+            stable="torch.nn.functional.softplus(-target * {x}).mean()",
+        ),
+    ),
+    fact(
+        "_ctc_loss",
+        overflow(
+            both(_no_alignment, _not_log_probabilities),
+            _NOT_LOGS,
+            Cure(guard="{x}.log_softmax(-1)"),
+            ending="",
+            argument="log_probs",
+        ),
+        undefined(
+            _no_alignment,
+            "no alignment has a probability above 0 (a target longer than its input), and"
+            " -log(0) is inf",
+            argument="log_probs",
+            cause="log-zero",
+            stable="zero_infinity=True",
+        ),
+        infinite_input(
+            "log_probs",
+            has_infinity("log_probs"),
+            "{x} holds -inf: the slope is inf - inf there",
+            cure=replace(FINITE, guard="{x}.clamp_min(-{eps})", margin=Margin.EXPONENT),
+        ),
+        removable(
+            slope_broke("log_probs"),
+            _NOT_LOGS,
+            Cure(guard="{x}.log_softmax(-1)"),
+            argument="log_probs",
+            cause="overflow",
+        ),
+    ),
 )

@@ -87,15 +87,6 @@ def _renorm_scale_broke(values: Values) -> bool:
     return slope_broke("self")(values) and magnitude(values, "self") > 1
 
 
-RENORM = fact(
-    "renorm",
-    value_overflow("self", what="norm"),
-    slope_too_large(_renorm_scale_broke, "the norm in the slope", stable=WIDER),
-)
-
-MEDIAN = fact("median", empty(_empty, "the median of no elements is NaN"))
-
-
 def _scattered(name: str, source: str) -> OpFact:
     """Reduces `source` into `self` by index; a product is the only one whose slope can break."""
     return fact(
@@ -111,7 +102,7 @@ FACTS = (
     _sum("cumsum"),
     _sum("trace"),
     _mean("mean"),
-    MEDIAN,
+    fact("median", empty(_empty, "the median of no elements is NaN")),
     _product("prod"),
     _product("cumprod"),
     _spread("var"),
@@ -124,7 +115,11 @@ FACTS = (
     _norm("_cdist_forward", "x1", "x2"),
     _norm("_euclidean_dist", "x1", "x2"),
     _norm("_pdist_forward", "self"),
-    RENORM,
+    fact(
+        "renorm",
+        value_overflow("self", what="norm"),
+        slope_too_large(_renorm_scale_broke, "the norm in the slope", stable=WIDER),
+    ),
     *(
         _scattered(name, "source")
         for name in ("index_add", "index_reduce", "scatter_add", "index_put")

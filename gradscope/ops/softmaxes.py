@@ -67,16 +67,12 @@ def _summed(name: str) -> OpFact:
     )
 
 
-def _same_infinity(values: Values) -> bool:
-    return math.isinf(values["self"]) and values["self"] == values["other"]
-
-
 def _pairwise(name: str) -> OpFact:
     return fact(
         name,
         value_overflow("self", "other", what="sum"),
         infinite_already(
-            _same_infinity,
+            lambda values: math.isinf(values["self"]) and values["self"] == values["other"],
             "both sides are the same infinity: the slope is exp(inf - inf), which is NaN",
             FINITE,
             cause="all-masked-softmax",

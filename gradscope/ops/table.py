@@ -2,7 +2,6 @@
 
 from gradscope.ops import (
     arithmetic,
-    bounded,
     divisions,
     exponentials,
     layers,
@@ -21,7 +20,6 @@ _FAMILIES = (
     powers,
     divisions,
     logarithms,
-    bounded,
     exponentials,
     special,
     arithmetic,

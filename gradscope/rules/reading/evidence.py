@@ -22,9 +22,8 @@ from gradscope.facts import (
 )
 from gradscope.ops import Edge, lookup
 from gradscope.ops.dtypes import finfo
-from gradscope.ops.forms import SOFTMAX_BY_HAND, Pattern
 from gradscope.ops.operands import operands as op_values
-from gradscope.ops.patterns import EPSILON, recognize
+from gradscope.ops.patterns import EPSILON, SOFTMAX_BY_HAND, Pattern, recognize
 from gradscope.ops.traits import Trait, discards, has
 
 Near = TypeVar("Near", Approach, Headroom)
