@@ -16,9 +16,7 @@ from gradscope.errors import ExitCode, GradscopeError
 
 @subcommand(short_help="Preflight: fail where a configured target is unhealthy.")
 @options.sharing(
-    "steps",
-    "input",
-    "config",
+    *("steps", "input", "config", "stress", "dtype", "memory_limit", "baseline"),
     *options.OF_RULES,
     *options.OF_VERDICT,
     "no_verify",
@@ -48,14 +46,6 @@ def check(
         int | None,
         typer.Option("--jobs", "-j", min=1, metavar="N", help="Targets at a time [one a core]."),
     ] = None,
-    stress: Annotated[
-        bool | None,
-        typer.Option("--stress", help="Also look for inputs that break a function's gradient."),
-    ] = None,
-    dtype: Annotated[
-        list[str] | None,
-        typer.Option(metavar="DTYPE", help="float32, bfloat16, float16, autocast ..."),
-    ] = None,
     quiet: options.Quiet = False,
     format: options.ReportFormat = "terminal",
     output: options.Output = None,
@@ -63,21 +53,12 @@ def check(
         list[str] | None,
         typer.Option(metavar="FORMAT=FILE", help="Write the report in one more format."),
     ] = None,
-    baseline: Annotated[
-        str | None, typer.Option(metavar="FILE", help="A file of findings that are accepted.")
-    ] = None,
     write_baseline: Annotated[
         bool, typer.Option("--write-baseline", help="Accept what is found now.")
     ] = False,
     time_limit: Annotated[
         float | None,
         typer.Option(min=0.001, metavar="SECONDS", help="How long each target may take [300]."),
-    ] = None,
-    memory_limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE", help="Memory that each target may take, such as 2GiB (Linux)."
-        ),
     ] = None,
 ) -> int:
     """Preflight: run every configured target and fail where a gradient is unhealthy."""

@@ -16,6 +16,7 @@ from gradscope.errors import ExitCode
     epilog=options.ARGUMENTS_FOLLOW,
 )
 @options.sharing(
+    *("every_step", "keep_going"),
     *options.OF_PROGRAM,
     *options.OF_RULES,
     *options.OF_VERDICT,
@@ -33,12 +34,6 @@ def trace(
             metavar="TARGET",
             show_default=False,
         ),
-    ] = None,
-    every_step: Annotated[
-        bool | None, typer.Option("--every-step", help="Look at each op of every step: slow.")
-    ] = None,
-    keep_going: Annotated[
-        bool | None, typer.Option("--keep-going", help="Do not stop at the first error.")
     ] = None,
     quiet: options.Quiet = False,
     format: options.ReportFormat = "terminal",
