@@ -1,16 +1,19 @@
 """Reductions over nothing, spreads over one item, and softmax over rows that hold only -inf."""
 
 import ast
+import math
 from collections.abc import Iterator
 
 from gradscope.facts import Edit
 from gradscope.ops.traits import Trait, has
 from gradscope.repair.write.culprit import Candidate, Culprit
-from gradscope.repair.write.masked import INFINITE
-from gradscope.repair.write.spelling import can_repeat
+from gradscope.repair.write.spelling import can_repeat, infinity
 from gradscope.repair.write.splice import keyword
 from gradscope.source import definition
 from gradscope.source.arguments import canonical, spelled
+
+# The parameters of torch's attention and transformer modules.
+_PADDING = tuple(f"{of}key_padding_mask" for of in ("", "src_", "tgt_", "memory_"))
 
 
 def filled(culprit: Culprit) -> Iterator[Candidate]:
@@ -147,10 +150,7 @@ def _fills(culprit: Culprit, operand: ast.expr) -> Iterator[Edit]:
             continue
         scores = found.positional[0] if found.name == "masked_fill" else found.positional[1]
         for value in (*found.positional[1:], *found.keywords.values()):
-            text = culprit.source.of(value).replace(" ", "").replace("'", '"')
-            if (
-                text in INFINITE and "-" in text
-            ):  # the literal that the edit replaces, with its sign
+            if infinity(culprit, value) == -math.inf:
                 yield culprit.replace(value, _lowest(culprit, scores))
 
 
@@ -168,8 +168,7 @@ def _attention(culprit: Culprit) -> Iterator[Candidate]:
         return
     edits = []
     for given in culprit.node.keywords:
-        is_mask = given.arg is not None and given.arg.endswith("key_padding_mask")
-        if is_mask and not isinstance(given.value, ast.Constant):
+        if given.arg in _PADDING and not isinstance(given.value, ast.Constant):
             text = culprit.text(given.value)
             new = f"{text} & ~{text}.all(-1, keepdim=True)"
             edits.append(culprit.replace(given.value, new))

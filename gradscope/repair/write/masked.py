@@ -11,17 +11,11 @@ from gradscope.ops.traits import Trait, has
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.guards import guarded
 from gradscope.repair.write.reading import atom
-from gradscope.repair.write.spelling import can_repeat, filled, operand_of
+from gradscope.repair.write.spelling import can_repeat, filled, infinity, operand_of
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, proposals
 from gradscope.source import Mask, definition, holds, mask
 from gradscope.source.arguments import spelled
-
-INFINITE = frozenset(
-    f"{sign}{text}"
-    for sign in ("", "-")
-    for text in ('float("inf")', "inf", "math.inf", "np.inf", "numpy.inf", "torch.inf")
-) | {'float("-inf")'}
 
 
 def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
@@ -126,9 +120,9 @@ def _finite_constant(culprit: Culprit) -> Iterator[Candidate]:
     for made in culprit.source.tree.body:
         if not isinstance(made, ast.Assign) or not isinstance(made.targets[0], ast.Name):
             continue
-        name, text = made.targets[0].id, culprit.source.of(made.value)
-        if name in names and text.replace(" ", "").replace("'", '"') in INFINITE:
-            large = "-1e30" if "-" in text else "1e30"  # of the sign of the literal it replaces
+        name, infinite = made.targets[0].id, infinity(culprit, made.value)
+        if name in names and infinite is not None:
+            large = "1e30" if infinite > 0 else "-1e30"
             title = f"make `{name}` a large finite number"
             yield Candidate(title, (culprit.replace(made.value, large),))
 
@@ -140,9 +134,9 @@ def _finite_fill(culprit: Culprit) -> Iterator[Candidate]:
     if found is None or found.name not in ("masked_fill", "where"):
         return
     for value in (*found.positional[1:], *found.keywords.values()):
-        text = culprit.source.of(value).replace(" ", "").replace("'", '"')
-        if text in INFINITE:
-            large = "-1e4" if "-" in text else "1e4"
+        infinite = infinity(culprit, value)
+        if infinite is not None:
+            large = "1e4" if infinite > 0 else "-1e4"
             title = "mask with a large finite number"
             yield Candidate(title, (culprit.replace(value, large),))
 

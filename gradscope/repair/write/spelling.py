@@ -1,6 +1,7 @@
 """What can be written at a culprit: an operand, and the templates of the op table."""
 
 import ast
+import math
 
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import Margin
@@ -56,6 +57,19 @@ def is_count(culprit: Culprit, edge: Edge) -> bool:
         return False
     given = (one for one in culprit.finding.tensors if one.role == edge.argument)
     return any(one.dtype.startswith(("int", "uint")) and (one.min or 0) >= 0 for one in given)
+
+
+def infinity(culprit: Culprit, node: ast.expr) -> float | None:
+    """The infinite constant that an expression writes; None of any other."""
+    match node:
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            value = infinity(culprit, inner)
+            return None if value is None else -value
+        case ast.Call(func=ast.Name("float"), args=[ast.Constant(str(text))]):
+            return {"inf": math.inf, "+inf": math.inf, "-inf": -math.inf}.get(text.strip().lower())
+    return (
+        math.inf if culprit.names.dotted(node) in ("math.inf", "numpy.inf", "torch.inf") else None
+    )
 
 
 def filled(culprit: Culprit, edge: Edge, template: str, node: ast.expr) -> str | None:

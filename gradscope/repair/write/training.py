@@ -15,6 +15,7 @@ from gradscope.rules.wording import proposals
 from gradscope.source import Source, expression, holds
 
 RATES = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # of the learning rate that diverged
+_SCALERS = ("torch.amp.GradScaler", "torch.cuda.amp.GradScaler", "torch.GradScaler")
 LOSS_SCALE = 65536.0  # GradScaler's own first scale
 
 
@@ -55,7 +56,7 @@ def through_scaler(culprit: Culprit) -> Iterator[Candidate]:
     nothing divides the gradients by its scale again."""
     source = culprit.source
     for made in source.nodes.every(ast.Call):
-        if not (culprit.names.dotted(made.func) or "").endswith(".GradScaler"):
+        if culprit.names.dotted(made.func) not in _SCALERS:
             continue
         name = target_of(culprit, made) or ""
         used = {method for method in ("scale", "step", "unscale_") if _calls(culprit, name, method)}
