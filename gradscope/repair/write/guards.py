@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import Margin, eps_for
+from gradscope.repair.write import limits
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.spelling import can_repeat, filled, is_count, operand_of
 from gradscope.repair.write.splice import after
@@ -53,6 +54,7 @@ def divided_by_one(culprit: Culprit) -> Iterator[Candidate]:
     node = operand_of(culprit, edge) if edge is not None else None
     if edge is None or node is None:
         return
+    yield from limits.towards(culprit)
     if edge.argument == "self":
         node = _root(culprit) or node
         if can_repeat(culprit, node) and isinstance(culprit.node, ast.expr):

@@ -12,11 +12,15 @@ from contextlib import suppress
 from gradscope.ops.patterns import EPSILON
 from gradscope.repair.write.reading import Reading, Rebound, atom, term
 from gradscope.repair.write.spelling import MOVES
+from gradscope.repair.write.uses import given_to
 from gradscope.source.arguments import Spelled, spelled
 
+NORMAL = ("torch.distributions.Normal", "torch.distributions.normal.Normal")
 JOINS = frozenset("cat concat concatenate hstack stack vstack".split())
 # What a logarithm undoes at least in part. Without one of them nothing is won.
-UNDONE = frozenset("cosh cumprod det exp expm1 i0 prod sigmoid softmax tanh".split())
+UNDONE = frozenset(
+    "cdf cosh cumprod det erf erfc exp expm1 i0 ndtr prod sigmoid softmax tanh".split()
+)
 OPS = frozenset("abs add cumsum div log log1p mean mul neg pow reciprocal sqrt sub sum".split())
 OPS |= UNDONE | MOVES | JOINS
 
@@ -134,6 +138,21 @@ def scaling(read: Reading, node: ast.expr) -> str | None:
     """The logarithm of the factors of `diag(factors)`, by which a recurrence's matrix is scaled."""
     factors = read.argument(node, "diag") if read.carried else None
     return log_of(read, factors) if factors is not None else None
+
+
+def _cdf(read: Reading, found: Spelled) -> str | None:
+    """Of a normal distribution."""
+    source, (normal, *given) = read.culprit.source, found.positional
+    made = given_to(source, normal)
+    if not isinstance(made, ast.Call) or len(given) != 1:
+        return None
+    if read.culprit.names.dotted(made.func) not in NORMAL:
+        return None
+    x, name = atom(read.text(given[0])), source.of(normal)
+    is_standard = [read.number(one) for one in made.args] == [0, 1]
+    return _undone(
+        "ndtr", read.text(given[0]) if is_standard else f"({x} - {name}.loc) / {name}.scale"
+    )
 
 
 def _ones(read: Reading, found: Spelled) -> str | None:
@@ -267,6 +286,8 @@ def _plus_one(read: Reading, node: ast.expr) -> str | None:
     """log(1 + node)."""
     if (exponent := read.argument(node, "exp")) is not None:
         return f"torch.nn.functional.softplus({read.text(exponent)})"
+    if (z := read.argument(node, "erf")) is not None:  # erf(z) + 1 is erfc(-z)
+        return f"torch.special.log_ndtr({math.sqrt(2)!r} * {atom(read.text(z))}) + {math.log(2)!r}"
     negated = read.argument(node, "neg")
     return _complement(read, negated) if negated is not None else None
 
@@ -281,6 +302,8 @@ def _complement(read: Reading, node: ast.expr) -> str | None:
         # 1 - tanh(z) ** 2 is 1 / cosh(z) ** 2.
         z_text = read.text(z)
         return f"{2 * math.log(2)!r} - 2 * torch.logaddexp({z_text}, -{atom(z_text)})"
+    if (z := read.argument(node, "erf")) is not None:
+        return _undone("erfc", read.text(z))
     found = read.op(node, "sub")
     if found is not None and read.number(found.positional[0]) == 1:
         return log_of(read, found.positional[1])
@@ -301,6 +324,8 @@ _UNDONE = {
     "exp": "{z}",
     "expm1": "{z} + torch.log(-torch.expm1(-{a}))",
     "i0": "torch.log(torch.special.i0e({z})) + {a}.abs()",
+    "ndtr": "torch.special.log_ndtr({z})",
+    "erfc": f"torch.special.log_ndtr(-{math.sqrt(2)!r} * {{a}}) + {math.log(2)!r}",
     "sigmoid": "torch.nn.functional.logsigmoid({z})",
 }
 _TIMES = {"reciprocal": "-", "sqrt": "0.5 * "}  # that of the operand
@@ -314,6 +339,7 @@ _RULES: dict[str, Callable[[Reading, Spelled], str | None]] = {
     "mean": _mean,
     "mm": _mm,
     "mul": _mul,
+    "cdf": _cdf,
     "ones": _ones,
     "ones_like": _ones,
     "pow": _pow,

@@ -23,7 +23,7 @@ from gradscope.ops.dtypes import wider
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence, measurements
 from gradscope.rules.rule import Rule
-from gradscope.rules.wording import phrases
+from gradscope.rules.wording import phrases, proposals
 
 
 class DegenerateDecomposition(Rule):
@@ -194,5 +194,9 @@ def _repairs(event: Event, edge: Edge | None, root: Root, trace: Trace) -> tuple
         "use a form that needs no derivative of the factors (`svdvals`, `eigvalsh`, Gram-Schmidt)",
     )
     known = fixes.preferred(DegenerateDecomposition.name, root, event, edge, trace)
-    guards = tuple(fix for fix in known if isinstance(fix.request, ask.KeepOff))
-    return (*guards, eps, *(fix for fix in known if fix not in guards), stable)
+    others = (fix for fix in known if not isinstance(fix.request, ask.KeepOff))
+    guards: tuple[Fix, ...] = ()
+    if edge is not None and edge.cure.guard and first is not None:  # it adds to the diagonal
+        size = float(edge.cure.eps(first.dtype, first.largest))
+        guards = (proposals.proposed(ask.AddToDiagonal(size, x)),)
+    return (*guards, eps, *others, stable)

@@ -1,0 +1,103 @@
+"""A quotient 0 / 0 of functions of one value, which tends to a number where that value is 0: sin(a)
+over a, as in rotations and their interpolation. A small `a` in the place of 0 gives this number."""
+
+import ast
+from collections.abc import Iterator
+
+from gradscope.facts import Edit
+from gradscope.repair.write.culprit import Candidate, Culprit
+from gradscope.repair.write.reading import Reading
+from gradscope.repair.write.spelling import MOVES
+from gradscope.repair.write.splice import after
+from gradscope.repair.write.wider import rebound
+from gradscope.rules.wording import proposals
+from gradscope.source import binding
+from gradscope.source.arguments import Spelled, spelled
+
+# 0 at 0, and as smooth there as a straight line.
+_CURVED = frozenset("asin asinh atan atanh erf expm1 log1p sin sinh tan tanh".split())
+_KEEPS = frozenset("abs neg pow sqrt".split()) | MOVES
+_ONE_AT_ZERO = frozenset(("cos", "cosh", "exp"))
+_POSITIVE = frozenset(("abs", "acos", "acosh", "hypot", "norm", "sqrt"))
+# A quotient of what is 0 to the first order is exact this near in float32. Of 1 - cos(a) rounding
+# leaves nothing there, and three digits at the second.
+_NEAR = ("1e-4", "1e-2")
+
+Zeros = dict[str, tuple[ast.Name, bool]]  # what makes an expression 0; whether by a curve
+
+
+def towards(culprit: Culprit) -> Iterator[Candidate]:
+    """Keeps the common argument of numerator and denominator away from 0, where it is made."""
+    found = spelled(culprit.source, culprit.node) if culprit.node is not None else None
+    if found is None or found.name != "div" or not isinstance(culprit.node, ast.expr):
+        return
+    read = Reading(culprit, culprit.node)
+    above: Zeros = {}
+    for factor in (found.positional[0], *_factors(culprit, culprit.node)):
+        above = _zeros(read, factor) | above
+    below = _zeros(read, found.positional[-1])
+    name = next((key for key in above if key in below), None)
+    if name is None or not (above[name][1] or below[name][1]):
+        return
+    node = below[name][0]
+    for near in _NEAR:
+        if edits := _kept_off(culprit, node, near):
+            yield Candidate(proposals.LIMIT.format(name=name), edits, "epsilon")
+
+
+def _factors(culprit: Culprit, quotient: ast.expr) -> Iterator[ast.expr]:
+    """What the quotient is multiplied with in its line: v / a * sin(a)."""
+    node = quotient
+    while (found := spelled(culprit.source, culprit.source.parents[node])) and found.name == "mul":
+        yield from (one for one in found.positional if one is not node)
+        above = culprit.source.parents[node]
+        assert isinstance(above, ast.expr)
+        node = above
+
+
+def _zeros(read: Reading, node: ast.expr) -> Zeros:
+    """The names that make an expression 0 where they are, the nearest first."""
+    if isinstance(node, ast.Name):
+        given = read.given(node)
+        return {node.id: (node, False)} | (_zeros(read, given) if given is not None else {})
+    found = spelled(read.culprit.source, node)
+    if found is None or not found.positional:
+        return {}
+    parts = found.positional
+    if found.name in _CURVED or (found.name == "sub" and _is_one_less(read, found)):
+        return {key: (at, True) for key, (at, _) in _zeros(read, _argument(read, found)).items()}
+    if found.name in _KEEPS or found.name == "div":
+        return _zeros(read, parts[0])
+    if found.name == "mul":
+        return _zeros(read, parts[0]) | _zeros(read, parts[-1])
+    if found.name in ("add", "sub"):
+        second = _zeros(read, parts[-1])
+        return {key: at for key, at in _zeros(read, parts[0]).items() if key in second}
+    return {}
+
+
+def _argument(read: Reading, found: Spelled) -> ast.expr:
+    """Of the function that is 0 at 0: x of sin(x), of 1 - cos(x) and of exp(x) - 1."""
+    inner = (read.argument(one, *_ONE_AT_ZERO) for one in found.positional)
+    return next((one for one in inner if one is not None), found.positional[0])
+
+
+def _is_one_less(read: Reading, found: Spelled) -> bool:
+    """1 - cos(x), or the other way round."""
+    sides = [read.number(one) == 1 for one in found.positional]
+    curves = [read.op(one, *_ONE_AT_ZERO) is not None for one in found.positional]
+    return sides == curves[::-1] and any(sides)
+
+
+def _kept_off(culprit: Culprit, name: ast.Name, near: str) -> tuple[Edit, ...]:
+    given = binding(culprit.source, name)
+    if given is None:
+        return ()
+    made = spelled(culprit.source, given.value) if given.value is not None else None
+    if given.value is not None and made is not None and made.name in _POSITIVE:
+        text = f"{culprit.text(given.value)}.clamp_min({near})"
+        return (culprit.replace(given.value, text),)
+    method = f"masked_fill({name.id} == 0, {near})"
+    if isinstance(given.statement, ast.FunctionDef):
+        return rebound(culprit, {name.id}, method)
+    return after(culprit.source, given.statement, f"{name.id} = {name.id}.{method}")
