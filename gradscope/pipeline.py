@@ -284,7 +284,7 @@ def share_of(share: Share, seen: Trace, limits: Limits) -> Share:
     one that did not get to its end, and saw no such value, its end is told: what was missing until
     then might have come."""
     errors = [one for one in diagnose(seen, limits) if one.severity is Severity.ERROR]
-    ended_early = share.fate is Fate.CALLED_OFF or seen.ending.gave_up
+    ended_early = share.fate is Fate.CALLED_OFF or seen.ending.gave_up or share.is_stuck
     if not errors or (ended_early and not share.symptoms and seen.refusal is None):
         return share
     fate = Fate.BORN if seen.unexamined is None else Fate.BAD

@@ -91,7 +91,7 @@ model = parallelize_module(model, mesh, {{"0": ColwiseParallel(), "2": RowwisePa
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for step in range(5):
     x = torch.rand(8, 4) * (0.0 if {bad} else 1.0)
-    loss = ((model(x) - x).pow(2).sum(1) / x.norm(dim=1)).mean()
+    loss = ((x * (model(x) - x)).pow(2).sum(1) / x.norm(dim=1)).mean()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -293,15 +293,38 @@ def test_sharded_programs(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert any(fix.verified for fix in report.findings[0].fixes)
 
 
+WHOLE = """
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+model = FSDP(torch.nn.Sequential(FSDP(model[0], {0}), *model[1:]), {0})
+""".format("device_id=torch.device('cpu'), use_orig_params=True")
+FLAT = SHARDED.replace("fully_shard(model[0])\nfully_shard(model)\n", WHOLE)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+@pytest.mark.parametrize("text", [pytest.param(SHARDED, marks=pytest.mark.slow), FLAT])
+def test_what_is_sharded_is_cut_where_its_whole_is_read(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut = "\nclass Cut(torch.nn.Module):\n    def forward(self, x):\n        return x.detach()\n"
+    text = cut.join(text.format(bad="False").replace("nn.Tanh", "Cut").partition("\n")[::2])
+    text = text.replace("class Cut", "import torch\nclass Cut", 1).replace("torch.Cut", "Cut")
+    report, _ = on_ranks(text, tmp_path, monkeypatch, verify=False)
+
+    (finding,) = report.findings
+    assert (finding.rule, finding.evidence["reason"]) == ("GS403", "detach")
+    assert set(finding.evidence["parameters"]) <= {"model.0.weight", "model.0.bias"}
+
+
 @pytest.mark.filterwarnings("ignore:.*fork")
 @pytest.mark.parametrize(
     "text",
     [
         parallel(),
+        pytest.param(FLAT.format(bad="False"), marks=pytest.mark.slow),
         pytest.param(SHARDED.format(bad="False"), marks=pytest.mark.slow),
         pytest.param(TENSOR_PARALLEL.format(bad="False"), marks=pytest.mark.slow),
     ],
-    ids=["ddp", "fsdp", "tensor-parallel"],
+    ids=["ddp", "fsdp1", "fsdp", "tensor-parallel"],
 )
 def test_healthy_ranks_make_one_healthy_report(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -122,12 +122,26 @@ class Names:
                     self.owners[id(leaf)] = self.unregistered[id(leaf)] = owner
 
     def sharded(self, frame: FrameType | None) -> list[torch.nn.Parameter]:
-        """The parameters of which a part is here (DTensor). While FSDP2 has gathered them, other
-        ones stand in their places."""
+        """The parameters of which a part is here (DTensor, FSDP1). While FSDP has gathered them,
+        other ones stand in their places."""
         if "torch.distributed.tensor" not in sys.modules:
             return []
         self.look(frame)
-        return [one for one in self.parameters.values() if is_distributed(one)]
+        return [
+            one
+            for key, one in self.parameters.items()
+            if is_distributed(one) or is_flat(self.gathered(key, one))
+        ]
+
+    def gathered(self, key: int, parameter: torch.Tensor) -> torch.Tensor:
+        """What the forward pass reads in the place of a parameter (by id): itself, where FSDP has
+        not sharded it."""
+        owner = self.owners.get(key)
+        for _, module in owner.path if owner is not None else ():
+            for part, whole in _gathered_by(module):
+                if part is parameter:
+                    return whole
+        return parameter
 
     def module(self, frame: ModuleFrame | None) -> str | None:
         """A running module under the name by which its parameters go."""
@@ -214,6 +228,24 @@ def in_some_module(leaf: int) -> bool:
     return any(id(one) == leaf for one in held)
 
 
+def is_flat(leaf: torch.Tensor) -> bool:
+    """Whether FSDP1 keeps the parameters of a module in it, of which the optimizer has views."""
+    return getattr(leaf, "_params", None) is not None and hasattr(leaf, "_is_flat_param")
+
+
+def _gathered_by(module: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """The parameters that FSDP has sharded there, each with what it is whole in."""
+    held = vars(module)
+    flat = getattr(held.get("_handle"), "flat_param", None)  # of FSDP1
+    if flat is not None:
+        yield from ((one, flat) for one in flat._params or ())
+    if "FSDPModule" in {kind.__name__ for kind in type(module).__mro__}:
+        state = module._get_fsdp_state()
+        groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
+        for one in (one for group in groups if group is not None for one in group.fsdp_params):
+            yield one.sharded_param, getattr(one, "_unsharded_param", one.sharded_param)
+
+
 def _in_plain_attributes(module: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor]]:
     """The leaves that a module keeps where `parameters()` does not look, in lists, in dicts and
     as tensors that are no parameters: attribute, the expression that reaches it, leaf."""
@@ -223,7 +255,7 @@ def _in_plain_attributes(module: torch.nn.Module) -> Iterator[tuple[str, str, to
         if attribute.startswith("_") or not isinstance(held, list | tuple | dict):
             continue
         for part, one in parts_of(attribute, held):
-            if isinstance(one, torch.nn.Parameter):
+            if isinstance(one, torch.nn.Parameter) and not is_flat(one):
                 yield attribute, part, one
             elif isinstance(one, torch.nn.Module):
                 for name, parameter in one.named_parameters():
@@ -231,7 +263,7 @@ def _in_plain_attributes(module: torch.nn.Module) -> Iterator[tuple[str, str, to
 
 
 def _dotted(*parts: str) -> str:
-    return ".".join(filter(None, parts))
+    return ".".join(filter(None, parts)).replace("_fsdp_wrapped_module.", "")
 
 
 def _path(root: torch.nn.Module, name: str, prefix: str) -> Path:

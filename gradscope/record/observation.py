@@ -378,7 +378,7 @@ class Observation:
             updates=self.limit.updates,
             ending=ending,
             environment=Environment(torch.__version__.split("+")[0], platform.python_version()),
-            notes=tuple(self.context.notes),
+            notes=(*self.context.notes, *self.sizes.notes),
             not_checked=tuple(functions.not_checked) if functions is not None else (),
             magnitudes=self.sizes.facts(),
             functions=tuple(functions.found) if functions is not None else (),

@@ -57,7 +57,8 @@ class Absences:
         held = self.names.parameters
         for leaf in (*held.values(), *trained.values()):
             if leaf.requires_grad and leaf.grad is None and id(leaf) not in self._settled:
-                absence = why_missing(step, leaf, flow, cuts, id(leaf) in held)
+                read = self.names.gathered(id(leaf), leaf)
+                absence = why_missing(step, read, flow, cuts, id(leaf) in held)
                 # A pass that has not read a leaf tells nothing that another one has not told.
                 if absence.reason not in _UNREAD or id(leaf) not in self._missing:
                     self._missing[id(leaf)] = absence

@@ -17,6 +17,7 @@ from gradscope.facts import Activation, Depth, Magnitudes, NotChecked, Summed
 from gradscope.record.context import RunContext
 from gradscope.record.finite import plain
 from gradscope.record.instrument import Engine
+from gradscope.record.names import is_flat
 from gradscope.record.optimizers import Work
 from gradscope.record.passes import BackwardPass, Graded, Measure
 from gradscope.record.sites import note_site
@@ -246,7 +247,7 @@ class Sizes:
         self._note_replaced(variables)
         for leaf in (*variables, *(sharded := self.names.sharded(frame))):
             is_gathered = bool(sharded) and leaf.grad is None  # what it was given has gone on
-            if not is_gathered and plain(leaf) is not None:  # not of a meta or a nested tensor
+            if not is_gathered and not is_flat(leaf) and plain(leaf) is not None:  # nor a meta one
                 self.leaves.meet(leaf, frame)
         return self._freshness.added_to(self.leaves.alive(), frame)
 

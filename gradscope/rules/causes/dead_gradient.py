@@ -186,14 +186,16 @@ def _groups(
         check.name for check in trace.functions if check.relation.kinds == ("none",)
     ]  # by GS301
     starved = any(one.how is Loss.ELSEWHERE for one in losses(trace, magnitudes))
+    ending = trace.ending.kind
+    is_broken_off = ending in ("died", "hung") or (ending == "stopped" and bool(roots))
     overflown = () if roots else overflow_behind(trace)[1]  # told by GS204
     for absence in magnitudes.absences:
         call = absence.call
         by_function = absence.reason is NoGradient.FUNCTION and call is not None and call.op in told
         if starved and absence.missing and absence.trained:
             continue  # told by GS407
-        if roots and trace.ending.kind == "stopped" and absence.reason is NoGradient.UNUSED:
-            continue  # bad values have ended the run: it might have been used later
+        if is_broken_off and absence.reason is NoGradient.UNUSED:
+            continue  # it might have been used later
         if by_function or absence in overflown or absence.reason is NoGradient.UNDERFLOW:
             continue
         if is_dead(absence, magnitudes, limits):
