@@ -15,11 +15,32 @@ from gradscope.record.graph import node_name
 from gradscope.record.journal import Journal, Note, to_call
 from gradscope.record.names import Names
 from gradscope.record.oprun import NodeOps, OpRun, asked_by_user, runs_forward_again
-from gradscope.record.running import Askers
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import ModuleFrame, called_by_engine, note_site
 
 _FAULTS_TOLD = 3
+
+
+class Askers:
+    """Who wants to know which module runs. While there are none, nothing is in the way of a call:
+    a step calls many modules."""
+
+    def __init__(self) -> None:
+        self._asking: set[object] = set()
+        self.follow: Callable[[bool], None] = lambda asked: None
+
+    def __bool__(self) -> bool:
+        return bool(self._asking)
+
+    def add(self, one: object) -> None:
+        if not self._asking:
+            self.follow(True)
+        self._asking.add(one)
+
+    def discard(self, one: object) -> None:
+        self._asking.discard(one)
+        if not self._asking:
+            self.follow(False)
 
 
 class RunContext:

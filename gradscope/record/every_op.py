@@ -1,6 +1,8 @@
 """The reading that looks at each op: births, propagations and kills of bad values, what they harm,
 and what else only ops show."""
 
+import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -16,22 +18,23 @@ from gradscope.record.depth import Depth
 from gradscope.record.events.examine import Examiner
 from gradscope.record.events.masks import Hidden
 from gradscope.record.events.reads import NanReads
+from gradscope.record.events.received import follow_objects
 from gradscope.record.events.symptoms import Symptoms
+from gradscope.record.finite import has_nan, plain
 from gradscope.record.held import scopes_of
-from gradscope.record.instrument import Engine
 from gradscope.record.margins import Margins
 from gradscope.record.mode import RecordingMode
 from gradscope.record.modes import is_on
 from gradscope.record.oprun import NodeOps, OpRun
 from gradscope.record.optimizers import Work, bad_settings
 from gradscope.record.overwrites import Overwrites
-from gradscope.record.passes import BackwardPass
-from gradscope.record.patches import install
+from gradscope.record.passes import BackwardPass, Engine
 from gradscope.record.refusals import Notes
 from gradscope.record.schema import OpInfo
-from gradscope.record.sites import user_frames
+from gradscope.record.sites import OURS, kind_of, user_frames
 from gradscope.record.sizes.gradients import Sizes
-from gradscope.record.tracing import unobserved
+from gradscope.record.stand_ins import stand_in
+from gradscope.record.tracing import unobserved, watch_captures
 from gradscope.record.watching import Watching
 
 _SETTINGS_KEPT = 64
@@ -76,7 +79,17 @@ class EveryOp:
     def begin(self, stack: ExitStack, thread: int) -> None:
         """Until `stack` ends."""
         Loaders(self.context, self.sees_ops).install(stack)
-        install(self, self.mode, stack, thread)
+        hooks = torch.autograd.graph.saved_tensors_hooks
+        stand_in(stack, hooks, "__init__", _hooks_init(self.mode, thread))
+        tensors: Any = torch.Tensor
+        reads = [(tensors, name) for name in ("tolist", "numpy", "__reduce_ex__")]
+        for owner, name in (*reads, (torch._tensor_str, "_str")):
+            stand_in(stack, owner, name, _telling_reads(self, getattr(owner, name), thread))
+        for name in ("item", "__float__"):
+            stand_in(stack, tensors, name, _telling_nan(self, getattr(tensors, name), thread))
+        self.depth.compiled.follow(stack, lambda: self.depth.note_compiled(self.context.step))
+        follow_objects(stack, self.context.received)
+        watch_captures(stack, self._begin_capture, self._end_capture)
         stack.enter_context(self.depth)
 
     def end(self) -> None:
@@ -211,11 +224,11 @@ class EveryOp:
                 self.symptoms.after_optimizer(work.optimizer)
         self.watching.end_update(work, updates)
 
-    def capture_begins(self) -> None:
+    def _begin_capture(self) -> None:
         self.mode.window.close()
         self.mode.capturing = True
 
-    def capture_ends(self) -> None:
+    def _end_capture(self) -> None:
         self.mode.capturing = False
         if _CAPTURED not in self.context.notes:
             self.context.notes.append(_CAPTURED)
@@ -264,3 +277,50 @@ class EveryOp:
             compiled=self.depth.compiled.fact(),
             rounded_otherwise=tuple(self.context.rounded_otherwise),
         )
+
+
+def _telling_reads(reading: EveryOp, original: Any, thread: int) -> Callable[..., Any]:
+    """A list, an array, a pickle (`torch.save`) and a text of a tensor: all are made without an op
+    that a mode could see, in C++ or with all modes off."""
+
+    def read(self: Any, *args: Any, **kwargs: Any) -> Any:
+        frame = sys._getframe(1)
+        is_foreign = threading.get_ident() != thread or kind_of(frame.f_code) == OURS
+        if not is_foreign and reading.sees_ops():
+            reading.note_read(self, None, frame)
+        elif not is_foreign and self.numel() == 1 and self.is_floating_point():
+            with unobserved():
+                if plain(self) is not None and has_nan(self):
+                    reading.note_watched_nan(frame)
+        return original(self, *args, **kwargs)
+
+    return read
+
+
+def _telling_nan(reading: EveryOp, original: Any, thread: int) -> Callable[..., Any]:
+    """A number of a tensor, in a step whose ops nobody sees: in the others their mode does."""
+
+    def read(self: Any) -> Any:
+        value = original(self)
+        if value != value and not reading.depth.is_full and threading.get_ident() == thread:
+            reading.note_watched_nan(sys._getframe(1))
+        return value
+
+    return read
+
+
+def _hooks_init(mode: RecordingMode, thread: int) -> Callable[..., Any]:
+    """Sees what saved-tensor hooks (checkpoint, offloading) give back to a node. Unpacking a
+    second time, to look for ourselves, would run the user's hook again."""
+    original = torch.autograd.graph.saved_tensors_hooks.__init__
+
+    def __init__(self: Any, pack_hook: Any, unpack_hook: Any) -> None:
+        def unpack(packed: Any) -> Any:
+            tensor = unpack_hook(packed)
+            if threading.get_ident() == thread:
+                mode.note_unpacked(tensor)
+            return tensor
+
+        original(self, pack_hook, unpack)
+
+    return __init__

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import platform
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -17,18 +19,17 @@ from gradscope.facts import AnyRefusal, ArrayWarning, Ending, Environment, Step,
 from gradscope.record.context import RunContext
 from gradscope.record.data import hear_numpy
 from gradscope.record.every_op import EveryOp
-from gradscope.record.instrument import Engine, tell
 from gradscope.record.limit import FIRST_ERROR, LastUpdate, Limit, StopTrace
 from gradscope.record.modes import mode_count
-from gradscope.record.optimizers import Work
-from gradscope.record.passes import BackwardPass, Measure
-from gradscope.record.patches import follow_functions
+from gradscope.record.optimizers import Work, watch_optimizers
+from gradscope.record.passes import BackwardPass, Engine, Measure, plain_loss
+from gradscope.record.patches import follow_functions, follow_modules
 from gradscope.record.probes.function_checks import FunctionChecks
 from gradscope.record.refusals import refusal_of
-from gradscope.record.running import follow_modules
 from gradscope.record.sites import Site, forget_names, place_of, user_site
 from gradscope.record.sizes.gradients import Sizes
-from gradscope.record.tracing import unobserved
+from gradscope.record.stand_ins import stand_in
+from gradscope.record.tracing import computes_values, unobserved
 
 
 class Steps:
@@ -125,7 +126,7 @@ class Observation:
 
     def __enter__(self) -> Observation:
         thread = threading.get_ident()
-        follow_modules(self.context, self._stack, thread, self.context.names.saw_root)
+        follow_modules(self.context, self._stack, thread)
         follow_functions(self.context, self.functions, self._stack, thread)
         if self.ops is not None:
             hear_numpy(self._stack, self._heard)
@@ -134,8 +135,33 @@ class Observation:
         else:
             there = mode_count()
             self.sizes.begin(self._stack, thread, lambda: there)
-        tell(self._stack, self, self._elsewhere)
+        self._stand_in_for_engine(thread)
+        watch_optimizers(
+            self._stack, self.optimizer_begins, self.optimizer_ends, self.optimizer_made
+        )
         return self
+
+    def _stand_in_for_engine(self, thread: int) -> None:
+        """Be asked for each backward pass of this thread, where ops compute values."""
+        original: Callable[..., Any] = torch.autograd.graph._engine_run_backward
+
+        def run(one: BackwardPass) -> Any:
+            return original(one.outputs, *one.args, **one.kwargs)
+
+        def engine(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() != thread:
+                self._elsewhere[threading.current_thread().name] = None
+                return original(t_outputs, *args, **kwargs)
+            if not computes_values():
+                return original(t_outputs, *args, **kwargs)
+            frame, loss = sys._getframe(1), plain_loss(t_outputs, kwargs)
+            if loss is None or not self.lets_pass(loss):
+                return self.run_backward(run, BackwardPass(t_outputs, args, kwargs, frame))
+            calmly = functools.partial(original, t_outputs, *args, **kwargs)
+            return self.run_calmly(calmly, loss, t_outputs[0], frame)
+
+        for owner in (torch.autograd, torch.autograd.graph):
+            stand_in(self._stack, owner, "_engine_run_backward", engine, inner=True)
 
     def __exit__(self, *failure: object) -> None:
         error = failure[1] if len(failure) > 1 else None
@@ -156,7 +182,7 @@ class Observation:
         self._refusal = refusal_of(error, self.ops.refusable, self.context, flow)
         self.ops.symptoms.note_given_up(error)
 
-    # What the instrument tells
+    # Backward passes and updates
 
     def run_backward(self, engine: Engine, one: BackwardPass) -> Any:
         """Run autograd's engine, and look before and after: of a step at all, of another pass, as
@@ -185,6 +211,8 @@ class Observation:
         return result
 
     def lets_pass(self, loss: float) -> bool:
+        """Whether the coming pass, which adds gradients to leaves, is one of many, so that nobody
+        has to look at it closely. Its loss is finite, and an op of ours would not be seen."""
         context, ops = self.context, self.ops
         return (
             context.step + 1 < self._calm_until
@@ -198,6 +226,7 @@ class Observation:
     def run_calmly(
         self, engine: Callable[[], Any], loss: float, root: torch.Tensor, frame: FrameType
     ) -> Any:
+        """Run the engine for such a pass, which `frame` asks for; `root` is differentiated."""
         context, ops, updates = self.context, self.ops, self.limit.updates
         assert ops is not None
         ops.watching.begin_calmly(updates)

@@ -114,6 +114,9 @@ class BackwardPass:
         ]
 
 
+Engine = Callable[[BackwardPass], Any]  # runs a pass
+
+
 def plain_loss(outputs: Any, kwargs: Any) -> float | None:
     """Of a pass that adds gradients to leaves: its one root, where that is a finite number which
     can be read as it is."""

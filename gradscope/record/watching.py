@@ -104,7 +104,7 @@ class Watching:
     # In a step
 
     def begin_calmly(self, updates: int | None) -> None:
-        """A pass that is one of many (see `Observer`) is about to run."""
+        """A pass that is one of many (see `Observation`) is about to run."""
         if updates is None:
             self._before = versions_of(self.leaves())
 

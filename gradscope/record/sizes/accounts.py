@@ -16,9 +16,8 @@ import torch
 from gradscope.facts import NotChecked, Usage
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
-from gradscope.record.instrument import Engine
 from gradscope.record.optimizers import Work, parameters_of, rate_of
-from gradscope.record.passes import BackwardPass
+from gradscope.record.passes import BackwardPass, Engine
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import USER, Site, file_in_torch, kind_of, note_site, user_site
 from gradscope.record.sizes.account import SAMPLE, Account, Moves, begin_movement, end_movement
@@ -127,7 +126,7 @@ class Usages:
         return result
 
     def begin_calmly(self) -> None:
-        """A pass that is one of many (see `Observer`) is about to run."""
+        """A pass that is one of many (see `Observation`) is about to run."""
         self._graph = None
         for account in self._accounts.values():
             account.look()

@@ -16,10 +16,9 @@ import torch
 from gradscope.facts import Activation, Depth, Magnitudes, NotChecked, Summed
 from gradscope.record.context import RunContext
 from gradscope.record.finite import plain
-from gradscope.record.instrument import Engine
 from gradscope.record.names import is_flat
 from gradscope.record.optimizers import Work
-from gradscope.record.passes import BackwardPass, Graded, Measure
+from gradscope.record.passes import BackwardPass, Engine, Graded, Measure
 from gradscope.record.sites import note_site
 from gradscope.record.sizes.absences import Absences, Additions
 from gradscope.record.sizes.account import SAMPLE
@@ -144,7 +143,7 @@ class Sizes:
         return engine(one)
 
     def lets_pass(self, loss: float) -> bool:
-        """Whether the coming pass is one of many: see `Observer`."""
+        """Whether the coming pass is one of many: see `Observation`."""
         return (
             self._passes + 1 < self._calm_until
             and not (self._at_work or self.usages.wants_look)

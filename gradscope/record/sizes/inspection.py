@@ -74,7 +74,7 @@ class Inspection:
         self._largest = 0
 
     def lets_pass(self) -> bool:
-        """Whether the coming pass is one of many: see `Observer`."""
+        """Whether the coming pass is one of many: see `Observation`."""
         return self.flow is None and not self._is_grown(_sequence_nr() - self._made_until)
 
     def note_pass(self) -> None:
