@@ -15,7 +15,7 @@ from gradscope.facts import Activation
 from gradscope.record import pieces
 from gradscope.record.finite import plain
 from gradscope.record.graph import node_name
-from gradscope.record.sizes.steep import Steep, steepest
+from gradscope.record.sizes.steep import SteepInput, steepest
 from gradscope.record.tracing import computes_values, unobserved
 
 MOST_NODES = 100_000  # of a graph that are measured, the nearest to the loss first
@@ -44,7 +44,7 @@ class Crossing:
     into: tuple[float | None, ...] = ()
     half: tuple[bool, ...] = ()  # whether numbers of a half type were passed on
     full: bool = False  # no element of the gradient that came in is 0; asked of selections alone
-    steep: Steep | None = None  # where it handed on far more than came in
+    steep: SteepInput | None = None  # where it handed on far more than came in
     below: dict[int, int] = field(default_factory=dict)
     leaves: dict[int, int] = field(default_factory=dict)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import Activation, Depth, Magnitudes, NotChecked, Summed
+from gradscope.facts import Depth, Magnitudes, NotChecked, Summed
 from gradscope.record.context import RunContext
 from gradscope.record.finite import plain
 from gradscope.record.names import is_flat
@@ -28,7 +28,7 @@ from gradscope.record.sizes.clipping import Clipping
 from gradscope.record.sizes.crossings import MOST_NODES, Crossings
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.growth import Growths, depth_of
-from gradscope.record.sizes.inspection import Inspection
+from gradscope.record.sizes.inspection import Inspected, Inspection
 from gradscope.record.sizes.leaps import Leaps
 from gradscope.record.sizes.leaves import Leaves, norms_of
 from gradscope.record.sizes.module_use import OwnBackwards, TrainingModes
@@ -79,7 +79,7 @@ class Sizes:
         self._freshness = Freshness()
         self._written = 0  # the last step after which parameters were written by hand
         self._total_after_backward: float | None = None
-        self._running: tuple[Crossings, Flow | None, Any] | None = None  # the backward that runs
+        self._running: tuple[Crossings, Flow | None, FrameType] | None = None  # the pass that runs
         self._at_work = False  # an optimizer is
         self._stack = ExitStack()
         self._own_backwards = OwnBackwards(self._stack, names)
@@ -282,14 +282,14 @@ class Sizes:
 
     def _note_graph(self, crossings: Crossings, flow: Flow | None, frame: Any) -> None:
         """How large values and gradients are along an inspected graph."""
-        step = self._context.step
-        activations: dict[int, Activation] = flow.activations.read() if flow is not None else {}
-        self._growths.note(step, crossings.found, flow, activations)
+        activations = flow.activations.read() if flow is not None else {}
+        seen = Inspected(self._context.step, crossings, flow, activations, frame)
+        self._growths.note(seen)
         if flow is not None:
             self.usages.note_graph(crossings.found, flow)
-            self._leaps.note(step, crossings, flow, activations, frame)
+            self._leaps.note(seen)
             self._own_backwards.look(flow)
-            self._depth = depth_of(step, activations, crossings.found, flow, self.names)
+            self._depth = depth_of(seen, flow, self.names)
 
     # An optimizer step
 

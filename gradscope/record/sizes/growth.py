@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile, pairwise, takewhile
 
-from gradscope.facts import Activation, Depth, Growth, LayerSize
+from gradscope.facts import Depth, Growth, LayerSize
 from gradscope.ops.display import node_stem
 from gradscope.record.journal import Note
 from gradscope.record.names import Names
 from gradscope.record.sites import resolve
 from gradscope.record.sizes.crossings import Crossing
 from gradscope.record.sizes.flow import Flow
-from gradscope.record.sizes.reasons import call_of
+from gradscope.record.sizes.inspection import Inspected
 
 _FEWEST = 4  # repeats below which a fitted factor says nothing
 _SMALL = 1e-300
@@ -175,33 +175,27 @@ class Growths:
         self._seen: list[Growth] = []
         self.swelling: Growth | None = None
 
-    def note(
-        self,
-        step: int,
-        crossings: Sequence[Crossing],
-        flow: Flow | None,
-        activations: Mapping[int, Activation],
-    ) -> None:
-        """`activations` are the results of the calls, by sequence number."""
+    def note(self, seen: Inspected) -> None:
+        crossings, activations = seen.nodes, seen.activations
         sizes = {
             position: activations[one.seq].norm
             for position, one in enumerate(crossings)
             if one.seq in activations
         }
         if self.swelling is None:
-            self.swelling = _swelling(step, crossings, flow, sizes)
+            self.swelling = _swelling(seen, sizes)
         found = fit(crossings)
         if found is None:
-            self._note_fused(step, crossings, flow)
+            self._note_fused(seen)
             return
         norms = [sizes[position] for position in found.anchors if position in sizes]
         are_known = len(norms) == len(found.anchors)
         logs = [math.log(norm) for norm in takewhile(_alive, norms)] if are_known else []
         self._seen.append(
             Growth(
-                step=step,
+                step=seen.step,
                 axis=found.axis,
-                call=call_of(crossings[_culprit(crossings, found)], flow),
+                call=seen.call_of(crossings[_culprit(crossings, found)]),
                 norms=found.norms,
                 factor=found.factor,
                 low=found.low,
@@ -213,15 +207,16 @@ class Growths:
             )
         )
 
-    def _note_fused(self, step: int, crossings: Sequence[Crossing], flow: Flow | None) -> None:
+    def _note_fused(self, seen: Inspected) -> None:
         """A recurrent layer that runs all its time steps as one op: in the names of their nodes
         (`MkldnnRnnLayer`, `CudnnRnn`) is all that torch tells of it."""
-        layers = [one for one in crossings if one.out and "Rnn" in node_stem(one.name)]
+        layers = [one for one in seen.nodes if one.out and "Rnn" in node_stem(one.name)]
         if layers:
             layer = max(layers, key=_fused_gain)
             gain = _fused_gain(layer)
             norms = (layer.out or 0.0, gain * (layer.out or 0.0))
-            self._seen.append(Growth(step, "fused", call_of(layer, flow), norms, gain, gain, gain))
+            call = seen.call_of(layer)
+            self._seen.append(Growth(seen.step, "fused", call, norms, gain, gain, gain))
 
     def strongest(self) -> tuple[Growth, ...]:
         """The first, the last and the most extreme ones, in the order of the steps."""
@@ -233,17 +228,15 @@ class Growths:
         return tuple(sorted(unique.values(), key=lambda growth: growth.step))
 
 
-def _swelling(
-    step: int, crossings: Sequence[Crossing], flow: Flow | None, sizes: Mapping[int, float]
-) -> Growth | None:
+def _swelling(seen: Inspected, sizes: Mapping[int, float]) -> Growth | None:
     """How results grew along a repeated computation, going forward, until they were not finite or
     too large to be squared; None where they stayed below."""
-    found = _fit(crossings, sizes, -1)
+    found = _fit(seen.nodes, sizes, -1)
     if found is None or (found.alive == len(found.norms) and found.norms[-1] < _SWOLLEN):
         return None
     culprit = found.anchors[min(found.alive, len(found.anchors) - 1)]
-    call, norms = call_of(crossings[culprit], flow), found.norms[: found.alive]
-    return Growth(step, found.axis, call, norms, found.factor, found.low, found.high)
+    call, norms = seen.call_of(seen.nodes[culprit]), found.norms[: found.alive]
+    return Growth(seen.step, found.axis, call, norms, found.factor, found.low, found.high)
 
 
 def _fused_gain(crossing: Crossing) -> float:
@@ -252,23 +245,17 @@ def _fused_gain(crossing: Crossing) -> float:
     return given / crossing.out if crossing.out else 0.0
 
 
-def depth_of(
-    step: int,
-    activations: Mapping[int, Activation],
-    crossings: Sequence[Crossing],
-    flow: Flow,
-    names: Names,
-) -> Depth:
+def depth_of(seen: Inspected, flow: Flow, names: Names) -> Depth:
     """Each layer with its last result, in the order in which the forward pass first came to it."""
-    gradients = {one.seq: one.out for one in crossings if one.out is not None}
+    gradients = {one.seq: one.out for one in seen.nodes if one.out is not None}
     found: dict[str, LayerSize] = {}
-    for seq, size in sorted(activations.items()):
+    for seq, size in sorted(seen.activations.items()):
         noted = flow.calls.get(seq)
         layer = _layer(noted, names) if noted is not None else None
         if noted is not None and layer is not None:
             inside = noted.module is not None
             found[layer] = LayerSize(layer, noted.info.name, size, gradients.get(seq), inside)
-    return Depth(step, tuple(found.values()))
+    return Depth(seen.step, tuple(found.values()))
 
 
 def _layer(noted: Note, names: Names) -> str | None:

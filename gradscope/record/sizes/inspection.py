@@ -1,15 +1,40 @@
 """Which steps are looked at in full, and what is put around the program to do so."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import FrameType
 
 import torch
 
+from gradscope.facts import Activation, Call
 from gradscope.record.context import RunContext
 from gradscope.record.graph import SeenNodes
 from gradscope.record.modes import depth_of, lifted_above, mode_count
-from gradscope.record.sizes.crossings import Crossings
+from gradscope.record.sizes.crossings import Crossing, Crossings
 from gradscope.record.sizes.flow import Flow
+from gradscope.record.sizes.reasons import call_of
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """What was measured of the graph of one backward pass, which `frame` has asked for: at its
+    nodes, and of the results of the calls, by sequence number. `flow` is None where the forward
+    pass was not watched."""
+
+    step: int
+    crossings: Crossings
+    flow: Flow | None
+    activations: Mapping[int, Activation]
+    frame: FrameType
+
+    @property
+    def nodes(self) -> Sequence[Crossing]:
+        """Each before those below it."""
+        return self.crossings.found
+
+    def call_of(self, crossing: Crossing) -> Call:
+        return call_of(crossing, self.flow)
+
 
 _MOST_GROWN = 16  # graphs looked at because they had grown
 _GROWN = 1.5  # times the largest graph so far

@@ -1,18 +1,16 @@
 """Which ops of one backward pass made some elements of the gradient far larger than others."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import torch
 
-from gradscope.facts import Activation, Leap
+from gradscope.facts import Leap
 from gradscope.record.finite import plain
 from gradscope.record.pieces import norm_of
-from gradscope.record.sizes.crossings import Crossing, Crossings
-from gradscope.record.sizes.flow import Flow
+from gradscope.record.sizes.crossings import Crossing
+from gradscope.record.sizes.inspection import Inspected
 from gradscope.record.sizes.leaves import Leaves
-from gradscope.record.sizes.reasons import call_of
 
 _MOST = 8  # kept of a run
 
@@ -25,23 +23,15 @@ class Leaps:
         self.found: list[Leap] = []
         self._earlier: dict[object, float] = {}  # slopes at the steps before, by place
 
-    def note(
-        self,
-        step: int,
-        crossings: Crossings,
-        flow: Flow,
-        activations: Mapping[int, Activation],
-        frame: Any,
-    ) -> None:
-        """`frame` asked for the backward."""
+    def note(self, seen: Inspected) -> None:
         slopes: dict[object, float] = {}
-        for position, crossing in enumerate(crossings.found):
+        for position, crossing in enumerate(seen.nodes):
             place: object = crossing.name, crossing.place
             gain = max((one for one in crossing.into if one is not None), default=0.0)
             if crossing.out:
                 slopes[place] = max(slopes.get(place, 0.0), gain / crossing.out)
             if crossing.steep is not None and crossing.place is not None:
-                found = self._leap(step, position, crossings, flow, activations, frame)
+                found = self._leap(position, seen)
                 if found is not None:
                     self._keep(found)
         for place, slope in slopes.items():
@@ -50,54 +40,37 @@ class Leaps:
     def _keep(self, leap: Leap) -> None:
         known = [one for one in self.found if one.call.location == leap.call.location]
         same = next((one for one in known if one.step == leap.step), None)
-        if same is not None and same.slope < leap.slope:
+        if same is not None and same.steep.slope < leap.steep.slope:
             self.found[self.found.index(same)] = leap
         elif same is None and len(self.found) < _MOST:
             self.found.append(leap)
 
-    def _leap(
-        self,
-        step: int,
-        position: int,
-        crossings: Crossings,
-        flow: Flow,
-        activations: Mapping[int, Activation],
-        frame: Any,
-    ) -> Leap | None:
-        found, leaves = crossings.found, crossings.variables
-        crossing = found[position]
-        steep = crossing.steep
-        assert steep is not None
-        reached = dict(_reached(position, steep.edge, found))
-        if not reached or not steep.out:
+    def _leap(self, position: int, seen: Inspected) -> Leap | None:
+        leaves, crossing = seen.crossings.variables, seen.nodes[position]
+        at = crossing.steep
+        assert at is not None
+        reached = dict(_reached(position, at.edge, seen.nodes))
+        if not reached or not at.out:
             return None
         leaf = max(reached, key=reached.__getitem__)
-        gave = activations.get(crossing.seq)
-        read = _operand_size(position, steep.edge, found, leaves, activations)
+        gave = seen.activations.get(crossing.seq)
+        read = _operand_size(position, at.edge, seen)
         weight = _size(leaves[leaf])
         y = gave.rms if gave is not None else 0.0
-        carried = reached[leaf] / max(steep.out, steep.rest)
+        carried = reached[leaf] / max(at.out, at.rest)
+        made_by = next((one for one in seen.nodes if one.seq == at.factor), crossing)
         return Leap(
-            step=step,
-            call=call_of(next((one for one in found if one.seq == steep.factor), crossing), flow),
-            by_factor=steep.factor is not None,
-            slope=steep.slope,
-            others=steep.others,
+            step=seen.step,
+            call=seen.call_of(made_by),
+            steep=at.steep,
             earlier=self._earlier.get((crossing.name, crossing.place)),
-            steep=steep.count,
-            numel=steep.numel,
-            index=steep.index,
-            stretch=steep.slope * read / y if y and read else None,
-            explained=max(steep.largest, y, read or 0.0),
-            leaf=self._leaves.meet(leaves[leaf], frame).name,
+            stretch=at.steep.slope * read / y if y and read else None,
+            explained=max(at.largest, y, read or 0.0),
+            leaf=self._leaves.meet(leaves[leaf], seen.frame).name,
             norm=reached[leaf],
             carried=carried,
             leaf_stretch=carried * weight / y if y and weight else None,
-            operand=steep.operand,
-            near=steep.near,
-            far=steep.far,
-            in_reach=steep.in_reach,
-            own=steep.own,
+            by_factor=at.factor is not None,
         )
 
 
@@ -124,25 +97,18 @@ def _reached(
     yield from found.items()
 
 
-def _operand_size(
-    position: int,
-    edge: int,
-    crossings: Sequence[Crossing],
-    leaves: Sequence[torch.Tensor],
-    activations: Mapping[int, Activation],
-) -> float | None:
+def _operand_size(position: int, edge: int, seen: Inspected) -> float | None:
     """The root mean square of an operand; of what a view of it shows, where nobody measured it."""
-    crossing: Crossing | None = crossings[position]
-    while crossing is not None:
+    crossing = seen.nodes[position]
+    while True:
         if edge in crossing.leaves:
-            return _size(leaves[crossing.leaves[edge]])
+            return _size(seen.crossings.variables[crossing.leaves[edge]])
         if edge not in crossing.below:
             return None
-        crossing = crossings[crossing.below[edge]]
-        if crossing.seq in activations:
-            return activations[crossing.seq].rms
+        crossing = seen.nodes[crossing.below[edge]]
+        if crossing.seq in seen.activations:
+            return seen.activations[crossing.seq].rms
         edge = 0
-    return None
 
 
 def _size(leaf: torch.Tensor) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import Operand
+from gradscope.facts import Operand, Steep
 from gradscope.ops import lookup
 from gradscope.ops.display import node_stem
 from gradscope.ops.reach import Singularity, reach, singularity
@@ -25,27 +25,18 @@ _INPUTS = {"self": 0, "other": 1, "tensor2": 2}  # of the node, by the names in 
 
 
 @dataclass(frozen=True, slots=True)
-class Steep:
-    """The elements of the gradient to input `edge` at which the slope stands out, as in `Leap`.
-    `out` is the norm of the gradient that came in there, `rest` that of what the other elements
-    handed on; `largest` the largest number that the op read or gave, as far as its node has saved
-    them. `factor` is the sequence number of the op that gave what the gradient was multiplied by,
-    where it is that which is next to its singular point."""
+class SteepInput:
+    """The `steep` elements of the gradient to input `edge`. `out` is the norm of the gradient that
+    came in there, `rest` that of what the other elements handed on; `largest` the largest number
+    that the op read or gave, as far as its node has saved them. `factor` is the sequence number of
+    the op that gave what the gradient was multiplied by, where it is that which is next to its
+    singular point."""
 
     edge: int
-    slope: float
-    others: float | None
-    count: int
-    numel: int
-    index: tuple[int, ...]
+    steep: Steep
     out: float
     rest: float
     largest: float
-    operand: Operand | None = None
-    near: float | None = None
-    far: float | None = None
-    in_reach: bool = False
-    own: bool = True
     factor: int | None = None
 
 
@@ -55,7 +46,7 @@ def steepest(
     handed: Sequence[torch.Tensor | None],
     out: float,
     into: Sequence[float | None],
-) -> Steep | None:
+) -> SteepInput | None:
     """Of the largest gradient that a node handed on; None where that is no larger by far."""
     edge = max(range(len(into)), key=lambda at: into[at] or 0.0, default=-1)
     largest = into[edge] if edge >= 0 else None
@@ -77,18 +68,17 @@ def steepest(
     index = unravel(first, tuple(mask.shape))
     saved = dict(_saved(node))
     sizes = (float(one.abs().max()) for one in saved.values() if one.numel())
-    place = _nearest(node, edge, saved, mask, index) or _of_factor(node, edge)
-    return Steep(
+    place, factor = _nearest(node, edge, saved, mask, index), None
+    if place is None:
+        place, factor = _of_factor(node, edge)
+    slope, count = float(slopes[mask].max()), int(mask.sum())
+    return SteepInput(
         edge=edge,
-        slope=float(slopes[mask].max()),
-        others=others,
-        count=int(mask.sum()),
-        numel=mask.numel(),
-        index=index,
+        steep=Steep(slope, others, count, mask.numel(), index, **(place or {})),
         out=norm_of(source[mask] if elementwise else source),
         rest=norm_of(gradient[~mask]),
         largest=max(sizes, default=0.0),
-        **(place or {}),
+        factor=factor,
     )
 
 
@@ -168,9 +158,9 @@ def _nearest(
     }
 
 
-def _of_factor(node: Any, edge: int) -> dict[str, Any] | None:
-    """The op that gave what the gradient was multiplied by, where it is next to a singular point
-    itself: `x * length.rsqrt()`."""
+def _of_factor(node: Any, edge: int) -> tuple[dict[str, Any] | None, int | None]:
+    """The same of the op that gave what the gradient was multiplied by, where it is next to a
+    singular point itself, `x * length.rsqrt()`, and its sequence number."""
     for at, (below, _) in enumerate(node.next_functions):
         for _ in range(_VIEWS):
             if below is None or at == edge or len(below.next_functions) != 1:
@@ -187,9 +177,9 @@ def _of_factor(node: Any, edge: int) -> dict[str, Any] | None:
                 index = unravel(first, tuple(mask.shape))
                 place = _nearest(below, 0, saved, mask, index)
                 is_near = place is not None and place["in_reach"]
-                return {**(place or {}), "factor": below._sequence_nr()} if is_near else None
+                return (place, below._sequence_nr()) if is_near else (None, None)
             below = below.next_functions[0][0]
-    return None
+    return None, None
 
 
 def _values_of(

@@ -11,6 +11,7 @@ from gradscope.facts import (
     Phase,
     Root,
     Severity,
+    Steep,
     Subject,
     Symptom,
     Trace,
@@ -25,7 +26,6 @@ from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 
 MOST = 3  # places told of a run
-_MEASURED = ("slope", "others", "earlier", "index", "steep", "numel", "leaf", "norm")
 
 
 class HugeGradient(Rule):
@@ -71,12 +71,13 @@ class HugeGradient(Rule):
                 yield self._about(leap, magnitudes)
 
     def _about(self, leap: Leap, magnitudes: Magnitudes) -> Finding:
-        op, count = phrases.spelled(leap.call.op), phrases.of_total(leap.steep, leap.numel)
+        steep = leap.steep
+        op, count = phrases.spelled(leap.call.op), phrases.of_total(steep.count, steep.numel)
         totals = magnitudes.totals()
-        slope, norm = text_of(leap.slope, 3), text_of(leap.norm, 3)
+        slope, norm = text_of(steep.slope, 3), text_of(leap.norm, 3)
         hurt = Symptom(Trouble.HUGE, Subject.GRADIENT, leap.step, leap.leaf)
-        operand = leap.operand
-        own = leap.own and not leap.by_factor
+        operand = steep.operand
+        own = steep.own and not leap.by_factor
         maker = f"a factor made by `{op}`" if leap.by_factor else f"the backward of `{op}`"
         return self.found(
             f"{maker} makes the gradient {slope} times as large ({count});"
@@ -86,9 +87,13 @@ class HugeGradient(Rule):
             severity=Severity.WARNING if is_clipped(magnitudes) else Severity.ERROR,
             phase=Phase.BACKWARD,
             step=leap.step,
-            label=_label(leap),
-            evidence=measurements.fields_of(leap, *_MEASURED)
-            | {"total_norm": totals[leap.step] if leap.step < len(totals) else None},
+            label=_label(leap.steep),
+            evidence={
+                **measurements.fields_of(steep, "slope", "others", "index", "numel"),
+                "steep": steep.count,
+                **measurements.fields_of(leap, "earlier", "leaf", "norm"),
+                "total_norm": totals[leap.step] if leap.step < len(totals) else None,
+            },
             measured=Measured(
                 ((operand.role, operand.at),) if operand and operand.at is not None else (),
                 operand.dtype if operand else None,
@@ -97,53 +102,55 @@ class HugeGradient(Rule):
             tensors=(operand,) if operand is not None else (),
             symptoms=(hurt,),
             fixes=(
-                ask.TameSlope(operand.role if operand else "", own, *bound_of(leap)),
+                ask.TameSlope(operand.role if operand else "", own, *bound_of(steep)),
                 ask.ClipNorm(clip_bound(totals[: leap.step])),
             ),
         )
 
 
-def _label(leap: Leap) -> str:
-    here = f"slope {text_of(leap.slope, 3)} at {phrases.place(leap.index) or 'its one element'}"
-    return f"{here}, {text_of(leap.others, 3)} at most elsewhere" if leap.others else here
+def _label(steep: Steep) -> str:
+    here = f"slope {text_of(steep.slope, 3)} at {phrases.place(steep.index) or 'its one element'}"
+    return f"{here}, {text_of(steep.others, 3)} at most elsewhere" if steep.others else here
 
 
 def _why(leap: Leap, op: str) -> str:
-    if leap.others is not None:
-        times = text_of(leap.slope / leap.others, 3)
+    steep = leap.steep
+    if steep.others is not None:
+        times = text_of(steep.slope / steep.others, 3)
         beside = f"That is {times} times the slope at its other elements."
-    elif leap.earlier is not None and leap.earlier < leap.slope:
-        times = text_of(leap.slope / leap.earlier, 3)
+    elif leap.earlier is not None and leap.earlier < steep.slope:
+        times = text_of(steep.slope / leap.earlier, 3)
         beside = f"That is {times} times the slope that it had at the steps before."
     else:
         beside = "No element of it has another slope."
     near = ""
-    if leap.near is not None:
+    if steep.near is not None:
         near = (
-            f" The operand is {text_of(leap.near, 3)} from the point where the slope of `{op}` is"
+            f" The operand is {text_of(steep.near, 3)} from the point where the slope of `{op}` is"
             " infinite; only an epsilon or rounding keeps it off."
         )
     return (
-        f"Everything is finite, but backward multiplies by {text_of(leap.slope, 3)} here. {beside}"
+        f"Everything is finite, but backward multiplies by {text_of(steep.slope, 3)} here. {beside}"
         f"{near} The gradient of `{leap.leaf}` is that of"
-        f" {'this element' if leap.steep == 1 else 'these elements'} alone, and a step along it"
+        f" {'this element' if steep.count == 1 else 'these elements'} alone, and a step along it"
         " undoes what the others ask for."
     )
 
 
 def _numbers(leap: Leap) -> Iterator[str]:
+    steep = leap.steep
     yield (
-        f"slope {text_of(leap.slope, 3)} at {plural(leap.steep, 'element')}"
-        + (f", {text_of(leap.others, 3)} at most elsewhere" if leap.others else "")
+        f"slope {text_of(steep.slope, 3)} at {plural(steep.count, 'element')}"
+        + (f", {text_of(steep.others, 3)} at most elsewhere" if steep.others else "")
     )
-    if leap.operand is not None and leap.operand.at is not None:
+    if steep.operand is not None and steep.operand.at is not None:
         ends = ", ".join(
             f"{name} {text_of(value, 3)}"
-            for name, value in (("min", leap.operand.min), ("max", leap.operand.max))
+            for name, value in (("min", steep.operand.min), ("max", steep.operand.max))
             if value is not None and math.isfinite(value)
         )
-        at = f"{leap.operand.role}{phrases.place(leap.index)}"
-        yield f"{at} = {text_of(leap.operand.at, 4)}" + (f" ({ends})" if ends else "")
+        at = f"{steep.operand.role}{phrases.place(steep.index)}"
+        yield f"{at} = {text_of(steep.operand.at, 4)}" + (f" ({ends})" if ends else "")
     yield (
         f"gradient of `{leap.leaf}` has norm {text_of(leap.norm, 4)},"
         f" {text_of(leap.carried, 3)} times what came to `{phrases.spelled(leap.call.op)}` there"

@@ -3,7 +3,7 @@ steep slopes are no property of the program's numbers, and where to keep off the
 
 import math
 
-from gradscope.facts import Growth, Leaf, Leap, Limits, Magnitudes
+from gradscope.facts import Growth, Leaf, Leap, Limits, Magnitudes, Steep
 
 # Fewer repeats than this, or one repeat that makes half of the change, is an op and no growth.
 FEWEST_REPEATS = 5
@@ -88,26 +88,27 @@ SHARE = 1e-2  # of the distance of the others, from where on a pole is left alon
 def is_huge(leap: Leap) -> bool:
     """Whether the op multiplied by more than its other elements, its history and the units of what
     it read explain, and whether that came to a leaf."""
-    times = min(leap.carried, leap.slope / (leap.others or 1.0))
-    if leap.in_reach and leap.others is not None and times >= HUGE:
+    steep = leap.steep
+    times = min(leap.carried, steep.slope / (steep.others or 1.0))
+    if steep.in_reach and steep.others is not None and times >= HUGE:
         return True
     # What is no larger than the numbers that it multiplies with comes of those.
-    times = min(times, leap.slope / max(1.0, leap.explained))
-    if leap.others is not None:
-        huge = HUGE_IN_REACH if leap.in_reach else HUGE
+    times = min(times, steep.slope / max(1.0, leap.explained))
+    if steep.others is not None:
+        huge = HUGE_IN_REACH if steep.in_reach else HUGE
         return times >= huge and leap.stretch is not None and leap.stretch >= huge
-    is_new = leap.earlier is not None and leap.slope >= HUGE * leap.earlier
+    is_new = leap.earlier is not None and steep.slope >= HUGE * leap.earlier
     is_stretched = leap.leaf_stretch is None or leap.leaf_stretch >= HUGE
-    return times >= HUGE and is_stretched and (leap.in_reach or is_new)
+    return times >= HUGE and is_stretched and (steep.in_reach or is_new)
 
 
-def bound_of(leap: Leap) -> tuple[float | None, float | None]:
+def bound_of(steep: Steep) -> tuple[float | None, float | None]:
     """A distance from the singular point that the steep elements are within and the others are
     not: just beyond the former, and just short of the latter. None where it was not measured."""
-    if leap.near is None or not 0 < leap.near < math.inf:
+    if steep.near is None or not 0 < steep.near < math.inf:
         return None, None
-    near = 10.0 ** math.ceil(math.log10(ROOM * leap.near) - 1e-3)
-    if leap.far is None:
+    near = 10.0 ** math.ceil(math.log10(ROOM * steep.near) - 1e-3)
+    if steep.far is None:
         return near, None
-    far = 10.0 ** math.floor(math.log10(SHARE * leap.far)) if leap.far > 0 else near
+    far = 10.0 ** math.floor(math.log10(SHARE * steep.far)) if steep.far > 0 else near
     return (near, far) if near <= far else (None, None)
