@@ -5,10 +5,13 @@ of the report, and counted in a remark.
 """
 
 import difflib
+import io
 import json
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+import re
+import tokenize
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -21,12 +24,29 @@ from gradscope.report.sarif import fingerprints
 from gradscope.rules import RULES
 from gradscope.rules.causes.unused_ignore import UnusedIgnore
 from gradscope.source import lines
-from gradscope.source.remarks import Ignore, ignores
 from gradscope.source.text import NO_TEXTS, Texts
 from gradscope.writing import write_whole
 
 VERSION = "gradscope-baseline/1"
 LARGEST = 16 * 1024**2  # bytes of a baseline: some 60,000 findings
+
+_REMARK = re.compile(r"#\s*gradscope:\s*ignore\b\s*(?:\[(?P<rules>[^\]]*)\])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Ignore:
+    """One comment: findings of `rules` (all, where empty) at its line are accepted.
+
+    `line` is 1-based, `col` and `end_col` 0-based. A comment that stands alone on its line is
+    about the next line of code.
+    """
+
+    file: str
+    line: int
+    col: int
+    end_col: int
+    rules: tuple[str, ...]
+    about: int
 
 
 def without_ignored(
@@ -183,3 +203,33 @@ def _left(report: Report, findings: list[Finding], why: str) -> Report:
     """The report with these findings alone."""
     gone = [finding for finding in report.findings if all(finding is not one for one in findings)]
     return replace(report, findings=tuple(findings)).without(gone, why)
+
+
+def ignores(file: str, lines: Sequence[str]) -> Iterator[Ignore]:
+    """The comments of a file, nothing where it is no Python."""
+    if not any("gradscope" in line for line in lines):
+        return
+    text = "\n".join(lines) + "\n"
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT and (found := _REMARK.search(token.string)):
+                line, col = token.start
+                alone = not lines[line - 1][:col].strip()
+                words = [word.strip() for word in (found["rules"] or "").split(",")]
+                yield Ignore(
+                    file,
+                    line,
+                    col,
+                    token.end[1],
+                    tuple(filter(None, words)),
+                    _next_code(lines, line) if alone else line,
+                )
+    except (tokenize.TokenError, SyntaxError):
+        return
+
+
+def _next_code(lines: Sequence[str], line: int) -> int:
+    for number, text in enumerate(lines[line:], line + 1):
+        if text.strip() and not text.strip().startswith("#"):
+            return number
+    return line

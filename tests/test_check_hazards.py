@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from apart import forgiving
 from corpus import programs
+from test_rule_docs import snippet
 
 from gradscope.diagnose import diagnose
 from gradscope.facts import Finding, Severity
 from gradscope.programs import RunOptions, parse_target, run
 from gradscope.rules import RULES
-from gradscope.rules.pages import snippet
 
 HAZARDS = [rule for code, rule in RULES.items() if code.startswith("GS6")]
 

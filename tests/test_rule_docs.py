@@ -12,7 +12,7 @@ from gradscope.diagnose import diagnose
 from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Severity
 from gradscope.rules import RULES, Rule, by_name
-from gradscope.rules.pages import SECTIONS, sections, snippet, summary
+from gradscope.rules.pages import SECTIONS, sections, summary
 
 ABOUT_US = "GS9"
 WITH_CODE = [rule for code, rule in RULES.items() if not code.startswith(ABOUT_US)]
@@ -23,6 +23,12 @@ BY_VALUE = [
     for rule in WITH_CODE
     if rule.code.startswith(("GS1", "GS2", "GS5")) and rule.code not in ENDS
 ]
+
+
+def snippet(rule: Rule, heading: str) -> str:
+    """The Python code under one heading ("Example", "Use instead"); empty where it has none."""
+    found = re.search(r"```python\n(.*?)```", sections(rule).get(heading, ""), flags=re.DOTALL)
+    return found[1] if found else ""
 
 
 @pytest.fixture(scope="module")

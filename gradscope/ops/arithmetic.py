@@ -61,11 +61,6 @@ def _product(a: float, b: float) -> float:
     return a * b
 
 
-def _scaled(name: str, factor: float) -> OpFact:
-    edge = _too_large("self", overflows("self", by=lambda x: factor * x), "result")
-    return fact(name, edge)
-
-
 FACTS = (
     _sum("add", 1),
     _sum("sub", -1),
@@ -127,5 +122,5 @@ FACTS = (
     fact("frexp", too_steep(slope_broke(), "slope is a power of 2 that", away(tiny=True))),
     fact("round", value_overflow("self", what="scaled number")),
     fact("normal", value_overflow("mean", "std")),
-    _scaled("rad2deg", 180 / math.pi),
+    fact("rad2deg", _too_large("self", overflows("self", by=math.degrees), "result")),
 )

@@ -53,11 +53,6 @@ def _bessel(order: int) -> Callable[[float], float]:
     return value
 
 
-def _erfcx(x: float) -> float:
-    """exp(x^2) erfc(x) ~ 2 exp(x^2) for negative x."""
-    return 2 * math.exp(x * x) if x < 0 else 0.0
-
-
 def _infinite_activation(name: str) -> OpFact:
     """x * gate(x) at -inf is -inf * 0."""
     return fact(
@@ -94,7 +89,8 @@ FACTS = (
     fact(
         "special_erfcx",
         overflow(
-            overflows("self", by=_erfcx),
+            # ~ 2 exp(x^2) for negative x
+            overflows("self", by=lambda x: 2 * math.exp(x * x) if x < 0 else 0.0),
             "exp({x}^2) erfc({x})",
             Cure(
                 guard="{x}.clamp_min(-{eps} ** 0.5)",

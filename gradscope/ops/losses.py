@@ -63,11 +63,6 @@ def _likelihood(name: str) -> OpFact:
     )
 
 
-def _not_log_probabilities(values: Values) -> bool:
-    """PyTorch takes the exp of them, and of sums of them, in the slope."""
-    return values["log_probs.max"] > 1
-
-
 def _no_alignment(values: Values) -> bool:
     """The loss is inf; or -inf in its table of alignments is what the gradient is made from."""
     return math.isinf(values["output"]) and is_finite(values, "log_probs")
@@ -128,7 +123,7 @@ FACTS = (
     fact(
         "_ctc_loss",
         overflow(
-            both(_no_alignment, _not_log_probabilities),
+            both(_no_alignment, lambda values: values["log_probs.max"] > 1),
             _NOT_LOGS,
             Cure(guard="{x}.log_softmax(-1)"),
             ending="",

@@ -2,7 +2,7 @@
 
 from gradscope.ops.cures import away
 from gradscope.ops.dtypes import Margin
-from gradscope.ops.edges import Edge, Holds, OpFact, Values, empty, fact, slope_too_large, too_steep
+from gradscope.ops.edges import OpFact, Values, empty, fact, slope_too_large, too_steep
 from gradscope.ops.predicates import both, has_infinity, magnitude, slope_broke
 from gradscope.ops.shared import WIDER, infinite_input, no_answer, slope_overflow, value_overflow
 
@@ -13,29 +13,28 @@ def _empty(values: Values) -> bool:
     return values["self.numel"] == 0
 
 
-def _cancelling_infinities(values: Values) -> bool:
-    return values["self.posinf"] > 0 and values["self.neginf"] > 0
-
-
 def _too_few_items(values: Values) -> bool:
     """The spread of n items divides by n - correction."""
     items = values["self.numel"] / max(values["output.numel"], 1)
     return items <= values.get("correction", 1.0)
 
 
-def _inf_minus_inf(argument: str = "self") -> Edge:
-    return no_answer(argument, _cancelling_infinities, "the sum meets inf and -inf")
+_INF_MINUS_INF = no_answer(
+    "self",
+    lambda values: values["self.posinf"] > 0 and values["self.neginf"] > 0,
+    "the sum meets inf and -inf",
+)
 
 
 def _sum(name: str) -> OpFact:
-    return fact(name, _inf_minus_inf(), value_overflow("self", what="sum"))
+    return fact(name, _INF_MINUS_INF, value_overflow("self", what="sum"))
 
 
 def _mean(name: str) -> OpFact:
     nothing = empty(
         _empty, f"the {name} of no elements is 0 / 0", stable="{x}.sum() / max({x}.numel(), 1)"
     )
-    return fact(name, nothing, _inf_minus_inf(), value_overflow("self", what="sum"))
+    return fact(name, nothing, _INF_MINUS_INF, value_overflow("self", what="sum"))
 
 
 def _product(name: str) -> OpFact:
@@ -56,11 +55,6 @@ def _spread(name: str) -> OpFact:
     )
 
 
-def _is_tiny(argument: str) -> Holds:
-    """A nonzero element whose square falls below the smallest number of float32."""
-    return lambda values: 0 < abs(values[argument]) < 1e-19
-
-
 def _norm(name: str, *arguments: str) -> OpFact:
     """At 0 PyTorch gives the subgradient 0. What breaks are the powers inside: x^(p - 1)."""
     first = arguments[0]
@@ -73,7 +67,8 @@ def _norm(name: str, *arguments: str) -> OpFact:
         value_overflow(*arguments, what="sum of powers"),
         *infinite,
         too_steep(
-            both(slope_broke(*arguments), _is_tiny(first)),
+            # A nonzero element whose square falls below the smallest number of float32.
+            both(slope_broke(*arguments), lambda values: 0 < abs(values[first]) < 1e-19),
             "a power of {x} in PyTorch's formula",
             away(Margin.ROOT, tiny=True),
             argument=first,
@@ -81,10 +76,6 @@ def _norm(name: str, *arguments: str) -> OpFact:
         ),
         slope_overflow(*arguments, what="a power of {x} in PyTorch's formula"),
     )
-
-
-def _renorm_scale_broke(values: Values) -> bool:
-    return slope_broke("self")(values) and magnitude(values, "self") > 1
 
 
 def _scattered(name: str, source: str) -> OpFact:
@@ -118,7 +109,11 @@ FACTS = (
     fact(
         "renorm",
         value_overflow("self", what="norm"),
-        slope_too_large(_renorm_scale_broke, "the norm in the slope", stable=WIDER),
+        slope_too_large(
+            both(slope_broke("self"), lambda values: magnitude(values, "self") > 1),
+            "the norm in the slope",
+            stable=WIDER,
+        ),
     ),
     *(
         _scattered(name, "source")

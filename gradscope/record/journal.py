@@ -4,16 +4,17 @@ A call is noted for every op that made an autograd node, because the op may turn
 in backward. An event is noted only where a non-finite value is taken or given.
 """
 
+import ast
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any, NamedTuple
 
-from gradscope.facts import Call, Event, Kind, NotChecked
-from gradscope.record.expressions import with_texts
+from gradscope.facts import Call, Event, Kind, NotChecked, Operand, Phase
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import ModuleFrame, Site, file_in_torch, module_path, note_site, resolve
+from gradscope.source import expression, operands, parsed
 
 _GENERATIONS = 4  # backward passes whose calls are kept: GANs and truncated BPTT reach back a few
 _MOST_EVENTS = 20_000  # events kept; a run that floods itself with NaN is told at its first ones
@@ -199,3 +200,35 @@ def numbers_taken(
     nodes = clones if any(tensor.requires_grad for tensor in written) else 0
     taken = range(seq - clones - nodes, seq)
     return taken if not any(number in calls for number in taken[:nodes]) else range(0)
+
+
+_LONGEST = 40  # characters: a longer expression is no name any more
+
+
+def with_texts(event: Event) -> Event:
+    """The event, whose unnamed operands are told by the expressions that the user wrote for them,
+    where the op was not called inside a library."""
+    place = event.blame.location
+    if event.phase is Phase.BACKWARD and not event.saved:
+        return event  # those are operands of an op inside the formula
+    if place is None or event.blame.inner is not None or all(one.name for one in event.operands):
+        return event
+    source = parsed(place.file)
+    node = expression(source, place) if source is not None else None
+    if source is None or node is None:
+        return event
+    written = {
+        role: source.of(given)
+        for role, given in operands(source, node, event.op).items()
+        if not isinstance(given, ast.Constant)
+    }
+    told = tuple(_with_text(one, written) for one in event.operands)
+    return (
+        replace(event, saved=told) if event.operands is event.saved else replace(event, inputs=told)
+    )
+
+
+def _with_text(one: Operand, written: dict[str, str]) -> Operand:
+    text = written.get(one.role, "")
+    fits = not one.name and "\n" not in text and len(text) <= _LONGEST
+    return replace(one, text=text) if text and fits else one

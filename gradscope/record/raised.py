@@ -160,7 +160,8 @@ def _out_of_range(op: str, given: Named) -> OutOfRange | None:
         size = into.shape[dim] if into.dim() else 1
         found = _outside(index, -size if known.from_end else 0, size, ignored)
         if found is not None:
-            return OutOfRange(known.index, *found, size, known.into, dim, _is_only(index, found))
+            is_only = int((index == found[0]).sum()) == found[2]
+            return OutOfRange(known.index, *found, size, known.into, dim, is_only)
     return None
 
 
@@ -177,10 +178,6 @@ def _outside(
     flat = int(bad.reshape(-1).to(torch.uint8).argmax())
     value = int(index.reshape(-1)[flat])
     return value, unravel(flat, tuple(index.shape)), count, index.numel()
-
-
-def _is_only(index: torch.Tensor, found: tuple[int, tuple[int, ...], int, int]) -> bool:
-    return int((index == found[0]).sum()) == found[2]
 
 
 def _unfit(given: Named) -> Unfit | None:

@@ -1,5 +1,7 @@
-"""What is asked of a step that is only watched: whether what it trains with is finite."""
+"""What is asked of a step that is only watched: whether what it trains with is finite, and whether
+its gradient is absurd beside those before it."""
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -14,7 +16,6 @@ from gradscope.record.finite import holds_bad, quick_sum
 from gradscope.record.optimizers import Work, parameters_of
 from gradscope.record.passes import BackwardPass
 from gradscope.record.sizes.clearing import Versions, version_of, versions_of
-from gradscope.record.surges import Surges
 from gradscope.record.tracing import unobserved
 
 _EVERY = 16  # steps from one look at the parameters to the next
@@ -237,3 +238,67 @@ def _total(small: list[torch.Tensor], large: list[torch.Tensor]) -> float:
         flat = torch._C._nn.flatten_dense_tensors(small) if len(small) > 1 else small[0]
         sums.append(quick_sum(flat))
     return float(sum(one.item() for one in sums))
+
+
+_SURGE = 1e4  # times the largest so far: batches differ by a hundred at most
+_FEWEST = 2  # steps before, that are told by
+_SAMPLED = 2**12  # elements: their product with themselves costs a microsecond
+
+
+class Surges:
+    """Samples one small leaf a step: the last one on the way back, through which most of the graph
+    is differentiated. Its size is read one step later, so that no device is waited for."""
+
+    def __init__(self) -> None:
+        self.first: int | None = None  # the first step that was
+        self._leaf: torch.Tensor | None = None
+        self._waiting: tuple[int, torch.Tensor] | None = None
+        self._largest = 0.0
+        self._known = 0
+
+    def sample(
+        self, step: int, leaves: Callable[[], Iterable[torch.Tensor]]
+    ) -> torch.Tensor | None:
+        """After a backward, unobserved; `leaves` gives those of the program, in the order of their
+        gradients. The gradient that was looked at, where it is known to be finite."""
+        self.settle()
+        if self.first is not None:
+            return None
+        grad = self._leaf.grad if self._leaf is not None else None
+        if grad is None:
+            grad = self._choose(leaves())
+        if grad is None:
+            return None
+        plain = grad.detach() if grad.requires_grad else grad
+        flat = plain if plain.dim() == 1 else plain.reshape(-1)
+        self._waiting = step, torch.dot(flat, flat)
+        return grad if grad.is_cpu and math.isfinite(self.settle()) else None
+
+    def follow(self, leaf: torch.Tensor) -> None:
+        """No other leaf has a new gradient."""
+        if leaf is not self._leaf:
+            self._choose((leaf,))
+
+    def _choose(self, leaves: Iterable[torch.Tensor]) -> torch.Tensor | None:
+        graded = [leaf for leaf in leaves if leaf.numel() <= _SAMPLED and _is_plain(leaf.grad)]
+        self._leaf = graded[-1] if graded else None
+        self._largest, self._known = 0.0, 0
+        return self._leaf.grad if self._leaf is not None else None
+
+    def settle(self) -> float:
+        """Read what was sampled last: the size of that gradient."""
+        if self._waiting is None:
+            return math.nan
+        step, square = self._waiting
+        self._waiting = None
+        size = math.sqrt(max(square.item(), 0.0))
+        if self._known >= _FEWEST and 0.0 < _SURGE * self._largest < size < math.inf:
+            self.first = step
+        self._largest, self._known = max(self._largest, size), self._known + 1
+        return size
+
+
+def _is_plain(grad: torch.Tensor | None) -> bool:
+    if type(grad) is not torch.Tensor or grad.layout is not torch.strided or grad.is_meta:
+        return False
+    return grad.dtype in (torch.float32, torch.float64)

@@ -49,13 +49,10 @@ def _command(level: str, location: Location | None, title: str, *parts: str) -> 
             end = max(location.col, location.end_col)
             values |= {"col": location.col + 1, "endColumn": end + 1}
     values["title"] = title
-    listed = ",".join(f"{name}={_property(str(value))}" for name, value in values.items())
+    escapes = str.maketrans({":": "%3A", ",": "%2C"})
+    listed = ",".join(f"{key}={_data(str(one)).translate(escapes)}" for key, one in values.items())
     return f"::{level} {listed}::" + "%0A".join(_data(sentence(part)) for part in parts)
 
 
 def _data(text: str) -> str:
     return clean(text).replace("%", "%25")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -148,7 +148,10 @@ def _flow(finding: Finding) -> list[Value]:
     placed = [event for event in sentences.links(finding.chain) if event.blame.location]
     if not placed:
         return []
-    flow = [_step(order, event, _event_words(event)) for order, event in enumerate(placed)]
+    flow = [
+        _step(order, one, f"{one.kind} at {spelled(one.op)} ({one.phase})")
+        for order, one in enumerate(placed)
+    ]
     flow[0]["importance"] = "essential"
     if finding.symptoms:
         words = sentences.symptoms(finding.symptoms)
@@ -160,10 +163,6 @@ def _step(order: int, event: Event, words: str) -> Value:
     assert event.blame.location is not None
     location = {"physicalLocation": _physical(event.blame.location), "message": _message(words)}
     return {"location": location, "executionOrder": order, "kinds": [event.kind.value]}
-
-
-def _event_words(event: Event) -> str:
-    return f"{event.kind} at {spelled(event.op)} ({event.phase})"
 
 
 def _fix(fix: Fix) -> Value:

@@ -47,12 +47,6 @@ def folded(body: str, width: int) -> str:
     return "\n\n".join(map(fold, paragraphs))
 
 
-def snippet(rule: Rule, heading: str) -> str:
-    """The Python code under one heading ("Example", "Use instead"); empty where it has none."""
-    found = re.search(r"```python\n(.*?)```", sections(rule).get(heading, ""), flags=re.DOTALL)
-    return found.group(1) if found else ""
-
-
 def summary(rule: Rule) -> str:
     """The first sentence of "What it does", on one line, without its verb."""
     text = " ".join(sections(rule)["What it does"].split())

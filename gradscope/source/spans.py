@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
-from gradscope.facts import Call, Event, Finding, Location, Related
+from gradscope.facts import Call, Event, Finding, Location
 from gradscope.source.text import NO_TEXTS, Source, Texts, parsed
 from gradscope.source.tree import Op
 
@@ -139,12 +139,12 @@ class _Narrow:
         return replace(
             one,
             location=self._place(one.location),
-            related=tuple(map(self._related, one.related)),
+            related=tuple(
+                replace(also, location=self._place(also.location) or also.location)
+                for also in one.related
+            ),
             chain=tuple(map(self._event, one.chain)),
         )
-
-    def _related(self, one: Related) -> Related:
-        return replace(one, location=self._place(one.location) or one.location)
 
     def _event(self, one: Event) -> Event:
         path = tuple(map(self._call, one.path))

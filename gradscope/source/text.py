@@ -182,7 +182,8 @@ def read(file: str | Path, texts: Texts = NO_TEXTS) -> Source:
     try:
         raw = Path(file).read_bytes()
     except (OSError, ValueError) as error:
-        raise SourceError(f"{file}: the source cannot be read ({_reason(error)})") from error
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise SourceError(f"{file}: the source cannot be read ({reason})") from error
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
         return Source(str(file), raw.decode(encoding), encoding)
@@ -201,10 +202,6 @@ def parsed(file: str | Path, texts: Texts = NO_TEXTS) -> Source | None:
     except (SourceError, SyntaxError, ValueError, RecursionError):
         return None
     return source
-
-
-def _reason(error: Exception) -> str:
-    return (getattr(error, "strerror", None) or str(error)).lower()
 
 
 def lines(file: str | Path, texts: Texts = NO_TEXTS) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -160,7 +161,7 @@ class Trial:
         floats = [name for name, one in values.items() if is_float(one) and one.numel()]
         plain = [name for name in floats if bool(torch.isfinite(values[name]).all())]
         for names in (plain, *([name] for name in floats)):
-            for simple in (torch.zeros_like, torch.ones_like, _rounded):
+            for simple in (torch.zeros_like, torch.ones_like, partial(torch.round, decimals=1)):
                 made = {**values, **{name: simple(values[name]) for name in names}}
                 is_new = any(not torch.equal(made[name], values[name]) for name in names)
                 declared = self.subject.declared
@@ -188,7 +189,3 @@ def _cuts(values: Values) -> Iterator[tuple[int, int, bool]]:
 
 def _shapes(values: Values) -> list[tuple[int, ...]]:
     return [tuple(value.shape) for value in values.values() if isinstance(value, Tensor)]
-
-
-def _rounded(value: Tensor) -> Tensor:
-    return value.round(decimals=1)

@@ -97,9 +97,11 @@ def find_mask(
             continue  # whatever arrived
         gradient = gradient_in(ops, made) if ops is not None and above.get(current) else None
         came = None if gradient is None else _came_as_zero(gradient, place, size)
-        if came is not Came.ZERO and call is not None and _discards(call.op, current):
-            if ops is None or not _only_scales(call.op, ops, place, size, made):
-                return call
+        if came is not Came.ZERO and call is not None:
+            scales = has(call.op, Trait.MULTIPLIES) and _constant_factor(current)
+            if discards(call.op) or scales:
+                if ops is None or not _only_scales(call.op, ops, place, size, made):
+                    return call
         if came is Came.NONZERO:
             continue  # this node handed on 0 because a factor of it is 0
         if gradient is not None and tuple(gradient.shape) != size:
@@ -199,10 +201,6 @@ def _part(
             return None
         place.append(position if size == wanted else slice(None))
     return values[tuple(place)]
-
-
-def _discards(op: str, node: Any) -> bool:
-    return discards(op) or (has(op, Trait.MULTIPLIES) and _constant_factor(node))
 
 
 def _only_scales(

@@ -108,7 +108,7 @@ class Usages:
         step = self._context.step
         if not (one.accumulates and self._accounts):
             return engine(one)
-        open_ = self._open()
+        open_ = [one for one in self._accounts.values() if one.optimizer() is not None]
         for account in open_:
             account.look()
         factor = None
@@ -248,9 +248,6 @@ class Usages:
         return tuple(
             one.fact(self._leaves, handled=self._handled, scaled=self._scaled) for one in accounts
         )
-
-    def _open(self) -> list[Account]:
-        return [one for one in self._accounts.values() if one.optimizer() is not None]
 
     def made_at(self, optimizer: Any) -> Site:
         """Where the program made an optimizer; empty where nobody saw it."""

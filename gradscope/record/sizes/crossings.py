@@ -79,7 +79,8 @@ class Crossings:
         leaf_at = {node: position for position, node in enumerate(leaves)}
         for node in nodes:
             seq = node._sequence_nr()
-            crossing = Crossing(node_name(node), seq, *place_of(seq), _takes_nearest(node))
+            nearest = getattr(node, "_saved_interpolation_mode", None) == _NEAREST  # grid_sampler
+            crossing = Crossing(node_name(node), seq, *place_of(seq), nearest)
             for position, (below, _) in enumerate(node.next_functions):
                 if below in at:
                     crossing.below[position] = at[below]
@@ -92,10 +93,6 @@ class Crossings:
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
-
-
-def _takes_nearest(node: Any) -> bool:
-    return bool(getattr(node, "_saved_interpolation_mode", None) == _NEAREST)  # grid_sampler alone
 
 
 def _measure(node: Any, crossing: Crossing, selects: bool) -> Callable[[Any, Any], None]:

@@ -192,7 +192,7 @@ class Leaves:
         """Forget where a leaf is until it is met again; its name and norms stay."""
         watched = self.watched.get(self.names.get(id(leaf), ""))
         if watched is not None and not watched.is_parameter and watched.ref() is leaf:
-            watched.ref = _gone
+            watched.ref = lambda: None
 
     def name_of(self, leaf: torch.Tensor) -> str:
         return self.names[id(leaf)]
@@ -258,10 +258,6 @@ def has_memory(tensor: Any) -> bool:
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return False
     return tensor.layout is torch.strided and not tensor.is_meta
-
-
-def _gone() -> None:
-    return None
 
 
 def norms_of(grads: Sequence[Any]) -> list[float]:

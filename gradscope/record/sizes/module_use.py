@@ -82,17 +82,14 @@ class TrainingModes:
             if torch.is_grad_enabled():
                 if one not in self._met and threading.get_ident() == thread:
                     self._met.add(one)
-                    self._note_call(*_outermost(sys._getframe(1)))
+                    root, caller = _outermost(sys._getframe(1))
+                    if caller is not None:
+                        self._called[root] = note_site(caller)[0]
             elif one.training and threading.get_ident() == thread:
                 self._note_run(*_outermost(sys._getframe(1)))
             return original(one, *args, **kwargs)
 
         stand_in(stack, kind, "forward", forward)
-
-    def _note_call(self, root: Any, caller: FrameType | None) -> None:
-        """A part runs with gradients: the outermost module around it was called there."""
-        if caller is not None:
-            self._called[root] = note_site(caller)[0]
 
     def _note_run(self, root: Any, caller: FrameType | None) -> None:
         """A part runs in train mode and without gradients: of the outermost module around it."""
@@ -144,7 +141,7 @@ class OwnBackwards:
         """`names` will tell of each module that runs, until `stack` ends."""
         self._stack = stack
         names.on_root = self.meet
-        self._found: dict[type, FunctionType] = {}
+        self._found: dict[Any, FunctionType] = {}  # by class
         self._looked: set[type] = set()
         self._called: set[type] = set()
         self._computing: set[type] = set()  # whose forward does more than to pass its input on
@@ -184,7 +181,10 @@ class OwnBackwards:
         """Those that nobody has called."""
         return tuple(
             OwnBackward(
-                kind.__name__, head(own.__code__), head(_code_of(kind)), kind not in self._computing
+                kind.__name__,
+                head(own.__code__),
+                head(getattr(kind.forward, "__code__", None)),
+                kind not in self._computing,
             )
             for kind, own in self._found.items()
             if kind not in self._called
@@ -202,7 +202,3 @@ def _outermost(frame: FrameType | None) -> tuple[Any, FrameType | None]:
     while caller is not None and kind_of(caller.f_code) != USER:
         caller = caller.f_back
     return root, caller
-
-
-def _code_of(kind: Any) -> Any:
-    return getattr(kind.forward, "__code__", None)

@@ -1,6 +1,6 @@
 """An optimizer with a setting that is inf or NaN."""
 
-from gradscope.facts import Finding, Fix, Phase, Root, Setting, Trace, text_of
+from gradscope.facts import Finding, Fix, Phase, Root, Trace, text_of
 from gradscope.rules.rule import Rule
 
 
@@ -36,8 +36,8 @@ class BadSetting(Rule):
     name = "bad-setting"
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
-        bad = settings_of(root, trace)
-        if not bad:
+        bad = [one for one in trace.settings if one.step == root.event.step]
+        if not bad or root.event.phase is not Phase.OPTIMIZER:
             return None
         first = bad[0]
         told = " and ".join(f"{one.name} = {text_of(one.value)}" for one in bad)
@@ -52,10 +52,3 @@ class BadSetting(Rule):
             facts={"optimizer": first.optimizer, "settings": {one.name: one.value for one in bad}},
             fixes=(Fix("lower-lr", f"keep {names} finite, also where a schedule sets a value"),),
         )
-
-
-def settings_of(root: Root, trace: Trace) -> tuple[Setting, ...]:
-    """The settings that were not finite when an optimizer made the root's bad value."""
-    if root.event.phase is not Phase.OPTIMIZER:
-        return ()
-    return tuple(one for one in trace.settings if one.step == root.event.step)

@@ -20,8 +20,16 @@ from gradscope.facts import (
 )
 from gradscope.facts import requests as ask
 from gradscope.rules.reading import measurements
-from gradscope.rules.reading.faded import FADED, GONE, Faded, faded
-from gradscope.rules.reading.growths import facts_of, fades, rms, starved_leaves
+from gradscope.rules.reading.growths import (
+    FADED,
+    GONE,
+    Faded,
+    facts_of,
+    faded,
+    fades,
+    rms,
+    starved_leaves,
+)
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 

@@ -16,8 +16,7 @@ from gradscope.facts import (
 )
 from gradscope.facts import requests as ask
 from gradscope.rules.reading.divergence import PASSES
-from gradscope.rules.reading.lost import backward_of
-from gradscope.rules.reading.sums import BLIND_TO_SCALE, averaged_again, undivided
+from gradscope.rules.reading.lost import BLIND_TO_SCALE, averaged_again, backward_of, undivided
 from gradscope.rules.rule import Rule
 
 

@@ -15,7 +15,6 @@ from gradscope.facts import (
     Shared,
     Unreduced,
     WithoutGraph,
-    Write,
 )
 from gradscope.facts import requests as ask
 
@@ -53,11 +52,6 @@ def is_carried(shared: Shared | None) -> bool:
     return shared is not None and shared.again and shared.used is not None
 
 
-def is_update(write: Write) -> bool:
-    """Whether it moves a parameter: by an optimizer."""
-    return bool(write.optimizer)
-
-
 def _changed(refusal: ChangedInPlace) -> Iterator[ask.Request]:
     shared, saved = refusal.shared, refusal.saved
     if shared is not None and (shared.used is not None or is_once(shared, refusal.raised_at)):
@@ -71,7 +65,7 @@ def _changed(refusal: ChangedInPlace) -> Iterator[ask.Request]:
     if write is None:
         yield from copies
         return
-    if is_update(write) and refusal.raised_at is not None:
+    if write.optimizer and refusal.raised_at is not None:
         # What the second loss gives the parameters that were stepped is for nobody if it is there
         # to train others: a later step would go along with it.
         later = ask.UpdateLater(write, refusal.raised_at)

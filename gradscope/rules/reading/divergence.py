@@ -9,8 +9,8 @@ from enum import Enum, auto
 from gradscope.facts import Leaf, Location, Magnitudes, Root, Step, Summed, Update
 from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
+from gradscope.rules.reading.lost import BLIND_TO_SCALE, undivided
 from gradscope.rules.reading.rises import Rise, largest_stable_lr
-from gradscope.rules.reading.sums import BLIND_TO_SCALE, undivided
 
 # One leap has to be by so many times more than rises in a row: noise between batches leaps too.
 LEAP = 100.0

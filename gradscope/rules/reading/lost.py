@@ -1,5 +1,7 @@
-"""Which gradients an optimizer did not use, or used in vain, though they were made for it."""
+"""Which gradients an optimizer did not use, or used in vain, though they were made for it; and
+which steps use a sum of gradients as if it were their mean."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -7,6 +9,7 @@ from enum import Enum, auto
 from itertools import pairwise
 
 from gradscope.facts import Leaf, Location, Magnitudes, NoGradient, Step, Trace, Usage
+from gradscope.facts import requests as ask
 from gradscope.rules.reading.missing import NOT_HELD
 
 FEWEST = 4  # passes, or updates, of which the same is to be said
@@ -216,3 +219,45 @@ def _commonest(counts: Iterable[int]) -> tuple[int, int]:
 
 def _are_most(times: int, counts: Sequence[int]) -> bool:
     return times >= REGULAR * len(counts)
+
+
+# These divide by the size of the gradient: a loss that is N times larger takes the same steps.
+BLIND_TO_SCALE = frozenset(
+    "Adadelta Adafactor Adagrad Adam AdamW Adamax Muon NAdam RAdam RMSprop Rprop SparseAdam".split()
+)
+FEWEST_UPDATES = 2  # of the same number of passes
+
+
+def undivided(usage: Usage, magnitudes: Magnitudes, steps: Sequence[Step]) -> ask.DivideLoss | None:
+    """How to average the passes of each step, where all of them come from one place, go to the same
+    parameters, and are of losses that are a mean as it is; None where they are averaged, or nobody
+    knows."""
+    lengths = set(usage.cycles)
+    passes = max(lengths, default=0)
+    if lengths != {passes} or passes < 2 or len(usage.cycles) < FEWEST_UPDATES:
+        return None
+    if usage.handled or usage.discards or not all(one == 1.0 for one in usage.factors):
+        return None
+    place = backward_of(usage, steps)
+    if place is None or not usage.factors or not _go_everywhere(usage, magnitudes):
+        return None
+    return ask.DivideLoss(place, passes)
+
+
+def _go_everywhere(usage: Usage, magnitudes: Magnitudes) -> bool:
+    """Whether each pass, as far as was measured, gave all that has gradients one: the losses of
+    several tasks have heads of their own."""
+    own = [leaf.norms for leaf in magnitudes.leaves if leaf.name in usage.held]
+    passes = [[norms[step] for norms in own if step < len(norms)] for step in usage.used]
+    return all(None not in norms for norms in passes if any(norms))
+
+
+def averaged_again(usage: Usage) -> bool:
+    """Whether the program, too, divides by the number of ranks over which the gradients have been
+    averaged: the loss, or the gradients."""
+    passes, factors = set(usage.cycles), set(usage.factors)
+    if usage.ranks < 2 or len(passes) != 1 or len(factors) != 1:
+        return False
+    factor = factors.pop()
+    whole = usage.scaled * (1.0 if factor is None else factor * passes.pop())
+    return math.isclose(whole * usage.ranks, 1.0, rel_tol=1e-5)
