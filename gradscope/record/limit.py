@@ -1,13 +1,17 @@
-"""How far a program may run, and what ends it there."""
+"""How far a program has run and may run, and what ends it there."""
+
+from __future__ import annotations
 
 import gc
 import math
+import time
 from typing import Any
 
 import torch
 
-from gradscope.facts import Ending, plural
+from gradscope.facts import Ending, Step, plural
 from gradscope.record.optimizers import parameters_of
+from gradscope.record.sites import Site, place_of
 
 # Backward passes to an update: more than anybody adds up. Whoever forgot `step()` runs no further.
 _MOST_ADDED_UP = 1024
@@ -105,3 +109,43 @@ class LastUpdate:
             return False
         self._awaited.remove(id(optimizer))
         return not self._awaited
+
+
+class Steps:
+    """Those that are over, kept as plain as they came: one is added at each backward."""
+
+    def __init__(self) -> None:
+        # In columns, since Python's collector would go through an object for each of them.
+        self._columns: tuple[list[Any], ...] = tuple([] for _ in range(5))
+        self._clock = time.perf_counter()
+        self._ops = 0
+        self._site: Site = ()
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def add(self, loss: float | None, ops: int, site: Site, in_full: bool) -> None:
+        """After so many `ops` in all."""
+        now = time.perf_counter()
+        if site != self._site:
+            self._site = site
+        losses, seconds, counts, sites, depths = self._columns
+        losses.append(loss)
+        seconds.append(now - self._clock)
+        counts.append(ops - self._ops)
+        sites.append(self._site)
+        depths.append(in_full)
+        self._clock, self._ops = now, ops
+
+    def first(self, count: int) -> Steps:
+        found = Steps()
+        found._columns = tuple(column[:count] for column in self._columns)
+        return found
+
+    def facts(self) -> tuple[Step, ...]:
+        return tuple(
+            Step(index, loss, seconds, ops, place_of(site), in_full)
+            for index, (loss, seconds, ops, site, in_full) in enumerate(
+                zip(*self._columns, strict=True)
+            )
+        )

@@ -6,7 +6,6 @@ import functools
 import platform
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -19,57 +18,17 @@ from gradscope.facts import AnyRefusal, ArrayWarning, Ending, Environment, Step,
 from gradscope.record.context import RunContext
 from gradscope.record.data import hear_numpy
 from gradscope.record.every_op import EveryOp
-from gradscope.record.limit import FIRST_ERROR, LastUpdate, Limit, StopTrace
+from gradscope.record.limit import FIRST_ERROR, LastUpdate, Limit, Steps, StopTrace
 from gradscope.record.modes import mode_count
 from gradscope.record.optimizers import Work, watch_optimizers
 from gradscope.record.passes import BackwardPass, Engine, Measure, plain_loss
 from gradscope.record.patches import follow_functions, follow_modules
 from gradscope.record.probes.function_checks import FunctionChecks
 from gradscope.record.refusals import refusal_of
-from gradscope.record.sites import Site, forget_names, place_of, user_site
+from gradscope.record.sites import forget_names, user_site
 from gradscope.record.sizes.gradients import Sizes
 from gradscope.record.stand_ins import stand_in
 from gradscope.record.tracing import computes_values, unobserved
-
-
-class Steps:
-    """Those that are over, kept as plain as they came: one is added at each backward."""
-
-    def __init__(self) -> None:
-        # In columns, since Python's collector would go through an object for each of them.
-        self._columns: tuple[list[Any], ...] = tuple([] for _ in range(5))
-        self._clock = time.perf_counter()
-        self._ops = 0
-        self._site: Site = ()
-
-    def __len__(self) -> int:
-        return len(self._columns[0])
-
-    def add(self, loss: float | None, ops: int, site: Site, in_full: bool) -> None:
-        """After so many `ops` in all."""
-        now = time.perf_counter()
-        if site != self._site:
-            self._site = site
-        losses, seconds, counts, sites, depths = self._columns
-        losses.append(loss)
-        seconds.append(now - self._clock)
-        counts.append(ops - self._ops)
-        sites.append(self._site)
-        depths.append(in_full)
-        self._clock, self._ops = now, ops
-
-    def first(self, count: int) -> Steps:
-        found = Steps()
-        found._columns = tuple(column[:count] for column in self._columns)
-        return found
-
-    def facts(self) -> tuple[Step, ...]:
-        return tuple(
-            Step(index, loss, seconds, ops, place_of(site), in_full)
-            for index, (loss, seconds, ops, site, in_full) in enumerate(
-                zip(*self._columns, strict=True)
-            )
-        )
 
 
 class Observation:
