@@ -17,12 +17,12 @@ from gradscope.repair.write.uses import Uses, calls_of, given_to, returned
 from gradscope.rules.reading import evidence
 from gradscope.source.arguments import canonical, spelled
 
-_MADE_BY = {"softmax": "log-probabilities", "sigmoid": "logits"}
-_MODULES = {"softmax": "torch.nn.Softmax", "sigmoid": "torch.nn.Sigmoid"}
+_MADE_BY = {"softmax": "log-probabilities", "sigmoid": "logits", "exp": "the exponent"}
+_MODULES = {"softmax": "torch.nn.Softmax", "sigmoid": "torch.nn.Sigmoid", "exp": ""}
 
 
 def both(culprit: Culprit) -> Iterator[Candidate]:
-    """Where the run has seen that the culprit takes the logarithm of a softmax or sigmoid."""
+    """Where the run has seen that the culprit takes the logarithm of one of these."""
     call = _made(culprit)
     kind = canonical(call.op) if call is not None else ""
     made = culprit.at(call.location) if call is not None else None
@@ -35,6 +35,8 @@ def both(culprit: Culprit) -> Iterator[Candidate]:
         return
     if kind == "softmax":
         edits = [_log_softmax(culprit, made, module), *_of_logarithms(culprit, uses)]
+    elif kind == "exp":
+        edits = [_dropped(culprit, made, module), *_of_logarithms(culprit, uses)]
     else:
         edits = [_dropped(culprit, made, module), *_of_logits(culprit, uses)]
     # The end at the culprit is one of them, or this is another value.
@@ -44,7 +46,8 @@ def both(culprit: Culprit) -> Iterator[Candidate]:
     giver = culprit.source.of(made.func) if module is not None else ""
     giver = next((function.name for function in uses.functions), giver)
     does = f"let `{giver}` give" if giver else "keep to"
-    title = f"{does} {_MADE_BY[kind]}, and take no logarithm of probabilities"
+    of = "what it gives" if kind == "exp" else "probabilities"
+    title = f"{does} {_MADE_BY[kind]}, and take no logarithm of {of}"
     yield Candidate(title, tuple(edit for edit in edits if edit is not None))
 
 

@@ -87,7 +87,10 @@ def _joined(read: Reading, node: ast.expr, found: Spelled) -> str | None:
     inner = {one: log_of(read, one) for one in getattr(parts, "elts", ())}
     if not any(inner.values()):
         return None
-    texts = {one: text or read.log(one) for one, text in inner.items()}
+    texts = {
+        one: text or _zeros(read, spelled(read.culprit.source, one)) or read.log(one)
+        for one, text in inner.items()
+    }
     return _with(read, node, texts)
 
 
@@ -156,7 +159,12 @@ def _cdf(read: Reading, found: Spelled) -> str | None:
 
 
 def _ones(read: Reading, found: Spelled) -> str | None:
-    if not read.carried:
+    return _zeros(read, found) if read.carried else None
+
+
+def _zeros(read: Reading, found: Spelled | None) -> str | None:
+    """The logarithm of ones."""
+    if found is None or found.name not in ("ones", "ones_like") or not found.positional:
         return None
     given = ", ".join(filter(None, (read.text(found.positional[0]), read.rest(found))))
     return f"torch.{found.name.replace('ones', 'zeros')}({given})"

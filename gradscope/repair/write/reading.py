@@ -97,24 +97,43 @@ class Reading:
         made = source.parents[given] if given is not None else None
         return given if isinstance(made, ast.Assign) and len(made.targets) == 1 else None
 
-    def misread(self) -> frozenset[ast.expr]:
-        """What was rewritten, and is read elsewhere as it was."""
-        return frozenset(given for given in self._given if not self._is_all_handed(given))
+    def also(self, write: Callable[[Reading, ast.expr], str | None], node: ast.expr) -> bool:
+        """Rewrites another expression in its own place; False where it has no such form."""
+        self.place, outer = node, self.place
+        try:
+            text = self.form(write, node)
+        finally:
+            self.place = outer
+        if text is not None:
+            self.rewritten[node] = text
+        return text is not None
 
-    def _is_all_handed(self, given: ast.expr) -> bool:
+    def misread(self) -> dict[ast.expr, tuple[ast.expr, ...]]:
+        """What was rewritten, and where it is read elsewhere as it was; no place where the text
+        does not tell them."""
+        found = {given: self._misread_at(given) for given in self._given}
+        return {given: at for given, at in found.items() if at is not None}
+
+    def _misread_at(self, given: ast.expr) -> tuple[ast.expr, ...] | None:
         source, made = self.culprit.source, self.culprit.source.parents[given]
         if isinstance(made, ast.Return):
             calls = calls_around(source, given)
-            return bool(calls) and all(call in self._handed for call in calls)
+            return None if calls and all(map(self._is_handed, calls)) else ()
         target = made.targets[0] if isinstance(made, ast.Assign) else None
         if not isinstance(target, ast.Name):
-            return False
+            return ()
         reads = source.nodes.scope(target).owner(target.id).reads.get(target.id, ())
-        for read in reads:
-            found = binding(source, read)
-            if found is None or (found.statement is made and read not in self._handed):
-                return False
-        return True
+        bindings = {read: binding(source, read) for read in reads}
+        if None in bindings.values():
+            return ()
+        at = (one for one, found in bindings.items() if found and found.statement is made)
+        return tuple(one for one in at if not self._is_handed(one)) or None
+
+    def _is_handed(self, read: ast.expr) -> bool:
+        """A line that was copied to the place stays as it is, and reads what it read."""
+        written = (self.place, *self.rewritten)
+        around = (read, *ancestors(self.culprit.source, read))
+        return read in self._handed and any(one in written for one in around)
 
     def op(self, node: ast.expr, *names: str) -> Spelled | None:
         """The op that a node writes, if it is one of these."""

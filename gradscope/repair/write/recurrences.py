@@ -41,7 +41,7 @@ def in_logarithms(culprit: Culprit) -> Iterator[Candidate]:
             except Rebound:
                 break
             if misread := read.misread():
-                apart |= misread
+                apart |= {*misread}
                 continue
             yield from _candidate(culprit, read)
             break

@@ -26,7 +26,8 @@ def rewritten(culprit: Culprit) -> Iterator[Candidate]:
     written = spelled(culprit.source, culprit.node) if culprit.node is not None else None
     forms = tuple(form for form in FORMS if written is not None and written.name in form.ops)
     ops = frozenset(op for form in forms for op in form.ops)
-    for node, op in _around(culprit, ops):
+    around = _made_of(culprit, culprit.node, ops) if isinstance(culprit.node, ast.expr) else []
+    for node, op in around:
         for form in forms:
             candidate = _written(culprit, node, form) if op in form.ends else None
             if candidate is not None:
@@ -45,10 +46,29 @@ def _written(culprit: Culprit, node: ast.expr, form: Form) -> Candidate | None:
         reading = Reading(culprit, node, in_place=True)
         while (shorter := _text(reading, node, form)) is not None:
             misread = reading.misread()
+            if misread and _read_alike(reading, misread, form):
+                misread = reading.misread()
             if not misread:
                 return _candidate(culprit, node, shorter, reading.rewritten)
-            reading = Reading(culprit, node, in_place=True, apart=reading.apart | misread)
+            reading = Reading(culprit, node, in_place=True, apart=reading.apart | {*misread})
     return _candidate(culprit, node, text, {}) if text is not None else None
+
+
+def _read_alike(
+    reading: Reading, misread: Mapping[ast.expr, tuple[ast.expr, ...]], form: Form
+) -> bool:
+    """Whether all others that read what was rewritten end in the same op, and are written without
+    it as well."""
+    for places in misread.values():
+        ends = [next(_ends(reading.culprit, place, form), None) for place in places]
+        if not ends or not all(one is not None and reading.also(form.write, one) for one in ends):
+            return False
+    return True
+
+
+def _ends(culprit: Culprit, node: ast.expr, form: Form) -> Iterator[ast.expr]:
+    """The ends of the expressions that are made of a node, the nearest first."""
+    return (one for one, op in reversed(_made_of(culprit, node, form.ops)) if op in form.ends)
 
 
 def _text(reading: Reading, node: ast.expr, form: Form) -> str | None:
@@ -83,13 +103,11 @@ def with_zero_infinity(culprit: Culprit) -> Iterator[Candidate]:
             yield Candidate(title, (edit,))
 
 
-def _around(culprit: Culprit, ops: Set[str]) -> list[tuple[ast.expr, str]]:
-    """The culprit and the expressions that are made of it by some ops, also on later lines through
-    a name for it, with the op that each writes; the largest first."""
+def _made_of(culprit: Culprit, part: ast.expr, ops: Set[str]) -> list[tuple[ast.expr, str]]:
+    """A node and the expressions that are made of it by some ops, also on later lines through a
+    name for it, with the op that each writes; the largest first."""
     found: list[tuple[ast.expr, str]] = []
-    waiting: deque[tuple[ast.AST, int]] = deque()
-    if isinstance(culprit.node, ast.expr):
-        waiting.append((culprit.node, 0))
+    waiting: deque[tuple[ast.AST, int]] = deque([(part, 0)])
     seen: set[ast.AST] = set()
     while waiting and not culprit.search.is_over:
         node, depth = waiting.popleft()

@@ -145,6 +145,8 @@ class Uses:
         around = self.source.parents[function]
         if not isinstance(around, ast.ClassDef):
             yield from map(self._call_of, self._reads(function, function.name))
+        elif function.name == "__init__":
+            yield from map(self._call_of, self._reads(around, around.name))
         elif function.name in ("forward", "__call__"):
             for made in self._reads(around, around.name):
                 yield from self._instance(self._call_of(made))
@@ -217,15 +219,41 @@ class Uses:
         made = definition(self.source, call.func)
         if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Name):
             return None
-        kind = self._defined(made.func)
-        body = kind.body if isinstance(kind, ast.ClassDef) else []
-        methods = [one for one in body if isinstance(one, ast.FunctionDef)]
-        return next((one for one in methods if one.name in ("forward", "__call__")), None)
+        return _method(self._defined(made.func), "forward", "__call__")
+
+    def calls_of_given(self, module: ast.expr) -> Iterator[ast.Call] | None:
+        """The calls of a module that a function or class of this file is given where it is built;
+        None where it is given to none."""
+        node: ast.AST = module
+        while isinstance(call := self.source.parents[node], ast.Call):
+            found = self._defined(call.func) if isinstance(call.func, ast.Name) else None
+            is_class = isinstance(found, ast.ClassDef)
+            function = _method(found, "__init__") if is_class else found
+            if isinstance(function, ast.FunctionDef) and isinstance(node, ast.expr):
+                parameter = _parameter(function, call, node) or ""
+                return self._calls_of_parameter(function, parameter)
+            node = call
+        return None
+
+    def _calls_of_parameter(self, function: ast.FunctionDef, name: str) -> Iterator[ast.Call]:
+        for read in self._reads(function.body[0], name):
+            made = self.source.parents[read]
+            if isinstance(made, ast.Assign) and made.value is read and len(made.targets) == 1:
+                self._seen.add(read)
+                yield from self.calls_of(made.targets[0])
+        yield from self._calls_by(function.body[0], name)
 
     def _defined(self, name: ast.Name) -> ast.stmt | None:
         """The one statement that a name is ever bound by."""
         bindings = self.source.nodes.scope(name).owner(name.id).bindings.get(name.id, [])
         return bindings[0].statement if len(bindings) == 1 else None
+
+
+def _method(kind: ast.stmt | None, *names: str) -> ast.FunctionDef | None:
+    """The first method of a class that has one of these names."""
+    body = kind.body if isinstance(kind, ast.ClassDef) else []
+    methods = (one for one in body if isinstance(one, ast.FunctionDef))
+    return next((one for one in methods if one.name in names), None)
 
 
 def _parameter(function: ast.FunctionDef, call: ast.Call, node: ast.expr) -> str | None:
@@ -249,7 +277,9 @@ def given_to(source: Source, name: ast.expr) -> ast.expr | None:
         for made in source.nodes.every(ast.Assign)
         if isinstance(made.targets[0], ast.Attribute) and made.targets[0].attr == name.attr
     ]
-    return values[0] if len(values) == 1 else None
+    if len(values) != 1:
+        return None
+    return given_to(source, values[0]) if isinstance(values[0], ast.Name) else values[0]
 
 
 def _argument(source: Source, name: ast.Name) -> ast.expr | None:
@@ -275,6 +305,8 @@ def calls_of(source: Source, module: ast.expr) -> tuple[ast.Call, ...]:
         if isinstance(made, ast.Return):  # of a function that builds it
             built = calls_around(source, module)
             return tuple(call for one in built for call in uses._instance(one))
+        if (given := uses.calls_of_given(module)) is not None:
+            return tuple(given)
         if not isinstance(made, ast.Assign) or len(made.targets) != 1:
             return ()
         return tuple(uses.calls_of(made.targets[0]))
