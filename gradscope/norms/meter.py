@@ -10,7 +10,7 @@ from torch import Tensor
 from gradscope.norms.clip import clipped, coefficient, dense, exact_norm, exact_one, total_norm
 from gradscope.norms.facts import Measured, NormOptions, Row
 from gradscope.record.census import census
-from gradscope.record.finite import local, shard_of
+from gradscope.record.finite import dtype_of, local, shard_of
 from gradscope.record.sizes.crossings import norm_of
 
 _VALUES_SHOWN = 8  # elements of a gradient small enough to be written out
@@ -104,7 +104,7 @@ class Measure:
         return Row(
             name=name,
             shape=tuple(whole.shape),
-            dtype=str(grad.dtype).removeprefix("torch."),
+            dtype=dtype_of(grad),
             numel=whole.numel(),
             norm=norm if math.isfinite(norm) else exact_one(grad, p),
             max_abs=max(abs(counts.min or 0.0), abs(counts.max or 0.0)),

@@ -14,7 +14,6 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import dataloader
 
@@ -22,6 +21,7 @@ from gradscope.facts import ArrayWarning, Kind, Location, Sample
 from gradscope.record.context import RunContext
 from gradscope.record.finite import holds_bad, plain
 from gradscope.record.forking import can_fork, forked
+from gradscope.record.modes import Unseen
 from gradscope.record.sites import note_site, resolve
 from gradscope.record.stand_ins import stand_in
 from gradscope.record.tracing import unobserved
@@ -108,11 +108,11 @@ def _first_bad(dataset: Any, index: int) -> Origin:
     return found
 
 
-class _FirstBad(TorchDispatchMode):
+class _FirstBad(Unseen):
     """The first op that makes bad values of good ones, and where it stands."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.found: Origin = None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

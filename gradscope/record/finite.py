@@ -50,6 +50,11 @@ def plain(tensor: torch.Tensor) -> torch.Tensor | None:
     return tensor
 
 
+def dtype_of(tensor: torch.Tensor) -> str:
+    """As facts call it: "float32"."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
 def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
     """The program's own tensor inside of what torch.func makes of it."""
     while _is_wrapped(tensor):

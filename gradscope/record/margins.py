@@ -19,7 +19,7 @@ from gradscope.ops.edges import Decomposition
 from gradscope.ops.reach import reach, reach_of_matrix, singularity
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
-from gradscope.record.finite import plain
+from gradscope.record.finite import dtype_of, plain
 from gradscope.record.graph import node_name
 from gradscope.record.journal import UNRESOLVED, to_call
 from gradscope.record.oprun import OpRun, flatten
@@ -81,7 +81,7 @@ class Margins:
             measured, distances = DistanceOf.MATRIX, _from_singular(tensor)
         else:
             measured, distances = DistanceOf.VALUES, _gaps(flatten(op.out)[wanted.values])
-        dtype, within = _dtype(tensor), reach_of_matrix(_dtype(tensor), order)
+        dtype, within = dtype_of(tensor), reach_of_matrix(dtype_of(tensor), order)
         place = (op.step, wanted.argument, dtype, 0.0)
         fact = _nearest(place, distances, distances, within, measured)
         return _Seen(fact) if fact is not None else None
@@ -178,7 +178,7 @@ def _element(op: OpRun) -> _Seen | None:
         return None
     node = operand.grad_fn
     difference = node is not None and has(node_name(node), Trait.SUBTRACTS)
-    within = reach(_dtype(tensor), point.margin, difference=difference)
+    within = reach(dtype_of(tensor), point.margin, difference=difference)
     measured = DistanceOf.PAIR if point.beside else DistanceOf.ELEMENT
     values = tensor.detach()
     found = []
@@ -187,7 +187,7 @@ def _element(op: OpRun) -> _Seen | None:
         if point.beside:
             distances = torch.hypot(distances, arguments[point.beside].detach().double())
         distances = torch.where(torch.as_tensor(counts), distances, math.inf)
-        place = (op.step, point.argument, _dtype(tensor), at)
+        place = (op.step, point.argument, dtype_of(tensor), at)
         found.append(_nearest(place, values, distances, within, measured))
     facts = [fact for fact in found if fact is not None]
     return _Seen(min(facts, key=lambda fact: fact.distance), tuple(operands)) if facts else None
@@ -234,14 +234,14 @@ def _headroom(op: OpRun) -> _Seen | None:
     sizes = tensor.detach().float().abs()
     sizes = sizes[torch.isfinite(sizes)]
     largest = sizes.max().item() if sizes.numel() else 0.0
-    ends = finfo(_dtype(tensor))
+    ends = finfo(dtype_of(tensor))
     if largest > ends.max / _FREE:
         limit, near = ends.max, int((sizes > ends.max / _FREE).sum())
     elif 0 < largest < ends.tiny:
         limit, near = ends.tiny, int((sizes > 0).sum())
     else:
         return None
-    dtype, count = _dtype(tensor), tensor.numel()
+    dtype, count = dtype_of(tensor), tensor.numel()
     return _Seen(Headroom(UNRESOLVED, op.step, dtype, largest, limit, near, count))
 
 
@@ -250,10 +250,6 @@ def _badness(fact: Approach | Headroom) -> float:
         return fact.reach / fact.distance
     upper = fact.largest > fact.limit / _FREE and fact.limit > 1
     return fact.largest / fact.limit if upper else fact.limit / fact.largest
-
-
-def _dtype(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _holds(node: Any) -> bool:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.record.context import RunContext
 from gradscope.record.finite import quick_total
 from gradscope.record.graph import SeenNodes
 from gradscope.record.journal import Note, numbers_taken
 from gradscope.record.margins import Margins
+from gradscope.record.modes import Unseen
 from gradscope.record.oprun import NodeOps, OpRun, flatten
 from gradscope.record.overwrites import Overwrites
 from gradscope.record.raised import RaisedOps
@@ -53,13 +53,11 @@ class Looker(Protocol):
     def finish_node(self, ops: NodeOps) -> None: ...
 
 
-class RecordingMode(TorchDispatchMode):
+class RecordingMode(Unseen):
     """Not reentrant, and of the thread that entered it (autograd's own threads included)."""
 
-    supports_higher_order_operators = True
-
     def __init__(self, context: RunContext, looker: Looker) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.context = context
         self.looker = looker
         self.history_room = _HISTORY
@@ -74,16 +72,6 @@ class RecordingMode(TorchDispatchMode):
     def __enter__(self) -> Any:
         self.below = _modes_left()
         return super().__enter__()  # type: ignore[no-untyped-call]
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # The default wraps __torch_dispatch__ to hide it from Dynamo, which imports Dynamo (a
-        # second) at the first op and costs a microsecond at each.
-        return False
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        return True  # what Dynamo still captures (see `compiled`) it captures without us
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None

@@ -15,7 +15,7 @@ from gradscope.ops.indexing import INDEXING
 from gradscope.record.census import unravel
 from gradscope.record.context import RunContext
 from gradscope.record.events.measure import operand
-from gradscope.record.finite import plain
+from gradscope.record.finite import dtype_of, plain
 from gradscope.record.journal import Note, to_call
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import note_site
@@ -186,7 +186,7 @@ def _unfit(given: Named) -> Unfit | None:
     floating = [one for one in tensors if one.is_floating_point()]
     for role, value in given.items():
         if floating and isinstance(value, int | float) and not isinstance(value, bool):
-            dtype = str(floating[0].dtype).removeprefix("torch.")
+            dtype = dtype_of(floating[0])
             if finfo(dtype).max < abs(value) < float("inf"):
                 return Unfit(role, float(value), dtype, finfo(dtype).max)
     return None

@@ -181,8 +181,7 @@ class Rule:
         """The warning about a call that came near to breaking, in a run that is still healthy."""
         counts = {"near": near.near, "numel": near.numel, "dtype": near.dtype}
         known: Parts = {"step": near.step, "evidence": {**facts, **counts}}
-        known.update(parts)
-        return self.found(message, why, near.call, **known)
+        return self.found(message, why, near.call, **(known | parts))
 
 
 def tensors(event: Event) -> tuple[Operand, ...]:

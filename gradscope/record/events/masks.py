@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum, auto
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -62,15 +62,25 @@ class Came(Enum):
     UNKNOWN = auto()  # some of it is 0, and a change of shape hides which
 
 
+class Element(NamedTuple):
+    """The one at `place` of a gradient of `shape`."""
+
+    place: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    def of(self, tensor: torch.Tensor) -> float | None:
+        """What broadcasting puts there; None where the shapes do not tell."""
+        return value_at(tensor, *self)
+
+
 def find_mask(
     node: Any,
-    index: tuple[int, ...],
-    shape: tuple[int, ...],
+    element: Element,
     above: dict[Any, list[Any]],
     history: Sequence[NodeOps],
     call_of: Callable[[Any], Call | None],
 ) -> Call | None:
-    """The nearest call that discards the element `index` (of a gradient of `shape`) of a node.
+    """The nearest call that discards an element of the gradient of a node.
 
     `above` maps a node to its consumers, `history` holds what ran in this backward pass. None
     where the zero is a factor like any other. Consumers whose gradient was not seen are judged
@@ -79,45 +89,35 @@ def find_mask(
     ran = {ops.node: ops for ops in history}
     made = frozenset().union(*(ops.made for ops in history)) if history else frozenset()
     seen = {node}
-    waiting = deque((parent, node, index, shape) for parent in above.get(node, ()))
+    waiting = deque((parent, node, element) for parent in above.get(node, ()))
     while waiting:
-        current, below, place, size = waiting.popleft()
+        current, below, element = waiting.popleft()
         if current in seen:
             continue
         seen.add(current)
         call = call_of(current)
         ops = ran.get(current)
-        if call is not None and ops is not None and _drops(call.op, ops, below, place, size, made):
-            return call
-        if (
-            call is not None
-            and ops is not None
-            and _multiplies_by_zero(call.op, ops, below, place, size)
-        ):
-            continue  # whatever arrived
+        if call is not None and ops is not None:
+            if _drops(call.op, ops, below, element, made):
+                return call
+            if _multiplies_by_zero(call.op, ops, below, element):
+                continue  # whatever arrived
         gradient = gradient_in(ops, made) if ops is not None and above.get(current) else None
-        came = None if gradient is None else _came_as_zero(gradient, place, size)
+        came = None if gradient is None else _came_as_zero(gradient, element)
         if came is not Came.ZERO and call is not None:
             scales = has(call.op, Trait.MULTIPLIES) and _constant_factor(current)
             if discards(call.op) or scales:
-                if ops is None or not _only_scales(call.op, ops, place, size, made):
+                if ops is None or not _only_scales(call.op, ops, element, made):
                     return call
         if came is Came.NONZERO:
             continue  # this node handed on 0 because a factor of it is 0
-        if gradient is not None and tuple(gradient.shape) != size:
-            place, size = (), tuple(gradient.shape)
-        waiting.extend((parent, current, place, size) for parent in above.get(current, ()))
+        if gradient is not None and tuple(gradient.shape) != element.shape:
+            element = Element((), tuple(gradient.shape))
+        waiting.extend((parent, current, element) for parent in above.get(current, ()))
     return None
 
 
-def _drops(
-    op: str,
-    ops: NodeOps,
-    below: Any,
-    index: tuple[int, ...],
-    shape: tuple[int, ...],
-    made: frozenset[int],
-) -> bool:
+def _drops(op: str, ops: NodeOps, below: Any, element: Element, made: frozenset[int]) -> bool:
     """Whether a node hands 0 to the element of the branch `below` whatever it receives: its
     condition is against it, or its constant factor there is 0."""
     made = made - ops.made  # what the node made itself did not come into it
@@ -128,27 +128,25 @@ def _drops(
             if taken is is_gradient(named.get("other"), made) or not _feeds(ops.node, below, taken):
                 continue
             condition = named["condition"]
-            value = value_at(condition, index, shape)
+            value = element.of(condition)
             if value is not None and bool(value) is not taken:
                 return True
         elif info.name == "masked_fill" and is_gradient(named.get("self"), made):
-            if value_at(named["mask"], index, shape):
+            if element.of(named["mask"]):
                 return True
         elif info.name == "threshold_backward":
-            if value_at(named["self"], index, shape) == 0:
+            if element.of(named["self"]) == 0:
                 return True
         elif info.name == "mul" and op == "mul" and _constant_factor(ops.node):
             factors = [
                 f for f in (named.get("self"), named.get("other")) if not is_gradient(f, made)
             ]
-            if any(isinstance(f, torch.Tensor) and value_at(f, index, shape) == 0 for f in factors):
+            if any(isinstance(f, torch.Tensor) and element.of(f) == 0 for f in factors):
                 return True
     return False
 
 
-def _multiplies_by_zero(
-    op: str, ops: NodeOps, below: Any, index: tuple[int, ...], shape: tuple[int, ...]
-) -> bool:
+def _multiplies_by_zero(op: str, ops: NodeOps, below: Any, element: Element) -> bool:
     """Whether the slope towards the branch `below` is 0 at the element: of a product where the
     other factor is 0, of a quotient towards its denominator where the numerator is 0."""
     branch = [edge[0] for edge in ops.node.next_functions].index(below)
@@ -161,7 +159,7 @@ def _multiplies_by_zero(
     else:
         return False
     values = numbers(factor) if isinstance(factor, torch.Tensor) else None
-    part = _part(values, index, shape) if values is not None else None
+    part = _part(values, element) if values is not None else None
     return part is not None and not bool(part.any())
 
 
@@ -174,22 +172,21 @@ def _feeds(node: Any, below: Any, first: bool) -> bool:
     return branches[0 if first else 1] is below
 
 
-def _came_as_zero(gradient: torch.Tensor, index: tuple[int, ...], shape: tuple[int, ...]) -> Came:
+def _came_as_zero(gradient: torch.Tensor, element: Element) -> Came:
     values = numbers(gradient)
     if values is None or not values.numel():
         return Came.NONZERO
-    part = _part(values, index, shape)
+    part = _part(values, element)
     zeros = (values if part is None else part) == 0
     if bool(zeros.all()):
         return Came.ZERO
     return Came.UNKNOWN if part is None and bool(zeros.any()) else Came.NONZERO
 
 
-def _part(
-    values: torch.Tensor, index: tuple[int, ...], shape: tuple[int, ...]
-) -> torch.Tensor | None:
-    """Of what a node received the elements that its operand's element `index` took part in, by
+def _part(values: torch.Tensor, element: Element) -> torch.Tensor | None:
+    """Of what a node received the elements that an element of its operand took part in, by
     broadcasting either way; None where the shapes do not tell."""
+    index, shape = element
     ahead = values.dim() - len(shape)
     if len(index) != len(shape) or (not shape and values.numel() > 1):
         return None
@@ -203,9 +200,7 @@ def _part(
     return values[tuple(place)]
 
 
-def _only_scales(
-    op: str, ops: NodeOps, index: tuple[int, ...], shape: tuple[int, ...], made: frozenset[int]
-) -> bool:
+def _only_scales(op: str, ops: NodeOps, element: Element, made: frozenset[int]) -> bool:
     """Whether a product handed on what it received, times factors that are not 0 there: a zero
     below it is the sum of branches that cancel."""
     factors = [
@@ -215,7 +210,7 @@ def _only_scales(
         for name, factor in info.named_arguments(args, kwargs)
         if name in ("self", "other") and not is_gradient(factor, made - ops.made)
     ]
-    at = [value_at(f, index, shape) if isinstance(f, torch.Tensor) else f for f in factors]
+    at = [element.of(f) if isinstance(f, torch.Tensor) else f for f in factors]
     return bool(at) and all(isinstance(value, int | float) and value != 0 for value in at)
 
 

@@ -13,7 +13,7 @@ from gradscope.record.census import Census, Places, census, not_finite, places, 
 from gradscope.record.context import RunContext
 from gradscope.record.events.masks import gradient_in
 from gradscope.record.events.provenance import storage_key
-from gradscope.record.finite import batch_dims, numbers, unwrapped, value_at
+from gradscope.record.finite import batch_dims, dtype_of, numbers, unwrapped, value_at
 from gradscope.record.graph import node_name
 from gradscope.record.journal import Raw
 from gradscope.record.oprun import NodeOps, OpRun
@@ -63,7 +63,7 @@ def _plainly(role: str, tensor: torch.Tensor, counts: Census | None) -> Operand:
     return Operand(
         role=role,
         shape=tuple(tensor.shape),
-        dtype=str(tensor.dtype).removeprefix("torch."),
+        dtype=dtype_of(tensor),
         device=str(tensor.device),
         numel=tensor.numel(),
         nan=counts.nan if counts else 0,

@@ -22,7 +22,7 @@ from gradscope.ops.traits import discards
 from gradscope.record import graph
 from gradscope.record.census import census, places
 from gradscope.record.context import RunContext
-from gradscope.record.events.masks import find_mask
+from gradscope.record.events.masks import Element, find_mask
 from gradscope.record.finite import holds_bad, looks_finite, numbers, plain
 from gradscope.record.journal import Raw, to_call
 from gradscope.record.optimizers import parameters_of
@@ -246,9 +246,8 @@ class Symptoms:
         raw.fact = replace(raw.fact, path=tuple(call for call in calls if call is not None))
         if raw.fact.grad_output == 0 and raw.fact.output is not None:
             history = self.context.history
-            mask = find_mask(
-                node, raw.fact.index, raw.fact.output.shape, above, history, self._call
-            )
+            element = Element(raw.fact.index, raw.fact.output.shape)
+            mask = find_mask(node, element, above, history, self._call)
             raw.fact = replace(raw.fact, hidden_by=mask or self._taken_out(raw))
 
     def _taken_out(self, raw: Raw) -> Call | None:

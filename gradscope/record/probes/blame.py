@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.facts import FunctionCheck, Relation, TensorFactor
 from gradscope.ops.traits import Trait, has
 from gradscope.record.definitions import returned, widened
+from gradscope.record.modes import Unseen
 from gradscope.record.probes.relations import FORMS
 from gradscope.record.schema import read_schema
 from gradscope.record.sites import resolve
@@ -32,20 +32,16 @@ class _Op:
     lasti: int
 
 
-class Watcher(TorchDispatchMode):
+class Watcher(Unseen):
     """Notes the ops that one call of a backward makes, and where its own code asked for them;
     `shapes` and `numbers` are what its frame held last, by name."""
 
     def __init__(self, formula: Any) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.shapes: Mapping[str, tuple[int, ...]] = {}
         self.numbers: Mapping[str, float] = {}
         self._code: CodeType | None = getattr(inspect.unwrap(formula), "__code__", None)
         self._ops: list[_Op] = []
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # as in RecordingMode: asking would import Dynamo
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None

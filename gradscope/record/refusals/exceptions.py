@@ -51,6 +51,11 @@ class Raised:
         return cls(frames, places, roots, inputs, step, flow, nodes)
 
     @property
+    def at(self) -> dict[str, Any]:
+        """When and where, as the fields of a refusal."""
+        return {"step": self.step, "raised_at": self.place}
+
+    @property
     def frame(self) -> FrameType | None:
         return self.frames[0] if self.frames else None
 

@@ -83,14 +83,13 @@ class _Inquiry:
         )
         found = next(known, None)
         if found is None:
-            return ChangedInPlace(step=raised.step, raised_at=raised.place)
+            return ChangedInPlace(**raised.at)
         node, role, tensor = found
         others = {one for one, _, _ in known} | {node}
         after = [one for one in self._notes.updates if one.seq > node._sequence_nr()]
         moved = {id(leaf) for one in after for leaf in one.parameters}
         return ChangedInPlace(
-            step=raised.step,
-            raised_at=raised.place,
+            **raised.at,
             saved=self._context.call(node),
             role=role,
             name=self._context.names.name(tensor, raised.frame) or "",
@@ -126,7 +125,7 @@ class _Inquiry:
             node for node in raised.nodes if any(tensor is None for _, tensor in withheld(node))
         }
         shared = self._shared(freed, raised) or Shared(None)
-        return GraphFreed(step=raised.step, raised_at=raised.place, shared=shared)
+        return GraphFreed(**raised.at, shared=shared)
 
     def _shared(self, nodes: set[Any], raised: Raised) -> Shared | None:
         """The part through which an earlier pass has run, if it holds any of these nodes: where the
@@ -186,8 +185,7 @@ class _Inquiry:
         self._context.names.look(raised.frame)
         bare = [root for root in raised.roots if root.grad_fn is None and not root.requires_grad]
         return WithoutGraph(
-            step=raised.step,
-            raised_at=raised.place,
+            **raised.at,
             **self._cut(bare, raised),
             frozen=self._frozen(),
             to_learn=self._to_learn(),
@@ -217,7 +215,7 @@ class _Inquiry:
             place = only_inference(raised.frame.f_code) if raised.frame is not None else None
             cut = {"location": place or raised.place}
         cut["reason"] = NoGradient.INFERENCE
-        return WithoutGraph(step=raised.step, raised_at=raised.place, **cut)
+        return WithoutGraph(**raised.at, **cut)
 
     def _frozen(self) -> tuple[str, ...]:
         names = self._context.names
@@ -248,7 +246,7 @@ class _Inquiry:
         leaf = _held(holder, raised.frame)
         trained = isinstance(leaf, torch.nn.Parameter) or getattr(leaf, "grad", None) is not None
         name = source.of(holder)
-        return LeafWritten(step=raised.step, raised_at=raised.place, name=name, trained=trained)
+        return LeafWritten(**raised.at, name=name, trained=trained)
 
     def _unreduced(self, raised: Raised) -> AnyRefusal:
         names = self._context.names
@@ -258,8 +256,7 @@ class _Inquiry:
             if leaf.requires_grad and leaf.grad is None
         ]
         return Unreduced(
-            step=raised.step,
-            raised_at=raised.place,
+            **raised.at,
             parameters=tuple(owner.name for owner in owners),
             location=definition(owners[0].path)[0] if owners else None,
         )
@@ -269,8 +266,7 @@ class _Inquiry:
         if root is None:
             return None
         return NotScalar(
-            step=raised.step,
-            raised_at=raised.place,
+            **raised.at,
             name=self._name(root, raised),
             shape=tuple(root.shape),
             made=self._context.call(root.grad_fn) if root.grad_fn is not None else None,
@@ -281,9 +277,7 @@ class _Inquiry:
         for one in raised.inputs:
             if id(one) in reached or (one.grad_fn is not None and one.grad_fn in raised.nodes):
                 continue
-            found = NotUsed(
-                step=raised.step, raised_at=raised.place, name=self._name(one, raised), reason=None
-            )
+            found = NotUsed(**raised.at, name=self._name(one, raised), reason=None)
             if not one.requires_grad:
                 made = self._made_at(one, raised)
                 return replace(found, reason=NoGradient.LEAFLESS, location=made)

@@ -32,8 +32,10 @@ class Absences:
     """Collects reasons at the inspected steps, by the leaf's id; says in the end which leaves
     stayed without a gradient."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, leaves: Mapping[int, str]) -> None:
+        """`leaves` are the names of those that were measured, by id."""
         self.names = names
+        self._leaves = leaves
         self._missing: dict[int, Absence] = {}
         self._zero: dict[int, Absence] = {}
         self._selections: dict[int, set[Selection | None]] = defaultdict(set)
@@ -84,7 +86,6 @@ class Absences:
         self,
         leaves: Sequence[Leaf],
         trained: Mapping[int, torch.Tensor],
-        names: Mapping[int, str],
         given: set[int],
         successions: Iterable[Succession],
         added: Mapping[torch.Tensor, Site],
@@ -94,7 +95,7 @@ class Absences:
         if self._looked_at < 0:
             return ()
         by_name = {leaf.name: leaf for leaf in leaves}
-        found = list(self._without(by_name, trained, names, given))
+        found = list(self._without(by_name, trained, given))
         found += self._unregistered(by_name)
         found += [
             Absence(one.name, False, NoGradient.REPLACED, True, 0)
@@ -107,24 +108,20 @@ class Absences:
             if one.remade >= _REMADE and _is_made_anew_beside(one, leaves)
         ]
         for parameter, site in added.items():
-            held = by_name.get(self._name(id(parameter), names))
+            held = by_name.get(self._name(id(parameter)))
             if id(parameter) not in trained and held is not None and _stands_still(held):
                 place = place_of(site)
                 found.append(Absence(held.name, False, NoGradient.ADDED, False, 0, location=place))
-        return (*found, *self._of_zeros(leaves, names))
+        return (*found, *self._of_zeros(leaves))
 
     def _without(
-        self,
-        leaves: Mapping[str, Leaf],
-        trained: Mapping[int, torch.Tensor],
-        names: Mapping[int, str],
-        given: set[int],
+        self, leaves: Mapping[str, Leaf], trained: Mapping[int, torch.Tensor], given: set[int]
     ) -> Iterator[Absence]:
         """Those that never had a gradient."""
         candidates = {**self.names.parameters, **trained}
         gone = set()
         for key, leaf in candidates.items():
-            seen = leaves.get(self._name(key, names))
+            seen = leaves.get(self._name(key))
             if leaf.requires_grad and key not in given and not (seen and seen.known):
                 gone.add(key)
         spare = self._spare(gone, trained)
@@ -136,11 +133,11 @@ class Absences:
                 continue
             if absence.reason is NoGradient.STALE and in_some_module(key):
                 absence = replace(absence, reason=NoGradient.UNUSED)
-            yield self._finish(absence, key, self._name(key, names), key in trained, gone)
+            yield self._finish(absence, key, self._name(key), key in trained, gone)
 
-    def _of_zeros(self, leaves: Sequence[Leaf], names: Mapping[int, str]) -> Iterator[Absence]:
+    def _of_zeros(self, leaves: Sequence[Leaf]) -> Iterator[Absence]:
         """Those whose gradients were all 0."""
-        keys = self._keys(names)
+        keys = self._keys()
         for leaf in leaves:
             key = keys.get(leaf.name, -1)
             if not leaf.known or not leaf.numel or any(leaf.known):
@@ -150,9 +147,9 @@ class Absences:
                 absence = replace(absence, reason=NoGradient.MASKED)  # others at another step
             yield self._finish(absence, key, leaf.name, leaf.trained, set())
 
-    def died(self, leaves: Sequence[Leaf], names: Mapping[int, str]) -> tuple[Absence, ...]:
+    def died(self, leaves: Sequence[Leaf]) -> tuple[Absence, ...]:
         """Where the gradient ends of leaves that had one, and have none but zeros by now."""
-        keys = self._keys(names)
+        keys = self._keys()
         return tuple(
             self._finish(absence, keys[leaf.name], leaf.name, leaf.trained, set())
             for leaf in leaves
@@ -179,13 +176,13 @@ class Absences:
         alive = {root for key, root in roots.items() if key not in gone & unread - trained.keys()}
         return {key for key, root in roots.items() if root not in alive}
 
-    def _name(self, key: int, names: Mapping[int, str]) -> str:
+    def _name(self, key: int) -> str:
         owner = self.names.owners.get(key)
-        return owner.name if owner is not None else names.get(key, "")
+        return owner.name if owner is not None else self._leaves.get(key, "")
 
-    def _keys(self, names: Mapping[int, str]) -> dict[str, int]:
+    def _keys(self) -> dict[str, int]:
         """The leaves by name."""
-        return {self._name(key, names): key for key in (*self._zero, *names)}
+        return {self._name(key): key for key in (*self._zero, *self._leaves)}
 
     def _finish(
         self, absence: Absence, key: int, name: str, trained: bool, gone: set[int]

@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gradscope.facts import Flat, Movement, Rates, Schedule, Skipping, Usage
 from gradscope.ops.traits import Trait, has
+from gradscope.record.finite import dtype_of
 from gradscope.record.names import Names
 from gradscope.record.optimizers import held_by, parameters_of
 from gradscope.record.sites import Site, place_of
@@ -147,7 +148,7 @@ def end_movement(before: Before, step: int, lr: float, names: Mapping[int, str])
         pulled=sum(counts),
         still=sum(still),
         leaf=names.get(id(worst.parameter), "a parameter"),
-        dtype=str(worst.parameter.dtype).removeprefix("torch."),
+        dtype=dtype_of(worst.parameter),
         scale=float(worst.values.float().abs().mean()),
     )
 

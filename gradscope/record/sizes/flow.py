@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.facts import NoGradient
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.journal import Note, numbers_taken
+from gradscope.record.modes import Unseen
 from gradscope.record.oprun import flatten
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import Site, note_site
@@ -103,13 +103,11 @@ class _Upstream(NamedTuple):
     read: set[int]
 
 
-class Flow(TorchDispatchMode):
+class Flow(Unseen):
     """Watches the ops of one forward pass. Holds no tensor but the leaves."""
 
-    supports_higher_order_operators = True
-
     def __init__(self, context: RunContext) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._context = context
         self.paused = False
         self.activations = Activations()
@@ -126,14 +124,6 @@ class Flow(TorchDispatchMode):
         self._idle = 0  # the cuts of leaves that were read idly and of nothing else
         self.differentiated = 0  # the leaves upstream of what the program differentiates
         self._seq = _sequence_nr()
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # as in the recording mode: Dynamo is slow to import
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        return True  # what the program compiles stays compiled
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None

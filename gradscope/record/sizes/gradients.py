@@ -56,9 +56,9 @@ class Sizes:
         self._context = context
         self.measure = measure
         self.names = names = context.names
-        self.absences = Absences(names)
         self._additions = Additions()
         self.leaves = Leaves(names)
+        self.absences = Absences(names, self.leaves.names)
         self.inspection = Inspection(context)
         self._growths = Growths()
         self._leaps = Leaps(self.leaves)
@@ -369,7 +369,6 @@ class Sizes:
         """What was measured so far."""
         self._note_running()
         leaves = self.leaves.facts(self._context.step)
-        known = dict(self.leaves.names)
         return Magnitudes(
             leaves=leaves,
             growths=self._growths.strongest(),
@@ -377,12 +376,11 @@ class Sizes:
             absences=self.absences.facts(
                 leaves,
                 self._updates.trained,
-                known,
                 self._updates.given,
                 self.leaves.successions.values(),
                 self._additions.found(),
             ),
-            died=self.absences.died(leaves, known),
+            died=self.absences.died(leaves),
             updates=self._updates.facts(),
             usages=self.usages.facts(),
             inspected=tuple(self.inspection.steps),

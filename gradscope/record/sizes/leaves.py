@@ -10,7 +10,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from gradscope.facts import Leaf
-from gradscope.record.finite import elements, shard_of
+from gradscope.record.finite import dtype_of, elements, shard_of
 from gradscope.record.names import Names
 from gradscope.record.passes import Graded
 from gradscope.record.sites import Site
@@ -218,7 +218,7 @@ class Leaves:
         fact = Leaf(
             name=name,
             shape=tuple(leaf.shape),
-            dtype=str(leaf.dtype).removeprefix("torch."),
+            dtype=dtype_of(leaf),
             device=str(leaf.device),
             numel=elements(leaf),
             held_as="parameter" if isinstance(leaf, torch.nn.Parameter) else "leaf",

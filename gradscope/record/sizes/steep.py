@@ -12,7 +12,7 @@ from gradscope.ops import lookup
 from gradscope.ops.display import node_stem
 from gradscope.ops.reach import Singularity, reach, singularity
 from gradscope.record.census import census, unravel
-from gradscope.record.finite import plain
+from gradscope.record.finite import dtype_of, plain
 from gradscope.record.pieces import norm_of
 
 LOOKED_AT = 64.0  # times the norm that came into a node, from where on each element is
@@ -141,7 +141,7 @@ def _nearest(
         return None
     distances = torch.stack([(of(values) - at).abs() for at in point.points]).amin(0)
     near, rest = distances[mask], distances[~mask]
-    dtype = str(values.dtype).removeprefix("torch.")
+    dtype = dtype_of(values)
     counts = census(of(values))
     value = float(of(values)[index])
     operand = Operand(
