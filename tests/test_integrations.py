@@ -33,14 +33,22 @@ def bugs() -> list[object]:
     ]
 
 
-def run(path: Path, text: str, folder: Path) -> str:
+def broken(text: str, number: int) -> tuple[str, int]:
+    """With one of its bugs, and the line of that."""
+    bug = list(BUG.finditer(text))[number]
+    start = text.rindex("\n", 0, bug.start()) + 1
+    bad = text[:start] + text[start:].replace(*bug.groups(), 1)
+    return bad, text.count("\n", 0, bug.start()) + 1
+
+
+def run(path: Path, text: str, folder: Path, *launcher: str) -> str:
     package = path.stem.partition("_")[0]
     if find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
     script = folder / path.name
     script.write_text(text, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", script.name],
+        [sys.executable, "-W", "ignore", *launcher, script.name],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -63,16 +71,40 @@ def test_a_clean_program_is_healthy(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("path", "number"), bugs())
 def test_a_bug_is_found_at_its_line(path: Path, number: int, tmp_path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    bug = list(BUG.finditer(text))[number]
-    old, new = bug.groups()
-    line = text.count("\n", 0, bug.start()) + 1
-    start = text.rindex("\n", 0, bug.start()) + 1
-    broken = text[:start] + text[start:].replace(old, new, 1)
+    new = list(BUG.finditer(text))[number][2]
+    bad, line = broken(text, number)
 
-    said = run(path, broken, tmp_path)
+    said = run(path, bad, tmp_path)
 
     assert f"--> {path.name}:{line}:" in said.partition("error[")[2], said
     is_cut = new.endswith(".detach()")
     assert "error[GS403]" in said if is_cut else "error[GS403]" not in said, said
     if not is_cut and "Callback" in text:
         assert VERIFIED.search(said), said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "one", "two", "launcher"),
+    [
+        ("lightning_automatic", '"cpu",', '"cpu", devices=2, strategy="ddp",', ()),
+        ("transformers_trainer", "", "", ("-m", "torch.distributed.run", "--nproc-per-node=2")),
+    ],
+)
+def test_two_processes_tell_one_report(
+    name: str, one: str, two: str, launcher: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Each repeats the failing step without the others, and the one tells it that made the NaN."""
+    path = INSIDE / f"{name}.py"
+    text = path.read_text(encoding="utf-8").replace(one, two, 1)
+    assert run(path, text, tmp_path, *launcher).count(": healthy: every loss") == 1
+    bad, line = broken(text, 1)
+    own = "(error * float(torch.distributed.get_rank())).sqrt()"
+    bad = bad.replace("number >= 13", "number >= 5").replace("(error * 0).sqrt()", own)
+
+    said = run(path, bad, tmp_path, *launcher)
+
+    assert said.count("error[") == 1, said
+    assert "of 2, where it went wrong first" in said, said
+    assert f"--> {path.name}:{line}:" in said, said
+    assert VERIFIED.search(said), said

@@ -6,6 +6,8 @@ states of its start, is the failing step.
 """
 
 import os
+import sys
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -75,7 +77,8 @@ class InPlace:
         and `not_searched` says why."""
         config = self.config
         budget = Budget(config.verify_time, config.verify_runs)
-        why = self._left_out or _hindrance()
+        unknown = "" if self._calls else "nothing is known that does it again"
+        why = self._left_out or unknown or _hindrance()
         try:
             seen = self._again({}, None, budget.seconds) if not why else None
         except NoAnswer:
@@ -110,6 +113,7 @@ class InPlace:
 
     def _in_copy(self, folder: str, patches: Mapping[str, str], setup: Setup | None) -> Trace:
         self._leave()
+        self._kernels = _without_collectives()
         Effects(int, lambda effect: os._exit(0))
         install({self._cell: patches[self._cell]} if self._cell in patches else {})
         others = {path: text for path, text in patches.items() if path != self._cell}
@@ -126,6 +130,24 @@ class InPlace:
         if swapped is not None and not swapped.has_run:  # calls begin anew
             raise NoAnswer
         return observation.trace(self._name, Ending("finished"))
+
+
+def _without_collectives() -> object:
+    """As long as that is held, what the ranks would do together raises: they do not wait for a
+    copy."""
+    if "torch.distributed.distributed_c10d" not in sys.modules:
+        return None
+
+    def refuse(*given: object) -> None:
+        raise RuntimeError("a copy of a process takes no part in collectives")
+
+    library = torch.library.Library("c10d", "IMPL")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # another kernel is replaced, as is meant
+        for name in torch._C._dispatch_get_all_op_names():
+            if name.startswith("c10d::"):
+                library.impl(name.removeprefix("c10d::"), refuse, "CPU")
+    return library
 
 
 def _hindrance() -> str:

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from inspect import signature
 from typing import Any
 
-from gradscope.integrations.training_session import Callback
+from gradscope.integrations.training_session import Callback, alone
 
 _NAMES = ("lightning.pytorch", "pytorch_lightning")
 
@@ -41,7 +41,7 @@ class GradscopeCallback(Callback, *_bases()):  # type: ignore[misc]
             return  # a scaler skips the steps whose gradients are bad, and is meant to
         self._has_updated = True
         held = [one for group in optimizer.param_groups for one in group["params"]]
-        if session.before_update(held) and self.stop:
+        if session.before_update(held) and self.stop and _alone(trainer) is not None:
             for one in held:
                 one.grad = None
             trainer.fit_loop.min_epochs = trainer.fit_loop.epoch_loop.min_steps = None
@@ -55,21 +55,26 @@ class GradscopeCallback(Callback, *_bases()):  # type: ignore[misc]
 
 
 def _again(trainer: Any, module: Any, batch: Any, number: int) -> Any:
-    """What repeats a step; None where it is not known: with several processes, and where the step
-    takes its batches itself."""
+    """What repeats a step; None where it is not known: where several processes share a model, and
+    where the step takes its batches itself."""
     asked = signature(module.training_step).parameters
-    if trainer.world_size > 1 or "dataloader_iter" in asked:
+    if _alone(trainer) is None or "dataloader_iter" in asked:
         return None
     given = (batch, number) if len(asked) > 1 else (batch,)
     share = trainer.accumulate_grad_batches
 
     def again() -> None:
+        trainer.strategy.model = _alone(trainer)
         output = trainer.strategy.training_step(*given)
         if module.automatic_optimization and output is not None:
             loss = output["loss"] if isinstance(output, Mapping) else output
             module.backward(loss / share)
 
     return again
+
+
+def _alone(trainer: Any) -> Any:
+    return alone(trainer.strategy.model, trainer.world_size)
 
 
 def _beside(trainer: Any) -> str | None:

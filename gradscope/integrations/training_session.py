@@ -38,7 +38,6 @@ class Session(Watch):
         super().__init__(name, config, **settings)
         self._in_place = InPlace(name, config, self._observation, self._start_again)
         self._held: list[torch.Tensor] = []  # what the update is about to change
-        self._replayed: Report | None = None
         self._updates = 0
         self.is_over = False
 
@@ -58,7 +57,7 @@ class Session(Watch):
             self._replayed = self._in_place.report()
         else:
             self._in_place.note_sound()
-        return is_bad or self._is_due()
+        return is_bad or (self._shared is None and self._is_due())  # all ranks stop, or none
 
     def after_update(self) -> None:
         self._in_place.forget()
@@ -87,23 +86,26 @@ class Session(Watch):
     def report(self) -> Report:
         """What was seen of the training, with what the repeated step showed in the place of what
         came of it."""
-        own, again = super().report(), self._replayed
+        own, (_, again, _) = super().report(), self._story()
         if again is None:
             return own
-        if not again.findings:
+        if not again.findings or again.replay is None:
             left = again.not_searched or (NotChecked("the failing step", "it was sound again"),)
             return replace(own, not_searched=left)
         kept = (
             one
             for one in own.findings
-            if one.step < self._first_replayed or any(s.trouble not in _BAD for s in one.symptoms)
+            if one.step < again.replay.step or any(s.trouble not in _BAD for s in one.symptoms)
         )
         return replace(own, findings=(*again.findings, *kept), replay=again.replay)
 
-    @property
-    def _first_replayed(self) -> int:
-        assert self._replayed is not None and self._replayed.replay is not None
-        return self._replayed.replay.step
+
+def alone(model: Any, ranks: int) -> Any:
+    """A model without what makes its gradients the same on all ranks; None where they are not, so
+    that no rank can make a step, or stop, by itself."""
+    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        return model.module
+    return model if ranks == 1 else None
 
 
 class Callback:
@@ -147,6 +149,8 @@ class Callback:
         if session is None or session.is_over:
             return
         session.leave()
+        if session.rank:
+            return  # the first one tells it
         print(session.text(), file=sys.stdout, flush=True)
         folder = self.folder or beside
         if folder is not None:

@@ -6,7 +6,7 @@ from importlib import import_module
 from traceback import walk_stack
 from typing import Any
 
-from gradscope.integrations.training_session import Callback, Session
+from gradscope.integrations.training_session import Callback, Session, alone
 
 transformers: Any = import_module("transformers")
 
@@ -25,8 +25,9 @@ class GradscopeCallback(Callback, transformers.TrainerCallback):  # type: ignore
         """The trainer's step, which is noted before it is made."""
 
         def training_step(*args: Any, **kwargs: Any) -> Any:
-            if self._trainer.args.world_size == 1:
-                session.step(lambda: step(*args, **kwargs))
+            model = alone(args[0], self._trainer.args.world_size)
+            if model is not None:
+                session.step(lambda: step(model, *args[1:], **kwargs))
             try:
                 return step(*args, **kwargs)
             except BaseException:
@@ -40,7 +41,8 @@ class GradscopeCallback(Callback, transformers.TrainerCallback):  # type: ignore
         if self.session is None or getattr(accelerator, "scaler", None) is not None:
             return  # a scaler skips the steps whose gradients are bad, and is meant to
         held = list(known["model"].parameters())
-        if self.session.before_update(held) and self.stop:
+        is_alike = alone(known["model"], args.world_size) is not None
+        if self.session.before_update(held) and self.stop and is_alike:
             for one in held:
                 one.grad = None
             control.should_training_stop = True

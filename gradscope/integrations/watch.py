@@ -17,6 +17,8 @@ from itertools import count
 from types import TracebackType
 from typing import Any
 
+import torch
+
 from gradscope.config import Config, load_config
 from gradscope.config.scalars import words
 from gradscope.facts import Ending, Finding, Limits, Ranked, Report, Severity, Share, Trace
@@ -32,13 +34,16 @@ from gradscope.report import FORMATS, Options
 from gradscope.report.closing import rank_remarks
 from gradscope.rules import rule_filter
 
+# What was seen, the failing step once more, and who of all ranks has seen it.
+Story = tuple[Trace, Report | None, Ranked | None]
+
 _PATIENCE = 10.0  # seconds for the others to come to the end of the block
 _blocks = count()  # of this process: all ranks watch the same ones, in the same order
 
 
 @cache
-def _board() -> Board | None:
-    return Board.found(beats=False)  # whoever waits here does so for a while only
+def _board(is_joined: bool) -> Board | None:
+    return Board.joined()
 
 
 class SharedBlock:
@@ -47,43 +52,46 @@ class SharedBlock:
     def __init__(self, board: Board) -> None:
         self.board = board
         self._key = f"block/{next(_blocks)}"
-        self._told: tuple[Trace, Ranked] | None = None
+        self._told: Story | None = None
         board.post(f"{self._key}/begun/{board.rank}", True)
 
     @classmethod
     def begun(cls) -> SharedBlock | None:
-        """None in a program of one rank, or of another launcher than torchrun."""
-        board = _board()
+        """None in a program of one rank."""
+        board = _board(torch.distributed.is_available() and torch.distributed.is_initialized())
         return None if board is None else cls(board)
 
-    def ended(self, trace: Trace) -> None:
+    def ended(self, trace: Trace, replayed: Report | None) -> None:
         """This rank has left the block."""
-        self.board.post(f"{self._key}/{self.board.rank}", trace)
+        self.board.post(f"{self._key}/{self.board.rank}", (trace, replayed))
 
-    def told(self, own: Trace, limits: Limits) -> tuple[Trace, Ranked | None]:
-        """The trace of the rank that tells it; of a block that this rank alone has watched its own,
+    def told(self, own: Trace, replayed: Report | None, limits: Limits) -> Story:
+        """That of the rank that tells it; of a block that this rank alone has watched its own,
         without more."""
         others = [rank for rank in self.board.others if self.board.has(f"{self._key}/begun/{rank}")]
         if not others:
-            return own, None
+            return own, replayed, None
         if self._told is None:
             until = time.monotonic() + _PATIENCE
             found = {rank: self.board.read(f"{self._key}/{rank}", rank, until) for rank in others}
-            traces = {rank: one for rank, one in found.items() if one is not None}
-            self._told = _agreed({**traces, self.board.rank: own}, self.board.count, limits)
+            told = {rank: one for rank, one in found.items() if one is not None}
+            told[self.board.rank] = own, replayed
+            self._told = _agreed(told, self.board.count, limits)
         return self._told
 
 
-def _agreed(found: dict[int, Trace], count: int, limits: Limits) -> tuple[Trace, Ranked]:
-    sizes = [one.magnitudes for one in found.values()]
-    traces = {
-        rank: replace(one, magnitudes=one.magnitudes.joined(sizes)) for rank, one in found.items()
-    }
-    shares: dict[int, Share] = {
-        rank: share_of(shared_of(rank, one), one, limits) for rank, one in traces.items()
-    }
+def _agreed(
+    found: dict[int, tuple[Trace, Report | None]], count: int, limits: Limits
+) -> tuple[Trace, Report | None, Ranked]:
+    sizes = [one.magnitudes for one, _ in found.values()]
+    shares: dict[int, Share] = {}
+    for rank, (trace, replayed) in found.items():
+        seen = replayed.trace if replayed is not None and replayed.findings else trace
+        whole = replace(seen, magnitudes=seen.magnitudes.joined(sizes))
+        shares[rank] = share_of(shared_of(rank, whole), whole, limits)
     ranked = told_by_one(shares, count)
-    return traces[ranked.rank], ranked
+    trace, replayed = found[ranked.rank]
+    return replace(trace, magnitudes=trace.magnitudes.joined(sizes)), replayed, ranked
 
 
 def watch(
@@ -139,6 +147,7 @@ class Watch:
         self._has_ended = False
         self._again: InPlace | None = None
         self._tried: Report | None = None
+        self._replayed: Report | None = None  # of the failing step, in a copy of the process
         self._write = writer_of(logger) if logger is not None else None
         self._scalars = Scalars(self._write, log_every) if self._write is not None else None
         self._observation = Observation(
@@ -161,7 +170,7 @@ class Watch:
             self._ending = error.ending
         self._has_ended = True
         if self._shared is not None:
-            self._shared.ended(self._trace())
+            self._shared.ended(self._trace(), self._replayed)
         if self._scalars is not None and self._write is not None:
             self._scalars.end()
             told = Counter(finding.severity for finding in self.findings())
@@ -197,12 +206,21 @@ class Watch:
     def report(self) -> Report:
         """The report so far. Where several ranks have watched the block, it is for all of them
         that of one, once they have left it."""
-        trace, ranked = self._trace(), None
-        if self._shared is not None and self._has_ended:
-            trace, ranked = self._shared.told(trace, self.config.thresholds.limits)
+        trace, _, ranked = self._story()
         remarks = () if ranked is None else rank_remarks(ranked)
         report = conclude(self._name, trace, self.config, remarks=remarks)
         return replace(self._once_more(report), ranks=ranked)
+
+    def _story(self) -> Story:
+        trace, replayed = self._trace(), self._replayed
+        if self._shared is None or not self._has_ended:
+            return trace, replayed, None
+        return self._shared.told(trace, replayed, self.config.thresholds.limits)
+
+    @property
+    def rank(self) -> int:
+        """That of this process, among those that watch the block as well."""
+        return self._shared.board.rank if self._shared is not None else 0
 
     def _once_more(self, report: Report) -> Report:
         """The report with what the block showed that ran again, where that was the same run."""
@@ -224,8 +242,8 @@ class Watch:
         """The report in one of the formats of `gradscope check`; of several ranks the first one
         shows it on a terminal."""
         report = self.report()
-        rank = self._shared.board.rank if self._shared is not None and report.ranks else 0
-        if rank and format == "terminal":
+        rank = self.rank
+        if rank and report.ranks and format == "terminal":
             return f"rank {rank}: the report is shown by rank 0\n"
         return FORMATS[format].render(report, options or Options.fitting(sys.stdout))
 

@@ -39,7 +39,8 @@ class _Model:
 
     def note_pass(self, step: int) -> None:
         self.last = step
-        if self.module.training:
+        # A wrapper keeps the mode of an evaluation, where what it wraps has been set back.
+        if any(one.training for one in (self.module, *self.parts)):
             self.trains, self.evals = self.trains + 1, 0
         elif any(one.requires_grad for one in self.module.parameters()):
             self.evals += 1
