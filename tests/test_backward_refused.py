@@ -146,6 +146,38 @@ CHANGED = {
         +     first.step()  # <-
             second.step()
     """,
+    "step between two losses, and gradients cleared": """
+        one, two = nn.Linear(1, 1), nn.Linear(1, 1)
+        first = torch.optim.SGD([*net.parameters(), *one.parameters()], lr=0.1)
+        second = torch.optim.SGD([*net.parameters(), *two.parameters()], lr=0.1)
+        for _ in range(3):
+            h = torch.tanh(net(x))
+            a = one(h).mean()
+        -     b = torch.tanh(two(h)).square().mean()
+            first.zero_grad()
+            a.backward(retain_graph=True)
+            first.step()  # <-
+        +     h = torch.tanh(net(x))
+        +     b = torch.tanh(two(h)).square().mean()
+            second.zero_grad()
+            b.backward()
+            second.step()
+    """,
+    "weights clipped before backward": """
+        def clip():
+            with torch.no_grad():
+                for p in net.parameters():
+                    p.clamp_(-0.1, 0.1)  # <-
+
+        for _ in range(3):
+            h = x.clone().requires_grad_()
+            loss = torch.tanh(net(h)).mean()
+            optimizer.zero_grad()
+        -     clip()
+            loss.backward()
+        +     clip()
+            optimizer.step()
+    """,
     "through time": """
         cell = nn.GRUCell(3, 4)
         optimizer = torch.optim.SGD(cell.parameters(), lr=0.1)
@@ -201,6 +233,41 @@ FREED = {
             module(x).square().mean().backward()
         +     module.state = module.state.detach()
     """,
+    "value under two names": """
+        class Mean:
+            now = None
+
+            def of(self, value):
+                self.now = value if self.now is None else 0.9 * self.now + 0.1 * value  # <-
+                return value / self.now
+
+        mean = Mean()
+        for _ in range(3):
+            size = net(x).square().mean()
+            loss = mean.of(size) + size
+            optimizer.zero_grad()
+            loss.backward()
+        +     mean.now = mean.now.detach()
+            optimizer.step()
+    """,
+    "list that grows": """
+        class Agent:
+            losses = []
+
+        agent = Agent()
+
+        def end():
+            loss = torch.stack(agent.losses).sum()
+            optimizer.zero_grad()
+            loss.backward()
+        +     agent.losses.clear()
+            optimizer.step()
+
+        for _ in range(3):
+            for part in x.split(3):
+                agent.losses.append(net(part).square().mean())  # <-
+            end()
+    """,
     "sum of losses": """
         total = 0.0
         for _ in range(3):
@@ -216,6 +283,21 @@ FREED = {
         for _ in range(3):
         +     out = torch.tanh(net(x))  # <-
             loss = (out - y).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    """,
+    "mixing matrix before the loop": """
+        def mixed(w):
+            return torch.softmax(w, -1)
+
+        weight = nn.Parameter(torch.eye(3))
+        optimizer = torch.optim.SGD([weight], lr=0.1)
+        - mix = mixed(weight)  # <-
+        for _ in range(3):
+        +     mix = mixed(weight)  # <-
+            other = mixed(x.detach())
+            loss = (other @ mix).square().mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

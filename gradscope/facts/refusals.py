@@ -11,7 +11,8 @@ from gradscope.facts.places import Call, Location
 @dataclass(frozen=True, slots=True)
 class Write:
     """One op that changed a tensor in place, or an update by `optimizer`. `module` is the class of
-    the library's layer that did it. `recorded`: autograd made a node of it."""
+    the library's layer that did it. `recorded`: autograd made a node of it. `lasts`: it went into a
+    leaf, which later steps read too."""
 
     op: str
     location: Location | None
@@ -19,16 +20,19 @@ class Write:
     optimizer: str = ""
     module: str = ""
     recorded: bool = False
+    lasts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Carried:
     """A value with a graph that the program still held when the backward called at `backward` was
-    over: `name` reaches it there. `parts`: the name is that of a "tuple" or "list" of such."""
+    over: `name` reaches it there. `parts`: the name is that of a "tuple" or "list" of such. `kept`:
+    it still did when autograd refused, after the next forward pass."""
 
     name: str
     backward: Location
     parts: str = ""
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,9 @@ class Shared:
 
     `made` is the call that made the value in which it ends, `name` the user's name of that value,
     `used` the call that leads there from the present loss, None where the loss itself is in it;
-    `first_use` the one of the earlier loss. `again`: the line of `made` has run again since.
+    `first_use` the one of the earlier loss. `again`: the line of `made` has run again since, and it
+    was not `once` that the loop around the backward was led there: the outermost line on the way
+    to `made` through which nothing has run since. `carried` are the ways to reach the value.
     `calls` made the part, those `above` it lead on to the present loss; `updates` are those made
     since; `trained`: one of them moved parameters of it. `apart`: an optimizer that has not stepped
     since holds none, and others that the present loss depends on.
@@ -48,8 +54,9 @@ class Shared:
     used: Call | None = None
     first_use: Call | None = None
     backward: Location | None = None
-    carried: Carried | None = None
+    carried: tuple[Carried, ...] = ()
     again: bool = False
+    once: Location | None = None
     calls: tuple[Call, ...] = ()
     above: tuple[Call, ...] = ()
     updates: tuple[Write, ...] = ()
@@ -70,7 +77,7 @@ class ChangedInPlace(Refusal):
     """A tensor that `saved` keeps for its backward under the name `role` has another version than
     it had then: `writes` have changed it since, in this order. `above` are the calls between it and
     the loss. `apart`: an optimizer that has not stepped since holds parameters of the present loss,
-    and none that were stepped. `shared` tells of an earlier pass through the same part of the
+    and none that were stepped. `cleared`: the gradients that the updates took are gone. `shared` tells of an earlier pass through the same part of the
     graph, if there was one."""
 
     saved: Call | None = None
@@ -80,6 +87,7 @@ class ChangedInPlace(Refusal):
     writes: tuple[Write, ...] = ()
     above: tuple[Call, ...] = ()
     apart: bool = False
+    cleared: bool = False
     shared: Shared | None = None
 
 

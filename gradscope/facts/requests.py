@@ -178,6 +178,10 @@ class DetachCarried(Allow):
     carried: Carried
 
 
+class EmptyCarried(DetachCarried):
+    """Empty a list of values once backward has run through them."""
+
+
 class DetachUse(Allow):
     """Give `call` the value `name` without its graph."""
 

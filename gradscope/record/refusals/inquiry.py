@@ -44,7 +44,7 @@ from gradscope.record.graph import down, ends, is_older, leaf_ids, up, withheld
 from gradscope.record.held import variables
 from gradscope.record.journal import to_call
 from gradscope.record.refusals.exceptions import Raised, chain
-from gradscope.record.refusals.notes import Noted, Notes, Updated
+from gradscope.record.refusals.notes import Noted, Notes, Updated, held_graphs
 from gradscope.record.sites import resolve
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.reasons import cut_upstream, explained
@@ -94,19 +94,24 @@ class _Inquiry:
             role=role,
             name=self._context.names.name(tensor, raised.frame) or "",
             shape=tuple(tensor.shape),
-            writes=tuple(self._since(node._sequence_nr(), tensor)),
+            writes=tuple(self._since(node._sequence_nr(), tensor, raised)),
             above=self._calls(up(others, raised.nodes)),
             apart=self._notes.is_apart(after, leaf_ids(raised.nodes), moved),
+            cleared=any(
+                id(leaf) in moved and (leaf.grad is None or not bool(leaf.grad.any()))
+                for leaf in graph.leaves(raised.nodes)
+            ),
             shared=self._shared(others, raised),
         )
 
-    def _since(self, seq: int, tensor: torch.Tensor) -> Iterator[Write]:
+    def _since(self, seq: int, tensor: torch.Tensor, raised: Raised) -> Iterator[Write]:
         """What has written the memory of a tensor since a node of that number was made."""
         key, note = storage_key(tensor), self._context.journal.call_of(seq)
+        lasts = key in map(storage_key, graph.leaves(raised.nodes))
         # What an op in place saves of its own result, it saves once that is written.
         own = (seq + 1, note.info.name, note.user) if note is not None else None
         found: list[tuple[int, Write]] = [
-            (one.seq, _as_write(one))
+            (one.seq, _as_write(one, lasts=lasts))
             for one in self._notes.writes
             if one.seq > seq and one.storage.cdata == key and (one.seq, one.op, one.site) != own
         ]
@@ -154,17 +159,22 @@ class _Inquiry:
         after = [one for one in self._notes.updates if one.seq >= earlier.until]
         leaves = leaf_ids({node: [] for node in below[end]})
         beyond = leaf_ids(raised.nodes) - leaves
-        carried = earlier.carried.get(seq)
+        now = raised.frame
+        kept = held_graphs(now, earlier.place).get(seq, ()) if now is not None else ()
+        carried = tuple(replace(one, kept=one in kept) for one in earlier.carried.get(seq, ()))
+        once = self._once(seq, earlier.until)
         used = next((one for one in raised.nodes[end] if one not in old), None)
         first = [self._call_of(one) for one in earlier.above.get(seq, ())]
         return Shared(
             made=made,
-            name=_name_of(end, raised.frames) or (carried.name if carried is not None else ""),
+            name=_name_of(end, raised.frames) or (carried[0].name if carried else ""),
             used=self._context.call(used) if used is not None else None,
             first_use=next(filter(None, first), None),
             backward=earlier.place,
             carried=carried,
-            again=self._has_run_again(made, earlier.until),
+            again=self._has_run_again(made, earlier.until)
+            and (once is None or earlier.place != raised.place),
+            once=once,
             calls=self._calls(below[end]),
             above=self._calls(up({end}, raised.nodes)),
             updates=tuple(map(_as_update, after)),
@@ -180,6 +190,14 @@ class _Inquiry:
             for seq, note in calls.items()
             if made.location is not None
         )
+
+    def _once(self, seq: int, since: int) -> Location | None:
+        """Of the lines on the way to a call, the outermost through which nothing has run since."""
+        journal = self._context.journal
+        note, calls = journal.call_of(seq), journal.generations[-1].items()
+        later = {frame for seq, one in calls if seq >= since for frame in one.user}
+        way = reversed(note.user) if note is not None else ()
+        return next((resolve(*frame) for frame in way if frame not in later), None)
 
     def _without_graph(self, raised: Raised) -> AnyRefusal:
         self._context.names.look(raised.frame)
@@ -328,9 +346,9 @@ _CHECKS: tuple[tuple[str, Ask], ...] = (
 )
 
 
-def _as_write(one: Noted) -> Write:
+def _as_write(one: Noted, *, lasts: bool) -> Write:
     frames = tuple(resolve(*frame) for frame in one.site)
-    return Write(one.op, frames[0], frames, module=one.module, recorded=one.recorded)
+    return Write(one.op, frames[0], frames, "", one.module, one.recorded, lasts)
 
 
 def _as_update(one: Updated) -> Write:

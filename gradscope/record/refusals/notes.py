@@ -55,7 +55,7 @@ class Pass:
     above: Mapping[int, tuple[int, ...]]
     until: int  # the number of the first node that was made after it
     place: Location
-    carried: Mapping[int, Carried]
+    carried: Mapping[int, Sequence[Carried]]
 
 
 @dataclass(slots=True)
@@ -126,25 +126,30 @@ class Notes:
                 node._sequence_nr(): tuple(one._sequence_nr() for one in by)
                 for node, by in one.above.items()
             }
-        carried = _carried(frames[0], place)
+        carried = held_graphs(frames[0], place)
         self.passes.append(Pass(above, _sequence_nr(), place, carried))
 
 
-def _carried(frame: FrameType, place: Location) -> dict[int, Carried]:
-    """What the variables of a frame, and the objects in them, hold of graphs: by the number of the
-    node that made it."""
-    found: dict[int, Carried] = {}
-    held = [(name, value, 0) for name, value in variables(frame.f_locals)]
+def held_graphs(frame: FrameType, place: Location) -> dict[int, list[Carried]]:
+    """What the variables that a frame reads, and the objects in them, hold of graphs: by the number
+    of the node that made it."""
+    found: dict[int, list[Carried]] = {}
+    scope = frame.f_locals
+    if scope is not frame.f_globals:
+        named = (name for name in frame.f_code.co_names if name in frame.f_globals)
+        scope = {**{name: frame.f_globals[name] for name in named}, **scope}
+    held = [(name, value, 0) for name, value in variables(scope)]
     for name, value, depth in held:
         is_many = isinstance(value, list | tuple)
         numbers = [_number(one) for one in (value if is_many else (value,))]
         known = [number for number in numbers if number is not None]
         for number in known:
-            found.setdefault(number, Carried(name, place, type(value).__name__ if is_many else ""))
+            one = Carried(name, place, type(value).__name__ if is_many else "")
+            found.setdefault(number, []).append(one)
         if not known and depth < 1 and not isinstance(value, FunctionType):
-            held += [(part, one, depth + 1) for part, one in parts_of(name, value)]
+            held += [(part, it, depth + 1) for part, it in parts_of(name, value)]
             if isinstance(value, torch.nn.Module):
-                held += [(f"{name}.{key}", one, depth + 1) for key, one in value._buffers.items()]
+                held += [(f"{name}.{key}", it, depth + 1) for key, it in value._buffers.items()]
     return found
 
 

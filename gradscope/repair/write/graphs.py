@@ -21,11 +21,13 @@ _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
 
 
 def let_go(culprit: Culprit, request: ask.DetachCarried) -> Ways:
-    """`h = h.detach()` behind the backward."""
+    """`h = h.detach()` behind the backward, or `losses.clear()`."""
     name = request.carried.name
     text = f"{name} = {name}.detach()"
     if request.carried.parts == "tuple":
         text = f"{name} = tuple(one.detach() for one in {name})"
+    elif isinstance(request, ask.EmptyCarried):
+        text = f"{name}.clear()"
     elif request.carried.parts == "list":
         text = f"{name} = [one.detach() for one in {name}]"
     statement = statement_at(culprit.source, request.carried.backward)
@@ -82,11 +84,13 @@ def _unconditional(culprit: Culprit) -> Edits:
 
 
 def later(culprit: Culprit, request: ask.UpdateLater) -> Ways:
-    """The update below the second backward, in one block."""
+    """The update, or what leads to it, below the second backward, in one block."""
     source = culprit.source
-    update, backward = beside(source, request.update.location, request.backward)
-    if update is not None and backward is not None:
-        yield moved(source, update, backward)
+    for frame in request.update.frames:
+        if (frame.file, frame.function) == (source.file, request.backward.function):
+            update, backward = beside(source, frame, request.backward)
+            if update is not None and backward is not None:
+                yield moved(source, update, backward)
 
 
 def after_update(culprit: Culprit, request: ask.ComputeAfterUpdate) -> Ways:

@@ -70,7 +70,10 @@ def _changed(refusal: ChangedInPlace) -> Iterator[ask.Request]:
         # to train others: a later step would go along with it.
         later = ask.UpdateLater(write, refusal.raised_at)
         anew = ask.ComputeAfterUpdate(refusal.above, write, refusal.raised_at)
-        yield from (anew, later) if refusal.apart else (later, anew)
+        yield from (anew, later) if refusal.apart or refusal.cleared else (later, anew)
+        return
+    if write.lasts and refusal.raised_at is not None:
+        yield from (*copies, ask.UpdateLater(write, refusal.raised_at))
         return
     copies_first = not write.recorded or _is_one_line(write.location, saved)
     first, last = (copies, ()) if copies_first else ((), copies)
@@ -85,18 +88,19 @@ def _is_one_line(written: Location | None, saved: Call | None) -> bool:
 
 def is_once(shared: Shared, raised_at: Location | None) -> bool:
     """Whether one backward, in a loop, runs for the second time through what was computed once."""
-    return not shared.again and shared.backward == raised_at
+    return not shared.again and shared.once is not None and shared.backward == raised_at
 
 
 def _shared(shared: Shared, raised_at: Location | None) -> Iterator[ask.Request]:
     if is_carried(shared):
-        if shared.carried is not None:
-            yield ask.DetachCarried(shared.carried)
+        for one in shared.carried:
+            full = one.parts == "list" and one.kept
+            yield ask.EmptyCarried(one) if full else ask.DetachCarried(one)
         return
     if is_once(shared, raised_at) and raised_at is not None:
-        yield ask.ComputeAnew(shared.calls, raised_at)
-        if shared.carried is not None and shared.used is not None:
-            yield ask.DetachCarried(shared.carried)
+        anew = ask.ComputeAnew(shared.calls, raised_at)
+        detached = map(ask.DetachCarried, shared.carried if shared.used is not None else ())
+        yield from (anew, *detached) if shared.trained or not shared.updates else (*detached, anew)
         yield ask.KeepGraph(raised_at)
         return
     if shared.trained and shared.apart and shared.used is not None:

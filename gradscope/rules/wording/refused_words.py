@@ -127,6 +127,7 @@ def _freed(one: GraphFreed) -> Told:
             evidence=evidence,
         )
     made, name = phrases.spelled(shared.made.op), _named(shared.name, "a value")
+    place: Location | None = _at(shared.made)
     reader: Places = ()
     if is_carried(shared):
         why += (
@@ -140,7 +141,7 @@ def _freed(one: GraphFreed) -> Told:
     elif is_once(shared, one.raised_at):
         why += f" Here {name} is computed once, and each turn of the loop runs backward through it."
         headline = f"{name} is computed once, and backward runs through it more than once"
-        label = "computed once"
+        label, place = "computed once", shared.once
     else:
         why += f" Here {name} is a part of both losses, and the first one has run through it."
         headline = f"two backward passes run through the graph of {name}"
@@ -150,7 +151,7 @@ def _freed(one: GraphFreed) -> Told:
         headline,
         why,
         label,
-        _at(shared.made),
+        place,
         shared.made.op,
         ((shared.backward, "an earlier backward ran through it, and freed it"), *reader),
         evidence | {"carried": is_carried(shared), "trained": shared.trained},
