@@ -147,17 +147,18 @@ CHANGED = {
             second.step()
     """,
     "step between two losses, and gradients cleared": """
+        body = nn.Sequential(net, nn.Tanh(), nn.Linear(1, 1), nn.Tanh())
         one, two = nn.Linear(1, 1), nn.Linear(1, 1)
-        first = torch.optim.SGD([*net.parameters(), *one.parameters()], lr=0.1)
-        second = torch.optim.SGD([*net.parameters(), *two.parameters()], lr=0.1)
+        first = torch.optim.SGD([*body.parameters(), *one.parameters()], lr=0.1)
+        second = torch.optim.SGD([*body.parameters(), *two.parameters()], lr=0.1)
         for _ in range(3):
-            h = torch.tanh(net(x))
+            h = body(x)
             a = one(h).mean()
         -     b = torch.tanh(two(h)).square().mean()
             first.zero_grad()
             a.backward(retain_graph=True)
             first.step()  # <-
-        +     h = torch.tanh(net(x))
+        +     h = body(x)
         +     b = torch.tanh(two(h)).square().mean()
             second.zero_grad()
             b.backward()
@@ -238,12 +239,12 @@ FREED = {
             now = None
 
             def of(self, value):
-                self.now = value if self.now is None else 0.9 * self.now + 0.1 * value  # <-
+                self.now = value if self.now is None else 0.9 * self.now + 0.1 * value
                 return value / self.now
 
         mean = Mean()
         for _ in range(3):
-            size = net(x).square().mean()
+            size = net(x).square().mean()  # <-
             loss = mean.of(size) + size
             optimizer.zero_grad()
             loss.backward()
@@ -252,7 +253,8 @@ FREED = {
     """,
     "list that grows": """
         class Agent:
-            losses = []
+            def __init__(self):
+                self.losses = []
 
         agent = Agent()
 

@@ -77,8 +77,8 @@ class ChangedInPlace(Refusal):
     """A tensor that `saved` keeps for its backward under the name `role` has another version than
     it had then: `writes` have changed it since, in this order. `above` are the calls between it and
     the loss. `apart`: an optimizer that has not stepped since holds parameters of the present loss,
-    and none that were stepped. `cleared`: the gradients that the updates took are gone. `shared` tells of an earlier pass through the same part of the
-    graph, if there was one."""
+    and none that were stepped. `cleared`: the gradients that the updates took are gone. `shared`
+    tells of an earlier pass through the same part of the graph, if there was one."""
 
     saved: Call | None = None
     role: str = ""

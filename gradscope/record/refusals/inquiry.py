@@ -17,6 +17,7 @@ import torch
 from gradscope.facts import (
     AnyRefusal,
     Call,
+    Carried,
     ChangedInPlace,
     GraphFreed,
     LeafWritten,
@@ -44,7 +45,7 @@ from gradscope.record.graph import down, ends, is_older, leaf_ids, up, withheld
 from gradscope.record.held import variables
 from gradscope.record.journal import to_call
 from gradscope.record.refusals.exceptions import Raised, chain
-from gradscope.record.refusals.notes import Noted, Notes, Updated, held_graphs
+from gradscope.record.refusals.notes import Noted, Notes, Pass, Updated, held_graphs
 from gradscope.record.sites import resolve
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.reasons import cut_upstream, explained
@@ -159,9 +160,7 @@ class _Inquiry:
         after = [one for one in self._notes.updates if one.seq >= earlier.until]
         leaves = leaf_ids({node: [] for node in below[end]})
         beyond = leaf_ids(raised.nodes) - leaves
-        now = raised.frame
-        kept = held_graphs(now, earlier.place).get(seq, ()) if now is not None else ()
-        carried = tuple(replace(one, kept=one in kept) for one in earlier.carried.get(seq, ()))
+        carried = self._carried(end, earlier, raised)
         once = self._once(seq, earlier.until)
         used = next((one for one in raised.nodes[end] if one not in old), None)
         first = [self._call_of(one) for one in earlier.above.get(seq, ())]
@@ -181,6 +180,15 @@ class _Inquiry:
             trained=any(leaves & set(map(id, one.parameters)) for one in after),
             apart=self._notes.is_apart(after, beyond, leaves),
         )
+
+    def _carried(self, end: Any, earlier: Pass, raised: Raised) -> tuple[Carried, ...]:
+        """The ways to reach a value, those first that reach now what was computed from it."""
+        seq, now = end._sequence_nr(), raised.frame
+        held = held_graphs(now, earlier.place) if now is not None else {}
+        after = {node._sequence_nr() for node in up({end}, raised.nodes)} | {seq}
+        leading = [one for number in after for one in held.get(number, ())]
+        found = sorted(earlier.carried.get(seq, ()), key=lambda one: one not in leading)
+        return tuple(replace(one, kept=one in held.get(seq, ())) for one in found)
 
     def _has_run_again(self, made: Call | None, since: int) -> bool:
         """Whether the line of a call has made a node after the one with that number."""
