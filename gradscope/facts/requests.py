@@ -173,13 +173,10 @@ class CopyWhenSaved(Allow):
 
 
 class DetachCarried(Allow):
-    """Let go of the graph of a value once backward has run through it."""
+    """Let go of the graph of a value once backward has run; `emptied`: of the values, a list."""
 
     carried: Carried
-
-
-class EmptyCarried(DetachCarried):
-    """Empty a list of values once backward has run through them."""
+    emptied: bool = False
 
 
 class DetachUse(Allow):
@@ -292,8 +289,7 @@ class BoundSchedule(OfUpdate):
 
 
 class ClearGradients(Request):
-    """Clear the gradients before each backward; `clearing` is None where the program has no name
-    for them."""
+    """Clear the gradients before each backward; None where the program has no name for them."""
 
     clearing: Clearing | None
 

@@ -26,7 +26,7 @@ def let_go(culprit: Culprit, request: ask.DetachCarried) -> Ways:
     text = f"{name} = {name}.detach()"
     if request.carried.parts == "tuple":
         text = f"{name} = tuple(one.detach() for one in {name})"
-    elif isinstance(request, ask.EmptyCarried):
+    elif request.emptied:
         text = f"{name}.clear()"
     elif request.carried.parts == "list":
         text = f"{name} = [one.detach() for one in {name}]"

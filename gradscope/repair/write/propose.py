@@ -85,7 +85,6 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.OutOfPlace: refused.out_of_place,
     ask.CopyWhenSaved: refused.copied,
     ask.DetachCarried: graphs.let_go,
-    ask.EmptyCarried: graphs.let_go,
     ask.DetachUse: graphs.detached,
     ask.ComputeAnew: graphs.each_turn,
     ask.KeepGraph: graphs.retained,

@@ -94,8 +94,7 @@ def is_once(shared: Shared, raised_at: Location | None) -> bool:
 def _shared(shared: Shared, raised_at: Location | None) -> Iterator[ask.Request]:
     if is_carried(shared):
         for one in shared.carried:
-            full = one.parts == "list" and one.kept
-            yield ask.EmptyCarried(one) if full else ask.DetachCarried(one)
+            yield ask.DetachCarried(one, emptied=one.parts == "list" and one.kept)
         return
     if is_once(shared, raised_at) and raised_at is not None:
         anew = ask.ComputeAnew(shared.calls, raised_at)

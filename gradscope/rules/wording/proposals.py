@@ -75,6 +75,8 @@ def _of_fields(request: ask.Request) -> _Words | None:
             return "graph", f"let `{spelled(call.op)}` keep a copy of its own", ""
         case ask.UpdateLater(write) if not write.optimizer:
             return "graph", "write into the parameters once backward has run", ""
+        case ask.DetachCarried(carried, emptied=True):
+            return "graph", f"empty `{carried.name}` once backward has run", ""
         case ask.Thaw(modules):
             return "graph", f"let {listed(modules)} require gradients again", ""
         case ask.LowerRate(old, new) if old is not None and new is not None:
@@ -136,7 +138,6 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     # What autograd does not refuse
     ask.OutOfPlace: _graph("compute a new tensor, and leave the one that was saved as it is"),
     ask.DetachCarried: _graph("detach `{0.carried.name}` once backward has run"),
-    ask.EmptyCarried: _graph("empty `{0.carried.name}` once backward has run"),
     ask.DetachUse: _graph("detach `{0.name}` where the loss that is not to train it reads it"),
     ask.ComputeAnew: _graph("compute it in each turn of the loop"),
     ask.KeepGraph: _graph(
