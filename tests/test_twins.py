@@ -13,7 +13,6 @@ QUICK = "bce_by_hand"
 
 # The twin takes another convention for what has no value, and these are as good.
 ANOTHER_WAY = {
-    "covariance_with_a_dead_feature": "how much is added to the diagonal is a choice",
     "direction_of_nothing": "a vector without a direction has the gradient 0, and not 1e6 times it",
 }
 # What nobody can tell from the program, such as how small a spread may be.

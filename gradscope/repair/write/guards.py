@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import Margin, eps_for
+from gradscope.ops.edges import Nature
 from gradscope.repair.write import limits
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.spelling import can_repeat, filled, is_count, operand_of
@@ -211,7 +212,10 @@ def _apart(culprit: Culprit) -> Iterator[Candidate]:
 
 
 def _added(culprit: Culprit) -> Iterator[Candidate]:
-    """`+ eps` on the operand, where the table has no guard or the guard did not do."""
+    """`+ eps` on the operand, where the table has no guard or the guard did not do; on a matrix it
+    would be the same number in all places."""
+    if any(edge.nature is Nature.DEGENERATE for edge in culprit.edges()):
+        return
     for edge in culprit.edges():
         node = operand_of(culprit, edge)
         if node is not None and edge.cure.margin in FLOORS:

@@ -11,7 +11,7 @@ from gradscope.ops.patterns import EPSILON
 from gradscope.repair.write.culprit import Candidate, Culprit, Ways
 from gradscope.repair.write.ends import layer, renamed
 from gradscope.repair.write.spelling import can_repeat, operand_of
-from gradscope.repair.write.splice import keyword
+from gradscope.repair.write.splice import before, keyword
 from gradscope.repair.write.uses import given_to
 from gradscope.rules.wording import phrases, proposals
 from gradscope.source.arguments import Spelled, spelled
@@ -43,13 +43,23 @@ def allocated(culprit: Culprit) -> Ways:
 
 
 def diagonal(culprit: Culprit, request: ask.AddToDiagonal) -> Ways:
-    """A multiple of the identity added to the matrix."""
+    """A multiple of the identity added to the matrix, which gets a name for that."""
     edge = next((one for one in culprit.edges() if one.cure.guard), None)
     node = operand_of(culprit, edge) if edge is not None else None
     guard = culprit.torch(edge.cure.guard) if edge is not None else None
-    if node is not None and guard and can_repeat(culprit, node):
-        text = guard.format(x=culprit.text(node), eps=f"{request.size:g}")
-        yield [culprit.replace(node, text)]
+    if node is None or not guard:
+        return
+    named: tuple[Edit, ...] = ()
+    text = culprit.text(node)
+    if not isinstance(node, ast.Name | ast.Attribute):
+        statement, text = culprit.source.nodes.statement(node), "matrix"
+        is_taken = any(one.id == text for one in culprit.source.nodes.every(ast.Name))
+        if is_taken or not isinstance(statement, ast.Assign | ast.Return | ast.AugAssign):
+            return
+        named = before(culprit.source, statement, f"{text} = {culprit.source.of(node)}")
+        if not named:
+            return
+    yield [*named, culprit.replace(node, guard.format(x=text, eps=f"{request.size:g}"))]
 
 
 def fitted(culprit: Culprit, request: ask.FitNumber) -> Ways:

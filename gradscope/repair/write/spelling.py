@@ -9,6 +9,7 @@ from gradscope.repair.write.culprit import Culprit
 from gradscope.source.arguments import called, draws
 
 _TAKES_OUT = frozenset("next pop popitem popleft read readline recv send".split())
+_NUMBERS = frozenset(("abs", "float", "int", "len", "max", "min"))  # Python's own
 # What moves elements, and leaves their values as they are.
 MOVES = frozenset(
     "contiguous diag diagonal expand flatten flip gather index_select masked_select movedim narrow"
@@ -45,6 +46,8 @@ def _is_pure(culprit: Culprit, call: ast.Call) -> bool:
     if not isinstance(call.func, ast.Attribute | ast.Name):
         return False
     name = called(call)
+    if isinstance(call.func, ast.Name) and name in _NUMBERS:
+        return name not in culprit.source.nodes.scope(call).owner(name).bindings
     dotted = culprit.names.dotted(call.func) or ""
     is_torch = dotted.startswith("torch.") or isinstance(call.func, ast.Attribute)
     is_pure = not (name.endswith("_") or name in _TAKES_OUT or draws(culprit.source, call))
