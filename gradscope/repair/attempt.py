@@ -72,6 +72,7 @@ class Patched:
     text: str
     others: tuple[tuple[Source, str], ...] = ()
     meant: bool = False
+    alone: bool = False
 
     @property
     def files(self) -> tuple[tuple[Source, str], ...]:
@@ -159,7 +160,14 @@ def patched(culprit: Culprit, candidate: Candidate) -> Patched | None:
     (source, text), *others = written
     given = (candidate.title,)
     return Patched(
-        candidate.kind, given, candidate.same, source, text, tuple(others), candidate.meant
+        candidate.kind,
+        given,
+        candidate.same,
+        source,
+        text,
+        tuple(others),
+        candidate.meant,
+        candidate.alone,
     )
 
 
@@ -201,7 +209,7 @@ class Bench:
 
     def _best(self, finding: Finding, one: Patched) -> tuple[Patched, Outcome]:
         outcome = self._verdict(finding, one)
-        if outcome.remains is not None:
+        if outcome.remains is not None and not one.alone:
             wider = self._extended(finding, one, outcome.remains, DEEPEST)
             for more in islice(wider, BRANCHES**2):
                 found = self._verdict(finding, more)

@@ -56,6 +56,11 @@ def _spread(culprit: Culprit) -> Iterator[Candidate]:
         edit = keyword(culprit.source, call, "correction", correction)
     title = "let the spread of a single item be 0"
     yield Candidate(title, (edit,))
+    if dim is not None and {*culprit.operands} <= {"self", "dim"}:
+        nothing = f"{culprit.text(operand)}.sum({culprit.source.of(dim)}) * 0"
+        written = f"{culprit.source.of(call)} if {count} > 1 else {nothing}"
+        title = "let the spread of fewer than two items be 0"
+        yield Candidate(title, (culprit.replace(call, written),))
 
 
 def _mean(culprit: Culprit) -> Iterator[Candidate]:

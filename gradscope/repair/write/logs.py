@@ -322,8 +322,16 @@ def _sub(read: Reading, found: Spelled) -> str | None:
     first, second = found.positional[:2]
     if read.number(first) == 1:
         return _complement(read, second)
-    exponent = read.argument(first, "exp") if read.number(second) == 1 else None
-    return _undone("expm1", read.text(exponent)) if exponent is not None else None
+    if read.number(second) == 1:
+        exponent = read.argument(first, "exp")
+        return _undone("expm1", read.text(exponent)) if exponent is not None else None
+    for op, of in _DIFFERENCES.items():
+        above, below = read.argument(first, op), read.argument(second, op)
+        if above is not None and below is not None:
+            a, b = read.text(above), read.text(below)
+            ratio = read.call("log", f"-torch.expm1({b} - {term(a)})")
+            return f"{of.format(a=a, b=atom(b))} + {ratio}"
+    return None
 
 
 # The logarithm of each op, of the operand {z}; {a} is the same as an operand of anything.
@@ -335,6 +343,11 @@ _UNDONE = {
     "ndtr": "torch.special.log_ndtr({z})",
     "erfc": f"torch.special.log_ndtr(-{math.sqrt(2)!r} * {{a}}) + {math.log(2)!r}",
     "sigmoid": "torch.nn.functional.logsigmoid({z})",
+}
+# Of op(a) - op(b), less log(1 - exp(b - a)).
+_DIFFERENCES = {
+    "exp": "{a}",
+    "sigmoid": "torch.nn.functional.logsigmoid({a}) + torch.nn.functional.logsigmoid(-{b})",
 }
 _TIMES = {"reciprocal": "-", "sqrt": "0.5 * "}  # that of the operand
 _RULES: dict[str, Callable[[Reading, Spelled], str | None]] = {

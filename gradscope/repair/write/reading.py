@@ -118,7 +118,8 @@ class Reading:
         source, made = self.culprit.source, self.culprit.source.parents[given]
         if isinstance(made, ast.Return):
             calls = calls_around(source, given)
-            return None if calls and all(map(self._is_handed, calls)) else ()
+            left = tuple(one for one in calls if not self._is_handed(one))
+            return left or (None if calls else ())
         target = made.targets[0] if isinstance(made, ast.Assign) else None
         if not isinstance(target, ast.Name):
             return ()

@@ -41,7 +41,7 @@ def rewritten(culprit: Culprit) -> Iterator[Candidate]:
 def _written(culprit: Culprit, node: ast.expr, form: Form) -> Candidate | None:
     """The form of an expression in one line; where that gets too long, in the lines in which its
     parts are."""
-    text = _text(Reading(culprit, node), node, form)
+    text = _text(plain := Reading(culprit, node), node, form)
     if text is None or len(text) > LONGEST_TEXT:
         reading = Reading(culprit, node, in_place=True)
         while (shorter := _text(reading, node, form)) is not None:
@@ -49,9 +49,9 @@ def _written(culprit: Culprit, node: ast.expr, form: Form) -> Candidate | None:
             if misread and _read_alike(reading, misread, form):
                 misread = reading.misread()
             if not misread:
-                return _candidate(culprit, node, shorter, reading.rewritten)
+                return _candidate(culprit, node, shorter, reading)
             reading = Reading(culprit, node, in_place=True, apart=reading.apart | {*misread})
-    return _candidate(culprit, node, text, {}) if text is not None else None
+    return _candidate(culprit, node, text, plain) if text is not None else None
 
 
 def _read_alike(
@@ -79,10 +79,9 @@ def _text(reading: Reading, node: ast.expr, form: Form) -> str | None:
     return None if text is None or "\n" in text else text
 
 
-def _candidate(
-    culprit: Culprit, node: ast.expr, text: str, others: Mapping[ast.expr, str]
-) -> Candidate | None:
-    """`others`: further expressions, and what takes their places."""
+def _candidate(culprit: Culprit, node: ast.expr, text: str, reading: Reading) -> Candidate | None:
+    """The text in the place of a node, and what else the reading has written otherwise."""
+    others = reading.rewritten
     edits = [culprit.replace(node, text), *dead.left_over(culprit, node, text)]
     for given, template in others.items():
         written = culprit.torch(template)
@@ -90,7 +89,9 @@ def _candidate(
             return None
         edits.append(culprit.replace(given, written))
     title = (proposals.IN_LOGARITHMS if others else proposals.STABLE).format(text=text)
-    return Candidate(title, tuple(edits))
+    # The weights of a row that a mask leaves empty are for another fix to say.
+    alone = reading.has_plain_log and culprit.finding.name == "zero-division"
+    return Candidate(title, tuple(edits), alone=alone)
 
 
 def with_zero_infinity(culprit: Culprit) -> Iterator[Candidate]:
@@ -117,7 +118,7 @@ def _made_of(culprit: Culprit, part: ast.expr, ops: Set[str]) -> list[tuple[ast.
         seen.add(node)
         if op is not None and op.name in ops:
             found.append((node, op.name))
-        elif not isinstance(node, ast.Name | ast.Subscript):
+        elif depth and not isinstance(node, ast.Name | ast.Subscript):
             continue
         waiting += ((one, depth + 1) for one in above(culprit, node))
     return found[::-1]
