@@ -856,3 +856,29 @@ def test_a_late_refusal_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.M
     assert finding.step == 21
     assert finding.location is not None
     assert "# <-" in program.splitlines()[finding.location.line - 1]
+
+
+ROUND_REWARDS = """import torch
+from torch.distributions import Categorical
+
+policy = torch.nn.Linear(4, 3)
+optimizer = torch.optim.Adam(policy.parameters())
+logs = []
+for step in range(5):
+    chances = Categorical(torch.softmax(policy(torch.randn(4)), -1))
+    logs.append(chances.log_prob(chances.sample()).detach())
+returns = torch.tensor([3.4, 2.7, 1.9, 1.0, 0.5])
+(-torch.stack(logs) * returns).sum().backward()
+optimizer.step()
+"""
+
+
+def test_a_round_number_was_not_read_out_of_the_tensor_that_happens_to_be_equal(
+    tmp_path: Path,
+) -> None:
+    """The probabilities sum to 1, as one of the rewards is."""
+    (finding,) = refused(diagnosed_text(ROUND_REWARDS, tmp_path))
+
+    assert finding.location is not None
+    assert finding.location.line == 9
+    assert ".log_prob(chances.sample()))" in (finding.fixes[0].patch or "")

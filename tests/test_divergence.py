@@ -87,6 +87,15 @@ def never_cleared(*, decay: float | None = None) -> list[Severity]:
     return [found.severity for found in RULES["GS404"].check(trace, ())]
 
 
+def test_weights_that_have_grown_tenfold_prove_it_of_a_bounded_loss() -> None:
+    losses = (3.4, 900.0, 1500.0, 690.0, 350.0, 450.0, 500.0, 230.0)
+    grown = replace(SEEN, leaves=(replace(LEAF, weight=12 * LEAF.start),))
+
+    assert judged(losses, grown) != []
+    assert judged(losses, replace(SEEN, leaves=(replace(LEAF, weight=8.0),))) == []
+    assert judged((1.0, 1.2, 0.9, 0.8, 1.1, 2.0, 3.0, 4.0), grown) == []
+
+
 def test_gradients_that_are_never_cleared_are_an_error() -> None:
     assert never_cleared() == [Severity.ERROR]
 

@@ -236,6 +236,15 @@ def test_what_was_done_before_the_snapshot_is_not_done_again(traced):
     assert replay.origin is Origin.SNAPSHOT
 
 
+def test_a_thread_that_looks_after_a_progress_bar_is_no_hindrance(traced):
+    """A daemon that sleeps for seconds, for whose work no computation waits."""
+    waits = "import threading\nthreading.Thread("
+    waits += "target=threading.Event().wait, args=(60,), daemon=True).start()"
+    replay = replayed(traced(BEGIN + waits + LOSS + STEP + LOOP))
+
+    assert replay.origin is Origin.SNAPSHOT
+
+
 def test_the_newest_snapshot_will_do_where_a_step_takes_longer_than_a_copy(traced):
     """It is known to begin with finite parameters: the last step in full need not be repeated."""
     slow = STEP.replace("    loss.backward()", "    time.sleep(0.05)\n    loss.backward()")

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -41,6 +42,7 @@ _PAGE_COPIED = 2.5e-6  # seconds for a page that is written first after a fork: 
 _AND_ITS_END = 2  # times what a fork takes: the copy's memory is given back in its own time
 _OLDER = 4  # times as far back as the newer one may the older one be before it is replaced
 _READY = 8  # bytes
+_CLOCK = 1.0  # seconds that a thread sleeps at least which nobody waits for
 _ROOM = 3  # times the memory of the process: two snapshots and a worker that write all of it
 
 
@@ -232,7 +234,7 @@ class Snapshots:
         if self._has_other_children():
             return Hurdle.PROCESSES
         threads = sys._current_frames().keys() - {threading.get_ident()}
-        if threads - self.batches.threads() or not survives_a_fork():
+        if threads - self.batches.threads() - _clocks() or not survives_a_fork():
             return Hurdle.THREADS
         if cuda.is_initialized() or shares_other_memory():
             return Hurdle.SHARED
@@ -249,6 +251,28 @@ class Snapshots:
             )
         except OSError:
             return True  # the kernel does not tell
+
+
+def _clocks() -> set[int]:
+    """The daemons that sleep for seconds, as one does that looks after a progress bar: no
+    computation waits for what they do, and in a copy they may be missing."""
+    frames = sys._current_frames()
+    daemons = (one.ident for one in threading.enumerate() if one.daemon and one.ident in frames)
+    return {ident for ident in daemons if ident is not None and _sleeps(frames[ident])}
+
+
+def _sleeps(frame: FrameType) -> bool:
+    """Whether that is where a thread waits for an event, for a second at least; not while it holds
+    the event's lock, which a copy would wait for."""
+    condition, timeout = frame.f_locals.get("self"), frame.f_locals.get("timeout")
+    return (
+        frame.f_code is threading.Condition.wait.__code__
+        and frame.f_back is not None
+        and frame.f_back.f_code is threading.Event.wait.__code__
+        and timeout is not None
+        and timeout >= _CLOCK
+        and not condition._lock.locked()
+    )
 
 
 def _sleep(control: socket.socket, files: tuple[OpenFile, ...]) -> Woken:

@@ -11,6 +11,7 @@ from gradscope.record.pieces import sum_as
 from gradscope.record.tracing import unobserved
 
 _LISTED = 64  # numbers in a tensor that are looked up one by one
+_ROUND = 2**8  # numbers of no more bits than these stand in many places: 0, 1, 0.5, 100
 _LARGEST = 2**24  # elements of what is read out at once, for which another sum is worth its time
 
 
@@ -40,14 +41,14 @@ class Readouts:
             numbers = values.reshape(-1).tolist()
         live = 0
         for number in numbers:
-            if number and math.isfinite(number):
+            if _tells(number):
                 live |= self._live.get((1, _rounded(number)), 0)
         return live
 
 
 def _key(out: Any) -> tuple[int, float] | None:
-    """Count and sum of the elements. On a device, reading them takes an op that tells; a sum of
-    0, or one that is not finite, is shared by too many."""
+    """Count and sum of the elements. On a device, reading them takes an op that tells; a round sum,
+    or one that is not finite, is shared by too many."""
     is_read = isinstance(out, torch.Tensor) and out.is_cpu and out.numel() <= _LARGEST
     values = plain(out) if is_read else None
     if values is None or values.dtype is torch.float16 or values.dtype is torch.bfloat16:
@@ -55,7 +56,12 @@ def _key(out: Any) -> tuple[int, float] | None:
     with unobserved():
         # In one order, and rounded, for strides that a new tensor does not have.
         total = sum_as(values, torch.float64)
-    return (values.numel(), _rounded(total)) if total and math.isfinite(total) else None
+    return (values.numel(), _rounded(total)) if _tells(total) else None
+
+
+def _tells(number: float) -> bool:
+    """Whether two that are equal are so for a reason: probabilities sum to 1, as a reward may be."""
+    return math.isfinite(number) and not (math.frexp(number)[0] * _ROUND).is_integer()
 
 
 def _rounded(number: float) -> float:

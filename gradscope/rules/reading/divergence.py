@@ -17,8 +17,10 @@ LEAP = 100.0
 # In a run that stays finite the evidence has to be stronger: a loss may rise for a good reason.
 FINITE_RISES = 5
 FINITE = 10.0
-# If training is the reason, the weights have changed by that much, all together.
+# If training is the reason, the weights have changed by that much, all together; where they have
+# grown tenfold, a tenth of the usual growth of the loss is proof enough.
 MOVED = 1.1
+GROWN = 10.0
 FEWEST_STALE = 5  # updates in a row whose gradients had piled up; fewer may be meant
 # Both are the most that training recipes use: of a velocity, and of what one step takes away.
 USUAL_MOMENTUM = 0.9
@@ -35,8 +37,11 @@ def is_divergence(
     """Whether losses that grew, by `limit` at least, are the fault of the steps, and not of an op
     or of the data."""
     if not roots:
-        large = rise.rises >= FINITE_RISES and rise.total >= FINITE * limit
-        return large and not rise.falls and _have_moved(magnitudes.leaves)
+        moved = _growth_of_weights(magnitudes.leaves)
+        least = limit / FINITE if moved >= GROWN else FINITE * limit
+        large = rise.rises >= FINITE_RISES and rise.total >= least
+        # Of harder data the weights know nothing.
+        return large and not rise.falls and not 1 / MOVED <= moved <= MOVED
     # An overflow in an op that grows slowly is the loop's own growth arriving there. One in `exp`
     # or a division is a cause of its own, whatever came before.
     if any(not has(root.event.op, Trait.GROWS_SLOWLY) for root in roots):
@@ -124,9 +129,8 @@ def blamed_sum(total: Summed | None, rise: Rise, update: Update) -> Summed | Non
     return total if update.lr / total.terms < largest_stable_lr(rise, update.lr) else None
 
 
-def _have_moved(leaves: Sequence[Leaf]) -> bool:
-    """Whether training is what the loss grew by: of harder data the weights know nothing."""
+def _growth_of_weights(leaves: Sequence[Leaf]) -> float:
+    """From the first step on, those that are trained together; inf where none is known."""
     trained = [leaf for leaf in leaves if leaf.trained]
     start = math.hypot(*(leaf.start for leaf in trained))
-    now = math.hypot(*(leaf.weight for leaf in trained))
-    return not trained or not start / MOVED <= now <= start * MOVED
+    return math.hypot(*(leaf.weight for leaf in trained)) / start if start else math.inf
