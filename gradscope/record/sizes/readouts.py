@@ -60,7 +60,7 @@ def _key(out: Any) -> tuple[int, float] | None:
 
 
 def _tells(number: float) -> bool:
-    """Whether two that are equal are so for a reason: probabilities sum to 1, as a reward may be."""
+    """Whether two that are equal are so for a reason: rewards are 1, as sums of chances are."""
     return math.isfinite(number) and not (math.frexp(number)[0] * _ROUND).is_integer()
 
 
