@@ -264,15 +264,11 @@ def _clocks() -> set[int]:
 def _sleeps(frame: FrameType) -> bool:
     """Whether that is where a thread waits for an event, for a second at least; not while it holds
     the event's lock, which a copy would wait for."""
-    condition, timeout = frame.f_locals.get("self"), frame.f_locals.get("timeout")
-    return (
-        frame.f_code is threading.Condition.wait.__code__
-        and frame.f_back is not None
-        and frame.f_back.f_code is threading.Event.wait.__code__
-        and timeout is not None
-        and timeout >= _CLOCK
-        and not condition._lock.locked()
-    )
+    above = frame.f_back.f_code if frame.f_back is not None else None
+    if (frame.f_code, above) != (threading.Condition.wait.__code__, threading.Event.wait.__code__):
+        return False
+    known: dict[str, Any] = frame.f_locals
+    return (known["timeout"] or 0.0) >= _CLOCK and not known["self"]._lock.locked()
 
 
 def _sleep(control: socket.socket, files: tuple[OpenFile, ...]) -> Woken:
