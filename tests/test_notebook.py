@@ -203,3 +203,15 @@ def test_a_number_that_is_used_again_is_told_apart(shell):
 def test_the_extension_is_no_public_name():
     assert "load_ipython_extension" not in gradscope.__all__
     assert callable(gradscope.load_ipython_extension)
+
+
+def test_a_report_in_colours_is_made_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rich shows what it prints in a cell, wherever it believes that it runs in one."""
+    shown: list[object] = []
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("IPython.display.display", lambda *given, **known: shown.append(given))
+    with gradscope.watch() as seen:
+        pass
+
+    assert "not judged" in seen.text(options=Options(color=True))
+    assert not shown

@@ -647,6 +647,15 @@ def agreed(*shares: Share) -> Ranked:
         ),
         pytest.param(
             [
+                Share(0, Fate.RAISED, order=2, detail="peer has gone"),
+                Share(1, Fate.EXITED, order=1, detail="sys.exit(3)"),
+            ],
+            1,
+            [Fate.CALLED_OFF, Fate.EXITED],
+            id="exited",
+        ),
+        pytest.param(
+            [
                 Share(0, Fate.RAISED, order=1, is_stuck=True, waits=True),
                 Share(1, Fate.CALLED_OFF, order=2, is_stuck=True),
             ],

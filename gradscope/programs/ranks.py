@@ -282,12 +282,13 @@ def _hangs(share: Share, all: Iterable[Share]) -> bool:
 
 
 def _precedence(share: Share) -> tuple[int, bool, int, int]:
-    place = share.step
-    if share.fate in (Fate.DIED, Fate.RAISED, Fate.EXITED):
+    place, fate = share.step, share.fate
+    if fate in (Fate.DIED, Fate.RAISED, Fate.EXITED):
         place = share.order
+        fate = Fate.RAISED if fate is Fate.EXITED else fate  # others raise, since it has gone
     elif share.fate is Fate.HEALTHY:
         place = -share.step  # one that does not train has little to tell
-    return _TELLS.index(share.fate), not share.symptoms, place, share.rank
+    return _TELLS.index(fate), not share.symptoms, place, share.rank
 
 
 def _as_told(share: Share, teller: Share) -> Share:

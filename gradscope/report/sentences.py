@@ -106,11 +106,10 @@ def symptom(found: Symptom) -> str:
 
 
 def symptoms(found: Sequence[Symptom], limit: int = 3) -> str:
-    """The first few, and how many more there are."""
-    named = [symptom(one) for one in found[:limit]]
-    if len(found) > limit:
-        named.append(f"and {len(found) - limit:,} more")
-    return "; ".join(named)
+    """The first few, and how many more there are; what is bad in several steps once."""
+    told = list(dict.fromkeys(map(symptom, found)))
+    more = [f"and {len(told) - limit:,} more"] if len(told) > limit else []
+    return "; ".join([*told[:limit], *more])
 
 
 def links(events: Iterable[Event]) -> tuple[Event, ...]:

@@ -278,6 +278,7 @@ def _painted(lines: Iterable[Line], options: Options) -> str:
         file=StringIO(),
         width=options.width,
         force_terminal=True,
+        force_jupyter=False,  # which would show each line in a cell of its own
         no_color=False,  # the caller has judged NO_COLOR
         color_system="standard",
         legacy_windows=False,
