@@ -203,7 +203,25 @@ class Unfit:
     largest: float
 
 
-Objected = Spectrum | OutOfRange | Unfit
+@dataclass(frozen=True, slots=True)
+class TooLow:
+    """Numbers that a distribution of the class `kind` refuses as its parameter `role`, which it is
+    given at `place`, as the argument at `position`: `bad` of `numel` lie below `bound`, or on it
+    where that is `strict`. The first is `value`, at `index`."""
+
+    role: str
+    kind: str
+    place: Location
+    position: int
+    value: float
+    index: tuple[int, ...]
+    bad: int
+    numel: int
+    bound: float
+    strict: bool
+
+
+Objected = Spectrum | OutOfRange | TooLow | Unfit
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,14 @@ class LearnPositive(Request):
     signed: bool
 
 
+class PositiveArgument(Request):
+    """A function that stays positive around what is given at `place`, as `role` or in `position`."""
+
+    place: Location
+    role: str
+    position: int
+
+
 class AddBehind(Request):
     """Add an epsilon to the result of a call that is greater than 0 in mathematics."""
 

@@ -139,6 +139,7 @@ class Observation:
         assert self.ops is not None
         flow = self.sizes.inspection.refused or self.sizes.inspection.flow
         self._refusal = refusal_of(error, self.ops.refusable, self.context, flow)
+        self.ops.mode.raised.note_ending(error)
         self.ops.symptoms.note_given_up(error)
 
     # Backward passes and updates

@@ -1,5 +1,6 @@
 """Which op ended the program, and what of its operands it refused."""
 
+import inspect
 import traceback
 import weakref
 from collections.abc import Iterator, Mapping
@@ -8,8 +9,19 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch.distributions import Distribution, constraints
 
-from gradscope.facts import Ending, Objected, Operand, OutOfRange, Raised, Spectrum, Unfit
+from gradscope.facts import (
+    Call,
+    Ending,
+    Objected,
+    Operand,
+    OutOfRange,
+    Raised,
+    Spectrum,
+    TooLow,
+    Unfit,
+)
 from gradscope.ops.dtypes import finfo
 from gradscope.ops.indexing import INDEXING
 from gradscope.record.census import unravel
@@ -18,12 +30,13 @@ from gradscope.record.events.measure import operand
 from gradscope.record.finite import dtype_of, plain
 from gradscope.record.journal import Note, to_call
 from gradscope.record.schema import OpInfo
-from gradscope.record.sites import note_site
+from gradscope.record.sites import USER, kind_of, note_site, resolve
 from gradscope.record.tracing import unobserved
 
 _LARGEST = 256  # the order of a matrix whose eigenvalues are computed beside the program's
 _MOST_MATRICES = 64  # in a batch
 _MOST_KEPT = 16  # spectra of one call
+_CHECK = Distribution.__init__.__code__
 
 Named = Mapping[str, Any]
 
@@ -53,6 +66,49 @@ class RaisedOps:
             at is not None and place is not None and (at.file, at.line) == (place.file, place.line)
         )
         return doubted if same else None
+
+    def note_ending(self, error: BaseException) -> None:
+        """A distribution may have refused a parameter: it raises by itself."""
+        way, trail = error.__traceback__, list[tuple[FrameType, int]]()
+        while way is not None:
+            trail.append((way.tb_frame, way.tb_lasti))
+            way = way.tb_next
+        scope = next((frame.f_locals for frame, _ in trail if frame.f_code is _CHECK), {})
+        value, valid = scope.get("value"), scope.get("valid")
+        bound = getattr(scope.get("constraint"), "lower_bound", None)
+        own = [(frame, at) for frame, at in trail if kind_of(frame.f_code) == USER]
+        if not own or not isinstance(bound, int | float) or not isinstance(value, torch.Tensor):
+            return
+        if not bool(value.isfinite().all()) or not isinstance(valid, torch.Tensor):
+            return  # NaN has a birth of its own
+        first = int((~valid).reshape(-1).to(torch.uint8).argmax())
+        frame, at = own[-1]
+        kind, role = type(scope["self"]), scope["param"]
+        why = TooLow(
+            role=role,
+            kind=kind.__name__,
+            place=resolve(frame.f_code, at),
+            position=list(inspect.signature(kind).parameters).index(role),
+            value=value.reshape(-1)[first].item(),
+            index=unravel(first, tuple(value.shape)),
+            bad=int((~valid).sum()),
+            numel=valid.numel(),
+            bound=float(bound),
+            strict=isinstance(scope["constraint"], constraints.greater_than),
+        )
+        made = operand(role, value, self._context, index=why.index, shape=tuple(value.shape))
+        call = self._maker(value) or Call(why.kind, location=why.place)
+        line = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
+        self._last = line, Raised(self._context.step, call, (made,), why)
+
+    def _maker(self, value: torch.Tensor) -> Call | None:
+        """The call that made what a distribution was given and has expanded."""
+        node = value.grad_fn
+        call = self._context.call(node) if node is not None else None
+        while node is not None and call is not None and call.view and call.inner is not None:
+            node = node.next_functions[0][0]
+            call = self._context.call(node) if node is not None else None
+        return call
 
     def note_matrix(self, info: OpInfo, args: Any, kwargs: Any, frame: FrameType) -> None:
         """An op has taken a matrix that may not be singular."""

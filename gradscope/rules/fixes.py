@@ -1,15 +1,16 @@
 """The repairs that several rules propose, worded from the op table. Source edits come later."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import pairwise
 
-from gradscope.facts import Event, Fix, Root, Trace
+from gradscope.facts import Call, Event, Fix, Root, TooLow, Trace
 from gradscope.facts import requests as ask
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import HALF, eps_for
 from gradscope.ops.dtypes import wider as wider_than
 from gradscope.ops.edges import Nature
+from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, proposals
 
@@ -108,6 +109,7 @@ def _selected(edge: Edge | None, event: Event, *_: object) -> Fixes:
 _HEADS = ("addmm", "mm", "bmm", "linear", "convolution")
 _FLOORS = ("clamp", "clamp_min")
 _POWERS = ("pow", "square", "mul", "sqrt")  # 0 where what they are made of is
+SOFTPLUS = "torch.nn.functional.softplus(x)"
 _PARTS = frozenset("split split_with_sizes chunk unbind select slice narrow index".split())
 
 
@@ -130,8 +132,19 @@ def _positive(edge: Edge | None, event: Event, *_: object) -> Fixes:
     instead = "" if is_head else f", in the place of {rectifier}"
     title = proposals.POSITIVE.format(what=subject(edge, event), instead=instead)
     request = ask.LearnPositive(call.location, is_head)
-    code = "torch.nn.functional.softplus(x)"
-    return (Fix(_guard_kind(edge, event), title, "unsafe", code, request=request),)
+    return (Fix(_guard_kind(edge, event), title, "unsafe", SOFTPLUS, request=request),)
+
+
+def kept_positive(call: Call, low: TooLow) -> Iterator[Fix | ask.Request]:
+    """Where the op that gave a number which is too low may give others: a layer any, a rectifier
+    0, an exponential 0 by underflow."""
+    op, place = call.op.strip("_"), call.location
+    if place is not None and (op in _HEADS or op in ("relu", *_FLOORS)):
+        title = proposals.POSITIVE.format(what=f"`{low.role}`", instead="")
+        request = ask.LearnPositive(place, op in _HEADS)
+        yield Fix("clamp-domain", title, "unsafe", SOFTPLUS, request=request)
+    elif has(op, Trait.POSITIVE):
+        yield ask.AddBehind(call)
 
 
 def _is_part(event: Event, role: str) -> bool:

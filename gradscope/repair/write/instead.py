@@ -96,6 +96,18 @@ def learnt(culprit: Culprit, request: ask.LearnPositive) -> Ways:
         yield (edit,)
 
 
+def positive(culprit: Culprit, request: ask.PositiveArgument) -> Ways:
+    """`Normal(mean, F.softplus(scale))`."""
+    call = culprit.at(request.place)
+    if not isinstance(call, ast.Call):
+        return
+    named = [one.value for one in call.keywords if one.arg == request.role]
+    for given in named or call.args[request.position : request.position + 1]:
+        edit = _softplus(culprit, given, given)
+        if edit is not None:
+            yield (edit,)
+
+
 def behind(culprit: Culprit, request: ask.AddBehind) -> Iterator[Candidate]:
     """`F.softplus(x) + 1e-6`, also for `F.softplus(x + 1e-6)`: the program itself tells there that
     it wants such a bound, which the operand does not give."""

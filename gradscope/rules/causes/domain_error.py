@@ -1,12 +1,25 @@
 """An operand outside of the domain of its op."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from gradscope.facts import Event, Finding, Fix, Kind, Phase, Root, Strength, Trace
+from gradscope.facts import (
+    Event,
+    Finding,
+    Fix,
+    Kind,
+    Phase,
+    Raised,
+    Related,
+    Root,
+    Strength,
+    TooLow,
+    Trace,
+)
 from gradscope.facts import requests as ask
 from gradscope.ops import Edge
 from gradscope.rules import fixes
-from gradscope.rules.reading import evidence
+from gradscope.rules.reading import evidence, measurements
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases, proposals
 
@@ -38,6 +51,35 @@ class DomainError(Rule):
 
     code = "GS203"
     name = "domain-error"
+
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        yield from super().check(trace, roots)
+        if trace.raised is not None and isinstance(trace.raised.why, TooLow) and not roots:
+            yield self._refused(trace.raised, trace.raised.why)
+
+    def _refused(self, raised: Raised, low: TooLow) -> Finding:
+        """By a distribution, which looks at its parameters."""
+        given = next(iter(raised.operands), None)
+        what = f"{phrases.name(given, f'`{low.role}`')}{phrases.place(low.index)}"
+        wanted = f"{'more than' if low.strict else 'at least'} {low.bound:g}"
+        count = phrases.of_total(low.bad, low.numel)
+        made = f"`{phrases.spelled(raised.call.op)}` gave it, and may give any such number."
+        return self.found(
+            f"`{low.kind}` was given {phrases.number(low.value)} as its `{low.role}`, which has to"
+            f" be {wanted} ({count})",
+            f"{what[:1].upper()}{what[1:]} is a parameter that only some numbers can be."
+            f" {made if raised.call.op != low.kind else ''}".rstrip(),
+            raised.call,
+            step=raised.step,
+            label=f"gives {phrases.number(low.value)}",
+            related=(Related("use", low.place, "refused here"),),
+            evidence=measurements.fields_of(low, "role", "value", "index", "bad", "numel", "bound"),
+            tensors=raised.operands,
+            fixes=(
+                *fixes.kept_positive(raised.call, low),
+                ask.PositiveArgument(low.place, low.role, low.position),
+            ),
+        )
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         event = root.event
