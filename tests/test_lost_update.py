@@ -276,6 +276,12 @@ HEALTHY = {
     "        kept.append([p.grad.clone() for p in net.parameters()])\n"
     "    for p, *grads in zip(net.parameters(), *kept):\n        p.grad = sum(grads)\n"
     "    opt.step()\n",
+    "gradients of the samples clipped": f"{SGD}def loss_one(parameters, x):\n"
+    "    return torch.func.functional_call(net, parameters, x).square().mean()\n\n\n"
+    "each = torch.func.vmap(torch.func.grad(loss_one), (None, 0))\nfor step in range(8):\n"
+    "    held = {key: p.detach() for key, p in net.named_parameters()}\n"
+    "    grads = each(held, torch.randn(8, 16))\n    for key, p in net.named_parameters():\n"
+    "        p.grad = grads[key].clamp(-1, 1).mean(0)\n    opt.step()\n",
     "importance of weights": f"{SGD}{LOOP}fisher = [0.0 for p in net.parameters()]\n"
     "for step in range(8):\n    opt.zero_grad()\n    loss_of().backward()\n"
     "    fisher = [f + p.grad.square() for f, p in zip(fisher, net.parameters())]\n",

@@ -296,3 +296,39 @@ def test_an_exception_beside_a_nan_that_is_data_is_told_alone(tmp_path: Path) ->
     report = diagnosed_text(program, tmp_path)
 
     assert report.findings == () and exit_code(report, Severity.ERROR) == 2
+
+
+POLICY = """\
+from torch.distributions import Normal, kl_divergence
+
+body, head = nn.Linear(3, 8), nn.Linear(8, 4)
+def scale_of(raw):
+    {}
+for step in range(3):
+    mean, raw = head(torch.tanh(body(torch.randn(6, 3)))).chunk(2, -1)
+    scale = scale_of(raw)
+    d = Normal(mean, scale)
+    loss = d.rsample().square().mean() + kl_divergence(d, Normal(0.0, 1.0)).mean()
+    loss.backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("scale", "patched"),
+    [
+        ("return torch.relu(raw)", "return F.softplus(raw)"),
+        ("return raw * 2", "d = Normal(mean, F.softplus(scale))"),
+        ("return nn.Linear(2, 2)(raw)", "return F.softplus(nn.Linear(2, 2)(raw))"),
+        ("return torch.exp(raw - 200)", "d = Normal(mean, F.softplus(scale))"),
+    ],
+)
+def test_a_scale_that_a_distribution_refuses_is_led_back_to_what_gave_it(
+    scale: str, patched: str, tmp_path: Path
+) -> None:
+    found = found_in(POLICY.format(scale), tmp_path, verify=True)
+
+    assert found.rule == "GS203"
+    assert line_of(found, tmp_path) == scale
+    fix = found.fixes[0]
+    assert fix.verified
+    assert patched in str(fix.patch)

@@ -23,9 +23,6 @@ class Request:
         dataclass(frozen=True)(cls)
 
 
-# The op
-
-
 class HarmlessOperand(Request):
     """A harmless operand where the result is thrown away: `hidden` from the loss, or met by it."""
 
@@ -41,18 +38,12 @@ class DivideByOne(Request):
 
 
 class LearnPositive(Request):
-    """A function that stays positive for the ReLU at `made`, or around what is `signed`."""
+    """A function that stays positive for the ReLU at `made`, or around what is `signed`: that, or
+    its `argument`, by name and position."""
 
     made: Location
     signed: bool
-
-
-class PositiveArgument(Request):
-    """A function that stays positive around what is given at `place`, as `role` or in `position`."""
-
-    place: Location
-    role: str
-    position: int
+    argument: tuple[str, int] | None = None
 
 
 class AddBehind(Request):
@@ -98,8 +89,8 @@ class IgnoreTarget(Request):
 
 class TameSlope(Request):
     """Let no gradient through where the operand `argument` is within a distance of a singular point
-    of the op: `near` is just beyond the elements that are, `far` just short of all others. None
-    where they were not measured. `own`: the steep slope is that towards this operand."""
+    of the op: `near` is just beyond the elements that are, `far` just short of all others, None
+    where not measured. `own`: the steep slope is that towards this operand."""
 
     argument: str
     own: bool = True

@@ -137,14 +137,15 @@ def _positive(edge: Edge | None, event: Event, *_: object) -> Fixes:
 
 def kept_positive(call: Call, low: TooLow) -> Iterator[Fix | ask.Request]:
     """Where the op that gave a number which is too low may give others: a layer any, a rectifier
-    0, an exponential 0 by underflow."""
+    0, an exponential 0 by underflow. Else where the distribution is given it."""
     op, place = call.op.strip("_"), call.location
-    if place is not None and (op in _HEADS or op in ("relu", *_FLOORS)):
-        title = proposals.POSITIVE.format(what=f"`{low.role}`", instead="")
-        request = ask.LearnPositive(place, op in _HEADS)
-        yield Fix("clamp-domain", title, "unsafe", SOFTPLUS, request=request)
-    elif has(op, Trait.POSITIVE):
+    title = proposals.POSITIVE.format(what=f"`{low.role}`", instead="")
+    request = ask.LearnPositive(low.place, True, (low.role, low.position))
+    if has(op, Trait.POSITIVE):
         yield ask.AddBehind(call)
+    elif place is not None and (op in _HEADS or op in ("relu", *_FLOORS)):
+        request = ask.LearnPositive(place, op in _HEADS)
+    yield Fix("clamp-domain", title, "unsafe", SOFTPLUS, request=request)
 
 
 def _is_part(event: Event, role: str) -> bool:

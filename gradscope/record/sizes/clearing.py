@@ -153,6 +153,10 @@ class Freshness:
     def begin_unmeasured(self) -> None:
         self.stale, self.graded, self.clearing, self._left = None, None, None, {}
 
+    def note_handed_out(self) -> None:
+        """The pass has added to none: what the program does with its gradients is not seen."""
+        self.stale = None
+
     def added_to(self, leaves: Iterable[torch.Tensor], frame: FrameType) -> Graded:
         """The leaves whose gradient the pass, which `frame` has asked for, has made or changed."""
         graded = [

@@ -205,6 +205,8 @@ class Sizes:
                     if one.accumulates
                     else one.handed_out(result)
                 )
+                if not one.accumulates:
+                    self._freshness.note_handed_out()
                 self._after_backward(one, graded, flow, crossings)
         self._loss = one.loss
         self._freshness.end()

@@ -89,23 +89,12 @@ def learnt(culprit: Culprit, request: ask.LearnPositive) -> Ways:
     if module is not None:
         edit = renamed(culprit, module, "Softplus")
     elif request.signed:
-        edit = _softplus(culprit, call, call)
+        what = _argument(call, *request.argument) if request.argument else call
+        edit = _softplus(culprit, what, what) if what is not None else None
     elif found is not None and found.positional and _is_rectifier(found):
         edit = _softplus(culprit, call, found.positional[0])
     if edit is not None:
         yield (edit,)
-
-
-def positive(culprit: Culprit, request: ask.PositiveArgument) -> Ways:
-    """`Normal(mean, F.softplus(scale))`."""
-    call = culprit.at(request.place)
-    if not isinstance(call, ast.Call):
-        return
-    named = [one.value for one in call.keywords if one.arg == request.role]
-    for given in named or call.args[request.position : request.position + 1]:
-        edit = _softplus(culprit, given, given)
-        if edit is not None:
-            yield (edit,)
 
 
 def behind(culprit: Culprit, request: ask.AddBehind) -> Iterator[Candidate]:
@@ -140,6 +129,13 @@ def _is_rectifier(found: Spelled) -> bool:
     is_zero = all(isinstance(one, ast.Constant) and one.value == 0 for one in bounds)
     is_floor = found.name == "clamp" and len(bounds) == 1 and "max" not in found.keywords
     return found.name == "relu" or (is_floor and is_zero)
+
+
+def _argument(call: ast.expr, name: str, position: int) -> ast.expr | None:
+    if not isinstance(call, ast.Call):
+        return None
+    named = [one.value for one in call.keywords if one.arg == name]
+    return next(iter(named or call.args[position : position + 1]), None)
 
 
 def _softplus(culprit: Culprit, place: ast.expr, operand: ast.expr) -> Edit | None:

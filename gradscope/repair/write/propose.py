@@ -72,7 +72,6 @@ BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
 BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.HarmlessOperand: _masked,
     ask.LearnPositive: instead.learnt,
-    ask.PositiveArgument: instead.positive,
     ask.AddBehind: instead.behind,
     ask.AddToDiagonal: instead.diagonal,
     ask.FitNumber: instead.fitted,

@@ -63,7 +63,7 @@ class DomainError(Rule):
         what = f"{phrases.name(given, f'`{low.role}`')}{phrases.place(low.index)}"
         wanted = f"{'more than' if low.strict else 'at least'} {low.bound:g}"
         count = phrases.of_total(low.bad, low.numel)
-        made = f"`{phrases.spelled(raised.call.op)}` gave it, and may give any such number."
+        made = f"`{phrases.spelled(raised.call.op)}` gave it, and nothing keeps what it gives {wanted}."
         return self.found(
             f"`{low.kind}` was given {phrases.number(low.value)} as its `{low.role}`, which has to"
             f" be {wanted} ({count})",
@@ -75,10 +75,7 @@ class DomainError(Rule):
             related=(Related("use", low.place, "refused here"),),
             evidence=measurements.fields_of(low, "role", "value", "index", "bad", "numel", "bound"),
             tensors=raised.operands,
-            fixes=(
-                *fixes.kept_positive(raised.call, low),
-                ask.PositiveArgument(low.place, low.role, low.position),
-            ),
+            fixes=tuple(fixes.kept_positive(raised.call, low)),
         )
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:

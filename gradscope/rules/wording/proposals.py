@@ -122,11 +122,6 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "raise the log of the opposite label instead: it is steep where this is flat",
         "-torch.nn.functional.logsigmoid(logits)  # for log(1 - sigmoid(logits))",
     ),
-    ask.PositiveArgument: (
-        "clamp-domain",
-        "keep `{0.role}` positive by softplus",
-        "torch.nn.functional.softplus(x)",
-    ),
     ask.TameSlope: ("epsilon", "let no gradient through next to the singular point", ""),
     ask.FitNumber: ("dtype", "write the largest number that {0.unfit.dtype} holds", ""),
     ask.IgnoreTarget: (
