@@ -63,7 +63,8 @@ class DomainError(Rule):
         what = f"{phrases.name(given, f'`{low.role}`')}{phrases.place(low.index)}"
         wanted = f"{'more than' if low.strict else 'at least'} {low.bound:g}"
         count = phrases.of_total(low.bad, low.numel)
-        made = f"`{phrases.spelled(raised.call.op)}` gave it, and nothing keeps what it gives {wanted}."
+        op = phrases.spelled(raised.call.op)
+        made = f"`{op}` gave it, and nothing keeps what it gives {wanted}."
         return self.found(
             f"`{low.kind}` was given {phrases.number(low.value)} as its `{low.role}`, which has to"
             f" be {wanted} ({count})",
