@@ -6,7 +6,7 @@ in backward. An event is noted only where a non-finite value is taken or given.
 
 import ast
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any, NamedTuple
@@ -105,8 +105,11 @@ class Journal:
         keep = {raw.fact.id for raw in self.ancestors(*ids)}
         self.events = {id: raw for id, raw in self.events.items() if id in keep}
 
-    def ancestors(self, *ids: int) -> Iterator[Raw]:
-        """The events and all from which their bad values came, nearest first, each once."""
+    def ancestors(
+        self, *ids: int, through: Callable[[Raw], bool] = lambda raw: True
+    ) -> Iterator[Raw]:
+        """The events and all from which their bad values came, nearest first, each once; of those
+        alone that values came `through`."""
         seen: set[int] = set()
         waiting = deque(ids)
         while waiting:
@@ -116,7 +119,8 @@ class Journal:
                 continue
             seen.add(current)
             yield raw
-            waiting.extend(raw.fact.sources)
+            if through(raw):
+                waiting.extend(raw.fact.sources)
 
     def freeze(self, raw: Raw) -> Event:
         call = to_call(raw.note, raw.seq)

@@ -197,19 +197,14 @@ class Examiner:
     def _all_masks(self, raw: Raw) -> bool:
         """Whether the -inf that an op has read was meant as a mask or is the logarithm of one. A
         division by 0 or an overflow that made a whole row -inf is a fault of its own."""
-        events = self.context.journal.events
-        waiting, seen = [*raw.fact.sources], set(raw.fact.sources)
-        while waiting:
-            origin = events.get(waiting.pop())
-            if origin is None:
-                continue
-            # Aten's own names: log, log2, log10, log1p, log_softmax, logsumexp and no others.
-            if origin.fact.kind is Kind.BIRTH and not origin.note.info.name.startswith("log"):
-                return False
-            if origin.fact.kind is Kind.PROPAGATION:
-                waiting += [id for id in origin.fact.sources if id not in seen]
-                seen.update(origin.fact.sources)
-        return True
+        origins = self.context.journal.ancestors(
+            *raw.fact.sources, through=lambda one: one.fact.kind is Kind.PROPAGATION
+        )
+        # Aten's own names: log, log2, log10, log1p, log_softmax, logsumexp and no others.
+        return all(
+            one.fact.kind is not Kind.BIRTH or one.note.info.name.startswith("log")
+            for one in origins
+        )
 
     def _is_innocent(self, raw: Raw, values: torch.Tensor) -> bool:
         """Nothing but an inf that the program made on purpose, and that has met no arithmetic."""

@@ -14,7 +14,7 @@ import torch
 from gradscope.facts import Activation
 from gradscope.record import pieces
 from gradscope.record.finite import plain
-from gradscope.record.graph import node_name
+from gradscope.record.graph import consumers, node_name
 from gradscope.record.sizes.steep import SteepInput, steepest
 from gradscope.record.tracing import computes_values, unobserved
 
@@ -125,25 +125,14 @@ def _has_no_zero(grad: torch.Tensor | None) -> bool:
 
 def _topological(roots: Sequence[Any]) -> list[Any]:
     """Every node before those that take its gradient, without recursion since graphs are deep."""
-    waits: dict[Any, int] = {}
-    stack = list(dict.fromkeys(roots))
-    seen = set(stack)
-    while stack:
-        node = stack.pop()
-        for below, _ in node.next_functions:
-            if below is None:
-                continue
-            waits[below] = waits.get(below, 0) + 1
-            if below not in seen:
-                seen.add(below)
-                stack.append(below)
-    ready = [root for root in dict.fromkeys(roots) if root not in waits]
+    waits = {node: len(above) for node, above in consumers(list(dict.fromkeys(roots))).items()}
+    ready = [root for root in dict.fromkeys(roots) if not waits[root]]
     order = []
     while ready:
         node = ready.pop()
         order.append(node)
         for below, _ in node.next_functions:
-            if below is not None and below in waits:
+            if below is not None:
                 waits[below] -= 1
                 if not waits[below]:
                     ready.append(below)

@@ -1,7 +1,7 @@
 """Which ops of one backward pass made some elements of the gradient far larger than others."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -49,7 +49,7 @@ class Leaps:
         leaves, crossing = seen.crossings.variables, seen.nodes[position]
         at = crossing.steep
         assert at is not None
-        reached = dict(_reached(position, at.edge, seen.nodes))
+        reached = _reached(position, at.edge, seen.nodes)
         if not reached or not at.out:
             return None
         leaf = max(reached, key=reached.__getitem__)
@@ -74,9 +74,7 @@ class Leaps:
         )
 
 
-def _reached(
-    position: int, edge: int, crossings: Sequence[Crossing]
-) -> Iterator[tuple[int, float]]:
+def _reached(position: int, edge: int, crossings: Sequence[Crossing]) -> dict[int, float]:
     """The leaves below an input of a node, with the norm of the largest gradient that each was
     handed from there."""
     first = crossings[position]
@@ -94,7 +92,7 @@ def _reached(
         new = [below for below in crossing.below.values() if below not in seen]
         seen.update(new)
         waiting += new
-    yield from found.items()
+    return found
 
 
 def _operand_size(position: int, edge: int, seen: Inspected) -> float | None:
