@@ -31,13 +31,12 @@ from gradscope.facts import (
 from gradscope.programs import Kept, RunOptions, Target, run
 from gradscope.programs.ranks import Ranks
 from gradscope.repair import Again, Budget, repair, repaired
-from gradscope.repair.aftermath import with_aftermath
 from gradscope.repair.again import FAILURES
 from gradscope.repair.again import told as failure_told
 from gradscope.repair.budget import RunsSpent
 from gradscope.repair.closer import look_closer
 from gradscope.repair.keep import keep_step, step_in
-from gradscope.repair.rates import with_stable_rate
+from gradscope.repair.rates import with_aftermath, with_stable_rate
 from gradscope.report.closing import rank_remarks
 from gradscope.report.status import Doing, Stages
 from gradscope.rules import rule_filter

@@ -15,8 +15,8 @@ from gradscope.record import Observation
 from gradscope.record.sizes.crossings import Crossing
 from gradscope.record.sizes.growth import fit
 from gradscope.rules import RULES
+from gradscope.rules.reading.divergence import rise_of, stable_lr
 from gradscope.rules.reading.growths import explodes
-from gradscope.rules.reading.rises import rise_of, stable_lr
 
 SIZES = ("GS205", "GS401", "GS402", "GS403", "GS404")
 

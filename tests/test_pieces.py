@@ -11,11 +11,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.norms.clip import exact_one
-from gradscope.record import pieces as module
+from gradscope.record import finite as module
 from gradscope.record.census import census, places, rows_of_neginf
 from gradscope.record.events.symptoms import describe_gradients
-from gradscope.record.finite import has_nan, holds_bad, quick_total
-from gradscope.record.pieces import norm_of, pieces, sum_as
+from gradscope.record.finite import has_nan, holds_bad, norm_of, pieces, quick_total, sum_as
 
 SHAPES = [(), (0,), (1,), (40,), (5, 7), (1, 41), (2, 3, 9), (3, 2, 25), (60, 1), (4, 0)]
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gradscope.norms.facts import TORCH_EPS
 from gradscope.record.census import census
-from gradscope.record.pieces import pieces
+from gradscope.record.finite import pieces
 
 
 def total_norm(

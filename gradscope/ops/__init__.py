@@ -4,8 +4,7 @@ Pure data and arithmetic on Python floats: no torch.
 """
 
 from gradscope.ops.dtypes import Finfo, Margin, eps_for, finfo
-from gradscope.ops.edges import Edge, Nature, OpFact
-from gradscope.ops.operands import operands
+from gradscope.ops.edges import Edge, Nature, OpFact, operands
 from gradscope.ops.table import OPS, lookup
 
 __all__ = [

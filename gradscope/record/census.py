@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from gradscope.record.finite import ends_of, looks_finite
-from gradscope.record.pieces import pieces
+from gradscope.record.finite import ends_of, looks_finite, pieces
 
 _ROWS_SHOWN = 8
 

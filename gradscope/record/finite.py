@@ -1,17 +1,16 @@
 """Is a tensor finite, and if not, where and how much of it.
 
 The quick question costs one reduction: a sum is finite unless an element is not, or unless it
-overflows, so only a non-finite sum is looked at again, exactly.
+overflows, so only a non-finite sum is looked at again, exactly. Large tensors are looked at a piece
+at a time, so that no question needs memory of their size.
 """
 
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-
-from gradscope.record.pieces import pieces, sum_as
 
 _HALF = (torch.float16, torch.bfloat16)
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
@@ -231,3 +230,40 @@ def is_distributed(tensor: torch.Tensor) -> bool:
         return False
     module = sys.modules.get("torch.distributed.tensor")  # whoever has one has imported it
     return module is not None and isinstance(tensor, module.DTensor)
+
+
+_ELEMENTS = 2**22  # in a piece
+
+
+def pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """All elements in row-major order, as views: whole rows along dimension 0, or parts of one.
+    Tensors of one shape come in pieces of the same shapes."""
+    if tensor.numel() <= _ELEMENTS:
+        yield tensor
+        return
+    row = tensor.numel() // tensor.shape[0]
+    if row <= _ELEMENTS:
+        yield from tensor.split(_ELEMENTS // row)
+        return
+    for part in tensor.unbind():
+        yield from pieces(part)
+
+
+def sum_as(tensor: torch.Tensor, dtype: torch.dtype) -> float:
+    """The sum of all elements, added up in `dtype`: torch would copy all of them to it first. No
+    tensor is held from one piece to the next, which would keep the memory between them."""
+    return sum(float(piece.sum(dtype=dtype).item()) for piece in pieces(tensor))
+
+
+def norm_of(values: torch.Tensor) -> float:
+    """The L2 norm in float64: squares neither overflow nor vanish. NaN and inf stay."""
+    norms = (_norm_of(piece) for piece in pieces(values))
+    return math.hypot(*norms) if values.numel() > _ELEMENTS else next(norms)
+
+
+def _norm_of(values: torch.Tensor) -> float:
+    fast = torch.float32 if values.dtype in _HALF else values.dtype
+    norm = float(torch.linalg.vector_norm(values, dtype=fast).item())
+    if 1e-15 < norm < 1e15 or norm != norm:
+        return norm
+    return float(torch.linalg.vector_norm(values, dtype=torch.float64).item())

@@ -1,4 +1,5 @@
-"""At which learning rate training stops diverging: found by running again with other rates."""
+"""What only a second run tells: what a wrong gradient leads to, since the trace stops at its first
+step, and at which learning rate training stops diverging."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -6,13 +7,15 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
+from gradscope.diagnose import diagnose
 from gradscope.errors import GradscopeError
-from gradscope.facts import Finding, Fix, Trace
+from gradscope.facts import Finding, Fix, Severity, Trace
 from gradscope.facts import requests as ask
 from gradscope.repair.again import Again
 from gradscope.repair.budget import Purpose
 from gradscope.report.status import Doing
-from gradscope.rules.reading.rises import tried
+from gradscope.rules.order import consequence, is_wrong_gradient
+from gradscope.rules.reading.divergence import tried
 from gradscope.rules.wording.proposals import proposed
 
 COARSE, MOST_COARSE, FINE = 4.0, 4, 2  # quarter the rate until it holds, then halve the gap
@@ -141,3 +144,30 @@ def _at_most(fix: Fix, stable: float) -> Fix:
     if stable / TOO_SMALL <= request.new <= stable:
         return fix
     return proposed(replace(request, new=float(f"{stable:.2g}")))
+
+
+STEPS = 40  # that the second run may take: by then a wrong gradient has shown, or is a slow poison
+
+
+def with_aftermath(findings: tuple[Finding, ...], again: Again) -> tuple[Finding, ...]:
+    """The findings, the wrong gradient with the first failure that comes of it and its step.
+
+    A program that stays finite in the second run leaves them as they are. Raises TimeoutError
+    where the time for that run ended before the run.
+    """
+    wrong = next(filter(is_wrong_gradient, findings), None)
+    steps = min(again.options.steps or STEPS, STEPS)
+    if wrong is None or again.options.keep_going or steps < 2:
+        return findings
+    again.stages.begin(Doing.FOLLOWING)
+    try:
+        seen = again.run(Purpose.AFTERMATH, steps)
+    except GradscopeError:
+        return findings
+    found = diagnose(seen, again.options.limits)
+    later = [f for f in found if f.severity is Severity.ERROR and f.step > wrong.step]
+    if not later:
+        return findings
+    # Its symptoms are those of a run that the report is not about.
+    first = replace(min(later, key=lambda finding: finding.step), symptoms=())
+    return tuple(consequence(f, first) if f is wrong else f for f in findings)

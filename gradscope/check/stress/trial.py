@@ -10,8 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradscope.check.stress.edge_inputs import Edge, edges, is_float, is_inside, sliced
-from gradscope.check.stress.input_uses import Reads, grads_are_finite, reads
+from gradscope.check.stress.edge_inputs import (
+    Edge,
+    Reads,
+    edges,
+    grads_are_finite,
+    is_float,
+    is_inside,
+    reads,
+    sliced,
+)
 from gradscope.check.stress.subjects import Values, subject_of
 from gradscope.errors import GradscopeError
 from gradscope.facts import Severity

@@ -18,11 +18,10 @@ from gradscope.record.context import RunContext
 from gradscope.record.events import measure
 from gradscope.record.events.origins import LITERAL, Origins
 from gradscope.record.events.provenance import covers_storage
-from gradscope.record.finite import ends_of, has_nan, holds_bad, plain, some_nan
+from gradscope.record.finite import ends_of, has_nan, holds_bad, pieces, plain, some_nan
 from gradscope.record.graph import node_name
 from gradscope.record.journal import UNRESOLVED, Note, Raw
 from gradscope.record.oprun import NodeOps, OpRun, StainedInput, among, flatten
-from gradscope.record.pieces import pieces
 
 _DETAILED = 200  # events measured in full a run: the first ones are those that people ask about
 _FILL_LIMIT = 1_000_000  # elements of uninitialised memory that are worth filling

@@ -23,11 +23,10 @@ from gradscope.record import graph
 from gradscope.record.census import census, places
 from gradscope.record.context import RunContext
 from gradscope.record.events.masks import Element, find_mask
-from gradscope.record.finite import holds_bad, looks_finite, numbers, plain
+from gradscope.record.finite import holds_bad, looks_finite, norm_of, numbers, pieces, plain
 from gradscope.record.journal import Raw, to_call
 from gradscope.record.optimizers import parameters_of
 from gradscope.record.passes import BackwardPass
-from gradscope.record.pieces import norm_of, pieces
 from gradscope.record.sites import USER, kind_of
 
 _MOST_NAMED = 400  # symptoms listed one by one a step

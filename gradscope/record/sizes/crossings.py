@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from gradscope.facts import Activation
-from gradscope.record import pieces
+from gradscope.record import finite
 from gradscope.record.finite import plain
 from gradscope.record.graph import consumers, node_name
 from gradscope.record.sizes.steep import SteepInput, steepest
@@ -25,7 +25,7 @@ _NEAREST = 1  # as `torch.nn.functional.grid_sample` hands "nearest" to its op
 def norm_of(tensor: torch.Tensor) -> float:
     """The L2 norm of what can be looked at."""
     values = plain(tensor)
-    return pieces.norm_of(values) if values is not None and values.numel() else 0.0
+    return finite.norm_of(values) if values is not None and values.numel() else 0.0
 
 
 @dataclass(slots=True)

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import torch
 
 from gradscope.facts import Leap
-from gradscope.record.finite import plain
-from gradscope.record.pieces import norm_of
+from gradscope.record.finite import norm_of, plain
 from gradscope.record.sizes.crossings import Crossing
 from gradscope.record.sizes.inspection import Inspected
 from gradscope.record.sizes.leaves import Leaves

@@ -6,8 +6,7 @@ from typing import Any
 
 import torch
 
-from gradscope.record.finite import plain
-from gradscope.record.pieces import sum_as
+from gradscope.record.finite import plain, sum_as
 from gradscope.record.tracing import unobserved
 
 _LISTED = 64  # numbers in a tensor that are looked up one by one

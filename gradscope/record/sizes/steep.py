@@ -12,8 +12,7 @@ from gradscope.ops import lookup
 from gradscope.ops.display import node_stem
 from gradscope.ops.reach import Singularity, reach, singularity
 from gradscope.record.census import census, unravel
-from gradscope.record.finite import dtype_of, plain
-from gradscope.record.pieces import norm_of
+from gradscope.record.finite import dtype_of, norm_of, plain
 
 LOOKED_AT = 64.0  # times the norm that came into a node, from where on each element is
 _ELEMENTS = 2**22  # of a gradient that is looked at element by element

@@ -24,13 +24,16 @@ from gradscope.facts import (
 from gradscope.facts import requests as ask
 from gradscope.rules.reading.divergence import (
     Overshoot,
+    Rise,
     Setting,
     blamed_sum,
+    climb_of,
     is_divergence,
     never_cleared,
     overshoot,
+    rise_of,
+    stable_lr,
 )
-from gradscope.rules.reading.rises import Rise, climb_of, rise_of, stable_lr
 from gradscope.rules.rule import Asked, Rule
 from gradscope.rules.wording import phrases
 

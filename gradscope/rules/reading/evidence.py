@@ -22,7 +22,7 @@ from gradscope.facts import (
 )
 from gradscope.ops import Edge, lookup
 from gradscope.ops.dtypes import finfo
-from gradscope.ops.operands import operands as op_values
+from gradscope.ops.edges import operands as op_values
 from gradscope.ops.patterns import EPSILON, SOFTMAX_BY_HAND, Pattern, recognize
 from gradscope.ops.traits import Trait, discards, has
 
