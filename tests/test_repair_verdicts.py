@@ -42,7 +42,7 @@ from gradscope.facts import (
 )
 from gradscope.facts import requests as ask
 from gradscope.repair import Budget, repaired
-from gradscope.repair.fix_order import without_contradiction
+from gradscope.repair.serve import without_contradiction
 from gradscope.rounds import fix_all, policy, summary, write
 
 TEXT = "import torch\ny = torch.where(x > 0, x ** 0.5, x)\n"

@@ -15,8 +15,7 @@ from gradscope.repair.again import Again
 from gradscope.repair.attempt import Bench, Rerun, RerunWith
 from gradscope.repair.budget import Budget, Search
 from gradscope.repair.compare import Seen
-from gradscope.repair.fix_order import without_contradiction
-from gradscope.repair.serve import Service
+from gradscope.repair.serve import Service, without_contradiction
 from gradscope.report.status import Stages
 from gradscope.source import Source
 

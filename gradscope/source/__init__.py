@@ -2,10 +2,10 @@
 
 from gradscope.source.arguments import find, operands
 from gradscope.source.conditions import Mask, counts, mask
-from gradscope.source.imports import Names
 from gradscope.source.meaning import binding, definition, holds
 from gradscope.source.spans import expression, pointed, shown
 from gradscope.source.text import Source, SourceError, at, lines, parsed, read
+from gradscope.source.tree import Names
 
 __all__ = [
     "Mask",

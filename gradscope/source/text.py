@@ -22,8 +22,7 @@ from typing import Any
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import Edit, Location
-from gradscope.source.imports import Names
-from gradscope.source.tree import Tree, tree_of
+from gradscope.source.tree import Names, Tree, tree_of
 
 _compiled_as: dict[str, str] = {}  # the name in the code objects, by the one that people know
 
