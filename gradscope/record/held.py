@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gradscope.record.sites import LIBRARY, kind_of_file, user_frames
+from gradscope.record.sites import USER, kind_of_file, user_frames
 
 _MANY = 200  # entries of a container that are looked through
 _DEEPEST = 3  # holders between a variable and a module: `trainer.parts["nets"][0]`
@@ -47,7 +47,7 @@ def parts_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def _is_installed(kind: type) -> bool:
     file = getattr(sys.modules.get(kind.__module__), "__file__", None)
-    return file is not None and kind_of_file(file) == LIBRARY
+    return file is not None and kind_of_file(file) != USER
 
 
 def held_as(

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 import torch
 from rich.console import Console
 
-from benchmark import memory, runs, startup, steps, table
+from benchmark import frameworks, memory, runs, startup, steps, table
 from benchmark.programs import PROGRAMS
 
-PARTS = ("steps", "memory", "startup", "whole", "late", "snapshots")
+PARTS = ("steps", "memory", "startup", "whole", "late", "snapshots", "callbacks")
 WIDTH = 130  # of the table where the output is not a terminal
 
 
@@ -38,6 +38,10 @@ def figures(given: argparse.Namespace, parts: Sequence[str]) -> Iterator[table.F
         yield from map(table.of_late, runs.late(given.rounds))
     if "snapshots" in parts:
         yield from map(table.of_copy, runs.copies())
+    if "callbacks" in parts:
+        narrate(f"callbacks: {given.rounds} rounds")
+        costs = frameworks.measure(given.rounds, steps.CLOCKS[given.clock])
+        yield from map(table.of_callback, costs)
 
 
 def narrate(text: str) -> None:

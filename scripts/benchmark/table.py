@@ -9,6 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from benchmark.frameworks import Beside
 from benchmark.memory import Growth
 from benchmark.runs import Copy, Late, Whole
 from benchmark.startup import Startup
@@ -80,6 +81,16 @@ def of_whole(run: Whole) -> Figure:
         unit="x",
         limit=WHOLE[run.steps],
         beside=f"{run.trace:.2f} s to {run.python:.2f} s of CPU time",
+    )
+
+
+def of_callback(cost: Beside) -> Figure:
+    return Figure(
+        what=f"a step of the mlp in {cost.framework}, with the callback / bare",
+        value=cost.watched / cost.bare,
+        unit="x",
+        limit=None,
+        beside=f"{1e3 * cost.watched:.2f} ms to {1e3 * cost.bare:.2f} ms",
     )
 
 
