@@ -1,8 +1,7 @@
 """What a rule asks a repair for: a change, and the facts that tell where and how.
 
 Each is a class of its own. `rules/wording/proposals` says what it is called, and what it looks like
-in code; `repair/write/propose` which function writes it.
-"""
+in code; `repair/write/propose` which function writes it."""
 
 from dataclasses import dataclass
 from typing import dataclass_transform
@@ -54,6 +53,10 @@ class AddBehind(Request):
 
 class SelectElements(Request):
     """Reduce over the elements at which the op has a value: those of its data tell which."""
+
+
+class CleanByMask(Request):
+    """Put 0 in the place of bad data where a mask of the program tells it."""
 
 
 class StableForm(Request):
@@ -131,13 +134,11 @@ class HookBackward(Request):
 
 
 class Rewrite(Request):
-    """The gradient that a custom backward returns, corrected.
-
-    `template` is the right expression, with `{returned}` for what is computed now, `{elementwise}`
-    for that without its mean, and `{grad_output}` for backward's argument; without one the formula
-    is searched for a slip. `position` tells which of several gradients it is about. `saved` is the
-    wrong tensor that was saved, `wrong_where` the elements at which the gradient is wrong.
-    """
+    """The gradient that a custom backward returns, corrected. `template` is the right expression,
+    with `{returned}` for what is computed now, `{elementwise}` for that without its mean, and
+    `{grad_output}` for backward's argument; without one the formula is searched for a slip.
+    `position` tells which of several gradients it is about. `saved` is the wrong tensor that was
+    saved, `wrong_where` the elements at which the gradient is wrong."""
 
     template: str | None = None
     position: int = 0

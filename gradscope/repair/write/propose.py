@@ -55,6 +55,7 @@ BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
     ask.KeepOff: _kept_off,
     ask.DivideByOne: guards.divided_by_one,
     ask.SelectElements: selected.selected,
+    ask.CleanByMask: selected.cleaned,
     ask.StableForm: stable.rewritten,
     ask.WiderDtype: wider.widened,
     ask.AllowEmpty: empty.filled,

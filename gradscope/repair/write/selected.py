@@ -1,4 +1,5 @@
-"""A mean or sum over the elements that have a value, where data tells which (guard-empty)."""
+"""What data tells of its elements: those that have a value are reduced over (guard-empty), and
+those that are bad are told by the program's own mask."""
 
 import ast
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from gradscope.repair.write.spelling import filled, operand_of
 from gradscope.repair.write.uses import Uses
 from gradscope.rules.wording import proposals
 from gradscope.source.arguments import spelled
+from gradscope.source.spans import alike
 
 # Of each element its own, in one op with numbers or with as many elements.
 ELEMENTWISE = frozenset(
@@ -36,6 +38,37 @@ def selected(culprit: Culprit) -> Iterator[Candidate]:
     chosen = [one for one in parts if not isinstance(one, ast.Constant)]
     edits = [culprit.replace(one, f"{culprit.text(one)}[{condition}]") for one in chosen]
     yield Candidate(proposals.SELECTED.format(condition=condition), tuple(edits))
+
+
+def cleaned(culprit: Culprit) -> Iterator[Candidate]:
+    """`pred - target`, with `mask = ~target.isnan()` above it, reads
+    `torch.where(mask, target, 0.0)`: NaN times a mask of 0 is NaN."""
+    where, here = culprit.torch("torch.where("), culprit.node
+    operands = [one for one in culprit.operands.values() if isinstance(one, ast.Name)]
+    for made in culprit.source.nodes.every(ast.Assign) if here is not None and where else ():
+        mask = made.targets[0]
+        negated = isinstance(made.value, ast.UnaryOp) and isinstance(made.value.op, ast.Invert)
+        test = made.value.operand if isinstance(made.value, ast.UnaryOp) else made.value
+        found = spelled(culprit.source, test)
+        if found is None or found.name not in ("isnan", "isfinite") or not found.positional:
+            continue
+        asked = found.positional[0]
+        for node in operands:
+            is_it = isinstance(asked, ast.Name) and alike(asked, node)
+            if not is_it or not isinstance(mask, ast.Name) or not _is_in_reach(culprit, mask, node):
+                continue
+            is_good = negated == (found.name == "isnan")
+            parts = (node.id, "0.0") if is_good else ("0.0", node.id)
+            title = proposals.CLEANED.format(mask=mask.id, name=node.id)
+            text = f"{where}{mask.id}, {', '.join(parts)})"
+            yield Candidate(title, (culprit.replace(node, text),))
+
+
+def _is_in_reach(culprit: Culprit, mask: ast.Name, node: ast.Name) -> bool:
+    """Whether a name that is bound once is so before a node, in the same function."""
+    scope = culprit.source.nodes.scope(node).owner(mask.id)
+    is_same = culprit.source.nodes.scope(mask).function is culprit.source.nodes.scope(node).function
+    return is_same and len(scope.bindings.get(mask.id, ())) == 1 and mask.lineno < node.lineno
 
 
 def _around(culprit: Culprit, node: ast.expr) -> tuple[ast.expr, bool]:

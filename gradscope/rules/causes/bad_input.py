@@ -16,6 +16,7 @@ from gradscope.facts import (
     Trace,
     plural,
 )
+from gradscope.facts import requests as ask
 from gradscope.rules.reading import evidence
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
@@ -164,7 +165,8 @@ def _repair(event: Event, reader: Call) -> Fix:
     if one is None or not one.name:
         at = phrases.line(event.blame, reader)
         title = f"clean or drop the bad samples where they are loaded{at}"
-        return Fix("data", title, "unsafe", "keep = batch.isfinite().flatten(1).all(1)")
+        code = "keep = batch.isfinite().flatten(1).all(1)"
+        return Fix("data", title, "unsafe", code, request=ask.CleanByMask())
     title = f"clean or drop the bad elements of `{one.name}` where it is loaded"
     code = f"torch.nan_to_num({one.name}, nan=0.0, posinf=0.0, neginf=0.0)"
-    return Fix("data", title, "unsafe", code)
+    return Fix("data", title, "unsafe", code, request=ask.CleanByMask())
