@@ -248,10 +248,14 @@ def _contains(statement: ast.stmt, start: Any, end: Any) -> bool:
     return bool(first <= start and end <= last)
 
 
-def _exits(statement: ast.stmt, code: CodeType) -> list[int]:
-    """Where a `with` block ends, which has the place of the whole statement."""
-    span = statement.lineno, statement.end_lineno, statement.col_offset, statement.end_col_offset
-    return [at * _UNIT for at, place in enumerate(positions(code)) if place == span]
+def _exits(statement: ast.With | ast.AsyncWith, code: CodeType) -> list[int]:
+    """Where a `with` block ends: behind its last statement, with the place of the whole or, since
+    Python 3.12, of its last item."""
+    nodes: list[Any] = [statement, statement.items[-1].context_expr]
+    spans = [(one.lineno, one.end_lineno, one.col_offset, one.end_col_offset) for one in nodes]
+    last = max(_begins(statement.body[-1], code), default=0)
+    places = positions(code)
+    return [at * _UNIT for at, place in enumerate(places) if place in spans and at * _UNIT > last]
 
 
 def _nowhere(code: CodeType) -> list[int]:
