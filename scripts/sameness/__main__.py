@@ -1,5 +1,6 @@
 """Traces each program twice, with most of its steps only watched and with all of them looked at in
-full, and prints the findings that the two do not share. Fixes are not tried."""
+full, and prints the findings that the two do not share. Fixes are not tried. With --replay: repeats
+each program in full from the copies that were made of it, and compares losses bit by bit."""
 
 from __future__ import annotations
 
@@ -10,17 +11,22 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from scoring.cases import without_markers
 
 from gradscope.config import Config
 from gradscope.errors import GradscopeError
-from gradscope.facts import Finding, Report
+from gradscope.facts import Finding, Report, Trace
 from gradscope.pipeline import trace
-from gradscope.programs import parse_target
+from gradscope.programs import Kept, NoAnswer, Repeat, RunOptions, parse_target, run
+from gradscope.programs.snapshots import sleepers
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (
@@ -46,7 +52,22 @@ class Compared:
     runs: int = 1
 
 
-def compared(program: Path, steps: int) -> Compared:
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """`alone` are the steps whose loss was another one when they were repeated, or what went wrong
+    in one of the two runs alone. `copies` were asked; together they repeated `steps`."""
+
+    program: Path
+    alone: tuple[str, ...] = ()
+    failed: str = ""
+    steps: int = 0
+    copies: int = 0
+    symptoms: int = 0
+
+
+@contextmanager
+def _copied(program: Path) -> Iterator[Path]:
+    """In a folder of its own, which is the current one meanwhile."""
     folder = Path(tempfile.mkdtemp())  # no object that would remove it at the end of a child
     copy = folder / program.name
     copy.write_text(without_markers(program.read_text("utf-8")), "utf-8")
@@ -54,12 +75,48 @@ def compared(program: Path, steps: int) -> Compared:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the program's own
-            watched, full = (_report(copy, steps, every_step=every) for every in (False, True))
-    except GradscopeError as error:
-        return Compared(program, failed=str(error))
+            yield copy
     finally:
         os.chdir(ROOT)
         shutil.rmtree(folder)
+
+
+def repeated(program: Path, steps: int) -> Repeated:
+    sleepers.SHARE = 100.0  # a copy wherever one can be made
+    options = RunOptions(steps=steps, time_limit=SECONDS)
+    try:
+        with _copied(program) as copy, Kept() as kept:
+            first = run(parse_target(str(copy)), options, silent=True, kept=kept)
+            copies, alone, count = kept.snapshots, [], 0
+            for step in copies:
+                again = replace(options, passes=len(first.steps), full_from=step)
+                try:
+                    found = kept.ask(step, again, Repeat(), timeout=SECONDS)
+                except NoAnswer:
+                    alone.append(f"from step {step} on: no answer")
+                    continue
+                count += len(first.steps) - step
+                alone += _unlike(first, found, step)
+    except GradscopeError as error:
+        return Repeated(program, failed=str(error))
+    return Repeated(program, tuple(alone), "", count, len(copies), len(first.symptoms))
+
+
+def _unlike(first: Trace, again: Trace, step: int) -> Iterator[str]:
+    pairs = zip_longest((one.loss for one in first.steps), (one.loss for one in again.steps))
+    for at, (one, other) in enumerate(pairs):
+        if at >= step and repr(one) != repr(other):
+            yield f"step {at}, from step {step} on: loss {one} and {other}"
+    if bool(first.symptoms) != bool(again.symptoms):
+        yield f"from step {step} on: {len(again.symptoms)} of {len(first.symptoms)} symptoms"
+
+
+def compared(program: Path, steps: int) -> Compared:
+    try:
+        with _copied(program) as copy:
+            watched, full = (_report(copy, steps, every_step=every) for every in (False, True))
+    except GradscopeError as error:
+        return Compared(program, failed=str(error))
     first, second = Counter(_told(watched)), Counter(_told(full))
     alone = [f"watched alone: {one}" for one in (first - second).elements()]
     alone += [f"in full alone: {one}" for one in (second - first).elements()]
@@ -95,6 +152,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--steps", type=int, default=100, help="of each run at most (100)")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--replay", action="store_true", help="compare repeated steps instead")
     return parser.parse_args()
 
 
@@ -102,22 +160,35 @@ def main() -> int:
     given = arguments()
     places = [place.resolve() for place in given.places] or [ROOT / name for name in FOLDERS]
     files = [file for place in places for file in (_files(place) if place.is_dir() else [place])]
-    ran = []
+    ran: list[Any] = []
+    ways: dict[bool, Callable[[Path, int], Any]] = {False: compared, True: repeated}
     with ProcessPoolExecutor(given.jobs) as pool:
-        for one in pool.map(compared, files, [given.steps] * len(files)):
+        for one in pool.map(ways[given.replay], files, [given.steps] * len(files)):
             if one.alone:
                 print(f"{one.program.name}:", *(f"  {line}" for line in one.alone), sep="\n")
             if one.failed:
                 print(f"{one.program.name}: not run: {one.failed}")
             else:
                 ran.append(one)
-    differing = sum(bool(one.alone) for one in ran)
-    print(
-        f"{len(ran)} of {len(files)} programs ran: {differing} differ;"
-        f" {sum(one.inspected for one in ran):,} of {sum(one.steps for one in ran):,} steps were"
+    print(f"{len(ran)} of {len(files)} programs ran: {sum(bool(one.alone) for one in ran)} differ;")
+    print(_repeats_told(ran) if given.replay else _looks_told(ran))
+    return any(one.alone for one in ran)
+
+
+def _looks_told(ran: Sequence[Compared]) -> str:
+    return (
+        f"{sum(one.inspected for one in ran):,} of {sum(one.steps for one in ran):,} steps were"
         f" looked at in full, {sum(one.runs > 1 for one in ran)} programs run again"
     )
-    return bool(differing)
+
+
+def _repeats_told(ran: Sequence[Repeated]) -> str:
+    asked = [one for one in ran if one.copies]
+    return (
+        f"{len(asked)} of them were repeated from {sum(one.copies for one in asked)} copies,"
+        f" {sum(one.steps for one in asked):,} steps in all;"
+        f" {sum(one.symptoms > 0 for one in asked)} of these programs fail"
+    )
 
 
 def _files(folder: Path) -> list[Path]:
