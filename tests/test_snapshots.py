@@ -379,7 +379,9 @@ class Streamed(IterableDataset):
 torch.manual_seed(0)
 model = nn.Linear(4, 1)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-loader = DataLoader(DATA, batch_size=4, num_workers=2, OPTIONS)
+# Python 3.14 would have another process start them, of which no copy can be made.
+forks = "fork"
+loader = DataLoader(DATA, batch_size=4, num_workers=2, multiprocessing_context=forks, OPTIONS)
 
 def distance(output, step):
     return (output * (0.0 if step >= LAST else 1.0)).square().sum(1).sqrt().mean()

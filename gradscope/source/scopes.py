@@ -47,12 +47,16 @@ class Scope:
 
     node: OPENS
     parent: Scope | None
-    table: SymbolTable | None  # None where Python's table has no such block
+    # None where Python's table has no such block: since 3.12 most comprehensions are a part of what
+    # they stand in, and so are the blocks inside of them.
+    table: SymbolTable | None
     bindings: defaultdict[str, list[Binding]] = field(default_factory=lambda: defaultdict(list))
     reads: defaultdict[str, list[ast.Name]] = field(default_factory=lambda: defaultdict(list))
     _tables: dict[tuple[str, int], list[SymbolTable]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.table is None and self.parent is not None:
+            self._tables = self.parent._tables
         for table in reversed(list(_blocks(self.table))):  # the first of a line is popped first
             self._tables.setdefault((table.get_name(), table.get_lineno()), []).append(table)
 
@@ -72,6 +76,10 @@ class Scope:
 
     def owner(self, name: str) -> Scope:
         """The scope that a name in this one belongs to: this, one around it, or the module."""
+        if self.table is None and isinstance(self.node, Comprehension) and self.parent is not None:
+            own = (part for one in self.node.generators for part in ast.walk(one.target))
+            is_own = any(name in bound(part) for part in own)
+            return self if is_own else self.parent.owner(name)
         if self.parent is None or self.table is None or not _knows(self.table, name):
             return self
         symbol = self.table.lookup(name)
