@@ -424,6 +424,16 @@ CUT = {
         + far = torch.sqrt(torch.sum((o - t) ** 2, axis=1))
         + far.mean().backward()
     """,
+    "reentrant checkpoint": """
+        from torch.utils.checkpoint import checkpoint
+
+        def block(h):
+            return torch.tanh(net(h))
+
+        - loss = checkpoint(block, x, use_reentrant=True).mean()  # <-
+        + loss = checkpoint(block, x, use_reentrant=False).mean()  # <-
+        loss.backward()
+    """,
     "inference mode": """
         body = nn.Linear(3, 3).requires_grad_(False)
 

@@ -122,6 +122,7 @@ class NoGradient(StrEnum):
     NO_GRAD = "no_grad"
     INFERENCE = "inference_mode"
     FUNCTION = "function"  # its backward returns None
+    CHECKPOINT = "checkpoint"  # a reentrant one, of whose inputs none requires grad
     CONSTANT = "constant"  # a gradient that was asked for without its graph
     FROZEN = "frozen"  # nothing that the program computed with requires grad
     LEAFLESS = "leafless"  # nor is there a leaf that could

@@ -12,6 +12,7 @@ from gradscope.record.schema import OpInfo
 from gradscope.record.sites import ENGINE, OURS, USER, kind_of
 
 _CHECKPOINT = vars(checkpoint)
+_REENTRANT = checkpoint.CheckpointFunction.forward.__code__
 
 
 class NodeOps:
@@ -109,6 +110,13 @@ def asked_by_user(frame: FrameType | None) -> bool:
     while frame is not None and kind_of(frame.f_code) == OURS:
         frame = frame.f_back
     return frame is not None and kind_of(frame.f_code) == USER
+
+
+def checkpoint_around(frame: FrameType | None) -> FrameType | None:
+    """The frame of the reentrant checkpoint that an op runs in."""
+    while frame is not None and frame.f_code is not _REENTRANT:
+        frame = frame.f_back
+    return frame
 
 
 def runs_forward_again(frame: FrameType | None) -> bool:

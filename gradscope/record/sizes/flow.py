@@ -23,7 +23,7 @@ from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import plain, sum_as
 from gradscope.record.journal import Note, numbers_taken
 from gradscope.record.modes import Unseen
-from gradscope.record.oprun import flatten
+from gradscope.record.oprun import checkpoint_around, flatten
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import Site, note_site
 from gradscope.record.sizes.crossings import Activations
@@ -234,7 +234,9 @@ class Flow(Unseen):
         if reason is NoGradient.DETACH and self._is_autograds(site):
             reason = None
         elif reason is NoGradient.NO_GRAD and self._context.function is not None:
-            reason = NoGradient.FUNCTION
+            reason, site = NoGradient.FUNCTION, site or note_site(sys._getframe(2))
+            if (outer := checkpoint_around(sys._getframe(2))) is not None:
+                reason, site = NoGradient.CHECKPOINT, note_site(outer)
         is_idle = reason is NoGradient.DETACH or (
             reason is NoGradient.NO_GRAD and self._context.module is None
         )
@@ -338,7 +340,8 @@ class Flow(Unseen):
         self, reason: NoGradient, info: OpInfo, site: tuple[Site, Site], lost: int, idle: int = 0
     ) -> int:
         """Its bit."""
-        custom = self._context.function if reason is NoGradient.FUNCTION else None
+        inside = reason in (NoGradient.FUNCTION, NoGradient.CHECKPOINT)
+        custom = self._context.function if inside else None
         self.cuts.append(Cut(reason, Note(info, *site, None, custom), lost, idle))
         if lost == idle:
             self._idle |= 1 << (len(self.cuts) - 1)

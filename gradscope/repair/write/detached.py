@@ -226,6 +226,12 @@ def _replaces(place: ast.stmt, names: set[str]) -> bool:
     return isinstance(root, ast.Name) and root.id in names
 
 
+def _not_reentrant(culprit: Culprit) -> Iterator[Candidate]:
+    if isinstance(culprit.node, ast.Call):
+        edit = keyword(culprit.source, culprit.node, "use_reentrant", "False")
+        yield Candidate("checkpoint with `use_reentrant=False`", (edit,))
+
+
 # By what ends the gradient.
 _WAYS: Mapping[NoGradient, tuple[Callable[[Culprit], Iterator[Candidate]], ...]] = {
     NoGradient.DETACH: (in_torch, _attached),
@@ -238,6 +244,7 @@ _WAYS: Mapping[NoGradient, tuple[Callable[[Culprit], Iterator[Candidate]], ...]]
     NoGradient.INFERENCE: (_without_inference,),
     NoGradient.INTEGER: (_uncast,),
     NoGradient.CONSTANT: (_with_graph,),
+    NoGradient.CHECKPOINT: (_not_reentrant,),
     NoGradient.FROZEN: (_thawed,),
     NoGradient.UNREGISTERED: (_registered,),
     NoGradient.STALE: (_made_later,),

@@ -55,6 +55,12 @@ WORDS = {
         "goes into a Function whose backward returns None",
         "return their gradient in the Function's backward",
     ),
+    NoGradient.CHECKPOINT: Words(
+        "A reentrant checkpoint runs its function without a graph, and gives the result one only"
+        " where an input requires grad: parameters are none of its inputs.",
+        "none of its inputs requires grad",
+        "checkpoint with `use_reentrant=False`",
+    ),
     NoGradient.SAMPLED: Words(
         "A sample is drawn at random, and PyTorch gives the draw no derivative in the parameters of"
         " its distribution: `sample()` runs without a graph, and backward through `torch.normal` or"

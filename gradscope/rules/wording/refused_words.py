@@ -163,6 +163,7 @@ _ENDS = {
     NoGradient.NO_GRAD: "it was computed where none is recorded",
     NoGradient.CONSTANT: "it reads a gradient that was asked for without `create_graph=True`",
     NoGradient.NUMBER: "it was made from a Python number",
+    NoGradient.CHECKPOINT: "no input of a reentrant checkpoint requires grad",
     NoGradient.FROZEN: "nothing in it requires grad",
     NoGradient.LEAFLESS: "nothing in it requires grad",
 }
