@@ -96,6 +96,19 @@ def test_weights_that_have_grown_tenfold_prove_it_of_a_bounded_loss() -> None:
     assert judged((1.0, 1.2, 0.9, 0.8, 1.1, 2.0, 3.0, 4.0), grown) == []
 
 
+def test_what_divides_by_the_gradient_is_slowed_by_the_size_of_the_weights() -> None:
+    """No clipping changes its steps: each moves a weight by the learning rate."""
+    adam = replace(SEEN, updates=(Update(0, "Adam", 5.0),))
+    losses = (2.0, 2e4, 1e4, 9e3, 8e3, 7e3, 6e3, 5e3)
+    (found,) = judged(losses, adam)
+    (descent,) = judged(losses)
+
+    assert "clip-norm" in [fix.kind for fix in descent.fixes]
+    assert "clip-norm" not in [fix.kind for fix in found.fixes]
+    assert descent.fixes[0].code == "lr=0.001"
+    assert found.fixes[0].code == "lr=0.005"  # the 4 weights have a norm of 1, and 1/2 each
+
+
 def test_gradients_that_are_never_cleared_are_an_error() -> None:
     assert never_cleared() == [Severity.ERROR]
 

@@ -32,8 +32,9 @@ from gradscope.rules.reading.divergence import (
     never_cleared,
     overshoot,
     rise_of,
-    stable_lr,
+    shorter_lr,
 )
+from gradscope.rules.reading.lost import BLIND_TO_SCALE
 from gradscope.rules.rule import Asked, Rule
 from gradscope.rules.wording import phrases
 
@@ -176,9 +177,10 @@ class DivergingTraining(Rule):
                 *([cleared] if stale else ()),
                 *([_repair(fault)] if fault is not None else ()),
                 *([ask.AverageLoss(total)] if total is not None else ()),
-                _slower(rise, update, stale),
+                _slower(rise, update, stale, magnitudes),
                 _STANDARDISED,
-                ask.ClipNorm(),
+                # To those that divide by the size of the gradient, a shorter one is the same.
+                *([] if update.optimizer in BLIND_TO_SCALE else [ask.ClipNorm()]),
             ),
         )
 
@@ -307,12 +309,13 @@ def _repair(fault: Overshoot) -> Asked:
     return Fix("stable-op", title, "display-only", "torch.relu(difference + margin)")
 
 
-def _slower(rise: Rise, update: Update, stale: bool) -> ask.LowerRate:
+def _slower(rise: Rise, update: Update, stale: bool, magnitudes: Magnitudes) -> ask.LowerRate:
     if update.lr is None:
         return ask.LowerRate()
     can_try = bool(update.optimizer) and not stale  # what is steep is the sum, or has no rate
     steps = 2 * (rise.first + 1 + len(rise.losses)) if can_try else None
-    return ask.LowerRate(update.lr, stable_lr(rise, update.lr), update, steps)
+    new = shorter_lr(rise, update.lr, update.optimizer, magnitudes.leaves)
+    return ask.LowerRate(update.lr, new, update, steps)
 
 
 def _known_clearing(updates: Iterable[Update]) -> Clearing | None:

@@ -122,6 +122,7 @@ FINITE = 10.0
 # grown tenfold, a tenth of the usual growth of the loss is proof enough.
 MOVED = 1.1
 GROWN = 10.0
+SHARE = 0.01  # of the weights that a step may move them by; recipes have less than that
 FEWEST_STALE = 5  # updates in a row whose gradients had piled up; fewer may be meant
 # Both are the most that training recipes use: of a velocity, and of what one step takes away.
 USUAL_MOMENTUM = 0.9
@@ -228,6 +229,19 @@ def blamed_sum(total: Summed | None, rise: Rise, update: Update) -> Summed | Non
     if total is None or update.lr is None or update.optimizer in BLIND_TO_SCALE:
         return None
     return total if update.lr / total.terms < largest_stable_lr(rise, update.lr) else None
+
+
+def shorter_lr(rise: Rise, lr: float, optimizer: str, leaves: Sequence[Leaf]) -> float:
+    """A learning rate to go on with. What divides by the size of the gradient moves each weight by
+    about the rate itself (Kingma and Ba, 2015, section 2.1), however steep the loss is."""
+    stable = stable_lr(rise, lr)
+    trained = [leaf for leaf in leaves if leaf.trained]
+    size = math.hypot(*(leaf.start for leaf in trained))
+    if optimizer not in BLIND_TO_SCALE or not size:
+        return stable
+    return min(
+        stable, float(f"{SHARE * size / math.sqrt(sum(leaf.numel for leaf in trained)):.1g}")
+    )
 
 
 def _growth_of_weights(leaves: Sequence[Leaf]) -> float:
