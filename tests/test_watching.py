@@ -345,3 +345,19 @@ def test_nothing_runs_after_an_error_that_the_program_swallows():
                 done.append(number)
 
     assert done == []
+
+
+def test_of_the_many_passes_of_one_update_the_first_are_looked_at_in_full() -> None:
+    """As a search along a line asks for."""
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([weight], lr=0.001)
+    with watched() as observation:
+        for _ in range(3):
+            for _ in range(40):
+                weight.square().sum().backward()
+            optimizer.step()
+
+    full = [step.index for step in facts(observation).steps if step.in_full]
+    assert set(range(8)) <= set(full)
+    assert set(range(40, 48)) <= set(full)
+    assert len(full) < 36

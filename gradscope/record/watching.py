@@ -19,7 +19,7 @@ from gradscope.record.sizes.clearing import Versions, version_of, versions_of
 from gradscope.record.tracing import unobserved
 
 _EVERY = 16  # steps from one look at the parameters to the next
-_LONGEST = 32  # steps in full without an update: gradients are added up, a scaler skips them
+_LONGEST = 8  # passes of one update in full: of many, as LBFGS asks for, the later ones are alike
 _sequence_nr = torch._C._autograd._get_sequence_nr
 _SMALL = 2**14  # elements: copying them costs less than an op for each of them
 
@@ -41,6 +41,7 @@ class Watching:
         self._clean: dict[object, int] = {}
         self._unexamined: Unexamined | None = None
         self._had_optimizer: bool | None = None
+        self._updated = 0  # the step that began with the last update
         self._seen = graph.SeenNodes()
         self._before: Versions = {}
         self._reached, self._made_until = (-1, -1), 0  # nodes and leaves of the last graph
@@ -72,9 +73,11 @@ class Watching:
         is_bad = loss is not None and loss - loss != 0.0
         if not self.depth.is_full or self.context.bad_in_step or is_bad:
             return
-        long_ago = self.context.step - self.depth.full_since > _LONGEST
-        is_over = updates is not None or not self._has_optimizer()
-        if is_over or (long_ago and self.depth.full_from is None):
+        is_one_of_many = self.context.step - self._updated >= _LONGEST
+        adds_up = updates is not None or self._has_optimizer()
+        if is_one_of_many and adds_up and self.depth.full_from is None:
+            self._choose(None, may_watch=True)
+        elif updates is not None or not adds_up:
             self._choose(updates, may_watch=True)
 
     def _has_optimizer(self) -> bool:
@@ -93,6 +96,7 @@ class Watching:
             optimizer = work.optimizer
             self._clean.pop(None, None)  # of the passes before the first update
             self.check_parameters(id(optimizer), lambda: parameters_of(optimizer))
+            self._updated = self.context.step
             self._choose(updates)
 
     def _choose(self, updates: int | None, *, may_watch: bool = False) -> None:
