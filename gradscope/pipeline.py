@@ -342,8 +342,8 @@ def require_backward(target: Target, seen: Trace) -> None:
         raise GradscopeError(
             f"no backward ran in {target.name} itself: it started {started} ({names}), and what "
             "runs in them is not observed",
-            help="call the training function directly, as the one process of its group, or name "
-            "the function that returns the loss: FILE.py:FUNCTION",
+            help="have torchrun start them, or watch the loop that they run: `with "
+            "gradscope.watch() as seen`, and `print(seen)` after it",
         )
     raise GradscopeError(
         f"no backward ever ran in {target.name}, so there is no gradient to look at",

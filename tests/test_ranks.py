@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import pickle
+import socket
 import subprocess
 import sys
 from ast import literal_eval
@@ -534,6 +535,41 @@ def test_a_block_that_all_ranks_watch_is_told_by_one(
     assert first[0].startswith("this is rank 1 of 2, where it went wrong first, at step 0")
     assert second[0] == "rank 1: the report is shown by rank 0\n"
     assert first[1:] == second[1:] == [1, ["GS102"], True]
+
+
+SPAWNED = """
+import os
+import gradscope
+import torch
+import torch.distributed as dist
+
+def work(rank):
+    dist.init_process_group("gloo", rank=rank, world_size=2)
+    w = torch.nn.Parameter(torch.ones(4))
+    with gradscope.watch() as seen:
+        loss = (w * rank).sum().log()
+        loss.backward()
+        dist.all_reduce(w.grad)
+    print(seen, flush=True)
+
+if __name__ == "__main__":
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": OPEN}
+    torch.multiprocessing.spawn(work, nprocs=2)
+"""
+
+
+@pytest.mark.slow
+def test_a_block_is_shared_by_ranks_that_the_program_itself_starts(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        text = SPAWNED.replace("OPEN", repr(str(free.getsockname()[1])))
+    (tmp_path / "spawned.py").write_text(text, encoding="utf-8")
+    command = [sys.executable, "-W", "ignore", "spawned.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+
+    assert done.stdout.count("error[GS202]") == 1, done.stdout + done.stderr
+    assert "this is rank 0 of 2, where it went wrong first" in done.stdout
+    assert "rank 1: the report is shown by rank 0" in done.stdout
 
 
 @pytest.mark.slow
