@@ -22,6 +22,7 @@ from gradscope.facts import (
     Related,
     Severity,
 )
+from gradscope.facts import requests as ask
 from gradscope.record.sites import resolve
 from gradscope.repair.attempt import Patched, patched
 from gradscope.repair.write.culprit import Unpatchable, locate
@@ -200,6 +201,9 @@ STABLE = [
      "torch.log(torch.special.i0e(z)) + z.abs() + 1.0986122886681098"),
     ("torch.log(0.5 * torch.erfc(z))", "torch.log(0.5 * torch.erfc(z))", "log",
      "torch.special.log_ndtr(-1.4142135623730951 * z) + 0.6931471805599453 - 0.6931471805599453"),
+    ("torch.log(torch.sigmoid(z + 2) - torch.sigmoid(z))",
+     "torch.log(torch.sigmoid(z + 2) - torch.sigmoid(z))", "log",
+     "F.logsigmoid(z + 2) + F.logsigmoid(-z) + torch.log(-torch.expm1(z - (z + 2)))"),
     ("torch.log(1 + torch.erf(z))", "torch.log(1 + torch.erf(z))", "log",
      "torch.special.log_ndtr(1.4142135623730951 * z) + 0.6931471805599453"),
     ("torch.exp(z).diag() / torch.exp(z).sum(1)", "torch.exp(z)", "exp",
@@ -252,6 +256,54 @@ def test_the_stable_form_of_a_composite(written, culprit, op, stable):
 
     assert "stable-op" == first.kind
     assert stable in first.text
+    assert torch.allclose(names[0]["loss"], names[1]["loss"], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("body", "written", "line", "limit"),
+    [
+        ("a = torch.acos(c)\ns = torch.sin(a)", "torch.sin(0.25 * a) / s",
+         "a = torch.acos(c).clamp_min(1e-4)\n", 0.25),
+        ("a = (c - 1) * x", "torch.expm1(-a) / a", "a = a.masked_fill(a == 0, 1e-4)\n", -1.0),
+        ("a = (c - 1) * x", "x / a * torch.tanh(a)", "a = a.masked_fill(a == 0, 1e-4)\n", None),
+    ],
+)  # fmt: skip
+def test_a_quotient_is_taken_beside_the_zero_that_it_has_a_limit_at(body, written, line, limit):
+    text = f"{HEAD}c = torch.ones(3)\n{body}\nloss = ({written}).sum()\n"
+    culprit = written.partition(" * torch.tanh")[0]
+    values = {"self": 0.0, "other": 0.0}
+    found = finding(text, culprit, "div", "zero-division", values)
+    asks = Fix("guard-empty", "a fix", request=ask.DivideByOne())
+
+    first = ways(replace(found, fixes=(asks,)), text)[0]
+
+    assert line in first.text
+    if limit is not None:
+        names: dict = {}
+        exec(first.text, names)
+        assert abs(names["loss"].item() - 3 * limit) < 1e-3
+
+
+def test_a_quotient_of_a_mask_and_its_sum_has_no_limit():
+    text = f"{HEAD}m = x * 0\nloss = (torch.sin(m) / m.sum()).sum()\n"
+    found = finding(text, "torch.sin(m) / m.sum()", "div", "", {"self": 0.0, "other": 0.0})
+    asks = Fix("guard-empty", "a fix", request=ask.DivideByOne())
+
+    assert all("1e-4" not in one.text for one in ways(replace(found, fixes=(asks,)), text))
+
+
+def test_logarithms_of_one_product_are_all_taken_over():
+    one = "torch.ones_like(x)"
+    head = f"s = torch.cumprod(1 - torch.sigmoid(x), 0)\np = torch.cat([{one}, s, {one}, {one}])\n"
+    text = f"{HEAD}{head}a = p[1:]\nb = p[:2]\n"
+    text += "loss = torch.log(a).sum() + torch.log(b).sum()\n"
+
+    first = ways(finding(text, "torch.log(a)", "log", "epsilon", {"self": 0.0}), text)[0]
+    names: list[dict] = [{}, {}]
+    exec(text, names[0])
+    exec(first.text, names[1])
+
+    assert "loss = a.sum() + b.sum()" in first.text
     assert torch.allclose(names[0]["loss"], names[1]["loss"], atol=1e-6)
 
 
