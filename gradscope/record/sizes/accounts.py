@@ -101,7 +101,7 @@ class Usages:
 
         stand_in(stack, owner, name, call)
 
-    # Told by the instrument
+    # Told by the observation
 
     def run_backward(self, engine: Engine, one: BackwardPass) -> Any:
         """Of a step."""
