@@ -213,10 +213,17 @@ FREED = {
                 self.held = torch.tanh(self.lin(x) + self.held)  # <-
                 return self.held
 
-        memory = Memory()
+        class Learner:
+            def __init__(self):
+                self.net = nn.Sequential(Memory())
+
+            def step(self):
+                self.net(x).square().mean().backward()
+        +         self.net[0].held = self.net[0].held.detach()
+
+        learner = Learner()
         for _ in range(3):
-            memory(x).square().mean().backward()
-        +     memory.held = memory.held.detach()
+            learner.step()
     """,
     "state in a buffer": """
         class Filter(nn.Module):

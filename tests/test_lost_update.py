@@ -229,6 +229,20 @@ def findings(program: str) -> list[Finding]:
     return list(diagnose(observed.trace("program.py", Ending("finished"))))
 
 
+LEAF = """\
+import torch
+
+torch.manual_seed(0)
+w = torch.randn(16, 1, requires_grad=True)
+opt = torch.optim.Adam([w], lr=0.1)
+
+
+def loss_of(w):
+    x = torch.randn(64, 16)
+    return (x @ w - x.sum(1, keepdim=True)).square().mean()
+
+
+"""
 LOOP = "for step in range(16):\n    opt.zero_grad()\n    loss_of().backward()\n    opt.step()\n"
 STOCHASTIC = """\
 class Rounding(torch.optim.Optimizer):
@@ -282,6 +296,14 @@ HEALTHY = {
     "    held = {key: p.detach() for key, p in net.named_parameters()}\n"
     "    grads = each(held, torch.randn(8, 16))\n    for key, p in net.named_parameters():\n"
     "        p.grad = grads[key].clamp(-1, 1).mean(0)\n    opt.step()\n",
+    "inner steps on copies": f"{LEAF}for step in range(8):\n    fast = w\n"
+    "    for _ in range(2):\n        g = torch.autograd.grad(loss_of(fast), fast)[0]\n"
+    "        fast = (fast - 0.1 * g).detach().requires_grad_()\n    opt.zero_grad()\n"
+    "    loss_of(fast).backward()\n    w.grad = fast.grad\n    opt.step()\n",
+    "a leaf and its optimizer for each batch": f"{LEAF}for batch in range(4):\n"
+    "    w = (w - w.mean()).detach().requires_grad_()\n    opt = torch.optim.Adam([w], lr=0.1)\n"
+    "    for step in range(5):\n        opt.zero_grad()\n        loss_of(w).backward()\n"
+    "        opt.step()\n",
     "importance of weights": f"{SGD}{LOOP}fisher = [0.0 for p in net.parameters()]\n"
     "for step in range(8):\n    opt.zero_grad()\n    loss_of().backward()\n"
     "    fisher = [f + p.grad.square() for f, p in zip(fisher, net.parameters())]\n",
@@ -335,6 +357,19 @@ MEANT = {
     "by hand": APART
     + "    with torch.no_grad():\n        for p in net[0].parameters():\n            p -= p.grad\n",
 }
+
+
+def test_an_optimizer_that_holds_a_leaf_which_is_replaced_moves_nothing() -> None:
+    program = (
+        f"{LEAF}for step in range(12):\n    opt.zero_grad()\n    loss_of(w).backward()\n"
+        "    opt.step()\n    w = (w - 0.1 * w.sign()).detach().requires_grad_()\n"
+    )
+
+    (found,) = loud(program)
+
+    assert (found.rule, found.evidence["reason"]) == ("GS403", "replaced")
+    assert found.location is not None
+    assert found.location.line == 5
 
 
 def test_what_is_left_out_of_the_optimizer_is_noted() -> None:

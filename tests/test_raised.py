@@ -332,3 +332,17 @@ def test_a_scale_that_a_distribution_refuses_is_led_back_to_what_gave_it(
     fix = found.fixes[0]
     assert fix.verified
     assert patched in str(fix.patch)
+
+
+def test_a_concentration_that_another_distribution_refuses_is_led_back_too(tmp_path: Path) -> None:
+    program = (
+        "from torch.distributions import Beta\n\nbody = nn.Linear(3, 8)\n"
+        "one, other = nn.Linear(8, 1), nn.Linear(8, 1)\nh = torch.tanh(body(torch.randn(6, 3)))\n"
+        "a = F.softplus(one(h))\nb = torch.relu(other(h))\nd = Beta(a, b)\n"
+        "loss = -d.log_prob(torch.rand(6, 1)).mean()\nloss.backward()\n"
+    )
+
+    found = found_in(program, tmp_path, verify=True)
+
+    assert line_of(found, tmp_path) == "b = torch.relu(other(h))"
+    assert found.fixes[0].verified

@@ -206,13 +206,14 @@ class Unfit:
 @dataclass(frozen=True, slots=True)
 class TooLow:
     """Numbers that a distribution of the class `kind` refuses as its parameter `role`, which it is
-    given at `place`, as the argument at `position`: `bad` of `numel` lie below `bound`, or on it
-    where that is `strict`. The first is `value`, at `index`."""
+    given at `place`, as the argument at `position` (None where another class hands it on): `bad` of
+    `numel` lie below `bound`, or on it where that is `strict`. The first is `value`, at `index`.
+    """
 
     role: str
     kind: str
     place: Location
-    position: int
+    position: int | None
     value: float
     index: tuple[int, ...]
     bad: int

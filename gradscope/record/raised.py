@@ -74,39 +74,47 @@ class RaisedOps:
             trail.append((way.tb_frame, way.tb_lasti))
             way = way.tb_next
         scope = next((frame.f_locals for frame, _ in trail if frame.f_code is _CHECK), {})
-        value, valid = scope.get("value"), scope.get("valid")
-        bound = getattr(scope.get("constraint"), "lower_bound", None)
-        own = [(frame, at) for frame, at in trail if kind_of(frame.f_code) == USER]
+        value, constraint = scope.get("value"), scope.get("constraint")
+        constraint = getattr(constraint, "base_constraint", constraint)  # of each element
+        bound = getattr(constraint, "lower_bound", None)
+        own = [at for at, (frame, _) in enumerate(trail) if kind_of(frame.f_code) == USER]
         if not own or not isinstance(bound, int | float) or not isinstance(value, torch.Tensor):
             return
-        if not bool(value.isfinite().all()) or not isinstance(valid, torch.Tensor):
+        assert constraint is not None
+        if not bool(value.isfinite().all()):
             return  # NaN has a birth of its own
-        first = int((~valid).reshape(-1).to(torch.uint8).argmax())
-        frame, at = own[-1]
+        with unobserved():
+            low = ~constraint.check(value)
+            first = int(low.reshape(-1).to(torch.uint8).argmax())
         kind, role = type(scope["self"]), scope["param"]
+        made = trail[own[-1] + 1][0].f_locals.get("self")  # a Beta makes a Dirichlet
+        names = list(inspect.signature(kind).parameters) if type(made) is kind else []
         why = TooLow(
             role=role,
             kind=kind.__name__,
-            place=resolve(frame.f_code, at),
-            position=list(inspect.signature(kind).parameters).index(role),
+            place=resolve(trail[own[-1]][0].f_code, trail[own[-1]][1]),
+            position=names.index(role) if role in names else None,
             value=value.reshape(-1)[first].item(),
             index=unravel(first, tuple(value.shape)),
-            bad=int((~valid).sum()),
-            numel=valid.numel(),
+            bad=int(low.sum()),
+            numel=low.numel(),
             bound=float(bound),
-            strict=isinstance(scope["constraint"], constraints.greater_than),
+            strict=isinstance(constraint, constraints.greater_than),
         )
-        made = operand(role, value, self._context, index=why.index, shape=tuple(value.shape))
-        call = self._maker(value) or Call(why.kind, location=why.place)
+        given = operand(role, value, self._context, index=why.index, shape=tuple(value.shape))
+        call = self._maker(value, why.index) or Call(why.kind, location=why.place)
         line = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
-        self._last = line, Raised(self._context.step, call, (made,), why)
+        self._last = line, Raised(self._context.step, call, (given,), why)
 
-    def _maker(self, value: torch.Tensor) -> Call | None:
-        """The call that made what a distribution was given and has expanded."""
+    def _maker(self, value: torch.Tensor, index: tuple[int, ...]) -> Call | None:
+        """The call that made what a distribution was given, and has expanded or stacked."""
         node = value.grad_fn
         call = self._context.call(node) if node is not None else None
-        while node is not None and call is not None and call.view and call.inner is not None:
-            node = node.next_functions[0][0]
+        while node is not None and call is not None and call.inner is not None:
+            if not call.view and call.op != "stack":
+                break
+            parts = node.next_functions
+            node = parts[index[-1] if len(parts) > 1 else 0][0]
             call = self._context.call(node) if node is not None else None
         return call
 

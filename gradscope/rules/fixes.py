@@ -140,7 +140,9 @@ def kept_positive(call: Call, low: TooLow) -> Iterator[Fix | ask.Request]:
     0, an exponential 0 by underflow. Else where the distribution is given it."""
     op, place = call.op.strip("_"), call.location
     title = proposals.POSITIVE.format(what=f"`{low.role}`", instead="")
-    request = ask.LearnPositive(low.place, True, (low.role, low.position))
+    request = None
+    if low.position is not None:
+        request = ask.LearnPositive(low.place, True, (low.role, low.position))
     if has(op, Trait.POSITIVE):
         yield ask.AddBehind(call)
     elif place is not None and (op in _HEADS or op in ("relu", *_FLOORS)):

@@ -1,10 +1,12 @@
 """What is noted while a program runs, in case autograd refuses something later: writes, updates,
 and what the last backward passes ran through."""
 
+import re
 import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from types import FrameType, FunctionType
 from typing import Any
 
@@ -32,6 +34,7 @@ _sequence_nr = torch._C._autograd._get_sequence_nr
 _PASSES = 4  # backward passes whose graphs are known, as in the journal
 _MOST_WRITES = 4_096
 _MOST_UPDATES = 16
+_MOST_MODULES = 1_000  # whose attributes are looked at
 _LARGEST = 20_000  # nodes of a graph that is kept in mind
 
 
@@ -146,10 +149,16 @@ def held_graphs(frame: FrameType, place: Location) -> dict[int, list[Carried]]:
         for number in known:
             one = Carried(name, place, type(value).__name__ if is_many else "")
             found.setdefault(number, []).append(one)
-        if not known and depth < 1 and not isinstance(value, FunctionType):
+        if known or depth > 1 or isinstance(value, FunctionType):
+            continue
+        if not isinstance(value, torch.nn.Module):
             held += [(part, it, depth + 1) for part, it in parts_of(name, value)]
-            if isinstance(value, torch.nn.Module):
-                held += [(f"{name}.{key}", it, depth + 1) for key, it in value._buffers.items()]
+            continue
+        for path, module in islice(value.named_modules(prefix=name), _MOST_MODULES):
+            owner = re.sub(r"\.(\d+)", r"[\1]", path)
+            parts = [*parts_of(owner, module)]
+            parts += [(f"{owner}.{key}", it) for key, it in module._buffers.items()]
+            held += [(part, it, 2) for part, it in parts]
     return found
 
 

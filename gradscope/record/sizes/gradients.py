@@ -356,8 +356,11 @@ class Sizes:
             self.leaves.note_result(operand, result, lambda: note_site(frame)[0])
 
     def _note_replaced(self, leaves: Sequence[torch.Tensor]) -> None:
-        """Of the known leaves and of these."""
+        """Of the known leaves and of these. Where an optimizer holds the old one, the new one is
+        no update of it: the optimizer goes on with the old one."""
         for leaf, found in self.leaves.replacements(leaves):
+            if self.leaves.is_lost(found.name, leaf, self._updates.held):
+                continue
             self._freshness.note_update()
             self._updates.note_replaced(self._context.step - 1, leaf, found)
 

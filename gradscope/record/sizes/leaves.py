@@ -115,6 +115,13 @@ class Leaves:
             if found is not None and self._places.get(leaf.data_ptr()) != found.name:
                 yield leaf, found
 
+    def is_lost(self, name: str, leaf: torch.Tensor, held: set[int]) -> bool:
+        """Whether what has the name now is another tensor than the one that an optimizer holds."""
+        known, watched = self.successions.get(name), self.watched.get(name)
+        old = watched.ref() if watched is not None else None
+        gone = known is not None and not known.taken
+        return gone or (old is not leaf and old is not None and id(old) in held)
+
     def settle(self, leaf: torch.Tensor, replacement: Replacement) -> Watched | None:
         """A leaf continues the record of the one that it replaces."""
         watched = self.watched.get(replacement.name)
@@ -235,8 +242,10 @@ class Leaves:
         return watched
 
     def _note_succession(self, watched: Watched, leaf: torch.Tensor) -> None:
-        old = watched.ref()
-        if watched.trained and watched.is_parameter and old is not None and old is not leaf:
+        old, known = watched.ref(), self.successions.get(watched.name)
+        if known is not None and not known.taken:
+            known.new = leaf
+        elif watched.trained and old is not None and old is not leaf:
             self.successions[watched.name] = Succession(watched.name, old, leaf)
 
     def _name(self, leaf: torch.Tensor, frame: Any) -> str:

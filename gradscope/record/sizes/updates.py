@@ -24,11 +24,12 @@ _LOOKED_AT = 8  # updates of each optimizer whose parameters are gone through on
 
 class Updates:
     """Collects the updates. `trained` are the parameters that an optimizer holds, by id; `given`
-    those that had a gradient when it came, whoever put it there."""
+    those that had a gradient when it came, whoever put it there; `held` are those of optimizers."""
 
     def __init__(self, leaves: Leaves) -> None:
         self.trained: dict[int, torch.Tensor] = {}
         self.given: set[int] = set()
+        self.held: set[int] = set()
         self._leaves = leaves
         self._updates: Kept = []
         self._by_hand: Kept = []
@@ -147,6 +148,7 @@ class Updates:
 
     def _look(self, optimizer: Any, frame: Any) -> None:
         for parameter in parameters_of(optimizer):
+            self.held.add(id(parameter))
             if parameter.grad is not None:
                 self.given.add(id(parameter))
             if parameter.requires_grad and id(parameter) not in self.trained:
