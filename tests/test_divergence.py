@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
+from corpus import diagnosed_text
 from torch import nn
 
 from gradscope.facts import (
@@ -140,3 +142,22 @@ def test_data_of_another_scale_is_named() -> None:
     (found,) = judged(tuple(1e7 * 10.0**n for n in range(8)))
 
     assert any("targets far from 0" in fix.title for fix in found.fixes)
+
+
+ADAM = """import torch
+rate = float("30")
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+optimizer = torch.optim.Adam(net.parameters(), lr=rate)
+for _ in range(12):
+    optimizer.zero_grad()
+    (net(torch.ones(8, 4)) - 3.0).square().mean().backward()
+    optimizer.step()
+"""
+
+
+def test_a_rate_that_is_no_number_is_lowered_where_the_optimizer_is_made(tmp_path: Path) -> None:
+    (found,) = diagnosed_text(ADAM, tmp_path).findings
+
+    assert found.rule == "GS404"
+    assert "lr=0.00" in (found.fixes[0].patch or "")

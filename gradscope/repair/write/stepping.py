@@ -155,15 +155,23 @@ def _is_here(culprit: Culprit, update: Update) -> bool:
     return update.location is not None and update.location.file == culprit.source.file
 
 
-def _of_optimizer(culprit: Culprit, update: Update) -> ast.Constant | None:
-    """The learning rate where the optimizer is made."""
+def _of_optimizer(culprit: Culprit, update: Update) -> ast.expr | None:
+    """The learning rate where the optimizer is made: a number, or what was seen to give it."""
     found = [
         value
         for node in _optimizers(culprit, update)
         for value in (*(k.value for k in node.keywords if k.arg == "lr"), *node.args[1:2])
-        if isinstance(value, ast.Constant) and value.value == update.lr
+        if getattr(value, "value", None) == update.lr or _was_made(node, update)
     ]
     return found[0] if len(found) == 1 else None
+
+
+def _was_made(node: ast.Call, update: Update) -> bool:
+    """Whether that call has made the optimizer, whose rate no schedule has changed."""
+    place = update.made
+    is_first = update.base_lr in (None, update.lr)
+    end = node.end_lineno or node.lineno
+    return is_first and place is not None and node.lineno <= place.line <= end
 
 
 def _optimizers(culprit: Culprit, update: Update) -> Iterator[ast.Call]:

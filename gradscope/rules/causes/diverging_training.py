@@ -312,7 +312,8 @@ def _repair(fault: Overshoot) -> Asked:
 def _slower(rise: Rise, update: Update, stale: bool, magnitudes: Magnitudes) -> ask.LowerRate:
     if update.lr is None:
         return ask.LowerRate()
-    can_try = bool(update.optimizer) and not stale  # what is steep is the sum, or has no rate
+    # What is steep is the sum, or has no rate; or any rate holds, once the first leap is over.
+    can_try = bool(update.optimizer) and not stale and update.optimizer not in BLIND_TO_SCALE
     steps = 2 * (rise.first + 1 + len(rise.losses)) if can_try else None
     new = shorter_lr(rise, update.lr, update.optimizer, magnitudes.leaves)
     return ask.LowerRate(update.lr, new, update, steps)
