@@ -131,3 +131,26 @@ def test_a_layer_that_the_program_uses_later_is_not_called_dead(
     assert detached["fixes"][0]["verified"]
     assert "remains" not in json.dumps(detached["fixes"][0])
     assert (detached["rule"], divided["rule"]) == ("GS403", "GS201")
+
+
+SPARE = """import torch
+torch.manual_seed(0)
+net = torch.nn.ModuleDict({name: torch.nn.Linear(4, 4) for name in ("mean", "std", "spare")})
+optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+x = torch.randn(8, 4)
+spare = net["spare"](x)
+std = torch.nn.functional.relu(net["std"](x))
+loss = (torch.log(std + 1e-6) + (x - net["mean"](x)).square() / std.square()).mean()
+loss.backward()
+optimizer.step()
+"""
+
+
+def test_a_layer_that_was_dead_before_refutes_no_patch(gradscope: Callable, tmp_path: Path) -> None:
+    """The run that failed ended before any gradient was measured."""
+    (tmp_path / "net.py").write_text(SPARE)
+    done = gradscope("trace", "net.py", "--format", "json")
+
+    (found,) = json.loads(done.stdout)["findings"]
+    assert found["rule"] == "GS201"
+    assert found["fixes"][0]["verified"]

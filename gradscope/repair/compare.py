@@ -230,7 +230,9 @@ def _was_dead(finding: Finding, before: Trace, steps: int) -> bool:
     steps: it, or the second one, ended too early for that to be told."""
     alive = {leaf.name for leaf in before.magnitudes.leaves if any(leaf.norms[:steps])}
     lost = _without_gradient(finding)
-    return bool(alive and lost) and not alive & lost
+    if not alive:  # none was measured: a layer that no loss reads is no work of a patch of values
+        return bool(lost) and all(one.trouble is Trouble.NONE for one in finding.symptoms)
+    return bool(lost) and not alive & lost
 
 
 def _comes_later(finding: Finding, before: Trace) -> bool:
