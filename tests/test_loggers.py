@@ -37,11 +37,15 @@ class Run:
     """What a run of W&B has."""
 
     def __init__(self):
-        self.logged = []
+        self.logged = [{}]
+        self.step = 0
 
     def log(self, data, step=None, commit=None):
-        assert step is None and commit is False
-        self.logged.append(data)
+        assert step is None
+        self.logged[-1] |= data
+        if commit in (None, True):
+            self.logged.append({})
+            self.step += 1
 
 
 class Tracker:
@@ -102,12 +106,30 @@ def test_the_clipping_of_the_program_is_a_curve():
     assert told == pytest.approx(expected, rel=1e-5)
 
 
-def test_wandb_keeps_counting_its_own_steps():
+@pytest.mark.parametrize("of_its_own", [True, False])
+def test_wandb_keeps_counting_its_own_steps(of_its_own):
+    """Where the program logs nothing itself, each update has a row all the same."""
     run = Run()
+    totals = []
     with gradscope.watch(logger=run):
-        train()
+        for step in range(4):
+            totals += train(steps=1)
+            if of_its_own:
+                run.log({"loss": step})
 
-    assert sum("grad_norm/total" in one for one in run.logged) == 4
+    rows = [one for one in run.logged if "grad_norm/total" in one]
+    assert [one["grad_norm/total"] for one in rows] == pytest.approx(totals)
+    assert [one["loss"] for one in rows if "loss" in one] == [0, 1, 2, 3][: 4 * of_its_own]
+
+
+def test_the_first_step_of_another_model_is_told():
+    """As in cross-validation: its parameters are new, its graph is no larger."""
+    board = Board()
+    with gradscope.watch(logger=board):
+        totals = [total for _ in range(3) for total in train(steps=5)]
+
+    told = [value for _, value in board.curves["grad_norm/total"]]
+    assert told == pytest.approx(totals, rel=1e-5)
 
 
 def test_without_an_optimizer_each_backward_is_told():

@@ -41,14 +41,30 @@ def writer_of(logger: Any) -> Write:
         return lambda values, step: tell(dict(values), step=step)
     log: Any = getattr(logger, "log", None)
     if log is not None:
-        if "commit" in inspect.signature(log).parameters:  # W&B counts the calls of the program
-            return lambda values, step: log(dict(values), commit=False)
+        if "commit" in inspect.signature(log).parameters:
+            return _Rows(logger)
         return lambda values, step: log(dict(values), step=step)
     raise GradscopeError(
         f"a {type(logger).__name__} takes no values",
         help="give a SummaryWriter, a run of W&B, mlflow, or an Accelerator: what has add_scalar, "
         "log_metrics or log",
     )
+
+
+class _Rows:
+    """W&B counts the calls that end a row: values go into that of the program's own call. Where it
+    has made none since the last ones, they have a row of their own."""
+
+    def __init__(self, logger: Any) -> None:
+        self._logger = logger
+        self._row: int | None = None
+
+    def __call__(self, values: Mapping[str, float], step: int) -> None:
+        run = getattr(self._logger, "run", self._logger)  # of the module wandb
+        if self._row is not None and run.step == self._row:
+            self._logger.log({}, commit=True)
+        self._row = run.step
+        self._logger.log(dict(values), commit=False)
 
 
 class Scalars:

@@ -112,6 +112,7 @@ class Sizes:
     def optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
         self._updates.note_made(optimizer, frame)
         self.usages.optimizer_made(optimizer, frame)
+        self.inspection.optimizer_made()
         if self._context.is_between:
             with shielded(self.notes):
                 self._additions.note(optimizer, frame)

@@ -105,6 +105,11 @@ class Inspection:
     def note_pass(self) -> None:
         self._made_until = _sequence_nr()
 
+    def optimizer_made(self) -> None:
+        """The next pass may be one of another model, whose leaves are not known yet."""
+        if len(self.steps) < _MOST_GROWN:
+            self._largest = 0
+
     def graph_has_grown(self) -> bool:
         """Asked once before each pass: whether its graph is to be looked at for that."""
         now = _sequence_nr()
