@@ -229,6 +229,32 @@ def findings(program: str) -> list[Finding]:
     return list(diagnose(observed.trace("program.py", Ending("finished"))))
 
 
+CLIPPED = """{}for step in range(12):
+    opt.zero_grad()
+    loss_of().backward()
+    nn.utils.clip_grad_norm_(net.parameters(), {})
+    opt.step()
+"""
+DECAYED = HEAD.format("SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)")
+
+
+@pytest.mark.parametrize("made", [SGD, ADAM, DECAYED], ids=["SGD", "Adam", "decayed"])
+def test_a_bound_that_leaves_nothing_of_the_gradient_is_raised(
+    made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = CLIPPED.format(made, "max_norm=1e-9" if made is SGD else "1e-9")
+
+    (found,) = diagnosed_text(program, tmp_path, verify=True).findings
+
+    assert (found.rule, found.severity) == ("GS407", "warning")
+    assert found.evidence["reason"] == "overclipped"
+    assert found.location is not None
+    assert "clip_grad_norm_" in program.splitlines()[found.location.line - 1]
+    assert found.fixes[0].verified is True
+    assert loud(patched(program, found.fixes[0].patch or "", tmp_path)) == []
+
+
 LEAF = """\
 import torch
 
@@ -332,6 +358,12 @@ HEALTHY = {
     )
     + "    warm.step()\n",
     "a scaler that finds its scale": SCALED,
+    "gradients of a sum clipped": CLIPPED.format(SGD, "1.0").replace(
+        "    loss_of()", "    (1e6 * loss_of())"
+    ),
+    "gradients made short for a high rate": CLIPPED.format(SGD.replace("1e-2", "1e4"), "1e-6"),
+    "short gradients, whose length Adam ignores": CLIPPED.format(ADAM, "1e-5"),
+    "a small rate and no bound that acts": CLIPPED.format(SGD.replace("1e-2", "1e-9"), "1e3"),
     "a rate of 0 at first": f"{HEAD.format('SGD(net.parameters(), lr=0.0)')}"
     f"{LOOP}opt.param_groups[0]['lr'] = 1e-2\n{LOOP}",
     "parameters of a later loss": WRONG.replace(

@@ -1,5 +1,6 @@
 """What became of the gradients between the passes that made them and the steps of an optimizer."""
 
+import math
 from dataclasses import dataclass
 
 from gradscope.facts.places import Call, Location
@@ -7,10 +8,14 @@ from gradscope.facts.places import Call, Location
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """What an update after the pass `step` changed of parameters in half precision. `pulled`:
-    elements that were looked at and whose gradient was not 0; `still`: those of them that have the
+    """What an update after the pass `step` changed of parameters. `pulled`: elements in half
+    precision that were looked at and whose gradient was not 0; `still`: those of them that have the
     same value after it. `leaf` is the parameter with most of these, `scale` the mean size of its
-    elements."""
+    elements.
+
+    Where gradients of norm `total` had been clipped to `bound` at `clipped_at`, `moved` is the
+    length of what the step changed over that of the weight, of the median weight, without what
+    decay pulls straight to 0."""
 
     step: int
     lr: float
@@ -19,6 +24,15 @@ class Movement:
     leaf: str
     dtype: str
     scale: float
+    moved: float = math.inf
+    bound: float = math.inf
+    total: float = 0.0
+    clipped_at: Location | None = None
+
+    @property
+    def kept(self) -> float:
+        """The part of the gradient's length that the clipping left."""
+        return min(1.0, self.bound / self.total) if self.total else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +119,9 @@ class Usage:
     computed with gradients itself; `scaled`: by multiplying with a number, at `scaled_at`. `ranks`:
     over how many DistributedDataParallel averages them. `held` are the parameters that had a
     gradient, and `still` says that none of them has changed. `movements` are of optimizers of
-    torch's alone, which round each step as it is. `norms` are the L2 norms of all gradients at
-    updates from the first to the last, ever fewer of them, by the pass before; `flat` is known
-    where they fade.
+    torch's alone, which round each step as it is, and of clipped steps or half precision. `norms`
+    are the L2 norms of all gradients at updates from the first to the last, ever fewer of them, by
+    the pass before; `flat` is known where they fade.
     """
 
     optimizer: str

@@ -6,7 +6,7 @@ import math
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -36,6 +36,7 @@ _CURVED = Trait.SATURATES | Trait.AVERAGES  # a slope of its own, which no weigh
 _MOST_READ = 64  # parameters of an optimizer that are looked at
 _ELEMENTS = 1024  # of each of them, at even distances
 _HALF = (torch.bfloat16, torch.float16)
+_FULL = (torch.float32, torch.float64)
 SAMPLE = 16  # passes told by their steps
 _FIRST = 64  # updates whose passes are told
 _TRIES = 16  # passes after which an optimizer without a gradient is no longer asked for one
@@ -123,26 +124,32 @@ class _Part:
 Before = list[_Part]
 
 
-def begin_movement(optimizer: Any) -> Before | None:
-    """The values before a step; None where nothing that it holds is in half precision."""
-    held = [one for one in parameters_of(optimizer) if _can_be_read(one)]
+def begin_movement(optimizer: Any, *, clipped: bool) -> Before | None:
+    """The values before a step; None where nothing that it holds is in half precision, and the
+    gradients are not `clipped` either."""
+    dtypes = (*_HALF, *(_FULL if clipped else ()))
+    held = [one for one in parameters_of(optimizer) if _can_be_read(one, dtypes)]
     every = max(1, len(held) // _MOST_READ)
     parts = [
         _Part(one, _sample(one).clone(), _sample(one.grad).ne(0))
         for one in held[::every]
-        if one.grad is not None and _can_be_read(one.grad)
+        if one.grad is not None and _can_be_read(one.grad, dtypes)
     ]
     return parts or None
 
 
-def end_movement(before: Before, step: int, lr: float, names: Mapping[int, str]) -> Movement | None:
-    """What the step after a pass has changed of them; None where no gradient was other than 0."""
-    counts = [int(part.pulled.count_nonzero()) for part in before]
-    still = [int((part.values.eq(_sample(part.parameter)) & part.pulled).sum()) for part in before]
-    if not sum(counts):
+def end_movement(
+    before: Before, step: int, lr: float, clips: Sequence[Clip], names: Mapping[int, str]
+) -> Movement | None:
+    """What the step after a pass has changed of them, and which of the `clips` before it cut most
+    off; None where no gradient was other than 0."""
+    if not any(bool(part.pulled.any()) for part in before):
         return None
-    worst = before[max(range(len(before)), key=still.__getitem__)]
-    return Movement(
+    half = [part for part in before if part.values.dtype in _HALF]
+    counts = [int(part.pulled.count_nonzero()) for part in half]
+    still = [int((part.values.eq(_sample(part.parameter)) & part.pulled).sum()) for part in half]
+    worst = half[max(range(len(half)), key=still.__getitem__)] if half else before[0]
+    found = Movement(
         step=step,
         lr=lr,
         pulled=sum(counts),
@@ -151,13 +158,30 @@ def end_movement(before: Before, step: int, lr: float, names: Mapping[int, str])
         dtype=dtype_of(worst.parameter),
         scale=float(worst.values.float().abs().mean()),
     )
+    totals = [(clip, float(clip.total)) for clip in clips if clip.total is not None]
+    if not totals:
+        return found
+    clip, total = min(totals, key=lambda one: one[0].bound / (one[1] or math.inf))
+    weights = [part for part in before if part.parameter.dim() > 1] or before
+    moved, place = median(map(_moved, weights)), place_of(clip.site)
+    return replace(found, moved=moved, bound=clip.bound, total=total, clipped_at=place)
 
 
-def _can_be_read(one: torch.Tensor) -> bool:
+def _moved(part: _Part) -> float:
+    """How far it went at right angles to its own values, relative to their length."""
+    values = part.values.float()
+    change = _sample(part.parameter).float() - values
+    square = float(values @ values)
+    if part.values.numel() > 1 and square:
+        change = change - values * (float(change @ values) / square)
+    return float(change.norm()) / math.sqrt(square) if square else math.inf
+
+
+def _can_be_read(one: torch.Tensor, dtypes: Sequence[torch.dtype]) -> bool:
     plain = type(one) in (torch.Tensor, torch.nn.Parameter) and one.layout is torch.strided
     return (
         plain
-        and one.dtype in _HALF
+        and one.dtype in dtypes
         and not one.is_meta
         and one.is_contiguous()
         and bool(one.numel())

@@ -155,7 +155,7 @@ class Usages:
                 self.wants_look |= account.fading.wants_look
         if count & (count - 1) == 0 and account.is_stock:
             with shielded(self._notes):
-                account.before = begin_movement(work.optimizer)
+                account.before = begin_movement(work.optimizer, clipped=bool(account.clips))
 
     def optimizer_ends(self, work: Work) -> None:
         step = self._context.step
@@ -169,12 +169,12 @@ class Usages:
             return
         if (clip := account.early_clip()) is not None:
             self.on_early_clip(clip, work.site)
-        rate = rate_of(work.optimizer)
+        rate, clips = rate_of(work.optimizer), [clip for _, clip in account.clips]
         account.note_update(step - 1, work.site, rate)
         if account.before is not None:
             before, account.before = account.before, None
             with shielded(self._notes):
-                found = end_movement(before, step - 1, rate or 0.0, self._leaves.names)
+                found = end_movement(before, step - 1, rate or 0.0, clips, self._leaves.names)
                 account.movements += [found] if found is not None else []
 
     # Told by what is put around torch

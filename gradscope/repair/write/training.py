@@ -13,6 +13,7 @@ from gradscope.repair.write.culprit import Candidate, Culprit, Edits, Ways
 from gradscope.repair.write.splice import before, keyword, moved_before
 from gradscope.rules.wording import proposals
 from gradscope.source import Source, expression, holds
+from gradscope.source.arguments import called
 
 RATES = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # of the learning rate that diverged
 _SCALERS = ("torch.amp.GradScaler", "torch.cuda.amp.GradScaler", "torch.GradScaler")
@@ -122,8 +123,13 @@ def _calls(culprit: Culprit, name: str | None, method: str) -> list[ast.Call]:
 
 
 def clipped(culprit: Culprit, request: ask.ClipNorm) -> Ways:
-    """Clip the total norm before every step of the optimizer."""
+    """Clip the total norm before every step of the optimizer; to another bound, where the finding
+    is about a clipping."""
     bound = "1.0" if request.max_norm is None else text_of(request.max_norm, 3)
+    if isinstance(culprit.node, ast.Call) and called(culprit.node) == "clip_grad_norm_":
+        named = [key.value for key in culprit.node.keywords if key.arg == "max_norm"]
+        yield from ((culprit.replace(old, bound),) for old in (*named, *culprit.node.args[1:2]))
+        return
     clip = culprit.torch("torch.nn.utils.clip_grad_norm_")
     for made, step in steps(culprit):
         if clip is None or not made.args or not holds(culprit.source, made.args[0], step):

@@ -17,6 +17,7 @@ from gradscope.facts import (
 )
 from gradscope.facts import requests as ask
 from gradscope.rules.reading import measurements
+from gradscope.rules.reading.growths import clip_bound
 from gradscope.rules.reading.lost import Loss, Lost, losses
 from gradscope.rules.rule import Asked, Rule
 from gradscope.rules.wording.lost_words import numbers, words
@@ -27,7 +28,8 @@ class LostUpdate(Rule):
     ## What it does
     Finds gradients that never move a parameter: no step uses them, the optimizer holds other
     parameters, gradients are cleared before a step, the learning rate is 0 or a schedule has
-    brought it there, half precision rounds the step away. Also gradients that several steps use,
+    brought it there, a clipping bound cuts the gradients down to almost nothing, half precision
+    rounds the step away. Also gradients that several steps use,
     since they are cleared too seldom. Parameters that get a gradient beside those that an optimizer
     holds, and that none holds, are noted.
 
@@ -90,7 +92,9 @@ def _severity(lost: Lost) -> Severity:
         return (
             Severity.NOTE
         )  # a head that is trained alone, or a loss that another network computes
-    is_mild = lost.how is Loss.LEFT_OVER or (lost.how is Loss.IDLE and 2 * lost.passes < lost.of)
+    is_mild = lost.how in (Loss.LEFT_OVER, Loss.OVERCLIPPED) or (
+        lost.how is Loss.IDLE and 2 * lost.passes < lost.of
+    )
     return Severity.WARNING if is_mild else Severity.ERROR
 
 
@@ -114,6 +118,8 @@ def _places(lost: Lost) -> tuple[Location | None, tuple[tuple[Location, str], ..
             schedule = usage.schedule
             place = (schedule.moved_at if schedule else None) or usage.steps_at
             others = ((schedule.made if schedule else None, "sets the learning rate"), steps)
+        case Loss.OVERCLIPPED:
+            place, others = usage.movements[-1].clipped_at, (made, steps)
         case Loss.ROUNDED:
             place = usage.steps_at
         case Loss.THROWN_AWAY:
@@ -131,7 +137,7 @@ def _symptoms(lost: Lost) -> tuple[Symptom, ...]:
         last = usage.movements[-1]
         still = last.still, last.pulled
         return (Symptom(Trouble.UNCHANGED, Subject.PARAMETER, last.step, last.leaf, *still),)
-    if lost.how in (Loss.THROWN_AWAY, Loss.USED_AGAIN, Loss.LEFT_OVER, Loss.LEFT_OUT):
+    if lost.how in _MOVING:
         return ()
     return tuple(
         Symptom(Trouble.UNCHANGED, Subject.PARAMETER, usage.last, name)
@@ -139,6 +145,13 @@ def _symptoms(lost: Lost) -> tuple[Symptom, ...]:
     )
 
 
+_MOVING = (
+    Loss.OVERCLIPPED,
+    Loss.THROWN_AWAY,
+    Loss.USED_AGAIN,
+    Loss.LEFT_OVER,
+    Loss.LEFT_OUT,
+)
 _ASKED = {
     Loss.NEVER_STEPS: ask.StepAfterBackward,
     Loss.IDLE: ask.SlowSchedule,
@@ -160,6 +173,8 @@ def _fixes(lost: Lost) -> Iterator[Asked]:
         yield Fix("graph", "give them to the optimizer, or freeze them", "unsafe")
     elif lost.how is Loss.NO_RATE:
         yield Fix("graph", "give it a learning rate above 0", "unsafe", "lr=1e-3")
+    elif lost.how is Loss.OVERCLIPPED:
+        yield ask.ClipNorm(clip_bound(tuple(one.total for one in usage.movements)))
     elif lost.how is Loss.ROUNDED:
         yield ask.WiderWeights(usage.movements[-1].dtype)
     elif skipping is not None and skipping.last < skipping.first:

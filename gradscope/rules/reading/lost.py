@@ -15,6 +15,9 @@ from gradscope.rules.reading.missing import NOT_HELD
 FEWEST = 4  # passes, or updates, of which the same is to be said
 REGULAR = 0.8  # of them all: a batch that is skipped for its NaN comes now and then
 MOSTLY = 0.5  # of the elements that a step is to move
+# What a bound leaves of the gradient, and how far of a weight such a step goes: a hundredth of the
+# 1e-3 that is the rule of thumb, and a tenth where no sum in place of a mean explains the bound.
+OVERCLIPPED = ((1e-3, 1e-5), (1e-6, 1e-4))
 IDLE = 0.1  # of all updates: a schedule may end at 0, and a few steps before its last
 STILL_RISING = 1.5  # times: a warm-up that is not over
 BACKED_OFF = 17  # steps in a row that a scaler skips on its way from 65,536 down to 1
@@ -30,6 +33,7 @@ class Loss(Enum):
     SKIPPED = auto()  # by a GradScaler
     NO_RATE = auto()  # the rate is 0 from the start
     IDLE = auto()  # it has become 0, or next to it
+    OVERCLIPPED = auto()  # cut down until the steps move nothing
     ROUNDED = auto()
     THROWN_AWAY = auto()  # all passes of an update but the last ones
     USED_AGAIN = auto()  # by all updates until the gradients are cleared
@@ -57,6 +61,7 @@ def losses(trace: Trace, magnitudes: Magnitudes) -> Iterator[Lost]:
             or _elsewhere(usage, magnitudes)
             or _skipped(usage)
             or _idle(usage)
+            or _overclipped(usage, magnitudes)
             or _rounded(usage)
             or _thrown_away(usage, trace.steps, magnitudes.usages)
             or _used_again(usage)
@@ -140,8 +145,22 @@ def _idle(usage: Usage) -> Lost | None:
     return Lost(Loss.IDLE, usage, idle, of) if usage.schedule is not None else None
 
 
-def _rounded(usage: Usage) -> Lost | None:
+def _overclipped(usage: Usage, magnitudes: Magnitudes) -> Lost | None:
+    """Whatever a bound is meant for, it does harm where the weights stay. What is clipped at the
+    wrong time is told by GS405."""
     moved = [one for one in usage.movements if one.lr]
+    is_cut = any(
+        all(one.kept <= kept and one.moved * usage.rates.peak <= far * abs(one.lr) for one in moved)
+        for kept, far in OVERCLIPPED
+    )
+    late = {one.location for one in magnitudes.clips}
+    if len(moved) + 1 < FEWEST or not is_cut or moved[-1].clipped_at in late:
+        return None
+    return Lost(Loss.OVERCLIPPED, usage, usage.updates, usage.updates)
+
+
+def _rounded(usage: Usage) -> Lost | None:
+    moved = [one for one in usage.movements if one.lr and one.pulled]
     if len(moved) + 1 < FEWEST or any(one.still < MOSTLY * one.pulled for one in moved):
         return None
     if usage.rates.last >= usage.rates.peak and moved[-1].lr > STILL_RISING * moved[0].lr:

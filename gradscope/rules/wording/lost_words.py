@@ -49,6 +49,14 @@ _WORDS = {
         " where they are.",
         "ends the training at step {since}",
     ),
+    Loss.OVERCLIPPED: Words(
+        "`{optimizer}` moves a weight by {moves_by} of its size in a step: gradients of norm"
+        " {total} are clipped to {bound}",
+        "In each step that was looked at the clipping left at most {kept} of the gradient. In a"
+        " thousand such steps the weights stay where they are; training usually moves them by about"
+        " 0.001 in one.",
+        "leaves {kept} of the gradient",
+    ),
     Loss.ROUNDED: Words(
         "{share} of the elements with a gradient stay as they are in a step of `{optimizer}`:"
         " {dtype} rounds it away",
@@ -108,6 +116,10 @@ def words(lost: Lost) -> Words:
         "since": rates.since,
         "schedule": f"`{schedule.name}`" if schedule else "Something",
         "moves": _moves(usage),
+        "moves_by": number(movement.moved if movement else 0.0, 2),
+        "total": number(movement.total if movement else 0.0, 3),
+        "bound": number(movement.bound if movement else 0.0, 3),
+        "kept": number(max((one.kept for one in usage.movements), default=1.0), 2),
         "share": f"{lost.passes / lost.of:.0%}" if lost.of else "",
         "moved": f"{lost.of - lost.passes:,}",
         "dtype": movement.dtype if movement else "",
@@ -128,6 +140,9 @@ def numbers(lost: Lost) -> Iterator[str]:
     if lost.how is Loss.ROUNDED:
         told = [f"{one.step}: {one.still:,} of {one.pulled:,}" for one in usage.movements[:6]]
         yield f"elements that stay the same, by step: {', '.join(told)}"
+    if lost.how is Loss.OVERCLIPPED:
+        told = [f"{one.step}: {number(one.total, 3)}" for one in usage.movements[:6]]
+        yield f"norm before the clipping, by step: {', '.join(told)}"
     if lost.how is Loss.USED_AGAIN:
         yield f"passes in the gradients, by step: {phrases.series(usage.piles)}"
     if lost.how in (Loss.THROWN_AWAY, Loss.LEFT_OVER):
