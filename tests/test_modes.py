@@ -35,6 +35,7 @@ for epoch in range(4):
     score()
 """
 SCORED = "with torch.no_grad():\n        return net(torch.randn(32, 8)).mean()"
+SEEN = "net(torch.randn(32, 8))"
 EVALUATED = f"net.eval()\n    {SCORED}"
 
 
@@ -55,7 +56,9 @@ def found(program: str, folder: Path) -> list[Finding]:
         (noted(EVALUATED, part="nn.Dropout(0.2)"), "warning", "eval", "net.eval()"),
         (noted(SCORED), "note", "train", "net(torch.randn(32, 8))"),
         (noted(SCORED, part="nn.Dropout(0.2)"), "note", "train", "net(torch.randn(32, 8))"),
-        (noted("pass", before="net.eval()"), "note", "eval", "net.eval()"),
+        (noted("pass", before="net.eval()"), "warning", "eval", "net.eval()"),
+        (noted("pass", before="net.eval()", setup=SEEN), "note", "eval", "net.eval()"),
+        (noted("pass", before="net.eval()", part="nn.Dropout(0.2)"), "note", "eval", "net.eval()"),
     ],
 )
 def test_a_mode_that_was_left_on_is_told(

@@ -90,7 +90,8 @@ class ModeKept:
     passes; "train" where it ran without gradients, so many times between two passes. `last` is the
     last pass. `parts` are the classes in it that make a difference. `sites` are the user's lines,
     innermost first, where the mode was set, or where it ran; `trains_at` those where it is called
-    to be trained, as far as the first passes showed."""
+    to be trained, as far as the first passes showed. `untouched`: no BatchNorm in it has taken
+    statistics of any data, here or before; each has the mean 0 and the variance 1."""
 
     model: str
     mode: str
@@ -100,6 +101,7 @@ class ModeKept:
     last: int
     sites: tuple[Location, ...] = ()
     trains_at: tuple[Location, ...] = ()
+    untouched: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from gradscope.record.names import Names
 from gradscope.record.sites import USER, Site, kind_of, note_site, resolve
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.stand_ins import stand_in
+from gradscope.record.tracing import unobserved
 
 _FEWEST = 3  # passes in a row: one may be an attack, or a look at the data
 _RARE = 0.25  # of all passes: what runs at each step gives a loss of another model its values
@@ -36,6 +37,15 @@ class _Model:
         self.trains = self.evals = self.last = 0
         self.ran_after: list[int] = []  # passes before it ran without gradients in train mode
         self.ran_at: Site = ()
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether its statistics are those that every BatchNorm is made with."""
+        kept: list[Any] = [one for one in self.parts if isinstance(one, _BatchNorm)]
+        if not kept or any(one.running_mean is None or one.running_mean.is_meta for one in kept):
+            return False
+        with unobserved():
+            return not any(one.running_mean.any() or one.running_var.ne(1).any() for one in kept)
 
     def note_pass(self, step: int) -> None:
         self.last = step
@@ -130,8 +140,10 @@ class TrainingModes:
             if 0 < runs <= passes * _RARE and model.trains:
                 kept.append(("train", runs, model.ran_at))
             for mode, times, site in kept:
-                sites = (tuple(resolve(*one) for one in each) for each in (site, called))
-                found.append(ModeKept(name, mode, kinds, times, passes, model.last, *sites))
+                at, trains_at = (tuple(resolve(*one) for one in each) for each in (site, called))
+                untouched = mode == "eval" and model.is_untouched
+                said = name, mode, kinds, times, passes, model.last, at, trains_at, untouched
+                found.append(ModeKept(*said))
         return tuple(found)
 
 

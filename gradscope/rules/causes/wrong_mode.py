@@ -37,8 +37,9 @@ class WrongMode(Rule):
 
     ## Fix safety
     Unsafe: what is trained and evaluated changes. A note where it may be on purpose, as statistics
-    that are frozen from the start for small batches, and samples that are drawn with Dropout; a
-    warning where training began in train mode, and goes on in eval mode.
+    of other data that are frozen for small batches, and samples that are drawn with Dropout; a
+    warning where training began in train mode, and goes on in eval mode, and where BatchNorm never
+    took any statistics.
     """
 
     code = "GS410"
@@ -59,6 +60,11 @@ class WrongMode(Rule):
                 f"{parts} in it then do not do what they do in training: no statistics are"
                 " followed, nothing is dropped. `eval()` lasts until `train()` is called."
             )
+            if kept.untouched:
+                why += (
+                    " It has never seen data in train mode: its mean is 0 and its variance 1, as"
+                    " it was made, so that it normalises nothing."
+                )
             label = "sets eval mode"
         else:
             message = f"`{kept.model}` runs in train mode without gradients, {times} between passes"
@@ -70,7 +76,7 @@ class WrongMode(Rule):
         return self.found(
             message,
             why,
-            severity=Severity.WARNING if is_switched else Severity.NOTE,
+            severity=Severity.WARNING if is_switched or kept.untouched else Severity.NOTE,
             phase=Phase.FORWARD,
             step=kept.last,
             op=kept.model,
