@@ -89,6 +89,55 @@ def test_a_layer_that_is_made_at_each_step_beside_what_is_trained_is_noted(
     assert {one.severity for one in found} <= {"note"}
 
 
+def learnt(reads: Callable[[torch.Tensor, nn.Linear], torch.Tensor]) -> tuple[Finding, ...]:
+    """Training of a layer that a function uses, with what the function makes itself."""
+    layer = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=1e-2)
+    with Observation() as observed:
+        for _ in range(8):
+            optimizer.zero_grad()
+            reads(torch.ones(4, 4), layer).square().mean().backward()
+            optimizer.step()
+    found = diagnose(observed.trace("t", Ending("finished")))
+    return tuple(one for one in found if one.severity != "note")
+
+
+def scaled(x: torch.Tensor, layer: nn.Linear) -> torch.Tensor:
+    scale = nn.Parameter(torch.ones(4))
+    return layer(x) * scale
+
+
+def test_a_parameter_that_is_made_in_each_forward_is_told_where_it_is_read() -> None:
+    (found,) = learnt(scaled)
+
+    assert (found.rule, found.evidence["reason"], found.severity) == ("GS403", "passing", "warning")
+    assert found.location is not None
+    assert found.location.line == scaled.__code__.co_firstlineno + 2
+
+
+SCALE = nn.Parameter(torch.ones(4))
+
+
+def kept(x: torch.Tensor, layer: nn.Linear) -> torch.Tensor:
+    return layer(x) * SCALE
+
+
+def constant(x: torch.Tensor, layer: nn.Linear) -> torch.Tensor:
+    return layer(x) * nn.Parameter(torch.ones(4), requires_grad=False)
+
+
+def slope(x: torch.Tensor, layer: nn.Linear) -> torch.Tensor:
+    at = nn.Parameter(x)
+    return torch.autograd.grad(layer(at).square().sum(), at, create_graph=True)[0]
+
+
+@pytest.mark.parametrize("reads", [kept, constant, slope])
+def test_what_a_function_makes_to_read_its_slope_or_no_gradient_of_is_silent(
+    reads: Callable[[torch.Tensor, nn.Linear], torch.Tensor],
+) -> None:
+    assert learnt(reads) == ()
+
+
 def test_models_that_share_a_name_in_turn_are_silent() -> None:
     def step(net: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         optimizer.zero_grad()

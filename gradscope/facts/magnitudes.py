@@ -22,7 +22,8 @@ class Leaf:
     norm of the leaf's own values when it was last seen, `start` when it was first seen. `owner` is
     the module that holds it, "" where none does. `remade`: passes at which it was another parameter
     than at the one before. `shard` is the part of it that was measured, None of what is whole.
-    `training`: its module was in train mode when it was first seen.
+    `training`: its module was in train mode when it was first seen. `held`: something that the
+    user's code can reach after the pass holds it, and its name is from there.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Leaf:
     remade: int = 0
     shard: tuple[int, ...] | None = None
     training: bool = True
+    held: bool = True
 
     @property
     def known(self) -> tuple[float, ...]:
@@ -139,6 +141,7 @@ class NoGradient(StrEnum):
     REPLACED = "replaced"
     ADDED = "added"  # to a model that the optimizer had been given
     REMADE = "remade"  # at each pass
+    PASSING = "passing"  # the same, and nobody holds it when backward runs
     ZERO_OP = "zero-op"  # round, sign
     NEAREST = "nearest"  # an interpolation that chooses
     SATURATED = "saturated"

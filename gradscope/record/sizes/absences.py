@@ -39,6 +39,7 @@ class Absences:
         self._missing: dict[int, Absence] = {}
         self._zero: dict[int, Absence] = {}
         self._selections: dict[int, set[Selection | None]] = defaultdict(set)
+        self._read_at: dict[str, Site] = {}  # leaves that no module holds, by name
         self._looked_at = -1
         self._settled: set[int] = set()  # of which the pass was looked at that they are trained by
 
@@ -64,7 +65,12 @@ class Absences:
                 # A pass that has not read a leaf tells nothing that another one has not told.
                 if absence.reason not in _UNREAD or id(leaf) not in self._missing:
                     self._missing[id(leaf)] = absence
+        rewraps = any(cut.reason is NoGradient.REWRAPPED for cut in flow.cuts)
         for position, leaf in enumerate(crossings.variables if crossings is not None else ()):
+            bit, name = flow.bit_of(leaf), self._leaves.get(id(leaf))
+            is_nobodys = id(leaf) not in held and id(leaf) not in trained
+            if name and is_nobodys and not (rewraps or flow.handed_out & bit):
+                self._read_at[name] = flow.first_use(bit)
             if id(leaf) in zero and crossings is not None:
                 self._zero[id(leaf)], selection = why_zero(step, position, crossings, flow)
                 self._selections[id(leaf)].add(selection)
@@ -103,9 +109,10 @@ class Absences:
             if not one.taken and one.missed >= _MISSED and id(one.new) not in trained
         ]
         found += [
-            Absence(one.name, False, NoGradient.REMADE, False, 0)
+            self._made_anew(one)
             for one in leaves
             if one.remade >= _REMADE and _is_made_anew_beside(one, leaves)
+            if one.held or one.name in self._read_at
         ]
         for parameter, site in added.items():
             held = by_name.get(self._name(id(parameter)))
@@ -113,6 +120,12 @@ class Absences:
                 place = place_of(site)
                 found.append(Absence(held.name, False, NoGradient.ADDED, False, 0, location=place))
         return (*found, *self._of_zeros(leaves))
+
+    def _made_anew(self, leaf: Leaf) -> Absence:
+        if leaf.held:
+            return Absence(leaf.name, False, NoGradient.REMADE, False, 0)
+        place = place_of(self._read_at[leaf.name])
+        return Absence(leaf.name, False, NoGradient.PASSING, False, 0, location=place)
 
     def _without(
         self, leaves: Mapping[str, Leaf], trained: Mapping[int, torch.Tensor], given: set[int]

@@ -184,6 +184,7 @@ class Flow(Unseen):
         self._used = 0  # the leaves that were read otherwise than idly
         self._idle = 0  # the cuts of leaves that were read idly and of nothing else
         self.differentiated = 0  # the leaves upstream of what the program differentiates
+        self.handed_out = 0  # the leaves that it does so by
         self._seq = _sequence_nr()
 
     def __torch_dispatch__(
@@ -258,6 +259,10 @@ class Flow(Unseen):
     def is_used(self, bit: int) -> bool:
         return bool(self._used & bit)
 
+    def first_use(self, bit: int) -> Site:
+        """The first op that read a leaf."""
+        return next((site for live, site in self._trail if live & bit), ())
+
     def last_use(self, bit: int) -> Site:
         """The last op that read a leaf, or what was made of it."""
         return next((site for live, site in reversed(self._trail) if live & bit), ())
@@ -267,8 +272,10 @@ class Flow(Unseen):
         key = storage_key(tensor)
         return self._state.get(key, (0, 0)) if key is not None else (0, 0)
 
-    def note_differentiated(self, values: Sequence[Any]) -> None:
-        """The program takes derivatives of these, to go on computing with them."""
+    def note_differentiated(self, values: Sequence[Any], leaves: Sequence[torch.Tensor]) -> None:
+        """The program takes derivatives of these by `leaves`, to go on computing with them."""
+        for leaf in leaves:
+            self.handed_out |= self.bit_of(leaf)
         for value in values:
             if isinstance(value, torch.Tensor):
                 self.differentiated |= self.of(value)[0]

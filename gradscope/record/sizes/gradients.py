@@ -123,7 +123,7 @@ class Sizes:
         """Of the program, a step or not."""
         self._clipping.begin_backward()
         if not one.is_step and self.inspection.flow is not None:
-            self.inspection.flow.note_differentiated(one.outputs)
+            self.inspection.flow.note_differentiated(one.outputs, one.handed)
 
     def end_backward(self, one: BackwardPass, result: Any) -> None:
         """Of the program, a step or not, that gave `result`."""

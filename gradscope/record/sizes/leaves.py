@@ -198,7 +198,8 @@ class Leaves:
     def _let_go(self, leaf: Any) -> None:
         """Forget where a leaf is until it is met again; its name and norms stay."""
         watched = self.watched.get(self.names.get(id(leaf), ""))
-        if watched is not None and not watched.is_parameter and watched.ref() is leaf:
+        is_weak = watched is not None and not (watched.is_parameter and watched.fact.held)
+        if watched is not None and is_weak and watched.ref() is leaf:
             watched.ref = lambda: None
 
     def name_of(self, leaf: torch.Tensor) -> str:
@@ -210,7 +211,8 @@ class Leaves:
         watched = self.watched.get(name) if name is not None else None
         if watched is not None and watched.ref() is leaf:
             return watched
-        name = self._name(leaf, frame)
+        held = self.known.name_of_leaf(leaf, frame)
+        name = held or self._name_of_nobodys(leaf)
         self.names[id(leaf)] = name
         if has_memory(leaf):
             self._locate(leaf, name)
@@ -218,7 +220,7 @@ class Leaves:
         if watched is not None:
             self._note_succession(watched, leaf)
             watched.remade += watched.is_parameter
-            watched.ref = _reference(leaf)
+            watched.ref = _reference(leaf, watched.fact.held)
             return watched
         owner = self.known.owners.get(id(leaf))
         path = owner.path if owner is not None else ()
@@ -236,8 +238,9 @@ class Leaves:
             owner=self.known.owner_of(leaf),
             shard=shard_of(leaf),
             training=path[-1][1].training if path else True,
+            held=held is not None,
         )
-        watched = Watched(fact, _reference(leaf))
+        watched = Watched(fact, _reference(leaf, fact.held))
         self.watched[name] = watched
         return watched
 
@@ -248,19 +251,25 @@ class Leaves:
         elif watched.trained and old is not None and old is not leaf:
             self.successions[watched.name] = Succession(watched.name, old, leaf)
 
-    def _name(self, leaf: torch.Tensor, frame: Any) -> str:
-        name = self.known.name_of_leaf(leaf, frame)
-        if name is not None:
-            return name
+    def _name_of_nobodys(self, leaf: torch.Tensor) -> str:
+        """That of a parameter like it which nobody held and which is gone, or a new one."""
         kind = "parameter" if isinstance(leaf, torch.nn.Parameter) else "leaf"
+        like = kind, tuple(leaf.shape), dtype_of(leaf)
+        for one in self.watched.values() if kind == "parameter" else ():
+            fact = one.fact
+            is_like = not fact.held and (fact.held_as, fact.shape, fact.dtype) == like
+            if is_like and one.ref() is None:
+                return fact.name
         taken = sum(name.startswith(f"{kind} ") for name in self.watched)
         return f"{kind} {taken + 1}"
 
 
-def _reference(leaf: torch.Tensor) -> Callable[[], torch.Tensor | None]:
-    """Strong for a parameter, which lives as long as its model, and which `module.to()` may not
-    swap (`torch.utils.swap_tensors`) while anybody holds a weak reference to it."""
-    return (lambda: leaf) if isinstance(leaf, torch.nn.Parameter) else weakref.ref(leaf)
+def _reference(leaf: torch.Tensor, held: bool = True) -> Callable[[], torch.Tensor | None]:
+    """Strong for a parameter that somebody holds, which lives as long as its model, and which
+    `module.to()` may not swap (`torch.utils.swap_tensors`) while anybody holds a weak reference to
+    it."""
+    is_kept = held and isinstance(leaf, torch.nn.Parameter)
+    return (lambda: leaf) if is_kept else weakref.ref(leaf)
 
 
 def has_memory(tensor: Any) -> bool:

@@ -86,7 +86,8 @@ class DeadGradient(Rule):
     def _about(self, group: Sequence[Absence], magnitudes: Magnitudes) -> Finding:
         first, last = group[0], magnitudes.updates[-1] if magnitudes.updates else None
         is_unheld = first.reason in NOT_HELD
-        severity = Severity.ERROR if first.trained or is_unheld else Severity.WARNING
+        is_grave = first.trained or (is_unheld and first.reason is not NoGradient.PASSING)
+        severity = Severity.ERROR if is_grave else Severity.WARNING
         is_old = last is not None and first.reason in (
             NoGradient.STALE,
             NoGradient.REPLACED,

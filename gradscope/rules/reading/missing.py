@@ -7,7 +7,13 @@ from gradscope.rules.reading import evidence
 from gradscope.rules.reading.growths import fades
 
 # They get a gradient, and no optimizer has them.
-NOT_HELD = (NoGradient.UNREGISTERED, NoGradient.REPLACED, NoGradient.ADDED, NoGradient.REMADE)
+NOT_HELD = (
+    NoGradient.UNREGISTERED,
+    NoGradient.REPLACED,
+    NoGradient.ADDED,
+    NoGradient.REMADE,
+    NoGradient.PASSING,
+)
 NOT_CHOSEN = (NoGradient.MASKED, NoGradient.UNKNOWN)
 CUT_OFF = (NoGradient.DETACH, NoGradient.INTEGER, NoGradient.NUMBER, NoGradient.REWRAPPED)
 

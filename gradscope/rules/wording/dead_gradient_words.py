@@ -136,6 +136,13 @@ WORDS = {
         "holds others, and these are new at each pass",
         "make them once, before the loop, and give them to the optimizer",
     ),
+    NoGradient.PASSING: Words(
+        "At each pass they are new parameters, which nothing holds once the loss is computed. Their"
+        " gradients go with them: no optimizer can be given them, and each step begins with the"
+        " values that they are made with.",
+        "reads what is made anew at each pass",
+        "make them once, in the module's `__init__`, before the optimizer is made",
+    ),
     NoGradient.STALE: Words(
         "The optimizer was given these tensors, and the program computes with others: they were"
         " replaced after the optimizer was made.",
