@@ -75,6 +75,7 @@ def test_what_an_optimizer_gets_is_silent(change: Callable[..., object]) -> None
 def test_a_layer_that_is_made_at_each_step_beside_what_is_trained_is_noted(
     beside: bool, reasons: list[str]
 ) -> None:
+    torch.manual_seed(0)
     body = nn.Linear(4, 8).requires_grad_(beside)
     optimizer = torch.optim.SGD(body.parameters(), lr=1e-2)
     with Observation() as observed:
