@@ -43,6 +43,12 @@ def gan(lines: str, *, probability: bool = False) -> str:
     return GAN.format(lines=lines.replace("\n", "\n    "), end=end, loss=loss)
 
 
+MORE = """    opt_d.step()
+    for _ in range(2):
+        opt_d.zero_grad()
+        (bce(D(real), ones) + bce(D(fake.detach()), zeros)).backward()
+        opt_d.step()
+"""
 # The lines of the generator's loss, what is flat in them, and the loss with the patch.
 SATURATED = {
     "log of a sigmoid": (
@@ -64,6 +70,13 @@ SATURATED = {
         gan("g_loss = -bce(D(fake), zeros)"),
         "bce(D(fake), zeros)",
         "g_loss = bce(D(fake), 1 - zeros)",
+    ),
+    "after several steps of the discriminator": (
+        gan("g_loss = torch.log(1 - torch.sigmoid(D(fake))).mean()").replace(
+            "    opt_d.step()\n", MORE
+        ),
+        "torch.sigmoid(D(fake))",
+        "g_loss = (-F.logsigmoid(D(fake))).mean()",
     ),
     "softplus": (
         gan("g_loss = -F.softplus(D(fake)).mean()"),

@@ -65,6 +65,7 @@ class Fading:
         """It is about to step along these."""
         norm = math.hypot(*norms_of(grads))
         self.norms.append((step, norm))
+        self.wants_look |= self._first is None  # its passes may fall between the ones looked at
         if len(self.norms) > _EARLY:
             usual = median(norm for _, norm in self.norms[:_EARLY])
             self.wants_look |= norm <= min(_FADED * usual, _AGAIN * self._looked_at)
@@ -73,7 +74,7 @@ class Fading:
         """A pass that gave it gradients was looked at."""
         slopes = _slopes(crossings)
         if self._first is None:
-            self._first = slopes
+            self._first, self.wants_look = slopes, False
         elif self.wants_look:
             self.wants_look, self._looked_at = False, self.norms[-1][1]
             if not slopes:  # nor will another look find any
