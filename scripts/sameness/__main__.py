@@ -89,7 +89,9 @@ def repeated(program: Path, steps: int) -> Repeated:
             first = run(parse_target(str(copy)), options, silent=True, kept=kept)
             copies, alone, count = kept.snapshots, [], 0
             for step in copies:
-                again = replace(options, passes=len(first.steps), full_from=step, keep_going=True)
+                # One more: what the last step does to the parameters is seen in the next.
+                passes = len(first.steps) + 1
+                again = replace(options, passes=passes, full_from=step, keep_going=True)
                 try:
                     found = kept.ask(step, again, Repeat(), timeout=SECONDS)
                 except NoAnswer:
@@ -103,7 +105,8 @@ def repeated(program: Path, steps: int) -> Repeated:
 
 
 def _unlike(first: Trace, again: Trace, step: int) -> Iterator[str]:
-    pairs = zip_longest((one.loss for one in first.steps), (one.loss for one in again.steps))
+    steps = again.steps[: len(first.steps)]
+    pairs = zip_longest((one.loss for one in first.steps), (one.loss for one in steps))
     for at, (one, other) in enumerate(pairs):
         if at >= step and repr(one) != repr(other):
             yield f"step {at}, from step {step} on: loss {one} and {other}"
