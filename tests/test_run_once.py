@@ -217,7 +217,7 @@ class Items(Dataset):
 
 x = torch.tensor([1.0], requires_grad=True)
 optimizer = torch.optim.SGD([x], lr=0.1)
-for item in DataLoader(Items(), num_workers=1):
+for item in DataLoader(Items(), num_workers=1, multiprocessing_context="fork"):
     y = x * item[0]
     torch.where(y > 0, y.sqrt(), y).sum().backward()
     optimizer.step()

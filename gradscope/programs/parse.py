@@ -1,8 +1,10 @@
 """From the words of the command line or the configuration to a target. Imports no torch."""
 
 import difflib
+import errno
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
@@ -24,7 +26,7 @@ def parse_target(
     """The target that a user named; relative paths start at `folder`."""
     path = folder / text
     arguments = tuple(arguments)
-    if path.is_file():
+    if _is_file(path):
         return _script(path, text, arguments, inputs)
     found = _REFERENCE.fullmatch(text)
     if found is not None:
@@ -45,6 +47,19 @@ def parse_target(
     if text.endswith(".py") or os.sep in text:
         raise _missing_file(text, path)
     raise _unknown_name(text)
+
+
+def _is_file(path: Path) -> bool:
+    """As `Path.is_file`, which since Python 3.14 keeps to itself that a path may not be looked at,
+    or is too long: raises OSError then."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except ValueError:  # a null byte
+        return False
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return False
+        raise
 
 
 def parse_parts(
