@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from io import StringIO
 from itertools import pairwise
@@ -47,13 +48,13 @@ class Net(nn.Module):
 
 
 def lightning(batches: list[dict[str, Any]], clock: Clock, *, watched: bool) -> list[float]:
-    import lightning as package
+    package: Any = import_module("lightning")
 
     from gradscope.integrations.lightning import GradscopeCallback
 
     times: list[float] = []
 
-    class Module(package.LightningModule):
+    class Module(package.LightningModule):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.inner = Net()
@@ -74,18 +75,19 @@ def lightning(batches: list[dict[str, Any]], clock: Clock, *, watched: bool) -> 
         callbacks=callbacks,
         **silent,
     )
-    trainer.fit(Module(), torch.utils.data.DataLoader(batches, batch_size=None))
+    rows: Any = batches
+    trainer.fit(Module(), torch.utils.data.DataLoader(rows, batch_size=None))
     return times
 
 
 def transformers(batches: list[dict[str, Any]], clock: Clock, *, watched: bool) -> list[float]:
-    import transformers as package
+    package: Any = import_module("transformers")
 
     from gradscope.integrations.transformers import GradscopeCallback
 
     times: list[float] = []
 
-    class Timed(package.TrainerCallback):
+    class Timed(package.TrainerCallback):  # type: ignore[misc]
         def on_step_begin(self, *given: Any, **known: Any) -> None:
             times.append(clock())
 
