@@ -121,7 +121,7 @@ def replay(folder: Path, config: Config, stages: Stages, started: float) -> Repo
     there, wanted = {_where(one) for one in report.findings}, rule_filter(config)
     lost = tuple(
         one
-        for one in diagnose(kept.told, config.thresholds.limits)
+        for one in diagnose(kept.told, config.thresholds)
         if one.severity is Severity.ERROR and _where(one) not in there and wanted(one)
     )
     remarks = (
@@ -168,7 +168,7 @@ def conclude(
     for files when it ran, by their real path.
     """
     wanted = rule_filter(config)
-    found = tuple(filter(told, diagnose(seen, config.thresholds.limits)))
+    found = tuple(filter(told, diagnose(seen, config.thresholds)))
     findings, left_out = mend(seen, tuple(filter(wanted, found)))
     unwanted = tuple(one for one in found if not wanted(one))
     report = Report(name, seen, pointed(findings, texts), remarks, not_searched=left_out)

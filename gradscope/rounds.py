@@ -142,7 +142,7 @@ def _leads(ranks: Ranks, state: Repaired, seen: Trace | None, config: Config) ->
     """Whether this rank makes the round."""
     share = Share(ranks.rank, Fate.CUT_SHORT, interrupted=state.interrupted, hindered=state.unseen)
     if seen is not None:
-        share = share_of(ranks.share(seen), seen, config.thresholds.limits)
+        share = share_of(ranks.share(seen), seen, config.thresholds)
     ranked = ranks.agree(share)
     hindered = next((one.hindered for one in ranked.all if one.hindered is not None), None)
     if hindered is not None:

@@ -17,7 +17,6 @@ from gradscope.config.inputs import TENSOR_KEYS
 from gradscope.config.json_schema import KEYS, TENSOR, THRESHOLDS, schema
 from gradscope.config.keys import READERS, TARGET_READERS, Thresholds, size
 from gradscope.errors import GradscopeError
-from gradscope.facts import Limits
 from gradscope.programs.choose import choose
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -262,7 +261,7 @@ def test_the_limits_of_the_rules_are_thresholds_too(tmp_path):
     file = tmp_path / "gradscope.yaml"
     file.write_text("thresholds: {gradient-growth: 100, zero-passes: 5}\n")
 
-    assert load_config(file).thresholds.limits == Limits(gradient_growth=100.0, zero_passes=5.0)
+    assert load_config(file).thresholds == Thresholds(gradient_growth=100.0, zero_passes=5.0)
     file.write_text("thresholds: {loss-growth: 0}\n")
     with pytest.raises(GradscopeError, match="loss-growth must be above 0, got int 0"):
         load_config(file)

@@ -58,9 +58,9 @@ def _worded(value: object) -> str:
             return f"{value.name}={value.expression}"
         case Thresholds():
             set_ = {
-                name.replace("_", "-"): getattr(value, name)
-                for name in Thresholds.__slots__
-                if getattr(value, name) is not None
+                one.name.replace("_", "-"): getattr(value, one.name)
+                for one in fields(value)
+                if getattr(value, one.name) != one.default
             }
             return ", ".join(f"{name} {limit:g}" for name, limit in set_.items()) or "none"
         case tuple():

@@ -2,7 +2,7 @@
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from gradscope.config.inputs import inputs
 from gradscope.config.scalars import (
@@ -23,24 +23,13 @@ from gradscope.facts import Limits, Severity
 
 
 @dataclass(frozen=True, slots=True)
-class Thresholds:
-    """Limits on what every step of a healthy run may show, None for none. Norms are total L2.
-    The rest moves the limits of GS401 to GS404: None leaves those of `facts.Limits`."""
+class Thresholds(Limits):
+    """What a size is judged by, and on top limits on what every step of a healthy run may show,
+    None for none. Norms are total L2."""
 
     max_grad_norm: float | None = None
     min_grad_norm: float | None = None
     max_loss: float | None = None
-    gradient_growth: float | None = None
-    gradient_fade: float | None = None
-    gradient_rms: float | None = None
-    gradient_share: float | None = None
-    zero_passes: float | None = None
-    loss_growth: float | None = None
-
-    @property
-    def limits(self) -> Limits:
-        given = {name: getattr(self, name) for name in Limits.__slots__}
-        return Limits(**{name: value for name, value in given.items() if value is not None})
 
 
 NO_LIMITS = Thresholds()
@@ -80,7 +69,7 @@ def precisions(value: object) -> tuple[str, ...]:
 
 
 THRESHOLD_READERS: dict[str, Reader] = {
-    **{name.replace("_", "-"): positive for name in Thresholds.__slots__},
+    **{one.name.replace("_", "-"): positive for one in fields(Thresholds)},
     "max-loss": finite,
 }
 

@@ -94,7 +94,7 @@ class InPlace:
                 rerun_with=lambda setup, steps, limit: self._again({}, setup, limit),
                 verify=config.verify,
                 budget=budget,
-                diagnosis=partial(diagnose, limits=config.thresholds.limits),
+                diagnosis=partial(diagnose, limits=config.thresholds),
             ), ()
 
         report = conclude(self._name, seen, config, mend=mend)

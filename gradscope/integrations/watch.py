@@ -215,7 +215,7 @@ class Watch:
         trace, replayed = self._trace(), self._replayed
         if self._shared is None or not self._has_ended:
             return trace, replayed, None
-        return self._shared.told(trace, replayed, self.config.thresholds.limits)
+        return self._shared.told(trace, replayed, self.config.thresholds)
 
     @property
     def rank(self) -> int:

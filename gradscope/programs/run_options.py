@@ -145,7 +145,7 @@ class RunOptions:
             stdout_to_stderr=stdout_to_stderr,
             conditions=Conditions(precision, config.device, config.memory_limit),
             custom_backward=config.custom_backward,
-            limits=config.thresholds.limits,
+            limits=config.thresholds,
             rerun=config.rerun,
         )
 

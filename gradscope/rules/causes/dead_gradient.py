@@ -31,11 +31,9 @@ from gradscope.rules.reading.divergence import by_place
 from gradscope.rules.reading.lost import Loss, losses
 from gradscope.rules.reading.missing import NOT_HELD, is_dead, is_mild, overflow_behind
 from gradscope.rules.rule import Asked, Rule
+from gradscope.rules.thresholds import FEWEST_CLEARED, LASTING
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.dead_gradient_words import WORDS
-
-FEWEST_CLEARED = 3  # updates in a row without a gradient; a single one may skip its step so
-LASTS = 3  # passes in a row without a gradient; batches differ, and one may be flat by chance
 
 
 class DeadGradient(Rule):
@@ -221,7 +219,7 @@ def _end_of_learning(trace: Trace, magnitudes: Magnitudes) -> Absence | None:
     loss = trace.steps[-1].loss if trace.steps else None
     if not trained or not loss or not math.isfinite(loss):
         return None  # a loss of 0 has no slope: training is done
-    if not all(any(one.known[:-LASTS]) and not any(one.known[-LASTS:]) for one in trained):
+    if not all(any(one.known[:-LASTING]) and not any(one.known[-LASTING:]) for one in trained):
         return None
     # What a model that has come to rest is flat in. A clamp or a choice is often meant to be.
     kinds = Trait.RECTIFIES | Trait.SATURATES

@@ -27,10 +27,8 @@ from gradscope.facts import (
 from gradscope.facts import requests as ask
 from gradscope.rules.reading.growths import clip_bound, explodes, facts_of, is_clipped
 from gradscope.rules.rule import Rule
+from gradscope.rules.thresholds import LARGEST_SHARE, SHARE_OF_NORM
 from gradscope.rules.wording import phrases
-
-SHARE_OF_NORM = 1e-4  # an element of what the repeats have made, of a norm over many
-LARGEST_SHARE = 0.5  # of the growth that one repeat may make: more is an op, and no growth
 
 
 class ExplodingGradient(Rule):

@@ -31,10 +31,10 @@ from gradscope.rules.reading.growths import (
     starved_leaves,
 )
 from gradscope.rules.rule import Rule
+from gradscope.rules.thresholds import SHRINKS
 from gradscope.rules.wording import phrases
 
 ADAM_EPS = 1e-8  # torch.optim.Adam's default
-SHRINKS = 0.8  # of an activation's norm, per layer
 
 
 class VanishingGradient(Rule):

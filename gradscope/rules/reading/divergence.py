@@ -12,6 +12,20 @@ from gradscope.facts import Leaf, Location, Magnitudes, Root, Step, Summed, Upda
 from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading.lost import BLIND_TO_SCALE, undivided
+from gradscope.rules.thresholds import (
+    FEWEST_STALE,
+    FEWEST_TERMS,
+    FINITE_GROWTH,
+    FINITE_RISES,
+    GROWN,
+    LARGEST_STEP,
+    LEAP,
+    MOVED,
+    RAISED,
+    TURNS_OVER,
+    USUAL_DECAY,
+    USUAL_MOMENTUM,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,26 +127,6 @@ def _worst(rise: Rise) -> float:
     return rise.factor if rise.steady else rise.leap
 
 
-# One leap has to be by so many times more than rises in a row: noise between batches leaps too.
-LEAP = 100.0
-# In a run that stays finite the evidence has to be stronger: a loss may rise for a good reason.
-FINITE_RISES = 5
-FINITE = 10.0
-# If training is the reason, the weights have changed by that much, all together; where they have
-# grown tenfold, a tenth of the usual growth of the loss is proof enough.
-MOVED = 1.1
-GROWN = 10.0
-SHARE = 0.01  # of the weights that a step may move them by; recipes have less than that
-FEWEST_STALE = 5  # updates in a row whose gradients had piled up; fewer may be meant
-# Both are the most that training recipes use: of a velocity, and of what one step takes away.
-USUAL_MOMENTUM = 0.9
-USUAL_DECAY = 0.01
-# `w - lr * decay * w` is `w` with the other sign and larger from here on.
-TURNS_OVER = 2.0
-PASSES = 4  # of backward an update, at least: a loss of two or three terms is no mean
-RAISED = 2.0  # times the first learning rate: a schedule has done that, and not by rounding
-
-
 def is_divergence(
     rise: Rise, roots: tuple[Root, ...], magnitudes: Magnitudes, limit: float
 ) -> bool:
@@ -140,7 +134,7 @@ def is_divergence(
     or of the data."""
     if not roots:
         moved = _growth_of_weights(magnitudes.leaves)
-        least = limit / FINITE if moved >= GROWN else FINITE * limit
+        least = limit / FINITE_GROWTH if moved >= GROWN else FINITE_GROWTH * limit
         large = rise.rises >= FINITE_RISES and rise.total >= least
         # Of harder data the weights know nothing.
         return large and not rise.falls and not 1 / MOVED <= moved <= MOVED
@@ -221,7 +215,7 @@ def _accumulated(magnitudes: Magnitudes, steps: Sequence[Step]) -> ask.DivideLos
         return None
     own = (usage for usage in magnitudes.usages if usage.steps_at == last.location)
     found = next(filter(None, (undivided(one, magnitudes, steps) for one in own)), None)
-    return found if found is not None and found.passes >= PASSES else None
+    return found if found is not None and found.passes >= FEWEST_TERMS else None
 
 
 def blamed_sum(total: Summed | None, rise: Rise, update: Update) -> Summed | None:
@@ -240,7 +234,8 @@ def shorter_lr(rise: Rise, lr: float, optimizer: str, leaves: Sequence[Leaf]) ->
     if optimizer not in BLIND_TO_SCALE or not size:
         return stable
     return min(
-        stable, float(f"{SHARE * size / math.sqrt(sum(leaf.numel for leaf in trained)):.1g}")
+        stable,
+        float(f"{LARGEST_STEP * size / math.sqrt(sum(leaf.numel for leaf in trained)):.1g}"),
     )
 
 

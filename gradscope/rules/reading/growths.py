@@ -8,11 +8,19 @@ from dataclasses import dataclass
 from statistics import median
 
 from gradscope.facts import Flat, Growth, Leaf, Leap, Limits, Magnitudes, Steep, Step, Usage
-
-# Fewer repeats than this, or one repeat that makes half of the change, is an op and no growth.
-FEWEST_REPEATS = 5
-STEADY_SHARE = 0.5
-CLIPPED = 0.99  # a total norm that an optimizer saw this much smaller was clipped, or unscaled
+from gradscope.rules.thresholds import (
+    CLIPPED,
+    EARLY,
+    EXPLAINED,
+    FADED,
+    FEWEST_REPEATS,
+    HUGE,
+    HUGE_IN_REACH,
+    LAST,
+    LEFT_ALONE,
+    ROOM,
+    STEADY_SHARE,
+)
 
 
 def explodes(growth: Growth, limits: Limits) -> bool:
@@ -79,16 +87,6 @@ def clip_bound(earlier: tuple[float, ...]) -> float:
     return float(f"{healthy[len(healthy) // 2]:.2g}") if len(healthy) >= 3 else 1.0
 
 
-# From here on: a root kept at 1e-12 has slope 5e5; what batches, units and depth do to one op
-# stays below a thousand, and an order of magnitude is left between.
-HUGE = 1e4
-# The same where rounding alone could put the operand on the singular point: the slope of acos at
-# the last float32 below 1 is 2,900.
-HUGE_IN_REACH = 500.0
-ROOM = 10.0  # times the distance of the steep elements from the singular point
-SHARE = 1e-2  # of the distance of the others, from where on a pole is left alone
-
-
 def is_huge(leap: Leap) -> bool:
     """Whether the op multiplied by more than its other elements, its history and the units of what
     it read explain, and whether that came to a leaf."""
@@ -114,17 +112,8 @@ def bound_of(steep: Steep) -> tuple[float | None, float | None]:
     near = 10.0 ** math.ceil(math.log10(ROOM * steep.near) - 1e-3)
     if steep.far is None:
         return near, None
-    far = 10.0 ** math.floor(math.log10(SHARE * steep.far)) if steep.far > 0 else near
+    far = 10.0 ** math.floor(math.log10(LEFT_ALONE * steep.far)) if steep.far > 0 else near
     return (near, far) if near <= far else (None, None)
-
-
-EARLY = 5  # updates that tell what was usual
-LAST = 3  # measured updates in a row: batches differ
-# Of what was usual. Of a problem that is solved the gradient fades further, but its loss falls; the
-# steps of a rate that decays are shorter, and its gradients are not.
-FADED = 1e-2
-GONE = 1e-3  # of what was usual: from here on it is an error
-EXPLAINED = 0.5  # of the fade, in powers, that the slope of one op has to explain
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,18 +11,19 @@ from itertools import pairwise
 from gradscope.facts import Leaf, Location, Magnitudes, NoGradient, Step, Trace, Usage
 from gradscope.facts import requests as ask
 from gradscope.rules.reading.missing import NOT_HELD
+from gradscope.rules.thresholds import (
+    ACCUMULATES,
+    BACKED_OFF,
+    FEWEST,
+    FEWEST_UPDATES,
+    IDLE,
+    MOSTLY,
+    OVERCLIPPED,
+    REGULAR,
+    STILL_RISING,
+)
 
-FEWEST = 4  # passes, or updates, of which the same is to be said
-REGULAR = 0.8  # of them all: a batch that is skipped for its NaN comes now and then
-MOSTLY = 0.5  # of the elements that a step is to move
-# What a bound leaves of the gradient, and how far of a weight such a step goes: a hundredth of the
-# 1e-3 that is the rule of thumb, and a tenth where no sum in place of a mean explains the bound.
-OVERCLIPPED = ((1e-3, 1e-5), (1e-6, 1e-4))
-IDLE = 0.1  # of all updates: a schedule may end at 0, and a few steps before its last
-STILL_RISING = 1.5  # times: a warm-up that is not over
-BACKED_OFF = 17  # steps in a row that a scaler skips on its way from 65,536 down to 1
 _BY_THE_WAY = (NoGradient.SAMPLED, NoGradient.INTEGER, NoGradient.NUMBER, NoGradient.REWRAPPED)
-ACCUMULATES = 2  # passes an update, at least
 
 
 class Loss(Enum):
@@ -244,7 +245,6 @@ def _are_most(times: int, counts: Sequence[int]) -> bool:
 BLIND_TO_SCALE = frozenset(
     "Adadelta Adafactor Adagrad Adam AdamW Adamax Muon NAdam RAdam RMSprop Rprop SparseAdam".split()
 )
-FEWEST_UPDATES = 2  # of the same number of passes
 
 
 def undivided(usage: Usage, magnitudes: Magnitudes, steps: Sequence[Step]) -> ask.DivideLoss | None:
