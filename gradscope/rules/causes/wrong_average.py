@@ -15,9 +15,9 @@ from gradscope.facts import (
     plural,
 )
 from gradscope.facts import requests as ask
-from gradscope.rules.reading.divergence import PASSES
 from gradscope.rules.reading.lost import BLIND_TO_SCALE, averaged_again, backward_of, undivided
 from gradscope.rules.rule import Rule
+from gradscope.rules.thresholds import FEWEST_TERMS
 
 
 class WrongAverage(Rule):
@@ -101,7 +101,7 @@ class WrongAverage(Rule):
             " divides it by their number",
             "The loss of each pass is a mean, and backward adds its gradient to those of the passes"
             f" before: the step gets {passes} times the gradient of one batch of that size.{acts}",
-            severity=Severity.NOTE if is_blind or passes < PASSES else Severity.WARNING,
+            severity=Severity.NOTE if is_blind or passes < FEWEST_TERMS else Severity.WARNING,
             phase=Phase.OPTIMIZER,
             step=usage.last,
             op="step",
