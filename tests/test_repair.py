@@ -229,6 +229,11 @@ STABLE = [
     ("z.exp().cumsum(1).log()", "z.exp()", "exp", "z.logcumsumexp(1)"),
     ("torch.log(torch.cumprod(z.sigmoid(), dim=0))", "torch.cumprod(z.sigmoid(), dim=0)", "cumprod",
      "torch.cumsum(F.logsigmoid(z), dim=0)"),
+    ("torch.log(torch.where(z > 1, z.sigmoid(), 1 - z.sigmoid()))",
+     "torch.log(torch.where(z > 1, z.sigmoid(), 1 - z.sigmoid()))", "log",
+     "torch.where(z > 1, F.logsigmoid(z), F.logsigmoid(-z))"),
+    ("z.exp().where(z < 1, 2.0).log()", "z.exp().where(z < 1, 2.0).log()", "log",
+     "torch.where(z < 1, z, 0.6931471805599453)"),
     ("z / z.norm(dim=1, keepdim=True)", "z / z.norm(dim=1, keepdim=True)", "div",
      "F.normalize(z, dim=1)"),
     ("(z * z.exp()).sum(1) / (z.norm(dim=1) * z.exp().norm(dim=1))",
@@ -290,6 +295,16 @@ def test_a_quotient_of_a_mask_and_its_sum_has_no_limit():
     asks = Fix("guard-empty", "a fix", request=ask.DivideByOne())
 
     assert all("1e-4" not in one.text for one in ways(replace(found, fixes=(asks,)), text))
+
+
+def test_a_choice_between_something_else_and_a_probability_has_no_stable_form():
+    """The slope of log(b) at b = 0 is inf also where b is not chosen."""
+    written = "torch.log(torch.where(x > 0, torch.sigmoid(x), x))"
+    text = f"{HEAD}loss = {written}.sum()\n"
+
+    found = ways(finding(text, written, "log", "epsilon", {"self": 0.0}), text)
+
+    assert all("logsigmoid" not in one.text for one in found)
 
 
 def test_logarithms_of_one_product_are_all_taken_over():

@@ -22,7 +22,7 @@ UNDONE = frozenset(
     "cdf cosh cumprod det erf erfc exp expm1 i0 ndtr prod sigmoid softmax tanh".split()
 )
 OPS = frozenset("abs add cumsum div log log1p mean mul neg pow reciprocal sqrt sub sum".split())
-OPS |= UNDONE | MOVES | JOINS
+OPS |= UNDONE | MOVES | JOINS | {"where"}
 
 
 def logarithm(read: Reading, node: ast.expr) -> str | None:
@@ -156,6 +156,27 @@ def _cdf(read: Reading, found: Spelled) -> str | None:
     return _undone(
         "ndtr", read.text(given[0]) if is_standard else f"({x} - {name}.loc) / {name}.scale"
     )
+
+
+def _where(read: Reading, found: Spelled) -> str | None:
+    """Where each of the two has one: the slope of a plain `log(b)` at 0 would be inf, though `b` is
+    not chosen there."""
+    if len(found.positional) != 3:
+        return None
+    first, second, third = found.positional
+    condition, one, other = (second, first, third) if found.method else (first, second, third)
+    inner = [log_of(read, branch) or _settled(read, branch) for branch in (one, other)]
+    if None in inner or not any(log_of(read, branch) for branch in (one, other)):
+        return None
+    return f"torch.where({read.text(condition)}, {inner[0]}, {inner[1]})"
+
+
+def _settled(read: Reading, node: ast.expr) -> str | None:
+    """The logarithm of a number above 0, or of ones."""
+    number = read.number(node)
+    if number is not None:
+        return f"{math.log(number)!r}" if number > 0 else None
+    return _zeros(read, spelled(read.culprit.source, node))
 
 
 def _ones(read: Reading, found: Spelled) -> str | None:
@@ -368,4 +389,5 @@ _RULES: dict[str, Callable[[Reading, Spelled], str | None]] = {
     "softmax": _softmax,
     "sub": _sub,
     "sum": _sum,
+    "where": _where,
 }
