@@ -54,3 +54,26 @@ def without_profiler(text: str) -> list[str]:
     """It writes the time and its process to stderr, also where its build for CUDA finds no GPU."""
     told = ("SyncActivityProfilerHandler", "DeviceProperties")
     return [line for line in text.splitlines() if not any(one in line for one in told)]
+
+
+def test_warnings_are_shown_at_the_lines_of_the_program(tmp_path: Path) -> None:
+    """Also where torch warns of what it was asked for through a function of ours."""
+    program = tmp_path / "reads.py"
+    program.write_text(
+        "import torch\n"
+        "torch.set_warn_always(True)\n"
+        "w = torch.randn(3, requires_grad=True)\n"
+        "for step in range(4):\n"
+        "    loss = (w * 2).square().sum()\n"
+        "    loss.backward()\n"
+        "    float(loss)\n"
+        "    torch.ones(1).std()\n"
+    )
+
+    bare = subprocess.run([sys.executable, program], capture_output=True, text=True)
+    seen = subprocess.run(
+        [sys.executable, "-m", "gradscope", "trace", "-q", program], capture_output=True, text=True
+    )
+
+    assert "reads.py:7: UserWarning" in bare.stderr
+    assert without_profiler(seen.stderr) == without_profiler(bare.stderr)

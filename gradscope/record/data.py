@@ -22,7 +22,7 @@ from gradscope.record.context import RunContext
 from gradscope.record.finite import holds_bad, plain
 from gradscope.record.forking import can_fork, forked
 from gradscope.record.modes import Unseen
-from gradscope.record.sites import note_site, resolve
+from gradscope.record.sites import OURS, kind_of, kind_of_file, note_site, resolve
 from gradscope.record.stand_ins import stand_in
 from gradscope.record.tracing import unobserved
 
@@ -129,8 +129,9 @@ def _any_bad(values: Any) -> bool:
     return any(map(holds_bad, held))
 
 
-def hear_numpy(stack: ExitStack, heard: list[ArrayWarning]) -> None:
-    """Until `stack` ends, note what numpy warns of. The program's warnings are shown as ever.
+def hear_warnings(stack: ExitStack, heard: list[ArrayWarning]) -> None:
+    """Until `stack` ends, note what numpy warns of. The program's warnings are shown as ever, at
+    the program's line also where a function of ours stands between it and torch.
 
     Not heard: what `numpy.errstate` silences, and what a loader's worker process warns of.
     """
@@ -142,6 +143,13 @@ def hear_numpy(stack: ExitStack, heard: list[ArrayWarning]) -> None:
         if said is not None and user and len(heard) < _MOST_WARNINGS:
             makes_nan = said[1] == "invalid value"
             heard.append(ArrayWarning(said[0], said[2], makes_nan, resolve(*user[0])))
+        if kind_of_file(filename) == OURS:
+            frame = sys._getframe(1)
+            while frame.f_back is not None and frame.f_code.co_filename != filename:
+                frame = frame.f_back
+            while frame.f_back is not None and kind_of(frame.f_code) == OURS:
+                frame = frame.f_back
+            filename, lineno = frame.f_code.co_filename, frame.f_lineno
         shown(message, category, filename, lineno, *rest)
 
     stand_in(stack, warnings, "showwarning", showwarning)

@@ -16,7 +16,7 @@ import torch
 
 from gradscope.facts import AnyRefusal, ArrayWarning, Ending, Environment, Step, Trace
 from gradscope.record.context import RunContext
-from gradscope.record.data import hear_numpy
+from gradscope.record.data import hear_warnings
 from gradscope.record.every_op import EveryOp
 from gradscope.record.limit import FIRST_ERROR, LastUpdate, Limit, Steps, StopTrace
 from gradscope.record.modes import mode_count
@@ -88,7 +88,7 @@ class Observation:
         follow_modules(self.context, self._stack, thread)
         follow_functions(self.context, self.functions, self._stack, thread)
         if self.ops is not None:
-            hear_numpy(self._stack, self._heard)
+            hear_warnings(self._stack, self._heard)
             self.ops.begin(self._stack, thread)
             self.sizes.begin(self._stack, thread, self.ops.modes_below)
         else:

@@ -13,9 +13,11 @@ from symtable import symtable
 from gradscope.errors import GradscopeError
 from gradscope.facts import (
     Edit,
+    Event,
     Finding,
     Fix,
     Holds,
+    Location,
     NotTried,
     Reason,
     Refuted,
@@ -108,6 +110,13 @@ class Patched:
         titles, same = (*self.titles, *more.titles), self.same and more.same
         return Patched(self.kind, titles, same, source, text, tuple(others))
 
+    def writes(self, at: Location) -> bool:
+        """Whether the line of a place in the patched files is the patch's own."""
+        for source, text in self.files:
+            if realpath(source.file) == realpath(at.file):
+                return text.splitlines()[at.line - 1] not in source.text.splitlines()
+        return False
+
     @property
     def patch(self) -> str:
         return "".join(unified(source, text) for source, text in self.files)
@@ -124,6 +133,10 @@ class Patched:
             patch=patch,
             verdict=verdict,
         )
+
+
+def _births(*findings: Finding) -> Iterator[Event]:
+    return (finding.chain[0] for finding in findings if finding.chain)
 
 
 def _other(token: str) -> str:
@@ -199,6 +212,16 @@ class Bench:
             if outcome.holds:
                 return one.as_fix(outcome.verdict)
         return None
+
+    def heals_nothing(self, finding: Finding, one: Patched) -> bool:
+        """Whether a patch only moves what is bad into what it has written: as large a share of the
+        elements is bad there. They are not what a stable form is stable for."""
+        remains = self._verdict(finding, one).remains
+        at = remains.location if remains is not None else None
+        if remains is None or at is None or not one.writes(at):
+            return False
+        bad = [birth.bad / birth.numel for birth in _births(finding, remains) if birth.numel]
+        return len(bad) == 2 and bad[1] >= bad[0]
 
     def attempt(self, finding: Finding, one: Patched) -> tuple[Patched, Outcome]:
         """The verdict on a patch; on one that repairs what remained as well, where that holds."""

@@ -68,6 +68,7 @@ class Service:
             holds = True
             yield shared
         advice = []
+        late: list[Patched] = []  # which are tried where nothing else holds
         for fix in fixes_of(culprit):
             if is_decided and isinstance(fix.request, ask.KeepOff | ask.HarmlessOperand):
                 continue  # any other number would decide as well
@@ -81,14 +82,19 @@ class Service:
                     reason = NotTried(Reason.ANOTHER_HOLDS) if holds else self.untried
                     yield known.as_fix(reason)
                 continue
+            put_off = len(late)
             is_advice = True
-            for tried in self._until_one_holds(finding, written, self.bench):
+            for tried in self._until_one_holds(finding, written, self.bench, late):
                 is_advice = False
                 holds |= gives_the_truth(tried)
                 is_decided |= _is_decided(tried)
                 yield tried
-            if is_advice:
+            if is_advice and len(late) == put_off:
                 advice.append(fix)
+        if self.bench is not None and not holds:
+            yield from self._until_one_holds(finding, iter(late), self.bench)
+        elif holds:
+            yield from (one.as_fix(NotTried(Reason.ANOTHER_HOLDS)) for one in late)
         reason = NotTried(Reason.ADVICE)
         if self.search.is_cut:
             reason = NotTried(Reason.SEARCH, f"{self.search.seconds:g}")
@@ -100,11 +106,18 @@ class Service:
         self.stages.begin(doing, self.number, max(self.number, self.proposed))
 
     def _until_one_holds(
-        self, finding: Finding, written: Iterator[Patched], bench: Bench
+        self,
+        finding: Finding,
+        written: Iterator[Patched],
+        bench: Bench,
+        late: list[Patched] | None = None,
     ) -> Iterator[Fix]:
-        """The ways to write a fix, tried."""
+        """The ways to write a fix, tried; `late` gets those that heal nothing by themselves."""
         self._begin(Doing.TRYING)
         for one in written:
+            if late is not None and one.kind == "stable-op" and bench.heals_nothing(finding, one):
+                late.append(one)
+                continue
             best, outcome = bench.attempt(finding, one)
             tried = best.as_fix(outcome.verdict)
             yield tried
