@@ -25,7 +25,13 @@ from gradscope.facts import (
     text_of,
 )
 from gradscope.facts import requests as ask
-from gradscope.rules.reading.growths import clip_bound, explodes, facts_of, is_clipped
+from gradscope.rules.reading.growths import (
+    clip_bound,
+    explodes,
+    facts_of,
+    is_clipped,
+    is_made_up_for,
+)
 from gradscope.rules.rule import Rule
 from gradscope.rules.thresholds import LARGEST_SHARE, SHARE_OF_NORM
 from gradscope.rules.wording import phrases
@@ -70,7 +76,11 @@ class ExplodingGradient(Rule):
         magnitudes = trace.magnitudes
         if (growth := magnitudes.swelling) is not None and _overflows(growth, roots, self.limits):
             yield self._about_values(growth, magnitudes, roots[0])
-        growing = (one for one in magnitudes.growths if explodes(one, self.limits))
+        growing = (
+            one
+            for one in magnitudes.growths
+            if explodes(one, self.limits) and not is_made_up_for(one, magnitudes, self.limits)
+        )
         if (growth := next(growing, None)) is not None:  # the first step: later ones follow
             yield self._about(growth, magnitudes, roots)
 

@@ -29,6 +29,19 @@ def explodes(growth: Growth, limits: Limits) -> bool:
     return growth.axis == "fused" or (is_steady(growth) and growth.factor > 1)
 
 
+def is_made_up_for(growth: Growth, magnitudes: Magnitudes, limits: Limits) -> bool:
+    """Whether the values grew forwards as the gradient grows backwards, as in probabilities that
+    are normalised at the end: a weight gets the product of both. Where the program itself explodes
+    in both directions, it is the total norm that is large beside the weights."""
+    values, totals = growth.activations, magnitudes.totals()
+    if not values or not 0 < values[0] < math.inf or growth.step >= len(totals):
+        return False
+    grows = growth.total * values[-1] / values[0]
+    return grows < limits.gradient_growth and totals[growth.step] <= math.hypot(
+        *(leaf.weight for leaf in magnitudes.leaves)
+    )
+
+
 def fades(growth: Growth, limits: Limits) -> bool:
     """Shrinks steadily by more than an ordinary deep model does, if need be down to exactly 0."""
     alive = [norm for norm in growth.norms if norm > 0]
