@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from gradscope.repair.write.spelling import MOVES
 from gradscope.source import Source, binding, definition
 from gradscope.source.arguments import called, spelled
+from gradscope.source.spans import ancestors
 
 
 class Lost(Exception):
@@ -166,14 +167,21 @@ class Uses:
             if isinstance(above, ast.Call) and above.func is not node:
                 raise Lost
             node = above
-        if not isinstance(above, ast.Assign) or len(above.targets) != 1:
+        around = self.source.parents[above] if isinstance(above, ast.Tuple) else above
+        if not isinstance(around, ast.Assign) or len(around.targets) != 1:
             raise Lost
-        yield from self.calls_of(above.targets[0])
+        target = around.targets[0]
+        if isinstance(above, ast.Tuple):  # `G, D = Generator(), Discriminator()`
+            given = [one is node for one in above.elts]
+            if not isinstance(target, ast.Tuple) or len(target.elts) != len(given):
+                raise Lost
+            target = target.elts[given.index(True)]
+        yield from self.calls_of(target)
 
     def calls_of(self, target: ast.expr) -> Iterator[ast.Call]:
         """The calls of what is assigned there, also in a function that gets it."""
         if isinstance(target, ast.Attribute):
-            yield from self._calls_of_attribute(target.attr)
+            yield from self._calls_of_attribute(target.attr, class_of(self.source, target))
         elif isinstance(target, ast.Name):
             yield from self._calls_by(target, target.id)
         else:
@@ -196,14 +204,24 @@ class Uses:
             else:
                 yield from self._calls_by(function.body[0], parameter)
 
-    def _calls_of_attribute(self, name: str) -> Iterator[ast.Call]:
+    def _calls_of_attribute(
+        self, name: str, owner: ast.ClassDef | None = None
+    ) -> Iterator[ast.Call]:
+        """Of an attribute of that class, which others may have too."""
         defined = [n for n in self.source.nodes.every(ast.FunctionDef) if n.name == name]
         if len(defined) > 1:
             raise Lost
+        givers = {class_of(self.source, made) for made in _makers(self.source, name)}
         for node in self.source.nodes.every(ast.Attribute):
             is_read = node.attr == name and isinstance(node.ctx, ast.Load)
-            if is_read and not isinstance(self.source.parents[node], ast.Attribute):
-                yield self._call_of(node)
+            if not is_read or isinstance(self.source.parents[node], ast.Attribute):
+                continue
+            reader = class_of(self.source, node)
+            if owner is not None and len(givers) > 1 and reader is not owner:
+                if reader is None or reader not in givers:
+                    raise Lost  # of any of them
+                continue
+            yield self._call_of(node)
 
     def callee(self, call: ast.Call) -> ast.FunctionDef | None:
         """The function of this file that a call runs: by its name, or as a module's forward."""
@@ -272,14 +290,30 @@ def given_to(source: Source, name: ast.expr) -> ast.expr | None:
         return definition(source, name) or _argument(source, name)
     if not isinstance(name, ast.Attribute):
         return None
-    values = [
-        made.value
-        for made in source.nodes.every(ast.Assign)
-        if isinstance(made.targets[0], ast.Attribute) and made.targets[0].attr == name.attr
-    ]
+    made = _makers(source, name.attr)
+    owner = class_of(source, name)
+    own = [target for target in made if owner is not None and class_of(source, target) is owner]
+    values = [made[target] for target in own or made]
     if len(values) != 1:
         return None
     return given_to(source, values[0]) if isinstance(values[0], ast.Name) else values[0]
+
+
+def _makers(source: Source, name: str) -> dict[ast.Attribute, ast.expr]:
+    """The attributes of this name that are given a value, with it."""
+    return {
+        made.targets[0]: made.value
+        for made in source.nodes.every(ast.Assign)
+        if isinstance(made.targets[0], ast.Attribute) and made.targets[0].attr == name
+    }
+
+
+def class_of(source: Source, node: ast.Attribute) -> ast.ClassDef | None:
+    """The class whose own attribute a node is: `self.net` in one of its methods."""
+    if not isinstance(node.value, ast.Name) or node.value.id != "self":
+        return None
+    around = ancestors(source, node)
+    return next((one for one in around if isinstance(one, ast.ClassDef)), None)
 
 
 def _argument(source: Source, name: ast.Name) -> ast.expr | None:
