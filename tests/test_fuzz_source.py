@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gradscope.facts import Finding, Fix, Measured, Operand, Phase, Severity
 from gradscope.record.sites import Site, resolve
-from gradscope.repair.attempt import Patched, patched
+from gradscope.repair.patched import Patched, patched
 from gradscope.repair.write.culprit import locate
 from gradscope.repair.write.propose import candidates, fixes_of
 from gradscope.repair.write.splice import edits_between, spliced

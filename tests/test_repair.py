@@ -24,10 +24,10 @@ from gradscope.facts import (
 )
 from gradscope.facts import requests as ask
 from gradscope.record.sites import resolve
-from gradscope.repair.attempt import Patched, patched
+from gradscope.repair.patched import Patched, patched
 from gradscope.repair.write.culprit import Unpatchable, locate
 from gradscope.repair.write.propose import candidates, fixes_of
-from gradscope.repair.write.splice import edits_between, spliced, unified
+from gradscope.repair.write.splice import edits_between, spliced, unified, without_first
 from gradscope.report.diffs import changes
 from gradscope.source import Source
 
@@ -247,6 +247,20 @@ STABLE = [
     ("z.square().sum((0, 1)).pow(0.5)", "z.square().sum((0, 1)).pow(0.5)", "pow",
      "torch.linalg.vector_norm(z, dim=(0, 1))"),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("first", "both", "second"),
+    [
+        ("a\nB\nc\nd\n", "a\nB\nc\nD\n", "a\nb\nc\nD\n"),
+        ("a\nx\nb\nc\nd\n", "a\nx\nb\ny\nc\nd\n", "a\nb\ny\nc\nd\n"),
+        ("b\nc\nd\n", "b\nc\nd\ne\n", "a\nb\nc\nd\ne\n"),
+        ("a\nB\nc\nd\n", "a\nBB\nc\nd\n", None),
+        ("a\nx\nb\nc\nd\n", "a\nx\ny\nb\nc\nd\n", "a\ny\nb\nc\nd\n"),
+    ],
+)
+def test_the_second_of_two_changes_alone(first, both, second):
+    assert without_first("a\nb\nc\nd\n", first, both) == second
 
 
 @pytest.mark.parametrize(("written", "culprit", "op", "stable"), STABLE)

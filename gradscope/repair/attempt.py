@@ -1,23 +1,19 @@
 """Trying a repair: run the program again with the patched source, and compare."""
 
-import re
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from difflib import SequenceMatcher
 from functools import partial
 from itertools import islice
 from os.path import realpath
-from symtable import symtable
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import (
-    Edit,
     Event,
     Finding,
     Fix,
     Holds,
-    Location,
     NotTried,
     Reason,
     Refuted,
@@ -32,6 +28,7 @@ from gradscope.repair.again import FAILURES, Hindered, Setup
 from gradscope.repair.budget import Budget, Purpose, RunsSpent, Search
 from gradscope.repair.compare import Outcome, Seen, acting, compare, last_step
 from gradscope.repair.differences import has_finite_loss, loss_of, repeats
+from gradscope.repair.patched import Patched, ways
 from gradscope.repair.worth import (
     asks_for_truth,
     gone_on,
@@ -40,11 +37,9 @@ from gradscope.repair.worth import (
     undecided,
     weighed,
 )
-from gradscope.repair.write.culprit import Candidate, Culprit, Unpatchable, locate
-from gradscope.repair.write.propose import candidates, fixes_of
-from gradscope.repair.write.splice import edits_between, spliced, unified
-from gradscope.source import Source, read
-from gradscope.source.text import compiled_as
+from gradscope.repair.write.culprit import Unpatchable, locate
+from gradscope.repair.write.propose import fixes_of
+from gradscope.source import Source
 
 # With patches or after a setup, which have to be at work in these steps; up to their end,
 # for at most so many seconds.
@@ -56,95 +51,22 @@ Again = Callable[[int, Purpose], Trace]  # steps
 # Steps after the failing one. A gradient that is too large shows in the next loss, and what it
 # leaves in an optimizer's averages in those after.
 AHEAD = 3
-TOKEN = re.compile(r"\d+\.?\d*(?:[eE][-+]?\d+)?|\w+|\s+|.")
-LARGEST_EPS = 1e-2
+SAME_LOSS = 1e-5  # relative: two ways to write what is the same
 DEEPEST = 2  # further culprits that one patch may have to repair as well
 BRANCHES = 3  # ways to repair each of them that are tried
 
 
-@dataclass(frozen=True, slots=True)
-class Patched:
-    """A candidate as text: the file's new content, and the patch that makes it. It has a title for
-    each of the repairs in it. `others` are further files with theirs."""
-
-    kind: str
-    titles: tuple[str, ...]
-    same: bool
-    source: Source
-    text: str
-    others: tuple[tuple[Source, str], ...] = ()
-    meant: bool = False
-    alone: bool = False
-
-    @property
-    def files(self) -> tuple[tuple[Source, str], ...]:
-        return ((self.source, self.text), *self.others)
-
-    @property
-    def texts(self) -> dict[str, str]:
-        return {compiled_as(source.file): text for source, text in self.files}
-
-    @property
-    def varied(self) -> str:
-        """The text with another epsilon, or operand than 1.0, where the candidate wrote one."""
-        edits = edits_between(self.source, self.text)
-        return spliced(self.source, (replace(one, text=self._varied(one)) for one in edits))
-
-    def _varied(self, edit: Edit) -> str:
-        start = self.source.offset(edit.line, edit.col)
-        end = self.source.offset(edit.end_line, edit.end_col)
-        old, new = (TOKEN.findall(text) for text in (self.source.text[start:end], edit.text))
-        for tag, _, _, first, last in SequenceMatcher(None, old, new, False).get_opcodes():
-            if tag != "equal":
-                new[first:last] = map(_other, new[first:last])
-        return "".join(new)
-
-    def joined(self, more: "Patched") -> "Patched":
-        """With a further repair, whose sources are the texts of this one. What the values may do is
-        what the looser of the two claims."""
-        files = {source.file: (source, text) for source, text in self.files}
-        for source, text in more.files:
-            first, _ = files.get(source.file, (source, ""))
-            files[source.file] = (first, text)
-        (source, text), *others = files.values()
-        titles, same = (*self.titles, *more.titles), self.same and more.same
-        return Patched(self.kind, titles, same, source, text, tuple(others))
-
-    def writes(self, at: Location) -> bool:
-        """Whether the line of a place in the patched files is the patch's own."""
-        for source, text in self.files:
-            if realpath(source.file) == realpath(at.file):
-                return text.splitlines()[at.line - 1] not in source.text.splitlines()
+def _is_as_good(one: Verdict, other: Verdict) -> bool:
+    """Whether a verified fix gives the loss that another one gives, and no less of the truth."""
+    if not isinstance(one, Verified) or not isinstance(other, Verified):
         return False
-
-    @property
-    def patch(self) -> str:
-        return "".join(unified(source, text) for source, text in self.files)
-
-    def as_fix(self, verdict: Verdict) -> Fix:
-        patch = self.patch
-        added = (line for line in patch.splitlines() if line.startswith("+"))
-        return Fix(
-            kind=self.kind,
-            title=", and ".join(dict.fromkeys(self.titles)),
-            safety="safe" if self.same else "unsafe",
-            code="\n".join(line[1:].strip() for line in added if not line.startswith("+++")),
-            edits=tuple(edit for one in self.files for edit in edits_between(*one)),
-            patch=patch,
-            verdict=verdict,
-        )
+    (_, loss), (_, others) = one.effects.loss or (0, 0), other.effects.loss or (0, 1)
+    met, wanted = (each is None or each.is_met for each in (one.effects.truth, other.effects.truth))
+    return math.isclose(loss, others, rel_tol=SAME_LOSS) and met >= wanted
 
 
 def _births(*findings: Finding) -> Iterator[Event]:
     return (finding.chain[0] for finding in findings if finding.chain)
-
-
-def _other(token: str) -> str:
-    """Another epsilon, or another operand than 1.0; any other token as it is."""
-    if token == "1.0":
-        return "0.001"
-    value = float(token) if token[0].isdigit() else 0.0
-    return f"{10 * value:g}" if 0 < value < LARGEST_EPS else token
 
 
 def in_float64() -> None:
@@ -152,42 +74,6 @@ def in_float64() -> None:
     from gradscope.repair.float64 import install  # imports torch
 
     install()
-
-
-def patched(culprit: Culprit, candidate: Candidate) -> Patched | None:
-    """The candidate applied; None where the result is no Python, or nothing changed."""
-    files = dict.fromkeys((culprit.source.file, *(edit.file for edit in candidate.edits)))
-    written = []
-    for file in files:
-        is_own = file == culprit.source.file
-        source = culprit.source if is_own else read(file, culprit.texts)
-        text = spliced(source, (edit for edit in candidate.edits if edit.file == file))
-        try:
-            symtable(text, file, "exec")  # as the compiler reads it, and half as long as a tree
-        except (SyntaxError, ValueError, RecursionError):
-            return None
-        if text != source.text:
-            written.append((source, text))
-    if not written:
-        return None
-    (source, text), *others = written
-    given = (candidate.title,)
-    return Patched(
-        candidate.kind,
-        given,
-        candidate.same,
-        source,
-        text,
-        tuple(others),
-        candidate.meant,
-        candidate.alone,
-    )
-
-
-def ways(culprit: Culprit, fix: Fix) -> Iterator[Patched]:
-    """The ways to write a fix, as texts, as far as the time for the search allows."""
-    written = (patched(culprit, candidate) for candidate in candidates(culprit, fix))
-    return culprit.search.found(one for one in written if one is not None)
 
 
 @dataclass
@@ -237,8 +123,17 @@ class Bench:
             for more in islice(wider, BRANCHES**2):
                 found = self._verdict(finding, more)
                 if not isinstance(found.verdict, Refuted):
-                    return more, found
+                    return self._smaller(finding, one, more, found)
         return one, outcome
+
+    def _smaller(
+        self, finding: Finding, first: Patched, both: Patched, outcome: Outcome
+    ) -> tuple[Patched, Outcome]:
+        """What had to be repaired after the first repair, alone, where that heals as well."""
+        second = both.without(first) if isinstance(outcome.verdict, Verified) else None
+        alone = self._verdict(finding, second) if second is not None else outcome
+        is_enough = second is not None and _is_as_good(alone.verdict, outcome.verdict)
+        return (second, alone) if second is not None and is_enough else (both, outcome)
 
     def _verdict(self, finding: Finding, one: Patched) -> Outcome:
         first = acting(finding, one.kind).start

@@ -8,8 +8,9 @@ from itertools import islice
 
 from gradscope.facts import Finding, Fix, Holds, NotTried, NumberDecides, Reason, Refuted, Verified
 from gradscope.facts import requests as ask
-from gradscope.repair.attempt import Bench, Patched, ways
+from gradscope.repair.attempt import Bench
 from gradscope.repair.budget import Budget, Search
+from gradscope.repair.patched import Patched, ways
 from gradscope.repair.write.culprit import Unpatchable, locate
 from gradscope.repair.write.propose import fixes_of
 from gradscope.report.status import Doing, Stages

@@ -67,6 +67,22 @@ def edits_between(source: Source, text: str) -> tuple[Edit, ...]:
     )
 
 
+def without_first(old: str, first: str, both: str) -> str | None:
+    """`old` with the second change alone, where two made it `first` and then `both`; None where
+    they share lines."""
+    lines, mid, new = _lines(old), _lines(first), _lines(both)
+    at: dict[int, int] = {}  # the lines that the first change kept, and the end
+    for block in SequenceMatcher(None, lines, mid).get_matching_blocks():
+        at |= {block.b + n: block.a + n for n in range(block.size)}
+    at[len(mid)] = len(lines)
+    for tag, a, b, c, d in reversed(SequenceMatcher(None, mid, new).get_opcodes()):
+        if tag != "equal":
+            if any(at.get(n) != at.get(a, -1) + n - a for n in range(a, max(b, a + 1))):
+                return None
+            lines[at[a] : at[a] + b - a] = new[c:d]
+    return "".join(lines)
+
+
 def keyword(source: Source, call: ast.Call, name: str, value: str) -> Edit:
     """Give a call a keyword argument, in place of one of that name."""
     given = next((key.value for key in call.keywords if key.arg == name), None)

@@ -1,0 +1,147 @@
+"""A file with a repair in it: as text, as a patch, and as the fix that a finding shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from os.path import realpath
+from symtable import symtable
+
+from gradscope.facts import Edit, Fix, Location, Verdict
+from gradscope.repair.write.culprit import Candidate, Culprit
+from gradscope.repair.write.propose import candidates
+from gradscope.repair.write.splice import edits_between, spliced, unified, without_first
+from gradscope.source import Source, read
+from gradscope.source.text import compiled_as
+
+TOKEN = re.compile(r"\d+\.?\d*(?:[eE][-+]?\d+)?|\w+|\s+|.")
+LARGEST_EPS = 1e-2
+
+
+@dataclass(frozen=True, slots=True)
+class Patched:
+    """A candidate as text: the file's new content, and the patch that makes it. It has a title for
+    each of the repairs in it. `others` are further files with theirs."""
+
+    kind: str
+    titles: tuple[str, ...]
+    same: bool
+    source: Source
+    text: str
+    others: tuple[tuple[Source, str], ...] = ()
+    meant: bool = False
+    alone: bool = False
+    added: str = ""  # the kind of the last of several repairs
+
+    @property
+    def files(self) -> tuple[tuple[Source, str], ...]:
+        return ((self.source, self.text), *self.others)
+
+    @property
+    def texts(self) -> dict[str, str]:
+        return {compiled_as(source.file): text for source, text in self.files}
+
+    @property
+    def varied(self) -> str:
+        """The text with another epsilon, or operand than 1.0, where the candidate wrote one."""
+        edits = edits_between(self.source, self.text)
+        return spliced(self.source, (replace(one, text=self._varied(one)) for one in edits))
+
+    def _varied(self, edit: Edit) -> str:
+        start = self.source.offset(edit.line, edit.col)
+        end = self.source.offset(edit.end_line, edit.end_col)
+        old, new = (TOKEN.findall(text) for text in (self.source.text[start:end], edit.text))
+        for tag, _, _, first, last in SequenceMatcher(None, old, new, False).get_opcodes():
+            if tag != "equal":
+                new[first:last] = map(_other, new[first:last])
+        return "".join(new)
+
+    def joined(self, more: Patched) -> Patched:
+        """With a further repair, whose sources are the texts of this one. What the values may do is
+        what the looser of the two claims."""
+        files = {source.file: (source, text) for source, text in self.files}
+        for source, text in more.files:
+            first, _ = files.get(source.file, (source, ""))
+            files[source.file] = (first, text)
+        (source, text), *others = files.values()
+        titles, same = (*self.titles, *more.titles), self.same and more.same
+        return Patched(self.kind, titles, same, source, text, tuple(others), added=more.kind)
+
+    def without(self, first: Patched) -> Patched | None:
+        """With what was repaired after `first` alone; None where that shares lines with it, or
+        has more than one file."""
+        if len(self.files) > 1:
+            return None
+        text = without_first(self.source.text, first.text, self.text)
+        titles = self.titles[len(first.titles) :]
+        return replace(self, kind=self.added, titles=titles, text=text) if text else None
+
+    def writes(self, at: Location) -> bool:
+        """Whether the line of a place in the patched files is the patch's own."""
+        for source, text in self.files:
+            if realpath(source.file) == realpath(at.file):
+                return text.splitlines()[at.line - 1] not in source.text.splitlines()
+        return False
+
+    @property
+    def patch(self) -> str:
+        return "".join(unified(source, text) for source, text in self.files)
+
+    def as_fix(self, verdict: Verdict) -> Fix:
+        patch = self.patch
+        added = (line for line in patch.splitlines() if line.startswith("+"))
+        return Fix(
+            kind=self.kind,
+            title=", and ".join(dict.fromkeys(self.titles)),
+            safety="safe" if self.same else "unsafe",
+            code="\n".join(line[1:].strip() for line in added if not line.startswith("+++")),
+            edits=tuple(edit for one in self.files for edit in edits_between(*one)),
+            patch=patch,
+            verdict=verdict,
+        )
+
+
+def patched(culprit: Culprit, candidate: Candidate) -> Patched | None:
+    """The candidate applied; None where the result is no Python, or nothing changed."""
+    files = dict.fromkeys((culprit.source.file, *(edit.file for edit in candidate.edits)))
+    written = []
+    for file in files:
+        is_own = file == culprit.source.file
+        source = culprit.source if is_own else read(file, culprit.texts)
+        text = spliced(source, (edit for edit in candidate.edits if edit.file == file))
+        try:
+            symtable(text, file, "exec")  # as the compiler reads it, and half as long as a tree
+        except (SyntaxError, ValueError, RecursionError):
+            return None
+        if text != source.text:
+            written.append((source, text))
+    if not written:
+        return None
+    (source, text), *others = written
+    given = (candidate.title,)
+    return Patched(
+        candidate.kind,
+        given,
+        candidate.same,
+        source,
+        text,
+        tuple(others),
+        candidate.meant,
+        candidate.alone,
+    )
+
+
+def ways(culprit: Culprit, fix: Fix) -> Iterator[Patched]:
+    """The ways to write a fix, as texts, as far as the time for the search allows."""
+    written = (patched(culprit, candidate) for candidate in candidates(culprit, fix))
+    return culprit.search.found(one for one in written if one is not None)
+
+
+def _other(token: str) -> str:
+    """Another epsilon, or another operand than 1.0; any other token as it is."""
+    if token == "1.0":
+        return "0.001"
+    value = float(token) if token[0].isdigit() else 0.0
+    return f"{10 * value:g}" if 0 < value < LARGEST_EPS else token
