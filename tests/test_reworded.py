@@ -12,7 +12,7 @@ from corpus import diagnosed_file
 
 import gradscope
 from gradscope.facts import Finding, Fix, Report, Trace
-from gradscope.repair import attempt
+from gradscope.repair import patched as module_of_patches
 from gradscope.rules import RULES, Rule
 
 HERE = Path(__file__).parent
@@ -107,13 +107,13 @@ def with_other_words(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for kind in {type(rule) for rule in RULES.values()}:
         put_into(kind)
-    patched = attempt.patched
+    patched = module_of_patches.patched
 
-    def also_renamed(*given: Any) -> attempt.Patched | None:
+    def also_renamed(*given: Any) -> module_of_patches.Patched | None:
         found = patched(*given)
         return found and replace(found, titles=tuple(map(other, found.titles)))
 
-    monkeypatch.setattr(attempt, "patched", also_renamed)
+    monkeypatch.setattr(module_of_patches, "patched", also_renamed)
 
 
 def beyond_words(report: Report) -> list[object]:
