@@ -11,6 +11,7 @@ from apart import traced
 
 from gradscope.record import Observation
 from gradscope.record.context import RunContext
+from gradscope.record.dispatch import Dispatch
 from gradscope.record.sizes.flow import Flow
 
 HEAD = """\
@@ -88,7 +89,9 @@ def test_an_operand_that_changes_when_it_is_read_twice_is_not_patched(
 
 def test_a_node_of_an_inspected_pass_leads_to_its_in_place_op() -> None:
     x, divisor = torch.ones(3, requires_grad=True), torch.ones(3)
-    with Flow(RunContext()) as flow:
+    flow, dispatch = Flow(RunContext()), Dispatch()
+    with dispatch:
+        dispatch.follow(flow)
         h = x * 1
         h.div_(divisor)
         divided = h.grad_fn

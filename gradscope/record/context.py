@@ -21,28 +21,6 @@ from gradscope.record.sites import ModuleFrame, called_by_engine, note_site
 _FAULTS_TOLD = 3
 
 
-class Askers:
-    """Who wants to know which module runs. While there are none, nothing is in the way of a call:
-    a step calls many modules."""
-
-    def __init__(self) -> None:
-        self._asking: set[object] = set()
-        self.follow: Callable[[bool], None] = lambda asked: None
-
-    def __bool__(self) -> bool:
-        return bool(self._asking)
-
-    def add(self, one: object) -> None:
-        if not self._asking:
-            self.follow(True)
-        self._asking.add(one)
-
-    def discard(self, one: object) -> None:
-        self._asking.discard(one)
-        if not self._asking:
-            self.follow(False)
-
-
 class RunContext:
     """The observation and its mode keep it true; whoever looks at a step or an op asks it, and gets
     nothing else of them."""
@@ -59,8 +37,7 @@ class RunContext:
         self.halt_again: Callable[[], None] = lambda: None
         self.notes: list[str] = []  # what could not be observed, one sentence each
         self.faults = 0
-        self.module: ModuleFrame | None = None  # the innermost one that is running, if
-        self.askers = Askers()  # anybody asks
+        self.module: ModuleFrame | None = None  # the innermost one that runs, while ops are seen
         self.function: str | None = None  # the custom Function whose forward is running
         self.running = NodeOps()  # the ops of the autograd node that is running
         self.history: list[NodeOps] = []  # the nodes of this backward pass, while they are small

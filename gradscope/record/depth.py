@@ -13,7 +13,6 @@ import torch
 
 from gradscope.facts import Compiling
 from gradscope.record.mode import RecordingMode
-from gradscope.record.modes import lifted_above, mode_count, put, take
 from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.stand_ins import stand_in
 
@@ -23,37 +22,27 @@ _BY_HAND = 6
 
 
 class Depth:
-    """Context manager: has `mode` see the ops of the first steps and of ever fewer after them (0,
-    1, 2, 4, 8, ...), and of all from step `full_from` on, where that is not None. Compiled code,
-    which shows no ops, runs in the others alone; a program that has any is only watched until
-    then."""
+    """Has `mode` look in full at the ops of the first steps and of ever fewer after them (0, 1, 2,
+    4, 8, ...), and of all from step `full_from` on, where that is not None. Compiled code, which
+    shows no ops, runs in the others alone; a program that has any is only watched until then."""
 
     def __init__(self, mode: RecordingMode, full_from: int | None) -> None:
         self.compiled = Compiled()
-        self.is_full = True  # now
-        self.full_since = 0  # the step since which it is
+        self.full_since = 0  # the step since which it is in full
         self.full_from = full_from
         self._mode = mode
-        self._below = 0  # modes that were there before
 
-    def __enter__(self) -> Depth:
-        self._below = mode_count()
-        self._mode.context.askers.add(self)
-        self._mode.__enter__()
+    def begin(self, stack: ExitStack) -> None:
+        """Until `stack` ends."""
         self.compiled.leave_out()
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self.compiled.let_run()
-        if not self.is_full:
-            put(self._mode, self._below)
-        with lifted_above(self._below + 1):
-            self._mode.__exit__(*failure)  # type: ignore[no-untyped-call]
+        self._mode.is_full = True
+        stack.enter_context(self._mode)
+        stack.callback(self.compiled.let_run)
 
     @property
-    def below(self) -> int:
-        """How many modes are to lie below others of ours."""
-        return self._below + self.is_full
+    def is_full(self) -> bool:
+        """Now."""
+        return self._mode.is_full
 
     def is_due(self, step: int, updates: int | None, by_hand: Callable[[], bool]) -> bool:
         """Whether to look at the coming step, the one after so many updates by optimizers (None:
@@ -75,19 +64,15 @@ class Depth:
 
     def look_in_full(self, step: int) -> None:
         if not self.is_full:
-            self.is_full, self.full_since = True, step
+            self.full_since = step
             self.compiled.leave_out()
-            self._mode.context.askers.add(self)
-            self._mode.begin()
-            put(self._mode, self._below)
+            self._mode.look_in_full(True)
 
     def watch(self) -> None:
         if self.is_full:
-            self.is_full = False
             self.compiled.let_run()
-            self._mode.context.askers.discard(self)
             self._mode.leave(())
-            take(self._mode)
+            self._mode.look_in_full(False)
 
 
 class Compiled:

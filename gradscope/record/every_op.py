@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from types import FrameType
 from typing import Any
 
 import torch
@@ -15,22 +14,15 @@ from gradscope.facts import Kind, Setting, Trace
 from gradscope.record.context import RunContext
 from gradscope.record.data import Loaders
 from gradscope.record.depth import Depth
-from gradscope.record.events.examine import Examiner
 from gradscope.record.events.masks import Hidden
-from gradscope.record.events.reads import NanReads
 from gradscope.record.events.received import follow_objects
 from gradscope.record.events.symptoms import Symptoms
 from gradscope.record.finite import has_nan, plain
 from gradscope.record.held import scopes_of
-from gradscope.record.margins import Margins
 from gradscope.record.mode import RecordingMode
 from gradscope.record.modes import is_on
-from gradscope.record.oprun import NodeOps, OpRun
 from gradscope.record.optimizers import Work, bad_settings
-from gradscope.record.overwrites import Overwrites
 from gradscope.record.passes import BackwardPass, Engine
-from gradscope.record.refusals import Notes
-from gradscope.record.schema import OpInfo
 from gradscope.record.sites import OURS, kind_of, user_frames
 from gradscope.record.sizes.gradients import Sizes
 from gradscope.record.stand_ins import stand_in
@@ -59,20 +51,12 @@ class EveryOp:
         self._on_confirmed = on_confirmed
         self.symptoms = Symptoms(context, self._confirmed)
         self.hidden = Hidden(context)
-        self.reads = NanReads(context, lambda: self.mode.window.close())
-        self.margins = Margins(context) if hazards else None
-        self.examiner = Examiner(context, self.symptoms.note_bad_write, self.reads.note_compared)
-        self.overwrites = Overwrites(context.journal)
-        self.refusable = Notes(context)
-        self.mode: RecordingMode = RecordingMode(context, self)
+        self.mode = RecordingMode(context, sizes, self.symptoms.note_bad_write, hazards=hazards)
         self.depth = Depth(self.mode, full_from)
         self.watching = Watching(context, self.symptoms, self.depth)
         self.watching.leaves = sizes.leaves.alive
         self.watching.updates_by_hand = lambda: sizes.updates_by_hand
         sizes.inspection.asked = lambda: self.depth.full_from
-        # Told of operands and result of each op outside of backward and of optimizers; of a sum's.
-        self.note_operands = sizes.usages.note_operands
-        self.note_result = sizes.note_result
         self.settings: list[Setting] = []
         self._modules: list[Mapping[str, Any]] = []  # the variables of those that asked last
 
@@ -90,60 +74,30 @@ class EveryOp:
         self.depth.compiled.follow(stack, lambda: self.depth.note_compiled(self.context.step))
         follow_objects(stack, self.context.received)
         watch_captures(stack, self._begin_capture, self._end_capture)
-        stack.enter_context(self.depth)
+        self.depth.begin(stack)
 
     def end(self) -> None:
         """The program is over."""
         self._look_at_kept(self._modules)
         with unobserved():
             if not self.depth.is_full:
-                self.context.shielded("its variables", self.reads.note_unseen, self._modules)
+                self.context.shielded("its variables", self.mode.reads.note_unseen, self._modules)
             self.watching.finish()
         self.mode.leave(())
-
-    def modes_below(self) -> int:
-        """How many dispatch modes are to lie below others of ours."""
-        return self.depth.below
 
     def sees_ops(self) -> bool:
         """Whether the program's ops are looked at now."""
         return self.depth.is_full and not (self.context.is_blind or self.mode.capturing)
 
-    # Asked by the mode
-
-    def examine(self, op: OpRun) -> None:
-        """The closer look."""
-        self.context.shielded(op.info.name, self.examiner.examine, op)
-
-    def measure_margins(self, op: OpRun) -> None:
-        if self.margins is not None:
-            self.context.shielded(op.info.name, self.margins.measure, op)
-
-    def note_write(self, info: OpInfo, tensor: Any, frame: FrameType) -> None:
-        """An op outside of backward and of optimizers is about to write a tensor."""
-        self.sizes.note_write(tensor, frame)
-        self.context.shielded(info.name, self.refusable.note_write, info, tensor, frame)
-        self.context.shielded(info.name, self.overwrites.note, info, tensor, frame)
-
-    def note_read(self, tensor: Any, value: float | None, frame: Any) -> None:
-        """The program made a Python number of a tensor, or (None) a text, an array of it all."""
-        self.context.shielded("item", self.reads.note, tensor, value, frame)
-
     def note_watched_nan(self, frame: Any) -> None:
         """It made one of a NaN in a step whose ops nobody sees."""
         if not (self.context.is_blind or self.mode.capturing or self.depth.is_full):
-            self.context.shielded("item", self.reads.note_watched, frame)
+            self.context.shielded("item", self.mode.reads.note_watched, frame)
 
     def _look_at_kept(self, scopes: Iterable[Mapping[str, Any]]) -> None:
-        if self.context.provenance or self.reads:
+        if self.context.provenance or self.mode.reads:
             with unobserved():
-                self.context.shielded("its variables", self.reads.look_at_kept, scopes)
-
-    def check_overwrites(self, running: NodeOps, args: tuple[Any, ...]) -> None:
-        self.context.shielded("backward", self.overwrites.check, running, args, self.context.step)
-
-    def finish_node(self, ops: NodeOps) -> None:
-        self.context.shielded(ops.node.name(), self.examiner.finish_node, ops)
+                self.context.shielded("its variables", self.mode.reads.look_at_kept, scopes)
 
     # Steps
 
@@ -164,10 +118,10 @@ class EveryOp:
         finally:
             if self.context.nested == 1:
                 self.mode.leave(one.roots)
-                self.overwrites.forget()
+                self.mode.overwrites.forget()
         if self.sees_ops() and not torch._C._are_functorch_transforms_active():
             with unobserved():
-                self.context.shielded("backward", self.refusable.note_pass, one)
+                self.context.shielded("backward", self.mode.refusable.note_pass, one)
         return result
 
     def end_backward(
@@ -180,8 +134,8 @@ class EveryOp:
             suspects = one.roots if one.loss is None or one.loss - one.loss != 0.0 else []
             self.symptoms.after_backward(one, suspects, asked, result, last=last)
             self.hidden.after_backward(one)
-            if self.margins is not None:
-                self.context.shielded("backward", self.margins.after_backward, one)
+            if self.mode.margins is not None:
+                self.context.shielded("backward", self.mode.margins.after_backward, one)
 
     def end_step(self, updates: int | None) -> None:
         """Between steps: keep only what a later step can still lead back to."""
@@ -191,7 +145,7 @@ class EveryOp:
             if journal.events:
                 context.provenance.forget_dead()
                 alive = [stain.event for stain in context.provenance]
-                journal.keep_only([*alive, *self.symptoms.held(), *self.reads.held()])
+                journal.keep_only([*alive, *self.symptoms.held(), *self.mode.reads.held()])
             self.watching.end_backward(updates)
 
     def calm_until(self) -> float:
@@ -214,7 +168,7 @@ class EveryOp:
 
     def optimizer_ends(self, work: Work, updates: int | None) -> None:
         if work.over and self.sees_ops():
-            self.refusable.note_update(work)
+            self.mode.refusable.note_update(work)
         if not self.context.in_optimizer:
             return
         self.mode.window.close()
@@ -242,7 +196,7 @@ class EveryOp:
 
     def told(self, trace: Trace) -> Trace:
         """A trace with what the ops have shown so far, of a program that ends as it says."""
-        ending, journal = trace.ending, self.context.journal
+        ending, journal, mode = trace.ending, self.context.journal, self.mode
         over = ending.kind != "stopped"
         symptoms = self.symptoms.settled(ending) if over else self.symptoms.confirmed
         ends = [symptom.event for symptom in symptoms if symptom.event is not None]
@@ -254,25 +208,23 @@ class EveryOp:
         events = [journal.freeze(raw) for id, raw in journal.events.items() if id in wanted]
         devices = [one.output.device for one in events if one.output is not None]
         device = max(filter(None, devices), default="cpu")
-        by_reading = (self.margins, self.overwrites, self.examiner, journal)
-        left = (one for by in by_reading if by is not None for one in by.not_checked)
         return replace(
             trace,
             events=tuple(events),
             symptoms=(*trace.symptoms, *symptoms),
             environment=replace(trace.environment, device=device),
-            ops=self.mode.ops,
-            not_checked=(*trace.not_checked, *left),
+            ops=mode.ops,
+            not_checked=(*trace.not_checked, *mode.not_checked),
             gradients=self.symptoms.gradients,
-            overwrites=tuple(self.overwrites.found),
-            nan_reads=self.reads.facts(),
-            unseen_read=self.reads.watched,
+            overwrites=tuple(mode.overwrites.found),
+            nan_reads=mode.reads.facts(),
+            unseen_read=mode.reads.watched,
             hidden=self.hidden.events(wanted),
-            approaches=self.margins.approaches() if self.margins is not None else (),
-            headroom=self.margins.headroom() if self.margins is not None else (),
+            approaches=mode.margins.approaches() if mode.margins is not None else (),
+            headroom=mode.margins.headroom() if mode.margins is not None else (),
             settings=tuple(self.settings),
             unexamined=self.watching.unexamined(ending),
-            raised=self.mode.raised.fact(ending),
+            raised=mode.raised.fact(ending),
             surged=self.watching.surges.first,
             compiled=self.depth.compiled.fact(),
             rounded_otherwise=tuple(self.context.rounded_otherwise),
@@ -287,7 +239,7 @@ def _telling_reads(reading: EveryOp, original: Any, thread: int) -> Callable[...
         frame = sys._getframe(1)
         is_foreign = threading.get_ident() != thread or kind_of(frame.f_code) == OURS
         if not is_foreign and reading.sees_ops():
-            reading.note_read(self, None, frame)
+            reading.mode.note_read(self, None, frame)
         elif not is_foreign and self.numel() == 1 and self.is_floating_point():
             with unobserved():
                 if plain(self) is not None and has_nan(self):

@@ -1,4 +1,4 @@
-"""The dispatch mode: sees every aten op, keeps the healthy path as short as it can be.
+"""The steps in full: sees every aten op, keeps the healthy path as short as it can be.
 
 What is done at every op: run it, see whether an autograd node was made (then note the call
 site), and look at one sum of the result. Everything else happens only near a bad value.
@@ -6,27 +6,30 @@ site), and look at one sum of the result. Everything else happens only near a ba
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
+from gradscope.facts import NotChecked
 from gradscope.record.context import RunContext
+from gradscope.record.dispatch import Dispatch
+from gradscope.record.events.examine import Examiner
+from gradscope.record.events.reads import NanReads
 from gradscope.record.finite import quick_total
 from gradscope.record.graph import SeenNodes
-from gradscope.record.journal import Note, numbers_taken
+from gradscope.record.journal import Note, Raw, numbers_taken
 from gradscope.record.margins import Margins
-from gradscope.record.modes import Unseen
 from gradscope.record.oprun import NodeOps, OpRun, flatten
 from gradscope.record.overwrites import Overwrites
 from gradscope.record.raised import RaisedOps
+from gradscope.record.refusals import Notes
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import note_site
-from gradscope.record.stand_ins import hide_from_dynamo
+from gradscope.record.sizes.gradients import Sizes
 from gradscope.record.tracing import is_profiling, record_for_profiler
 from gradscope.record.window import Window
 
 _current_node = torch._C._current_autograd_node
-_modes_left = torch._C._len_torch_dispatch_stack
 _sequence_nr = torch._C._autograd._get_sequence_nr
 _FULL = frozenset({torch.float32, torch.float64})
 _HALF = frozenset({torch.float16, torch.bfloat16})
@@ -37,53 +40,42 @@ _OTHER = frozenset(
 _HISTORY = 32 * 2**20  # bytes held of one backward pass, to tell afterwards who sent a zero
 
 
-class Looker(Protocol):
-    """Who looks at the ops that the mode sees."""
+class RecordingMode(Dispatch):
+    """`on_bad_write` is told of an event that gave bad values, and of the tensors that it wrote."""
 
-    overwrites: Overwrites
-    margins: Margins | None
-    note_operands: Callable[[OpInfo, Any, Any], None]
-    note_result: Callable[[Any, Any, Any], None]
-
-    def examine(self, op: OpRun) -> None: ...
-    def measure_margins(self, op: OpRun) -> None: ...
-    def note_write(self, info: OpInfo, tensor: Any, frame: Any) -> None: ...
-    def note_read(self, tensor: Any, value: float | None, frame: Any) -> None: ...
-    def check_overwrites(self, running: NodeOps, args: tuple[Any, ...]) -> None: ...
-    def finish_node(self, ops: NodeOps) -> None: ...
-
-
-class RecordingMode(Unseen):
-    """Not reentrant, and of the thread that entered it (autograd's own threads included)."""
-
-    def __init__(self, context: RunContext, looker: Looker) -> None:
+    def __init__(
+        self,
+        context: RunContext,
+        sizes: Sizes,
+        on_bad_write: Callable[[Raw, Sequence[torch.Tensor]], None],
+        *,
+        hazards: bool,
+    ) -> None:
         super().__init__()
         self.context = context
-        self.looker = looker
+        self.sizes = sizes
+        self.reads = NanReads(context, lambda: self.window.close())
+        self.margins = Margins(context) if hazards else None
+        self.examiner = Examiner(context, on_bad_write, self.reads.note_compared)
+        self.overwrites = Overwrites(context)
+        self.refusable = Notes(context)
         self.history_room = _HISTORY
-        self.window = Window(context, looker)
+        self.window = Window(context, self.examiner)
         self.raised = RaisedOps(context)
         self.ops = 0
-        self.below = 0  # modes that were there before this one
-        self.capturing = False  # a CUDA graph
+        self._note_operands = sizes.usages.note_operands
         self._entered: list[Any] = []  # the nodes that have run in this backward pass
         self._seen = SeenNodes()
 
-    def __enter__(self) -> Any:
-        self.below = _modes_left()
-        return super().__enter__()  # type: ignore[no-untyped-call]
+    @property
+    def not_checked(self) -> tuple[NotChecked, ...]:
+        by_reading = (self.margins, self.overwrites, self.examiner, self.context.journal)
+        return tuple(one for by in by_reading if by is not None for one in by.not_checked)
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        looker, context = self.looker, self.context
+    def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        context = self.context
         if context.halted:
             context.halt_again()
-        kwargs = kwargs or {}
-        if self.capturing or _modes_left() > self.below:
-            # A tracer (make_fx, FakeTensorMode) lies below all modes: there are no values to look
-            # at, and a question of ours would become part of what it traces.
-            return func(*args, **kwargs)
         self.ops += 1
         info = read_schema(func)
         node = _current_node()
@@ -107,26 +99,27 @@ class RecordingMode(Unseen):
             noted = seq != context.seq
             if noted:
                 self._note_call(info, seq, node, args)
-                if looker.margins is not None and node is None:
-                    looker.measure_margins(self._ran(info, args, kwargs, out, seq, before))
+                if self.margins is not None and node is None:
+                    ran = self._ran(info, args, kwargs, out, seq, before)
+                    context.shielded(info.name, self.margins.measure, ran)
             elif info.written and (taken := self._note_after_clone(info, seq, args, kwargs)):
                 seq, noted = taken.start + 1, True
             if info.matrix:
                 self.raised.note_matrix(info, args, kwargs, sys._getframe(1))
             if node is None and not context.in_optimizer:
-                looker.note_operands(info, args, out)
+                self._note_operands(info, args, out)
                 if info.shifts and not info.written:
-                    looker.note_result(args, out, sys._getframe(1))
+                    self.sizes.note_result(args, out, sys._getframe(1))
             if info.receives:
                 context.received.note(self._ran(info, args, kwargs, out, seq, before))
                 return out
             if info.skip:
                 if type(out) in (float, bool) and node is None:
-                    looker.note_read(args[0], out, sys._getframe(1))
+                    self.note_read(args[0], out, sys._getframe(1))
                 return out
             if node is not None:
-                if looker.overwrites:
-                    looker.check_overwrites(running, args)
+                if self.overwrites:
+                    context.shielded("backward", self.overwrites.check, running, args)
                 running.ops.append((info, args, kwargs))
                 if type(out) is torch.Tensor:
                     running.made.add(out._cdata)
@@ -147,6 +140,10 @@ class RecordingMode(Unseen):
                 record_for_profiler(True)
         return out
 
+    def note_read(self, tensor: Any, value: float | None, frame: Any) -> None:
+        """The program made a Python number of a tensor, or (None) a text, an array of it all."""
+        self.context.shielded("item", self.reads.note, tensor, value, frame)
+
     def _ran(self, *op: Any) -> OpRun:
         """Asked by the dispatch itself, of the op that it has just run."""
         return self.context.op_run(sys._getframe(2), *op)
@@ -159,7 +156,7 @@ class RecordingMode(Unseen):
     def _look_closer(self, op: OpRun) -> None:
         """Ops on a device wait for their window, unless a bad value is known to be near."""
         if op.info.allocates:
-            self.looker.examine(op)
+            self.examiner.examine(op)
             return
         results = op.written() or flatten(op.out)
         waits = any(not (result.is_cpu or result.is_meta) for result in results)
@@ -167,7 +164,7 @@ class RecordingMode(Unseen):
             self.window.add(op)
             return
         self.window.close()  # what the op read may have become bad there
-        self.looker.examine(op)
+        self.examiner.examine(op)
 
     def _is_plainly_finite(self, out: Any, seq: int, info: OpInfo) -> bool:
         """True when one cheap look proves every output finite; False asks for a closer look."""
@@ -234,7 +231,7 @@ class RecordingMode(Unseen):
         context = self.context
         done = context.running
         if done.events:
-            self.looker.finish_node(done)
+            self.examiner.finish_node(done)
         if done.ops and self.history_room > 0:
             self.history_room -= done.nbytes()
             if self.history_room > 0:
@@ -253,7 +250,10 @@ class RecordingMode(Unseen):
             self.window.before_write(info.written_tensors(args, kwargs))
         context = self.context
         if args and not context.in_optimizer and context.running.node is None:
-            self.looker.note_write(info, args[0], sys._getframe(2))
+            frame = sys._getframe(2)
+            self.sizes.note_write(args[0], frame)
+            context.shielded(info.name, self.refusable.note_write, info, args[0], frame)
+            context.shielded(info.name, self.overwrites.note, info, args[0], frame)
         if not args or not isinstance(args[0], torch.Tensor):
             return None
         # In backward the engine adds the gradients of two branches: which sign of inf was there?
@@ -277,9 +277,9 @@ class RecordingMode(Unseen):
         running.ops.clear()
         running.made.clear()
 
-    def begin(self) -> None:
-        """It is about to see ops again."""
+    def look_in_full(self, is_full: bool) -> None:
         self.context.seq = _sequence_nr()
+        super().look_in_full(is_full)
 
     def forget_history(self) -> None:
         self.context.history.clear()
@@ -293,9 +293,6 @@ class RecordingMode(Unseen):
         self._enter_node(None)
         self._seen.hold(roots, self._entered)
         self._entered = []
-
-
-hide_from_dynamo(RecordingMode.__torch_dispatch__)
 
 
 def _was_seen(tensor: Any, node: Any) -> bool:

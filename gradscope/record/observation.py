@@ -17,9 +17,9 @@ import torch
 from gradscope.facts import AnyRefusal, ArrayWarning, Ending, Environment, Step, Trace
 from gradscope.record.context import RunContext
 from gradscope.record.data import hear_warnings
+from gradscope.record.dispatch import Dispatch
 from gradscope.record.every_op import EveryOp
 from gradscope.record.limit import FIRST_ERROR, LastUpdate, Limit, Steps, StopTrace
-from gradscope.record.modes import mode_count
 from gradscope.record.optimizers import Work, watch_optimizers
 from gradscope.record.passes import BackwardPass, Engine, Measure, plain_loss
 from gradscope.record.patches import follow_functions, follow_modules
@@ -79,21 +79,22 @@ class Observation:
         self.functions = FunctionChecks(context) if check_functions else None
         self.sizes = Sizes(context, measure)
         self.ops: EveryOp | None = None
+        self.dispatch = Dispatch()
         if each_op:
             self.ops = EveryOp(context, self.sizes, self._confirmed, full_from, hazards=hazards)
+            self.dispatch = self.ops.mode
             context.halt_again = self._halt_again
 
     def __enter__(self) -> Observation:
         thread = threading.get_ident()
-        follow_modules(self.context, self._stack, thread)
+        follow_modules(self.context, self.dispatch, self._stack, thread)
         follow_functions(self.context, self.functions, self._stack, thread)
         if self.ops is not None:
             hear_warnings(self._stack, self._heard)
             self.ops.begin(self._stack, thread)
-            self.sizes.begin(self._stack, thread, self.ops.modes_below)
         else:
-            there = mode_count()
-            self.sizes.begin(self._stack, thread, lambda: there)
+            self._stack.enter_context(self.dispatch)
+        self.sizes.begin(self._stack, thread, self.dispatch)
         self._stand_in_for_engine(thread)
         watch_optimizers(
             self._stack, self.optimizer_begins, self.optimizer_ends, self.optimizer_made
@@ -138,7 +139,7 @@ class Observation:
     def _ask(self, error: BaseException) -> None:
         assert self.ops is not None
         flow = self.sizes.inspection.refused or self.sizes.inspection.flow
-        self._refusal = refusal_of(error, self.ops.refusable, self.context, flow)
+        self._refusal = refusal_of(error, self.ops.mode.refusable, self.context, flow)
         self.ops.mode.raised.note_ending(error)
         self.ops.symptoms.note_given_up(error)
 
@@ -248,7 +249,7 @@ class Observation:
     def optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
         self.limit.note_optimizer()
         if self.ops is not None:
-            self.ops.refusable.optimizer_made(optimizer)
+            self.ops.mode.refusable.optimizer_made(optimizer)
         self.sizes.optimizer_made(optimizer, frame)
 
     def optimizer_begins(self, work: Work) -> None:
@@ -342,7 +343,7 @@ class Observation:
         if self.functions is not None:
             self.functions.forget()
         if self.ops is not None:
-            self.ops.margins = None
+            self.ops.mode.margins = None
             with unobserved():
                 self.ops.watching.look_in_full_from(full_from)
                 self.sizes.inspection.watch_forward(self.steps)

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import torch
 
 from gradscope.facts import NotChecked, Overwrite
+from gradscope.record.context import RunContext
 from gradscope.record.events.measure import saved_by
 from gradscope.record.events.provenance import Memories, storage_key
 from gradscope.record.graph import node_name
-from gradscope.record.journal import Journal, to_call
+from gradscope.record.journal import to_call
 from gradscope.record.oprun import NodeOps
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import Site, note_site, resolve
@@ -69,10 +70,10 @@ class Overwrites:
     """The writes since the last backward pass, by memory. Empty in most programs, so that asking
     costs nothing."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, context: RunContext) -> None:
         self.found: list[Overwrite] = []
         self.not_checked: dict[NotChecked, None] = {}
-        self._journal = journal
+        self._context = context
         self._writes: Memories[_Write] = Memories()
 
     def __bool__(self) -> bool:
@@ -91,7 +92,7 @@ class Overwrites:
             return
         self._writes.put(tensor, _Write(info.name, user, _sequence_nr(), _Layout.of(tensor)))
 
-    def check(self, running: NodeOps, args: tuple[Any, ...], step: int) -> None:
+    def check(self, running: NodeOps, args: tuple[Any, ...]) -> None:
         """An op of a backward node reads `args`."""
         for tensor in args:
             if type(tensor) is not torch.Tensor:
@@ -101,15 +102,15 @@ class Overwrites:
                 continue
             if write.layout.meets(_Layout.of(tensor)) and _has_saved(running, storage_key(tensor)):
                 self._writes.clear(tensor)
-                self._report(running.node, write, step)
+                self._report(running.node, write)
 
     def forget(self) -> None:
         """The backward pass is over."""
         self._writes = Memories()
 
-    def _report(self, node: Any, write: _Write, step: int) -> None:
-        seq = node._sequence_nr()
-        note = self._journal.call_of(seq)
+    def _report(self, node: Any, write: _Write) -> None:
+        seq, step = node._sequence_nr(), self._context.step
+        note = self._context.journal.call_of(seq)
         if note is not None and note.custom is None:
             name, place = node_name(node), resolve(*write.site[0])
             self.found.append(Overwrite(step, to_call(note, seq, name), name, write.op, place))

@@ -4,32 +4,26 @@ Their sums stay on the device and are read together. The window's tensors are he
 and an op that overwrites one of them closes the window first.
 """
 
-from typing import Protocol
-
 import torch
 
 from gradscope.record.context import RunContext
+from gradscope.record.events.examine import Examiner
 from gradscope.record.events.measure import saved_by
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import quick_sum
-from gradscope.record.oprun import NodeOps, OpRun, flatten
+from gradscope.record.oprun import OpRun, flatten
 from gradscope.record.tracing import unobserved
 
 _OPS = 64
 _BYTES = 512 * 2**20  # of results held
 
 
-class Looker(Protocol):
-    def examine(self, op: OpRun) -> None: ...
-    def finish_node(self, ops: NodeOps) -> None: ...
-
-
 class Window:
     """The ops since the device was last asked."""
 
-    def __init__(self, context: RunContext, looker: Looker) -> None:
+    def __init__(self, context: RunContext, examiner: Examiner) -> None:
         self.context = context
-        self.looker = looker
+        self.examiner = examiner
         self._ops: list[OpRun] = []
         self._sums: list[torch.Tensor] = []
         self._storages: set[int | None] = set()
@@ -80,10 +74,10 @@ class Window:
         for op, total in zip(ops, totals, strict=True):
             stained = self.context.provenance.are_read(op.info, op.args, op.kwargs)
             if stained or total - total != 0.0:
-                self.looker.examine(op)
+                self.examiner.examine(op)
         for op in ops:
             if op.running.events and op.running is not self.context.running:
-                self.looker.finish_node(op.running)
+                self.examiner.finish_node(op.running)
 
 
 def _sum(tensors: list[torch.Tensor]) -> torch.Tensor:

@@ -49,6 +49,9 @@ class Examiner:
         self.not_checked: dict[NotChecked, None] = {}  # in order
 
     def examine(self, op: OpRun) -> None:
+        self.context.shielded(op.info.name, self._examine, op)
+
+    def _examine(self, op: OpRun) -> None:
         if op.info.allocates:
             self._mark_uninitialized(op)
             return
@@ -258,7 +261,8 @@ class Examiner:
         """A node that gave bad values is done: now its grad_output can be told from the rest."""
         for raw in ops.events:
             if raw.fact.kind in (Kind.BIRTH, Kind.REVIVAL) and raw.fact.grad_output is None:
-                measure.describe_grad_output(raw, ops)
+                name = ops.node.name()
+                self.context.shielded(name, measure.describe_grad_output, raw, ops)
 
 
 def _picked(op: OpRun, stained: list[StainedInput]) -> list[StainedInput]:

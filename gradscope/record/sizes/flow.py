@@ -22,12 +22,10 @@ from gradscope.record.context import RunContext
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import plain, sum_as
 from gradscope.record.journal import Note, numbers_taken
-from gradscope.record.modes import Unseen
 from gradscope.record.oprun import checkpoint_around, flatten
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import Site, note_site
 from gradscope.record.sizes.crossings import Activations
-from gradscope.record.stand_ins import hide_from_dynamo
 from gradscope.record.tracing import computes_values, unobserved
 
 _LISTED = 64  # numbers in a tensor that are looked up one by one
@@ -164,11 +162,10 @@ class _Upstream(NamedTuple):
     read: set[int]
 
 
-class Flow(Unseen):
-    """Watches the ops of one forward pass. Holds no tensor but the leaves."""
+class Flow:
+    """Told of the ops of one forward pass. Holds no tensor but the leaves."""
 
     def __init__(self, context: RunContext) -> None:
-        super().__init__()
         self._context = context
         self.paused = False
         self.activations = Activations()
@@ -187,11 +184,8 @@ class Flow(Unseen):
         self.handed_out = 0  # the leaves that it does so by
         self._seq = _sequence_nr()
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        out = func(*args, **kwargs)
+    def note(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        """An op has run."""
         # A question about sizes or strides may come from inside autograd, which then holds a lock
         # that our own questions (is it a leaf?) would wait for.
         tells = flatten(out) or str(func.__name__).partition(".")[0] in _NUMBERS
@@ -200,7 +194,6 @@ class Flow(Unseen):
                 self._follow(func, args, kwargs, out)
             except Exception:  # a fault of ours costs the reasons, not the program
                 self.paused = True
-        return out
 
     def _follow(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         info = read_schema(func)
@@ -213,7 +206,11 @@ class Flow(Unseen):
         seq = _sequence_nr()
         if seq != self._seq:
             self._seq = seq
-            site = note_site(sys._getframe(2))
+            known = self._context.journal.calls.get(seq - 1)  # where all is looked at
+            if known is not None and known.info is info:
+                site = known.user, known.inner
+            else:
+                site = note_site(sys._getframe(2))
             self.calls[seq - 1] = Note(info, *site, self._context.module, self._context.function)
             if (selection := selection_of(info, args)) is not None:
                 self.selections[seq - 1] = selection
@@ -376,9 +373,6 @@ class Flow(Unseen):
                 self._state[key] = state
                 if state[0]:
                     self._made[key] = self._trail[-1][1]
-
-
-hide_from_dynamo(Flow.__torch_dispatch__)
 
 
 def _is_leaf(tensor: torch.Tensor) -> bool:

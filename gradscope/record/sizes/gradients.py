@@ -6,7 +6,7 @@ leaves each value depends on, how large the activations are, and the gradient at
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from types import FrameType
 from typing import Any
@@ -15,6 +15,7 @@ import torch
 
 from gradscope.facts import Depth, Magnitudes, NotChecked, Summed
 from gradscope.record.context import RunContext
+from gradscope.record.dispatch import Dispatch
 from gradscope.record.finite import plain
 from gradscope.record.names import is_flat
 from gradscope.record.optimizers import Work
@@ -70,7 +71,6 @@ class Sizes:
         if measure is not None:
             self.usages.on_clip = measure.note_clip
         self.usages.on_early_clip = self._clipping.note_early
-        self.note_operands = self.usages.note_operands
         self._summed: Summed | None = None
         self._loss: float | None = None  # of the step before
         self._passes = 0  # those that count: of `backward` once there was one
@@ -86,14 +86,14 @@ class Sizes:
         self._modes = TrainingModes(names)
         self._not_checked: tuple[NotChecked, ...] = ()
 
-    def begin(self, stack: ExitStack, thread: int, modes_below: Callable[[], int]) -> None:
-        """Until `stack` ends; of our modes so many others lie below."""
+    def begin(self, stack: ExitStack, thread: int, dispatch: Dispatch) -> None:
+        """Until `stack` ends; by `dispatch` ops are seen."""
         stack.enter_context(self._stack)
         self._clipping.install(stack, thread)
         self.usages.install(stack, thread)
         self._modes.install(stack, thread)
         self.leaves.allow_swaps(stack)
-        self.inspection.begin(modes_below)
+        self.inspection.begin(dispatch)
 
     def end(self) -> None:
         """The program is over."""

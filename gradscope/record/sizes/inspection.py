@@ -8,8 +8,8 @@ import torch
 
 from gradscope.facts import Activation, Call
 from gradscope.record.context import RunContext
+from gradscope.record.dispatch import Dispatch
 from gradscope.record.graph import SeenNodes
-from gradscope.record.modes import depth_of, lifted_above, mode_count
 from gradscope.record.sizes.crossings import Crossing, Crossings
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.reasons import call_of
@@ -56,11 +56,11 @@ class Inspection:
         self._largest = 0  # nodes made for the largest graph that was inspected
         self._made = self._made_until = 0
         self._seen = SeenNodes()
-        self._modes_below: Callable[[], int] = mode_count
+        self._dispatch = Dispatch()
 
-    def begin(self, modes_below: Callable[[], int]) -> None:
-        """Our modes will lie above so many others."""
-        self._modes_below = modes_below
+    def begin(self, dispatch: Dispatch) -> None:
+        """By what ops are seen."""
+        self._dispatch = dispatch
         self._made_until = _sequence_nr()
         self.watch_forward(0)
 
@@ -74,17 +74,13 @@ class Inspection:
         is_due = wanted or not passes & (passes - 1)
         if self.flow is not None or not is_due:
             return
-        self._context.askers.add(self)
         self.flow = Flow(self._context)
-        with lifted_above(self._modes_below()):
-            self.flow.__enter__()  # type: ignore[no-untyped-call]
+        self._dispatch.follow(self.flow)
 
     def leave_forward(self) -> Flow | None:
         flow, self.flow, self.refused = self.flow, None, None
         if flow is not None:
-            self._context.askers.discard(self)
-            with lifted_above(depth_of(flow) + 1):
-                flow.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            self._dispatch.follow(None)
         return flow
 
     def note_refused(self, flow: Flow | None) -> None:
