@@ -4,7 +4,6 @@ The baseline holds fingerprints, which do not change when lines move; a finding 
 of the report, and counted in a remark.
 """
 
-import difflib
 import io
 import json
 import os
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from gradscope.config import Config
 from gradscope.config.documents import text_of
-from gradscope.errors import GradscopeError
+from gradscope.errors import GradscopeError, did_you_mean
 from gradscope.facts import Finding, Location, Report
 from gradscope.report import Sources
 from gradscope.report.sarif import fingerprints
@@ -115,11 +114,9 @@ def _warnings(found: list[Ignore], used: set[Ignore], whole: bool) -> Iterator[F
             comment.file, comment.line, comment.col, comment.line, comment.end_col, "<module>"
         )
         if wrong := [w for w in comment.rules if not any(_stands_for(w, code) for code in RULES)]:
-            near = difflib.get_close_matches(wrong[0], known, n=1, cutoff=0.4)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            yield rule.report(
-                place, f"the comment names no rule: {wrong[0]}{hint}", "It accepts nothing."
-            )
+            hint = did_you_mean(wrong[0], known, alike=0.4)
+            words = "; ".join(filter(None, (f"the comment names no rule: {wrong[0]}", hint)))
+            yield rule.report(place, words, "It accepts nothing.")
         elif comment not in used and whole:
             rules = ", ".join(comment.rules) or "anything"
             yield rule.report(

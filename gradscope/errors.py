@@ -1,5 +1,7 @@
 """Errors that gradscope raises on purpose, and the exit codes they end in."""
 
+import difflib
+from collections.abc import Iterable
 from enum import IntEnum
 
 
@@ -23,3 +25,12 @@ class GradscopeError(Exception):
         super().__init__(message)
         self.help = help
         self.detail = detail
+
+
+def did_you_mean(
+    word: str, known: Iterable[str], *, most: int = 1, alike: float = 0.6, within: str = ""
+) -> str:
+    """ "did you mean log-zero?": the nearest of what is known, by difflib's ratio; nothing where
+    none is as much `alike`. `within` stands before each."""
+    near = difflib.get_close_matches(word, list(known), most, alike)
+    return f"did you mean {' or '.join(within + one for one in near)}?" if near else ""

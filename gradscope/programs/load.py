@@ -15,8 +15,8 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from gradscope.errors import GradscopeError
-from gradscope.programs.parse import find_spec, nearest
+from gradscope.errors import GradscopeError, did_you_mean
+from gradscope.programs.parse import find_spec
 from gradscope.programs.targets import Reference, Script, Target
 
 
@@ -141,10 +141,9 @@ def _look_first_in(folder: str) -> None:
 
 def _no_such_name(reference: Reference, name: str, module: ModuleType) -> GradscopeError:
     public = [key for key in vars(module) if not key.startswith("_")]
-    near = nearest(name, public)
     functions = [key for key in public if callable(getattr(module, key))]
     own = [key for key in functions if getattr(module, key).__module__ == module.__name__]
-    help = f"did you mean {near[0]}?" if near else f"it defines {', '.join(own) or 'no function'}"
+    help = did_you_mean(name, public) or f"it defines {', '.join(own) or 'no function'}"
     return GradscopeError(f"{reference.where} has no {name}", help=help)
 
 

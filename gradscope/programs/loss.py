@@ -11,9 +11,8 @@ from typing import Any
 import torch
 
 from gradscope.config import Input
-from gradscope.errors import GradscopeError
+from gradscope.errors import GradscopeError, did_you_mean
 from gradscope.programs.load import eval_expression, evaluate
-from gradscope.programs.parse import nearest
 from gradscope.programs.run_options import UNCHANGED, Conditions
 from gradscope.programs.targets import Function, Parts
 from gradscope.record.sites import OURS, kind_of
@@ -228,12 +227,11 @@ def _check_inputs(
     for given in inputs:
         if not accepts(given):
             known = _parameters(function) or {}
-            near = nearest(given, known)
-            hint = f"did you mean {near[0]}? " if near else ""
+            hint = did_you_mean(given, known)
             place = next(one.place for one in target.inputs if one.name == given)
             raise GradscopeError(
                 f"{place}{': ' if place else ''}{name} takes no input {given}",
-                help=f"{hint}it takes {', '.join(known) or 'none'}",
+                help=f"{hint} it takes {', '.join(known) or 'none'}".lstrip(),
             )
 
 

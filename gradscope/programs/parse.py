@@ -1,6 +1,5 @@
 """From the words of the command line or the configuration to a target. Imports no torch."""
 
-import difflib
 import errno
 import os
 import re
@@ -11,7 +10,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from gradscope.config import Input
-from gradscope.errors import GradscopeError
+from gradscope.errors import GradscopeError, did_you_mean
 from gradscope.examples import EXAMPLES
 from gradscope.programs.targets import Function, Parts, Reference, Script, Target
 
@@ -163,23 +162,16 @@ def _missing_file(text: str, path: Path) -> GradscopeError:
     if not folder.is_dir():
         return GradscopeError(f"{text}: there is no folder {folder}", help="check the path")
     names = [entry.name for entry in folder.iterdir() if entry.suffix == ".py"]
-    near = [str(Path(text).with_name(name)) for name in nearest(path.name, names)]
-    if near:
-        return GradscopeError(f"there is no file {text}", help=f"did you mean {' or '.join(near)}?")
-    return GradscopeError(
-        f"there is no file {text}", help=f"looked in {folder.resolve()}, where none is like it"
-    )
+    hint = did_you_mean(path.name, names, most=3, within=text.removesuffix(path.name))
+    none = f"looked in {folder.resolve()}, where none is like it"
+    return GradscopeError(f"there is no file {text}", help=hint or none)
 
 
 def _unknown_name(text: str) -> GradscopeError:
-    near = nearest(text, [*EXAMPLES, *(path.name for path in Path().glob("*.py"))])
-    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    known = [*EXAMPLES, *(path.name for path in Path().glob("*.py"))]
+    hint = did_you_mean(text, known, most=3)
     return GradscopeError(
         f"{text} is no file, module or built-in example",
-        help=f"{hint}a function is named as FILE.py:FUNCTION or package.module:FUNCTION, "
-        "and `gradscope examples` lists the examples",
+        help=f"{hint} a function is named as FILE.py:FUNCTION or package.module:FUNCTION, "
+        "and `gradscope examples` lists the examples".lstrip(),
     )
-
-
-def nearest(name: str, names: Iterable[str], n: int = 3) -> list[str]:
-    return difflib.get_close_matches(name, list(names), n=n, cutoff=0.6)
