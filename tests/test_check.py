@@ -91,8 +91,8 @@ def configured(folder: Path, *targets: str, more: str = "") -> Config:
     return load_config()
 
 
-def checked(config: Config, *asked: str, **given: object) -> tuple[Summary, ExitCode]:
-    cases = cases_of(config, asked, **given)  # type: ignore[arg-type]
+def checked(config: Config, *asked: str) -> tuple[Summary, ExitCode]:
+    cases = cases_of(config, asked)
     summary = check(config, cases)
     return summary, code_of(summary, cases, config)
 

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from gradscope.cli import main
 from gradscope.config import Config, load_config
-from gradscope.config.keys import READERS, TARGET_READERS
+from gradscope.config.keys import KEYS as READ
+from gradscope.config.keys import TARGET_KEYS
 from gradscope.errors import GradscopeError
 
 in_one_folder = [HealthCheck.function_scoped_fixture]  # each example writes its file anew
-KEYS = sorted({*READERS, *TARGET_READERS, "targets", "max-grad-norm", "shape", "range", "seed"})
+KEYS = sorted({*READ, *TARGET_KEYS, "targets", "max-grad-norm", "shape", "range", "seed"})
 WORDS = ["", "train.py", "é☃", "float32", "GS102", "GS1", "2 GiB", "-1 GiB", "error", "a: b", "nan"]
 
 scalars = (

@@ -1,13 +1,11 @@
 """What a configuration asks to be checked: each target under each dtype."""
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from gradscope.config import Config, Input
-from gradscope.errors import GradscopeError
+from gradscope.errors import GradscopeError, did_you_mean
 from gradscope.facts import Ending, Report, Trace
 
 TIME_LIMIT = 300.0  # seconds: a preflight that never ends blocks a build
@@ -31,21 +29,15 @@ class Case:
 
 
 def cases_of(
-    config: Config,
-    asked: Iterable[str] = (),
-    *,
-    inputs: tuple[Input, ...] = (),
-    **given: Any,
+    config: Config, asked: Iterable[str] = (), *, inputs: tuple[Input, ...] = ()
 ) -> tuple[Case, ...]:
     """The cases of the targets that were asked for, of all where none was.
 
     What is asked for is the name of a configured target, or any target that `trace` takes.
-    `given` are fields of the command line, which go before those of the file.
 
     Raises GradscopeError where a name is neither. Where nothing is asked for or configured, there
     are none.
     """
-    config = config.overridden(**given)
     base = replace(config, targets=())
     listed = {str(one.name): one for one in config.targets or _single(base)}
     chosen = [_asked_for(name, listed, base) for name in asked] or list(listed.values())
@@ -66,11 +58,10 @@ def _asked_for(name: str, listed: dict[str, Config], base: Config) -> Config:
 
     is_known = name in EXAMPLES or ":" in name or Path(name).exists()
     if not is_known and find_module(name) is None:
-        near = difflib.get_close_matches(name, [*listed, *EXAMPLES], n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
+        hint = did_you_mean(name, [*listed, *EXAMPLES])
         known = f"configured are {', '.join(listed)}" if listed else "none is configured"
         missing = "there is no file" if name.endswith(".py") else "no target is called"
-        raise GradscopeError(f"{missing} {name}", help=f"{hint}{known}")
+        raise GradscopeError(f"{missing} {name}", help=f"{hint} {known}".lstrip())
     # Relative to where the command was typed, and not to the configuration's folder.
     return replace(base, path=None, target=name, model=None, loss=None, batch=None, name=name)
 

@@ -1,8 +1,7 @@
 """What `gradscope check --show-config` prints: each setting, with the place that set it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import fields
-from typing import Any
 
 from gradscope.check.cases import TIME_LIMIT, cases_of
 from gradscope.config import Config, Input, Thresholds
@@ -10,16 +9,18 @@ from gradscope.report.printable import clean
 
 
 def shown(
-    config: Config, asked: Iterable[str] = (), *, inputs: tuple[Input, ...] = (), **given: Any
+    config: Config,
+    asked: Iterable[str] = (),
+    *,
+    inputs: tuple[Input, ...] = (),
+    typed: Set[str] = frozenset(),
 ) -> str:
     """Every setting with where it came from, for the file as a whole and for each target; asked
-    for as in `cases_of`."""
-    cases = cases_of(config, asked, inputs=inputs, **given)
-    whole = config.overridden(**given)
-    typed = {*given, *(["inputs"] if inputs else [])}
-    lines = [f"# {config.path or 'no configuration file'}", *_settings(whole, typed, None)]
+    for as in `cases_of`. `typed` are the fields that the command line has set."""
+    cases = cases_of(config, asked, inputs=inputs)
+    lines = [f"# {config.path or 'no configuration file'}", *_settings(config, typed, None)]
     for case in {case.name: case for case in cases}.values():
-        lines += ["", f"# target {case.name}", *_settings(case.config, typed, whole)]
+        lines += ["", f"# target {case.name}", *_settings(case.config, typed, config)]
     width = max((len(line.split("  # ")[0]) for line in lines if "  # " in line), default=0)
     return "".join(f"{clean(_aligned(line, width))}\n" for line in lines)
 
@@ -29,9 +30,8 @@ def _aligned(line: str, width: int) -> str:
     return f"{value:<{min(width, 60)}}  # {origin}" if mark else line
 
 
-def _settings(config: Config, typed: set[str], above: Config | None) -> Iterator[str]:
-    """The settings that differ from those above, all where nothing is above. The `typed` ones are
-    of the command line."""
+def _settings(config: Config, typed: Set[str], above: Config | None) -> Iterator[str]:
+    """The settings that differ from those above, all where nothing is above."""
     for one in fields(config):
         if one.name in ("path", "targets", "origins", "name"):
             continue

@@ -4,7 +4,6 @@ line that shows how far it is."""
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from gradscope import accepted
 from gradscope.check.cases import Case, cases_of
@@ -30,10 +29,9 @@ def run(
     *,
     inputs: tuple[Input, ...] = (),
     write_baseline: bool = False,
-    **given: Any,
 ) -> tuple[Summary, ExitCode]:
     """Check what was asked for, as in `cases_of`, and the exit code that follows."""
-    cases = cases_of(config, asked, inputs=inputs, **given)
+    cases = cases_of(config, asked, inputs=inputs)
     if not cases and config.path is None:
         raise GradscopeError(
             "no gradscope.yaml says what to check",
@@ -45,10 +43,9 @@ def run(
             f"{config.path} names no target",
             help="give it targets: [my_loss.py], or name one here: gradscope check my_loss.py",
         )
-    whole = config.overridden(**given)
     with _progress_line() as on_progress:
-        summary = check(whole, cases, write_baseline=write_baseline, on_progress=on_progress)
-    return summary, code_of(summary, cases, whole)
+        summary = check(config, cases, write_baseline=write_baseline, on_progress=on_progress)
+    return summary, code_of(summary, cases, config)
 
 
 @contextmanager

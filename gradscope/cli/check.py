@@ -16,7 +16,8 @@ from gradscope.errors import ExitCode, GradscopeError
 
 @subcommand(short_help="Preflight: fail where a configured target is unhealthy.")
 @options.sharing(
-    *("steps", "input", "config", "stress", "dtype", "memory_limit", "baseline"),
+    *("steps", "input", "config", "time_limit"),
+    *("stress", "dtype", "jobs", "memory_limit", "baseline"),
     *options.OF_RULES,
     *options.OF_VERDICT,
     "no_verify",
@@ -42,10 +43,6 @@ def check(
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON schema of gradscope.yaml, for editors.")
     ] = False,
-    jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", "-j", min=1, metavar="N", help="Targets at a time [one a core]."),
-    ] = None,
     quiet: options.Quiet = False,
     format: options.ReportFormat = "terminal",
     output: options.Output = None,
@@ -56,15 +53,10 @@ def check(
     write_baseline: Annotated[
         bool, typer.Option("--write-baseline", help="Accept what is found now.")
     ] = False,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(min=0.001, metavar="SECONDS", help="How long each target may take [300]."),
-    ] = None,
 ) -> int:
     """Preflight: run every configured target and fail where a gradient is unhealthy."""
     from gradscope.check import settings
     from gradscope.check.whole import run
-    from gradscope.config import load_config
     from gradscope.config.json_schema import schema as schema_of_config
 
     if init:
@@ -78,12 +70,12 @@ def check(
     places = _report_places(format, output, report or ())
     for one in places:
         check_report_place(*one)
-    asked, inputs, given = targets or (), options.inputs(context), options.settings(context)
-    configured = load_config(context.params["config"])
+    asked, inputs, configured = targets or (), options.inputs(context), options.configured(context)
     if show_config:
-        sys.stdout.write(settings.shown(configured, asked, inputs=inputs, **given))
+        typed = {*options.settings(context), *(["inputs"] if inputs else [])}
+        sys.stdout.write(settings.shown(configured, asked, inputs=inputs, typed=typed))
         return ExitCode.OK
-    summary, code = run(configured, asked, inputs=inputs, write_baseline=write_baseline, **given)
+    summary, code = run(configured, asked, inputs=inputs, write_baseline=write_baseline)
     ranks = ranks_of()
     if ranks is None or ranks.rank == 0:
         write_reports(summary, places, quiet=quiet)

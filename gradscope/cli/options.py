@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gradscope.config import Config, Input, keys, scalars
+from gradscope.config.keys import KEYS
+from gradscope.config.scalars import Reader, WrongValue
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import Severity
 
 if TYPE_CHECKING:
-    from gradscope.config import Config, Input
     from gradscope.programs.choose import Choice
 
 ARGUMENTS_FOLLOW = "The program's own arguments follow after --, as in: train.py -- --lr 1"
@@ -43,29 +45,25 @@ Output = Annotated[
     typer.Option("--output", "-o", metavar="FILE", help="Write the report to a file."),
 ]
 
-# Those whose values no command asks for by a parameter: type, metavar, help.
-_SHARED: dict[str, tuple[Any, str | None, str]] = {
-    "steps": (int, "N", "Stop after N updates (without an optimizer, backward passes)."),
+# Options that are not called as the field of a Config that they set; a "no_" negates it.
+_FIELDS = {"dtype": "dtypes", "no_verify": "verify", "no_custom_backward": "custom_backward"}
+# Type and metavar of an option, by what reads the key of the configuration that it sets.
+_KINDS: dict[Reader, tuple[Any, str | None]] = {
+    scalars.count: (int, "N"),
+    scalars.flag: (bool, None),
+    scalars.text: (str, "TEXT"),
+    scalars.texts: (list[str], "RULE"),
+    keys.precisions: (list[str], "DTYPE"),
+    keys.seconds: (float, "SECONDS"),
+    keys.severity: (Severity, None),
+    keys.size: (str, "SIZE"),
+}
+# Those that set none, or the opposite of one: type, metavar, help.
+_OTHERS: dict[str, tuple[Any, str | None, str]] = {
     "input": (list[str], "NAME=EXPR", "An input of a function; torch is in scope."),
-    "model": (str, "MODEL", "A model: net.py:Net, or 'net.py:Net(3)'."),
-    "loss": (str, "LOSS", "Its loss: net.py:loss, or F.mse_loss."),
-    "batch": (str, "BATCH", "Its batch: net.py:batch, or a loader."),
-    "every_step": (bool, None, "Look at each op of every step: slow."),
-    "keep_going": (bool, None, "Do not stop at the first error."),
-    "stress": (bool, None, "Also look for inputs that break a function's gradient."),
-    "dtype": (list[str], "DTYPE", "float32, bfloat16, float16, autocast ..."),
-    "memory_limit": (str, "SIZE", "Memory that each target may take, such as 2GiB (Linux)."),
-    "baseline": (str, "FILE", "A file of findings that are accepted."),
-    "select": (list[str], "RULE", "Only these rules: a code, a name or GS1."),
-    "ignore": (list[str], "RULE", "Not these rules."),
-    "fail_on": (Severity, None, "Exit with 1 for findings from here on [error]."),
     "exit_zero": (bool, None, "Exit with 0 also where there are findings."),
     "config": (Path, "FILE", "A configuration other than the nearest gradscope.yaml."),
-    "time_limit": (float, "SECONDS", "Stop the program after so many seconds."),
     "no_verify": (bool, None, "Do not try the fixes."),
-    "verify_time": (float, "SECONDS", "How long trying all fixes may take [60]."),
-    "verify_runs": (int, "N", "How often it runs again for that [10]."),
-    "rerun": (bool, None, "Run again what connects, starts processes or deletes files."),
     "no_custom_backward": (bool, None, "Do not check custom autograd.Functions."),
 }
 OF_PROGRAM = ("steps", "input", "model", "loss", "batch", "config", "time_limit")
@@ -73,17 +71,17 @@ OF_RULES = ("select", "ignore")
 OF_VERDICT = ("fail_on", "exit_zero")
 OF_TRIALS = ("verify_time", "verify_runs", "rerun")
 _LEAST = {int: 1, float: 0.001}
+_SHORT = {"jobs": ("-j",)}
 
 
 def sharing(*names: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """For a command that has these options too, after its own: keys of `_SHARED`. Their values are
-    in the context's `params`."""
+    """For a command that has these options too, after its own: of the configuration's keys, and
+    `_OTHERS`. Their values are in the context's `params`."""
     further = []
     for name in names:
-        kind, metavar, help = _SHARED[name]
-        said = typer.Option(
-            None, f"--{name.replace('_', '-')}", metavar=metavar, help=help, min=_LEAST.get(kind)
-        )
+        kind, metavar, help = _OTHERS[name] if name in _OTHERS else _of_key(name)
+        words = (f"--{name.replace('_', '-')}", *_SHORT.get(name, ()))
+        said = typer.Option(None, *words, metavar=metavar, help=help, min=_LEAST.get(kind))
         further.append(
             Parameter(name, Parameter.KEYWORD_ONLY, default=said, annotation=kind | None)
         )
@@ -102,8 +100,14 @@ def sharing(*names: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
     return shared
 
 
-# Options that are not called as the field of a Config that they set; a "no_" negates it.
-_FIELDS = {"dtype": "dtypes", "no_verify": "verify", "no_custom_backward": "custom_backward"}
+def _of_key(name: str) -> tuple[Any, str | None, str]:
+    """As the configuration's key has it, with its default where that is a number or a word."""
+    field = _FIELDS.get(name, name)
+    (read, words), default = KEYS[field.replace("_", "-")], getattr(Config(), field)
+    if isinstance(default, int | float | str) and not isinstance(default, bool):
+        told = default if isinstance(default, str) else f"{default:g}"
+        words = f"{words.removesuffix('.')} [{told}]."
+    return *_KINDS[read], words
 
 
 def settings(context: typer.Context) -> dict[str, Any]:
@@ -111,19 +115,17 @@ def settings(context: typer.Context) -> dict[str, Any]:
 
     Raises GradscopeError with the option where a value is wrong.
     """
-    from gradscope.config.keys import READERS
-    from gradscope.config.scalars import WrongValue
     from gradscope.programs.choose import PARTS
 
     found = {}
     for name, value in context.params.items():
         value = list(value) if isinstance(value, tuple) else value
         field = _FIELDS.get(name, name)
-        reader = READERS.get(field.replace("_", "-"))
-        if reader is None or field in PARTS or value in (None, []):
+        key = KEYS.get(field.replace("_", "-"))
+        if key is None or field in PARTS or value in (None, []):
             continue
         try:
-            found[field] = reader(not value if name.startswith("no_") else value)
+            found[field] = key.read(not value if name.startswith("no_") else value)
         except WrongValue as error:
             words, _, help = f"--{name.replace('_', '-')} {error}".partition("\n")
             raise GradscopeError(words, help=help) from None
@@ -132,8 +134,6 @@ def settings(context: typer.Context) -> dict[str, Any]:
 
 def inputs(context: typer.Context) -> tuple[Input, ...]:
     """Those of --input. Raises GradscopeError for what is not NAME=EXPR."""
-    from gradscope.config import Input
-
     found = []
     for text in context.params["input"] or ():
         name, equals, expression = text.partition("=")

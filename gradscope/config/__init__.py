@@ -1,14 +1,14 @@
 """gradscope.yaml or [tool.gradscope] in pyproject.toml, as one frozen Config.
 
 A mistake is one line with the place: `gradscope.yaml:3:1: unknown key stepz`. Adding a key is
-adding a field to `Config` and a reader to `READERS`.
+adding a field to `Config` and an entry to `KEYS`.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,8 +16,8 @@ from typing import Any
 
 from gradscope.config.documents import Document, Toml, Yaml, text_of
 from gradscope.config.inputs import Input
-from gradscope.config.keys import NO_LIMITS, READERS, TARGET_READERS, Thresholds
-from gradscope.config.scalars import WrongValue, unknown
+from gradscope.config.keys import KEYS, NO_LIMITS, TARGET_KEYS, Thresholds
+from gradscope.config.scalars import Key, WrongValue, unknown
 from gradscope.errors import GradscopeError
 from gradscope.facts import Severity
 
@@ -125,7 +125,7 @@ def find_config(folder: Path) -> Path | None:
 def read_config(document: Document) -> Config:
     content = dict(document.content)
     listed = content.pop("targets", [])
-    config = Config(path=document.path, **_read(document, content, READERS, ()))
+    config = Config(path=document.path, **_read(document, content, KEYS, ()))
     if not isinstance(listed, list):
         raise document.error(("targets",), "targets must be a list")
     return replace(config, targets=tuple(_targets(document, listed, config)))
@@ -140,7 +140,7 @@ def _targets(document: Document, listed: list[object], config: Config) -> Iterat
             entry = {"target": entry}
         if not isinstance(entry, dict):
             raise document.error(path, f"targets: an entry must be a target or keys, got {entry!r}")
-        values = _read(document, entry, TARGET_READERS, path)
+        values = _read(document, entry, TARGET_KEYS, path)
         found = _over(config, values)
         if found.target is None and found.model is None:
             raise document.error(path, "targets: an entry names no target\ngive target: or model:")
@@ -177,7 +177,7 @@ def _placed(value: object, document: Document, path: tuple[str, ...]) -> object:
 def _read(
     document: Document,
     content: Mapping[str, object],
-    readers: Mapping[str, Callable[[object], object]],
+    keys: Mapping[str, Key],
     path: tuple[str, ...],
 ) -> dict[str, Any]:
     """The fields of a Config that a mapping sets, and where it does."""
@@ -185,14 +185,13 @@ def _read(
     origins = {}
     for key, value in content.items():
         place = (*path, str(key))
-        reader = readers.get(key)
-        if reader is None and key in READERS:
+        if key not in keys and key in KEYS:
             raise document.error(place, f"{key} belongs to the whole file\nmove it out of targets")
-        if reader is None:
-            known = readers if path else {**readers, "targets": _targets}
+        if key not in keys:
+            known = keys if path else {**keys, "targets": None}
             raise document.error(place, unknown("key", str(key), known))
         try:
-            values[key.replace("-", "_")] = _placed(reader(value), document, place)
+            values[key.replace("-", "_")] = _placed(keys[key].read(value), document, place)
         except WrongValue as error:
             raise document.error((*place, *error.path), f"{key} {error}") from None
         origins[key] = document.shown(place)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gradscope.config.scalars import (
-    Reader,
+    Key,
     WrongValue,
     entries,
     flag,
@@ -115,14 +115,18 @@ def ends(limits: object) -> tuple[float, float]:
     return low, high
 
 
-TENSOR_KEYS: dict[str, Reader] = {
-    "values": numbers,
-    "shape": shape,
-    "range": ends,
-    "dtype": dtype,
-    "seed": seed,
-    "requires_grad": flag,
-    "nonempty": flag,
+TENSOR_KEYS: dict[str, Key] = {
+    "values": Key(numbers, "Numbers, nested as the tensor is."),
+    "shape": Key(shape, "The size of each dimension; [] is a single number."),
+    "range": Key(
+        ends,
+        "Values are uniform between these two, and never outside them. Whole numbers: both "
+        "included.",
+    ),
+    "dtype": Key(dtype, "A torch dtype (float32)."),
+    "seed": Key(seed, "Values are the same at each run in any case; this chooses others."),
+    "requires_grad": Key(flag, "Whether a gradient is wanted (of floating tensors: true)."),
+    "nonempty": Key(flag, "The tensor is never empty: check --stress tries no empty one."),
 }
 
 

@@ -1,71 +1,13 @@
-"""The JSON schema of gradscope.yaml, for editors: made of what reads each key."""
+"""The JSON schema of gradscope.yaml, for editors: made of what each key may hold."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from gradscope.config import inputs, keys, scalars
-from gradscope.config.scalars import Reader
+from gradscope.config import Config, inputs, keys, scalars
+from gradscope.config.scalars import Key, Reader
 from gradscope.facts import Severity
 
 Schema = dict[str, Any]
-
-KEYS = {
-    "name": "What reports call it; each has its own.",
-    "target": "FILE.py, FILE.py:FUNCTION, package.module:FUNCTION or a built-in example. Relative "
-    "to this file.",
-    "args": "Arguments of a script.",
-    "model": "A model: net.py:Net, or net.py:Net(3).",
-    "loss": "Its loss: net.py:loss, or F.mse_loss.",
-    "batch": "Its batch: net.py:batch, or a loader.",
-    "inputs": "Inputs of a function, by name.",
-    "steps": "Stop after so many updates, or backward passes in a program without an optimizer.",
-    "every-step": "Look at each op of every step, which is slow, and not of a few only.",
-    "keep-going": "Do not stop at the first error (false).",
-    "verify": "Try the fixes (true).",
-    "verify-time": "Seconds that trying all fixes of a target may take (60).",
-    "verify-runs": "How often a target may be run again to try its fixes (10).",
-    "rerun": "Run a target again though it connects, starts processes or deletes files (false).",
-    "custom-backward": "Compare custom autograd.Functions with a numerical derivative (true).",
-    "time-limit": "Seconds that each target may take (check: 300).",
-    "fail-on": "Exit with 1 for findings from here on (error).",
-    "select": "Only these rules: a code, a name, or a family such as GS1.",
-    "ignore": "Not these rules.",
-    "device": "torch's default device for each run, such as cuda.",
-    "dtypes": "Run each target in each of these.",
-    "thresholds": "Limits on every step of a healthy run.",
-    "memory-limit": "Memory that each target may take on top of torch, such as 2 GiB (Linux).",
-    "stress": "Look for inputs of a function whose loss is finite and whose gradient is not "
-    "(false).",
-    "baseline": "A file of accepted findings, written by check --write-baseline.",
-    "jobs": "Targets at a time (one a core).",
-    "targets": "What `gradscope check` runs. An entry sets for itself what the file sets for all.",
-}
-THRESHOLDS = {
-    "max-grad-norm": "Of the total L2 norm of all gradients.",
-    "min-grad-norm": "Of the total L2 norm of all gradients.",
-    "max-loss": "Of the loss of every step.",
-    "gradient-growth": "GS401: growth of the gradient's norm over the whole depth or time (1e4: "
-    "healthy models stay within 100).",
-    "gradient-fade": "GS402: what is left of the gradient's norm over the whole depth or time "
-    "(1e-5: a deep ReLU network in the default initialisation keeps 1e-3).",
-    "gradient-rms": "GS402: size of a gradient element (1e-8: the eps of Adam).",
-    "gradient-share": "GS402: size of a gradient element relative to the largest weight's (1e-6: "
-    "the resolution of float32 is 1.2e-7).",
-    "zero-passes": "GS403: backward passes after which a factor of zero has had the time to move "
-    "(3).",
-    "loss-growth": "GS404: growth of losses in a row before they overflow (100: noise between "
-    "batches stays below).",
-}
-TENSOR = {
-    "values": "Numbers, nested as the tensor is.",
-    "shape": "The size of each dimension; [] is a single number.",
-    "range": "Values are uniform between these two, and never outside them. Whole numbers: both "
-    "included.",
-    "dtype": "A torch dtype (float32).",
-    "seed": "Values are the same at each run in any case; this chooses others.",
-    "requires_grad": "Whether a gradient is wanted (of floating tensors: true).",
-    "nonempty": "The tensor is never empty: check --stress tries no empty one.",
-}
 
 
 def _object(properties: Schema) -> Schema:
@@ -97,22 +39,27 @@ _TAKEN: dict[Reader, Schema] = {
 }
 
 
-def _described(readers: Mapping[str, Reader], words: Mapping[str, str]) -> Schema:
-    return {key: {**_TAKEN[one], "description": words[key]} for key, one in readers.items()}
+def _described(found: Mapping[str, Key]) -> Schema:
+    return {key: {**_TAKEN[one.read], "description": one.words} for key, one in found.items()}
 
 
-_TAKEN[keys.thresholds] = _object(_described(keys.THRESHOLD_READERS, THRESHOLDS))
+_TAKEN[keys.thresholds] = _object(_described(keys.THRESHOLDS))
 
 
 def schema() -> Schema:
     """That of a whole file."""
-    top = _described(keys.READERS, KEYS)
-    entry: Schema = {key: {"$ref": f"#/properties/{key}"} for key in keys.TARGET_READERS}
-    entry |= _described({"name": scalars.text}, KEYS)
+    top, defaults = _described(keys.KEYS), Config()
+    for key, one in top.items():
+        if isinstance(value := getattr(defaults, key.replace("-", "_")), bool | int | float | str):
+            one["default"] = value
+    own = {key: one for key, one in keys.TARGET_KEYS.items() if key not in top}
+    entry: Schema = {key: {"$ref": f"#/properties/{key}"} for key in keys.TARGET_KEYS}
+    entry |= _described(own)
     items = {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/target"}]}
-    top["targets"] = {"type": "array", "description": KEYS["targets"], "items": items}
+    words = "What `gradscope check` runs. An entry sets for itself what the file sets for all."
+    top["targets"] = {"type": "array", "description": words, "items": items}
     plain = {"type": ["string", "number", "boolean", "null", "array"]}
-    tensor = _object(_described(inputs.TENSOR_KEYS, TENSOR))
+    tensor = _object(_described(inputs.TENSOR_KEYS))
     words = "A Python expression with torch in scope, a value, or a tensor described."
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

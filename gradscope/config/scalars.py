@@ -1,11 +1,19 @@
 """Single values of a configuration, and the words for what they may not be."""
 
-import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
+
+from gradscope.errors import did_you_mean
 
 Reader = Callable[[object], Any]
+
+
+class Key(NamedTuple):
+    """What a key may hold, and what it is for: the schema and the command line say it so."""
+
+    read: Reader
+    words: str
 
 
 class WrongValue(Exception):
@@ -17,8 +25,7 @@ class WrongValue(Exception):
 
 
 def unknown(what: str, key: str, known: Mapping[str, object]) -> str:
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-    help = f"did you mean {near[0]}?" if near else "known are " + ", ".join(known)
+    help = did_you_mean(key, known, alike=0.5) or "known are " + ", ".join(known)
     return f"unknown {what} {key}\n{help}"
 
 
@@ -72,24 +79,19 @@ def positive(value: object) -> float:
     return found
 
 
-def entries(value: object, readers: Mapping[str, Reader], what: str) -> dict[str, Any]:
-    """What the keys of a mapping hold, each by its reader. `what` says what it should be."""
+def entries(value: object, keys: Mapping[str, Key], what: str) -> dict[str, Any]:
+    """What the keys of a mapping hold. `what` says what it should be."""
     if not isinstance(value, dict):
         raise WrongValue(f"must be {what}, got {says(value)}")
     found = {}
     for key, item in value.items():
-        if key not in readers:
-            raise WrongValue(f"has an {unknown('key', str(key), readers)}", str(key))
-        found[key] = at(str(key), readers[key], item)
+        if key not in keys:
+            raise WrongValue(f"has an {unknown('key', str(key), keys)}", str(key))
+        try:
+            found[key] = keys[key].read(item)
+        except WrongValue as error:
+            raise WrongValue(f"{key} {error}", str(key), *error.path) from None
     return found
-
-
-def at(key: str, reader: Reader, value: object) -> Any:
-    """The value of an inner key, whose mistakes are told at that key."""
-    try:
-        return reader(value)
-    except WrongValue as error:
-        raise WrongValue(f"{key} {error}", key, *error.path) from None
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
