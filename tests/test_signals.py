@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from conftest import paths
+from conftest import Command, paths
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="no such signals here")
 
@@ -158,3 +158,46 @@ def test_ctrl_c_in_the_middle_of_an_import_ends_at_once() -> None:
 
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr == "gradscope: error: interrupted\n"
+
+
+TIMED = """
+import signal, time, torch
+
+class TooLong(Exception):
+    pass
+
+def alarm(number, frame):
+    assert signal.getsignal(number) is alarm
+    raise TooLong
+
+assert signal.signal(signal.SIGALRM, alarm) == signal.SIG_DFL
+net = torch.nn.Linear(3, 3)
+optimizer = torch.optim.Adam(net.parameters())
+lost = 0
+for step in range(60):
+    end = time.monotonic() + 1
+    signal.setitimer(signal.ITIMER_REAL, 0.002 + 0.0001 * step)
+    try:
+        while time.monotonic() < end:
+            net(torch.ones(2, 3)).sum().item()
+            with torch.enable_grad():
+                net(torch.ones(2, 3)).pow(2).sum().backward()
+        lost += 1
+    except TooLong:
+        continue
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+print("lost", lost)
+"""
+
+
+def test_a_time_limit_of_the_programs_own_is_met_wherever_it_strikes(
+    tmp_path: Path, gradscope: Command
+) -> None:
+    (tmp_path / "train.py").write_text(TIMED)
+
+    done = gradscope("trace", "train.py", "--every-step", "--no-verify")
+
+    assert "lost 0" in done.stdout
+    assert "train.py: healthy" in done.stdout, done.stderr
+    assert "GS902" not in done.stdout

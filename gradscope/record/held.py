@@ -28,7 +28,11 @@ def parts_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield from ((f"{name}[{key}]", one) for key, one in enumerate(value))
     elif isinstance(value, dict):
         if len(value) < _MANY:
-            yield from ((f"{name}[{key!r}]", one) for key, one in list(value.items()))
+            yield from (
+                (f"{name}[{key!r}]", one)
+                for key, one in list(value.items())
+                if type(key) in (str, int)  # the state of an optimizer has parameters for keys
+            )
     elif isinstance(value, FunctionType):
         for variable, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
             with suppress(ValueError):  # the cell is empty until its variable is bound

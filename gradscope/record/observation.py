@@ -19,6 +19,7 @@ from gradscope.record.context import RunContext
 from gradscope.record.data import hear_warnings
 from gradscope.record.dispatch import Dispatch
 from gradscope.record.every_op import EveryOp
+from gradscope.record.handlers import let_handlers_wait
 from gradscope.record.limit import FIRST_ERROR, LastUpdate, Limit, Steps, StopTrace
 from gradscope.record.optimizers import Work, watch_optimizers
 from gradscope.record.passes import BackwardPass, Engine, Measure, plain_loss
@@ -87,6 +88,7 @@ class Observation:
 
     def __enter__(self) -> Observation:
         thread = threading.get_ident()
+        let_handlers_wait(self._stack)
         follow_modules(self.context, self.dispatch, self._stack, thread)
         follow_functions(self.context, self.functions, self._stack, thread)
         if self.ops is not None:
