@@ -94,7 +94,8 @@ def test_values_of_another_size_are_not_good(before: Trace, after: Trace, expect
     [
         (seen(100.16, gradient=(-0.5, 0.1)), True, False),
         (seen(100.10, gradient=(-0.5, 0.1)), True, False),
-        (seen(98.0, gradient=(-0.45, 0.1)), False, False),
+        (seen(99.5, gradient=(-0.48, 0.1)), False, False),
+        (seen(98.0, gradient=(-0.45, 0.1)), False, True),
         (seen(13.97, gradient=(-0.5, 0.1)), False, True),
         (seen(100.16, gradient=(0.0, 0.0)), False, True),
     ],
@@ -105,6 +106,13 @@ def test_what_float64_gives_is_the_judge(after: Trace, met: bool, off: bool):
 
     assert found.effects.truth is not None and found.effects.truth.is_met is met
     assert (found.but if isinstance(found, Holds) else None) == (OffTruth() if off else None)
+
+
+def test_half_precision_leaves_fewer_digits_to_judge_by():
+    after, exact = seen(98.0, gradient=(-0.45, 0.1)), seen(100.16, gradient=(-0.5, 0.1))
+    found = weighed(VERIFIED, seen(NAN), after, 0, exact, "epsilon", in_half=True)
+
+    assert isinstance(found, Verified)
 
 
 def test_a_form_that_computes_the_same_may_give_a_large_loss():

@@ -23,6 +23,7 @@ from gradscope.facts import (
 )
 from gradscope.facts import requests as ask
 from gradscope.facts.verdicts import CannotRun
+from gradscope.ops.dtypes import HALF
 from gradscope.programs import ChildFault, NoAnswer
 from gradscope.repair.again import FAILURES, Hindered, Setup
 from gradscope.repair.budget import Budget, Purpose, RunsSpent, Search
@@ -163,7 +164,10 @@ class Bench:
             if isinstance(outcome.verdict, Verified):
                 asks = asks_for_truth(finding) and not (same or one.meant)
                 exact = self._in_float64(step) if asks else None
-                found = weighed(outcome.verdict, self.before.trace, trace, step, exact, kind)
+                in_half = finding.measured.dtype in HALF
+                found = weighed(
+                    outcome.verdict, self.before.trace, trace, step, exact, kind, in_half=in_half
+                )
                 if exact is None and varied is not None and isinstance(found, Verified):
                     other, first = varied(step + 1, Purpose.FIX), next(iter(finding.chain), None)
                     share = first.bad / first.numel if first is not None and first.numel else 1.0

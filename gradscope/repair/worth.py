@@ -57,8 +57,10 @@ SAME_RUN = 0.1  # of what was finite before: half precision leaves two digits
 ROUNDED = 1e-6  # what float32 leaves of numbers of size 1: a loss below it is 0 but for rounding
 CLOSE = 1e-3  # of the loss and of each gradient: what float32 and a small eps leave of them
 DISTURBED = 0.1  # of the largest element: a mean over fewer elements moves less
-OTHER_LOSS = 0.1  # of the larger of two losses
-OTHER_NORM = 3.0  # times
+# Of the larger of two losses, and of the larger norm: a fix beyond it gives other values than the
+# true ones. Half precision leaves two digits, and of a sum of gradients fewer.
+OTHER_LOSS = {False: 0.01, True: 0.1}
+OTHER_NORM = {False: 0.1, True: 0.7}
 # Of the broken elements' share of the loss, with an epsilon ten times as large: what is on its way
 # to a limit moves less, a logarithm at 1e-12 by a twelfth.
 MOVED_BY_NUMBER = 0.05
@@ -88,17 +90,25 @@ def is_sound(before: Trace, exact: Trace, step: int) -> bool:
 
 
 def weighed(
-    verdict: Verified, before: Trace, after: Trace, step: int, exact: Trace | None, kind: str
+    verdict: Verified,
+    before: Trace,
+    after: Trace,
+    step: int,
+    exact: Trace | None,
+    kind: str,
+    *,
+    in_half: bool = False,
 ) -> Verified | Holds:
     """The verdict on a fix, of `kind`, that did away with its symptom. `exact` is the run in
-    float64, where that is sound: it alone is the judge then."""
+    float64, where that is sound: it alone is the judge then. `in_half`: the culprit computes in
+    half precision."""
     if exact is None:
         but = _shortfall(before, after, step, kind) or _disturbed(verdict.effects, before, kind)
         return verdict if but is None else Holds(verdict.effects, but)
     right, norm = loss_of(exact, step), total_norm(exact.gradients)
     truth = Truth(right or 0.0, norm, _is_met(after, exact, step))
     effects = replace(verdict.effects, truth=truth)
-    if _is_off(after, step, truth):
+    if _is_off(after, step, truth, in_half=in_half):
         return Holds(effects, OffTruth())
     return replace(verdict, effects=effects)
 
@@ -160,11 +170,12 @@ def _is_met(after: Trace, exact: Trace, step: int) -> bool:
     )
 
 
-def _is_off(after: Trace, step: int, truth: Truth) -> bool:
+def _is_off(after: Trace, step: int, truth: Truth, *, in_half: bool) -> bool:
     loss, norm = loss_of(after, step), total_norm(after.gradients)
-    lower, upper = sorted((norm, truth.gradient_norm))
-    is_far = loss is not None and not _is_near(loss, truth.loss, OTHER_LOSS)
-    return not truth.is_met and (is_far or upper > OTHER_NORM * lower)
+    is_far = loss is not None and not _is_near(loss, truth.loss, OTHER_LOSS[in_half])
+    return not truth.is_met and (
+        is_far or not _is_near(norm, truth.gradient_norm, OTHER_NORM[in_half])
+    )
 
 
 def _is_near(first: float, second: float, share: float) -> bool:
