@@ -130,7 +130,7 @@ def _for_all_readers(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[C
     if len(owner.reads[names[0].id]) < 2 or isinstance(owner.node, ast.Module):
         return
     name = names[0].id
-    for share in (2, 4):
+    for share in (2, 4, 10):  # the last is the bound that normalising flows use
         bound = eps_for(culprit.dtype, Margin.EXPONENT) / share
         clamp = f"clamp(-{bound:g}, {bound:g})"
         is_given = isinstance(made, ast.FunctionDef)
