@@ -156,26 +156,17 @@ def _x_log_x(read: Reading, node: ast.expr) -> str | None:
 
 
 def _norm(read: Reading, node: ast.expr) -> str | None:
-    """sqrt((z ** 2).sum(dim)), whose slope at 0 is infinite; that of PyTorch's norm is 0. The same
-    of a mean, over the root of its number."""
+    """sqrt((z ** 2).sum(dim)), whose slope at 0 is infinite; that of PyTorch's norm is 0."""
     inner = read.argument(node, "sqrt")
     if (power := read.op(node, "pow")) and read.number(power.positional[-1]) == 0.5:
         inner = power.positional[0]
-    found = read.op(inner, "sum", "mean") if inner is not None else None
-    squared = read.squared(found.positional[0]) if found else None
-    if not found or not squared:
+    found = inner is not None and read.op(inner, "sum")
+    squared = found and read.squared(found.positional[0])
+    dim = read.dim(found) if found else None
+    if not found or not squared or not dim:
         return None
-    z, dim = read.text(squared), read.dim(found)
     keep = ", keepdim=True" if "keepdim" in found.keywords else ""
-    norm = f"torch.linalg.vector_norm({z}, dim={dim}{keep})"
-    if dim is None:
-        norm = f"torch.linalg.vector_norm({z})"
-    if found.name == "sum":
-        return norm
-    if dim is not None and not dim.lstrip("-").isdigit():
-        return None
-    number = f"shape[{dim}]" if dim is not None else "numel()"
-    return f"{norm} / {atom(z)}.{number} ** 0.5"
+    return f"torch.linalg.vector_norm({read.text(squared)}, dim={dim}{keep})"
 
 
 def _normalize(read: Reading, node: ast.expr) -> str | None:
@@ -238,7 +229,7 @@ FORMS: tuple[Form, ...] = (
     Form(_weighted_mean, frozenset({"div"}), logs.OPS | {"mm"}),
     Form(_quotient, frozenset({"div"}), logs.OPS),
     _form(_power_of_product, "pow sqrt", "prod"),
-    _form(_norm, "sqrt pow", "sum mean mul pow"),
+    _form(_norm, "sqrt pow", "sum mul pow"),
     _form(_cross_entropy_with_logits, "binary_cross_entropy", "sigmoid"),
     _form(_log_of_absolute_determinant, "logdet"),
 )
