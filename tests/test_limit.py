@@ -11,6 +11,7 @@ from conftest import Command
 
 from gradscope.facts import Ending, Report, Step, Summary, Trace
 from gradscope.record import Observation, StopTrace
+from gradscope.record.context import RunContext
 from gradscope.record.limit import Limit
 from gradscope.report import FORMATS, Options
 
@@ -27,6 +28,10 @@ for number in range(1000):
 """
 
 
+def limit_of(steps: int | None = None, passes: int | None = None) -> Limit:
+    return Limit(RunContext(), steps, passes)
+
+
 def passes_until(limit: Limit, every: int, *, most: int = 5000) -> int:
     """The backward passes of a loop that updates after so many of them (0: never)."""
     for number in range(most):
@@ -38,7 +43,7 @@ def passes_until(limit: Limit, every: int, *, most: int = 5000) -> int:
 
 
 def test_a_step_is_an_update_where_there_is_an_optimizer():
-    limits = [Limit(3), Limit(3), Limit(3)]
+    limits = [limit_of(3), limit_of(3), limit_of(3)]
     for limit in limits:
         limit.note_optimizer()
 
@@ -49,29 +54,29 @@ def test_a_step_is_an_update_where_there_is_an_optimizer():
         24,
         1200,
     ]
-    assert [limit.updates for limit in limits] == [3, 3, 3]
+    assert [limit.context.updates for limit in limits] == [3, 3, 3]
 
 
 def test_a_step_is_a_backward_pass_where_there_is_none():
-    limit = Limit(3)
+    limit = limit_of(3)
 
     assert passes_until(limit, 0) == 3
-    assert limit.updates is None
+    assert limit.context.updates is None
 
 
 def test_an_optimizer_that_nobody_steps_does_not_let_a_program_run_for_ever():
-    limit = Limit(3)
+    limit = limit_of(3)
     limit.note_optimizer()
 
     assert passes_until(limit, 0) == 1024
 
 
 def test_backward_passes_are_counted_for_themselves():
-    limit = Limit(3, passes=5)
+    limit = limit_of(3, passes=5)
     limit.note_optimizer()
 
     assert passes_until(limit, 4) == 5
-    assert passes_until(Limit(), 1, most=50) == 50
+    assert passes_until(limit_of(), 1, most=50) == 50
 
 
 def closures(weight: torch.Tensor) -> None:

@@ -14,7 +14,6 @@ from gradscope.record.sites import (
     OURS,
     USER,
     file_in_torch,
-    in_torch,
     kind_of,
     kind_of_file,
     resolve,
@@ -110,7 +109,7 @@ def is_ours(error: BaseException) -> bool:
         return False
     # An op that raises does so in a wrapper of torch's, as does what cannot be compiled, or in our
     # mode, which only calls it.
-    is_wrapper = in_torch(code) or code.co_name == "__torch_dispatch__" or stands_in(code)
+    is_wrapper = bool(file_in_torch(code)) or stands_in(code)
     return kind_of(code) == OURS and not is_wrapper
 
 

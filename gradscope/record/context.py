@@ -1,9 +1,7 @@
 """Where a running program is, and what was noted of it: shared by all that look at its ops."""
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 import torch
@@ -11,12 +9,11 @@ import torch
 from gradscope.facts import Call
 from gradscope.record.events.provenance import Provenance
 from gradscope.record.events.received import Received
-from gradscope.record.graph import node_name
+from gradscope.record.graph import SeenNodes, node_name
 from gradscope.record.journal import Journal, Note, to_call
 from gradscope.record.names import Names
-from gradscope.record.oprun import NodeOps, OpRun, asked_by_user, runs_forward_again
-from gradscope.record.schema import OpInfo
-from gradscope.record.sites import ModuleFrame, called_by_engine, note_site
+from gradscope.record.oprun import NodeOps
+from gradscope.record.sites import ModuleFrame
 
 _FAULTS_TOLD = 3
 
@@ -31,6 +28,7 @@ class RunContext:
         self.received = Received(self.provenance)
         self.names = Names()
         self.step = 0  # backward passes that were steps, so far
+        self.updates: int | None = None  # by optimizers, so far; None without one
         self.nested = 0  # backward passes that run: a reentrant checkpoint has one in another
         self.is_aside = False  # what runs is an experiment of ours, and no step of the program
         self.halted = False  # the program is to end: raise at the next op
@@ -40,6 +38,7 @@ class RunContext:
         self.module: ModuleFrame | None = None  # the innermost one that runs, while ops are seen
         self.function: str | None = None  # the custom Function whose forward is running
         self.running = NodeOps()  # the ops of the autograd node that is running
+        self.seen = SeenNodes()
         self.history: list[NodeOps] = []  # the nodes of this backward pass, while they are small
         self.seq: int = torch._C._autograd._get_sequence_nr()  # after the last op that was noted
         self.rounded_otherwise: dict[str, None] = {}  # ops that hang on modes, in order
@@ -80,9 +79,6 @@ class RunContext:
         self.bad_in_step = False
         self.names.forget_memory()
 
-    def frame(self) -> FrameType:
-        return sys._getframe(1)
-
     def call_of_node(self, node: Any) -> Note | None:
         """The forward call that made an autograd node."""
         seq = node._sequence_nr()
@@ -95,30 +91,3 @@ class RunContext:
         """The same with its place in the source."""
         note = self.call_of_node(node)
         return to_call(note, node._sequence_nr(), node_name(node)) if note is not None else None
-
-    def op_run(
-        self,
-        frame: FrameType | None,
-        info: OpInfo,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        out: Any,
-        seq: int | None,
-        before: torch.Tensor | None,
-    ) -> OpRun:
-        """The op that `frame` called, with its surroundings."""
-        in_node = self.running.node is not None
-        return OpRun(
-            Note(info, *note_site(frame), self.module),
-            args,
-            kwargs,
-            out,
-            seq,
-            before,
-            by_engine=in_node and called_by_engine(frame),
-            by_user=asked_by_user(frame),
-            again=in_node and runs_forward_again(frame),
-            running=self.running,
-            optimizing=self.in_optimizer,
-            step=self.step,
-        )

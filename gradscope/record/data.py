@@ -19,9 +19,9 @@ from torch.utils.data import dataloader
 
 from gradscope.facts import ArrayWarning, Kind, Location, Sample
 from gradscope.record.context import RunContext
+from gradscope.record.dispatch import Unseen
 from gradscope.record.finite import holds_bad, plain
 from gradscope.record.forking import can_fork, forked
-from gradscope.record.modes import Unseen
 from gradscope.record.sites import OURS, kind_of, kind_of_file, note_site, resolve
 from gradscope.record.stand_ins import stand_in
 from gradscope.record.tracing import unobserved

@@ -14,6 +14,7 @@ import torch
 from gradscope.facts import Compiling
 from gradscope.record.mode import RecordingMode
 from gradscope.record.sites import Site, note_site, place_of
+from gradscope.record.sizes.gradients import Sizes
 from gradscope.record.stand_ins import stand_in
 
 # Steps in a row of a program that updates by hand, which no other step shows: that gradients are
@@ -44,13 +45,13 @@ class Depth:
         """Now."""
         return self._mode.is_full
 
-    def is_due(self, step: int, updates: int | None, by_hand: Callable[[], bool]) -> bool:
+    def is_due(self, step: int, updates: int | None, sizes: Sizes) -> bool:
         """Whether to look at the coming step, the one after so many updates by optimizers (None:
-        without one), in full; `by_hand`: whether the program updates its parameters itself."""
+        without one), in full; `sizes` tell whether the program updates its parameters itself."""
         number = step if updates is None else updates
         if self.full_from is not None and step >= self.full_from:
             return True
-        is_early = step < _BY_HAND and by_hand()
+        is_early = step < _BY_HAND and sizes.updates_by_hand
         return (is_early or number & (number - 1) == 0) and self.compiled.first is None
 
     def due_after(self, step: int) -> float:

@@ -1,17 +1,61 @@
-"""The one dispatch mode, as far as it comes and goes: it is there while anybody asks for ops."""
+"""The stack of dispatch modes, which the program uses as well as we do, and the one of ours on it.
+
+A mode leaves the stack by popping whatever lies on top. So one of ours that comes and goes while
+the program runs must never come to lie above one of the program's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
-from gradscope.record.modes import Unseen, lifted_above, mode_count, put, take
 from gradscope.record.sizes.flow import Flow
-from gradscope.record.stand_ins import hide_from_dynamo
+from gradscope.record.stand_ins import hide_from_dynamo, runs_ops
 
 _modes_left = torch._C._len_torch_dispatch_stack
+_push: Any = torch._C._push_on_torch_dispatch_stack
+_pop: Any = torch._C._pop_torch_dispatch_stack
+
+
+class Unseen(TorchDispatchMode):
+    """A mode that the program and its compilers know nothing of."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # The default wraps __torch_dispatch__ to hide it from Dynamo, which imports Dynamo (a
+        # second) at the first op and costs a microsecond at each.
+        return False
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True  # what Dynamo still captures (see `depth`) it captures without us
+
+
+def mode_count() -> int:
+    """How many modes there are, without those of torch's tracers, which lie in places of their
+    own below all others."""
+    modes: list[Any] = _get_current_dispatch_mode_stack()
+    return sum(getattr(mode, "_mode_key", None) is None for mode in modes)
+
+
+@contextmanager
+def lifted_above(depth: int) -> Iterator[None]:
+    """Takes the modes above the first `depth` ones off for the moment."""
+    above = [_pop(None) for _ in range(mode_count() - depth)]
+    try:
+        yield
+    finally:
+        for mode in reversed(above):
+            _push(mode)
 
 
 class Dispatch(Unseen):
@@ -35,10 +79,15 @@ class Dispatch(Unseen):
         return self
 
     def __exit__(self, *failure: object) -> None:
-        if not self._is_there:
-            put(self, self._below)
-        with lifted_above(self._below + 1):
+        with lifted_above(self._below + self._is_there):
+            if not self._is_there:
+                _push(self)
             super().__exit__(*failure)  # type: ignore[no-untyped-call]
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the ops that run now come by: `_disable_current_modes` takes all modes off."""
+        return self in _get_current_dispatch_mode_stack()
 
     def look_in_full(self, is_full: bool) -> None:
         self.is_full = is_full
@@ -51,11 +100,9 @@ class Dispatch(Unseen):
     def _settle(self) -> None:
         is_asked = self.is_full or self.flow is not None
         if is_asked is not self._is_there:
+            with lifted_above(self._below + self._is_there):
+                _push(self) if is_asked else _pop(None)
             self._is_there = is_asked
-            if is_asked:
-                put(self, self._below)
-            else:
-                take(self)
         self.on_asked(is_asked)
 
     def __torch_dispatch__(
@@ -77,3 +124,4 @@ class Dispatch(Unseen):
 
 
 hide_from_dynamo(Dispatch.__torch_dispatch__)
+runs_ops(Dispatch.__torch_dispatch__)

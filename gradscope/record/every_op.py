@@ -20,7 +20,6 @@ from gradscope.record.events.symptoms import Symptoms
 from gradscope.record.finite import has_nan, plain
 from gradscope.record.held import scopes_of
 from gradscope.record.mode import RecordingMode
-from gradscope.record.modes import is_on
 from gradscope.record.optimizers import Work, bad_settings
 from gradscope.record.passes import BackwardPass, Engine
 from gradscope.record.sites import OURS, kind_of, user_frames
@@ -53,9 +52,7 @@ class EveryOp:
         self.hidden = Hidden(context)
         self.mode = RecordingMode(context, sizes, self.symptoms.note_bad_write, hazards=hazards)
         self.depth = Depth(self.mode, full_from)
-        self.watching = Watching(context, self.symptoms, self.depth)
-        self.watching.leaves = sizes.leaves.alive
-        self.watching.updates_by_hand = lambda: sizes.updates_by_hand
+        self.watching = Watching(context, self.symptoms, self.depth, sizes)
         sizes.inspection.asked = lambda: self.depth.full_from
         self.settings: list[Setting] = []
         self._modules: list[Mapping[str, Any]] = []  # the variables of those that asked last
@@ -101,12 +98,11 @@ class EveryOp:
 
     # Steps
 
-    def begin_backward(self, loss: float | None, updates: int | None) -> None:
-        """A step's backward is about to run, after so many updates by optimizers (None: without
-        one)."""
+    def begin_backward(self, loss: float | None) -> None:
+        """A step's backward is about to run."""
         if self.depth.is_full:
             with unobserved():
-                self.watching.begin_backward(updates, loss)
+                self.watching.begin_backward(loss)
 
     def run_backward(self, engine: Engine, one: BackwardPass) -> Any:
         self.mode.window.close()
@@ -124,20 +120,18 @@ class EveryOp:
                 self.context.shielded("backward", self.mode.refusable.note_pass, one)
         return result
 
-    def end_backward(
-        self, one: BackwardPass, result: Any, updates: int | None, *, last: bool
-    ) -> None:
+    def end_backward(self, one: BackwardPass, result: Any, *, last: bool) -> None:
         """That of a step is over, the `last` one as far as is known."""
         with unobserved():
             asked = () if one.accumulates else one.handed
-            self.watching.look_at_gradients(one, result if asked else None, updates)
+            self.watching.look_at_gradients(one, result if asked else None)
             suspects = one.roots if one.loss is None or one.loss - one.loss != 0.0 else []
             self.symptoms.after_backward(one, suspects, asked, result, last=last)
             self.hidden.after_backward(one)
             if self.mode.margins is not None:
                 self.context.shielded("backward", self.mode.margins.after_backward, one)
 
-    def end_step(self, updates: int | None) -> None:
+    def end_step(self) -> None:
         """Between steps: keep only what a later step can still lead back to."""
         context, journal = self.context, self.context.journal
         with unobserved():
@@ -146,7 +140,7 @@ class EveryOp:
                 context.provenance.forget_dead()
                 alive = [stain.event for stain in context.provenance]
                 journal.keep_only([*alive, *self.symptoms.held(), *self.mode.reads.held()])
-            self.watching.end_backward(updates)
+            self.watching.end_backward()
 
     def calm_until(self) -> float:
         """The step before which, as far as is known, no other has to be looked at in full, nor
@@ -156,7 +150,7 @@ class EveryOp:
         return self.depth.due_after(self.context.step) if is_calm else 0
 
     def optimizer_begins(self, work: Work) -> None:
-        if self.context.is_blind or (self.depth.is_full and not is_on(self.mode)):
+        if self.context.is_blind or (self.depth.is_full and not self.mode.is_on):
             return
         self.mode.window.close()
         self.context.in_optimizer = True
@@ -166,7 +160,7 @@ class EveryOp:
                 if len(self.settings) < _SETTINGS_KEPT:
                     self.settings += bad_settings(work.optimizer, self.context.step)
 
-    def optimizer_ends(self, work: Work, updates: int | None) -> None:
+    def optimizer_ends(self, work: Work) -> None:
         if work.over and self.sees_ops():
             self.mode.refusable.note_update(work)
         if not self.context.in_optimizer:
@@ -176,7 +170,7 @@ class EveryOp:
         if self.context.bad_in_step:
             with unobserved():
                 self.symptoms.after_optimizer(work.optimizer)
-        self.watching.end_update(work, updates)
+        self.watching.end_update(work)
 
     def _begin_capture(self) -> None:
         self.mode.window.close()

@@ -65,21 +65,6 @@ def consumers(roots: list[Any]) -> dict[Any, list[Any]]:
     return found
 
 
-def below(roots: list[Any]) -> tuple[list[Any], list[torch.Tensor]]:
-    """The nodes that the roots reach, them first, and the leaves whose gradient they accumulate."""
-    nodes, seen = list(roots), set(roots)
-    leaves = []
-    for node in nodes:  # which grows meanwhile
-        following = node.next_functions
-        if not following and (leaf := getattr(node, "variable", None)) is not None:
-            leaves.append(leaf)
-        for one, _ in following:
-            if one is not None and one not in seen:
-                seen.add(one)
-                nodes.append(one)
-    return nodes, leaves
-
-
 def path_to_root(node: Any, above: dict[Any, list[Any]]) -> list[Any]:
     """The shortest way from a node to a root, nearest first, the node itself left out: what came
     upon it first, going down from the roots, is the nearest to them."""

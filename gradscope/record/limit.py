@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from gradscope.facts import Ending, Step, plural
+from gradscope.record.context import RunContext
 from gradscope.record.optimizers import parameters_of
 from gradscope.record.sites import Site, place_of
 
@@ -35,17 +36,11 @@ class Limit:
     An update is what optimizers do between two backward passes: `step()`, with all that it calls.
     """
 
-    def __init__(self, steps: int | None = None, passes: int | None = None) -> None:
+    def __init__(self, context: RunContext, steps: int | None, passes: int | None) -> None:
+        self.context = context
         self._steps = steps
         self._passes = passes
-        self._updates = 0
         self._updated = 0  # the number of backward passes before the last update
-        self._trains = False
-
-    @property
-    def updates(self) -> int | None:
-        """So far; None without an optimizer."""
-        return self._updates if self._trains else None
 
     @property
     def ending(self) -> Ending:
@@ -55,22 +50,22 @@ class Limit:
 
     def note_optimizer(self) -> None:
         """The program makes one."""
-        self._trains = True
+        self.context.updates = self.context.updates or 0
 
     def note_update(self, passes: int) -> None:
         """Optimizers are done, after so many backward passes in all."""
-        self._trains = True
-        if passes > self._updated:
-            self._updates += 1
-            self._updated = passes
+        updates = self.context.updates or 0
+        self.context.updates = updates + (passes > self._updated)
+        self._updated = passes
 
     def is_reached(self, passes: int) -> bool:
         if self._passes is not None and passes >= self._passes:
             return True
         if self._steps is None or passes < self._steps:
             return False
-        if self._trains and passes - self._updated < _MOST_ADDED_UP:
-            return self._updates >= self._steps
+        updates = self.context.updates
+        if updates is not None and passes - self._updated < _MOST_ADDED_UP:
+            return updates >= self._steps
         return True
 
     @property

@@ -16,16 +16,16 @@ from gradscope.record.dispatch import Dispatch
 from gradscope.record.events.examine import Examiner
 from gradscope.record.events.reads import NanReads
 from gradscope.record.finite import quick_total
-from gradscope.record.graph import SeenNodes
 from gradscope.record.journal import Note, Raw, numbers_taken
 from gradscope.record.margins import Margins
-from gradscope.record.oprun import NodeOps, OpRun, flatten
+from gradscope.record.oprun import NodeOps, OpRun, asked_by_user, flatten, runs_forward_again
 from gradscope.record.overwrites import Overwrites
 from gradscope.record.raised import RaisedOps
 from gradscope.record.refusals import Notes
 from gradscope.record.schema import OpInfo, read_schema
-from gradscope.record.sites import note_site
+from gradscope.record.sites import called_by_engine, note_site
 from gradscope.record.sizes.gradients import Sizes
+from gradscope.record.stand_ins import runs_ops
 from gradscope.record.tracing import is_profiling, record_for_profiler
 from gradscope.record.window import Window
 
@@ -65,7 +65,6 @@ class RecordingMode(Dispatch):
         self.ops = 0
         self._note_operands = sizes.usages.note_operands
         self._entered: list[Any] = []  # the nodes that have run in this backward pass
-        self._seen = SeenNodes()
 
     @property
     def not_checked(self) -> tuple[NotChecked, ...]:
@@ -144,9 +143,32 @@ class RecordingMode(Dispatch):
         """The program made a Python number of a tensor, or (None) a text, an array of it all."""
         self.context.shielded("item", self.reads.note, tensor, value, frame)
 
-    def _ran(self, *op: Any) -> OpRun:
-        """Asked by the dispatch itself, of the op that it has just run."""
-        return self.context.op_run(sys._getframe(2), *op)
+    def _ran(
+        self,
+        info: OpInfo,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        out: Any,
+        seq: int | None,
+        before: torch.Tensor | None,
+    ) -> OpRun:
+        """The op that was just run, with its surroundings."""
+        context, frame = self.context, sys._getframe(2)
+        in_node = context.running.node is not None
+        return OpRun(
+            Note(info, *note_site(frame), context.module),
+            args,
+            kwargs,
+            out,
+            seq,
+            before,
+            by_engine=in_node and called_by_engine(frame),
+            by_user=asked_by_user(frame),
+            again=in_node and runs_forward_again(frame),
+            running=context.running,
+            optimizing=context.in_optimizer,
+            step=context.step,
+        )
 
     def _note_value(self, seq: int, value: float) -> None:
         """A single number that a call gave, which may turn out to be a term of the loss."""
@@ -291,8 +313,11 @@ class RecordingMode(Dispatch):
             return  # it was not seen
         self.window.close()
         self._enter_node(None)
-        self._seen.hold(roots, self._entered)
+        self.context.seen.hold(roots, self._entered)
         self._entered = []
+
+
+runs_ops(RecordingMode.run)
 
 
 def _was_seen(tensor: Any, node: Any) -> bool:

@@ -64,7 +64,6 @@ class Observation:
         measure: Measure | None = None,
         each_op: bool = True,
     ) -> None:
-        self.limit = Limit(steps, passes)
         self._keep_going = keep_going
         self._on_step, self._on_stop = on_step, on_stop
         self._between_steps = between_steps
@@ -77,6 +76,7 @@ class Observation:
         self._heard: list[ArrayWarning] = []  # of numpy
         self._stack = ExitStack()
         self.context = context = RunContext()
+        self.limit = Limit(context, steps, passes)
         self.functions = FunctionChecks(context) if check_functions else None
         self.sizes = Sizes(context, measure)
         self.ops: EveryOp | None = None
@@ -190,9 +190,9 @@ class Observation:
         self, engine: Callable[[], Any], loss: float, root: torch.Tensor, frame: FrameType
     ) -> Any:
         """Run the engine for such a pass, which `frame` asks for; `root` is differentiated."""
-        context, ops, updates = self.context, self.ops, self.limit.updates
+        context, ops = self.context, self.ops
         assert ops is not None
-        ops.watching.begin_calmly(updates)
+        ops.watching.begin_calmly()
         self.sizes.usages.begin_calmly()
         context.nested = 1
         try:
@@ -200,14 +200,14 @@ class Observation:
         finally:
             context.nested = 0
         self._ran.add(loss, ops.mode.ops, user_site(frame), in_full=False)
-        if ops.watching.gives_bad_gradients(root, updates):
+        if ops.watching.gives_bad_gradients(root):
             self._calm_until = 0
             one = BackwardPass((root,), (), {"accumulate_grad": True}, frame)
-            ops.end_backward(one, None, updates, last=False)
+            ops.end_backward(one, None, last=False)
         self.sizes.note_pass(loss)
         context.end_step()
-        if updates is None:
-            ops.watching.check_parameters(None, ops.watching.leaves)
+        if context.updates is None:
+            ops.watching.check_leaves()
         self._on_step(context.step, ops.mode.ops)
         self._between_steps(self)
         return result
@@ -222,7 +222,7 @@ class Observation:
             in_full = self.ops is not None and self.ops.depth.is_full
             self._ran.add(loss, self._ops_so_far, site, in_full)
             if self.ops is not None:
-                self.ops.end_backward(one, result, self.limit.updates, last=self._is_last)
+                self.ops.end_backward(one, result, last=self._is_last)
             return result
 
         def measured(one: BackwardPass) -> Any:
@@ -235,13 +235,13 @@ class Observation:
         if self._is_last:
             self._halt(self._reason)
         if self.ops is not None:
-            self.ops.begin_backward(loss, self.limit.updates)
+            self.ops.begin_backward(loss)
 
     def _end_step(self) -> None:
         with unobserved():
             self.context.end_step()
             if self.ops is not None:
-                self.ops.end_step(self.limit.updates)
+                self.ops.end_step()
                 self._calm_until = min(self.limit.fewest, self.ops.calm_until())
             self._on_step(self.steps, self._ops_so_far)
         if self._is_last and self._last.is_over_after_backward(self.sizes.updates_by_hand):
@@ -263,7 +263,7 @@ class Observation:
         if work.over:
             self.limit.note_update(self.steps)
         if self.ops is not None:
-            self.ops.optimizer_ends(work, self.limit.updates)
+            self.ops.optimizer_ends(work)
         self.sizes.optimizer_ends(work)
         if work.over and self._last.is_over_after(work.optimizer):
             self._halt(self._reason)
@@ -367,7 +367,7 @@ class Observation:
             target=target,
             symptoms=functions.symptoms() if functions is not None else (),
             steps=self._ran.facts(),
-            updates=self.limit.updates,
+            updates=self.context.updates,
             ending=ending,
             environment=Environment(torch.__version__.split("+")[0], platform.python_version()),
             notes=(*self.context.notes, *self.sizes.notes),

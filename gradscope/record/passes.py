@@ -13,7 +13,6 @@ from gradscope.record.finite import is_indirect, is_number, sum_of, unwrapped
 from gradscope.record.tracing import is_observed, unobserved
 
 Graded = list[tuple[torch.Tensor, torch.Tensor]]  # leaves with the gradients that a pass gave them
-_UNREAD = object()
 
 
 class Measure(Protocol):
@@ -52,7 +51,6 @@ class BackwardPass:
         self.inputs: tuple[torch.Tensor, ...] = ()
         self.handed: tuple[torch.Tensor, ...] = ()
         self.asked: tuple[torch.Tensor, ...] = ()
-        self._loss: float | object | None = _UNREAD
         if not self.accumulates:
             self._note_asked(args)
 
@@ -89,19 +87,15 @@ class BackwardPass:
         """Whether its gradients may be what the program trains with."""
         return self.accumulates or bool(self.asked)
 
-    @property
+    @cached_property
     def loss(self) -> float | None:
         """The sum of the roots; None where one cannot be read. Asked for before the pass has run,
         read once."""
-        if self._loss is _UNREAD:
-            self._loss = None
-            root = self.roots[0] if len(self.roots) == 1 else None
-            if root is not None and is_number(root) and not is_observed():
-                self._loss = root.item()
-                return self._loss
-            with unobserved(), suppress(RuntimeError, TypeError):
-                self._loss = sum_of(self.roots)
-        return self._loss  # type: ignore[return-value]
+        if len(self.roots) == 1 and is_number(self.roots[0]) and not is_observed():
+            return float(self.roots[0].item())
+        with unobserved(), suppress(RuntimeError, TypeError):
+            return sum_of(self.roots)
+        return None
 
     def handed_out(self, result: Any) -> Graded:
         """The leaves that were asked for, with what came back."""

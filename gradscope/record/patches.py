@@ -4,6 +4,7 @@ Taken off in reverse order on every way out. In a thread that is not the program
 run.
 """
 
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -17,7 +18,7 @@ from gradscope.record.graph import function_name
 from gradscope.record.journal import Note
 from gradscope.record.probes.function_checks import FunctionChecks
 from gradscope.record.schema import OpInfo
-from gradscope.record.sites import ModuleFrame, calls_modules, current_frame, note_site
+from gradscope.record.sites import ModuleFrame, calls_modules, note_site
 from gradscope.record.stand_ins import stand_in
 from gradscope.record.tracing import computes_values
 
@@ -71,7 +72,7 @@ def follow_functions(
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         if threading.get_ident() != thread or context.is_blind or not computes_values():
             return original(cls, *args, **kwargs)
-        user, inner = note_site(current_frame(), context.module)
+        user, inner = note_site(sys._getframe(), context.module)
         if checks is not None:
             checks.before(cls, args, kwargs, original, user)
         seq, name = _sequence_nr(), function_name(cls)

@@ -191,10 +191,6 @@ def file_in_torch(code: CodeType) -> str:
     return path[len(_TORCH) :].replace(os.sep, "/") if path.startswith(_TORCH) else ""
 
 
-def in_torch(code: CodeType) -> bool:
-    return os.path.realpath(code.co_filename).startswith(_TORCH)
-
-
 def calls_modules(code: CodeType) -> None:
     """`code` is ours, and calls the forward of the module that `note_site` is told of."""
     kind_of(code)
@@ -361,10 +357,6 @@ def user_site(frame: FrameType | None) -> Site:
     """The instruction of the innermost of them alone."""
     one = next(_users(frame), None)
     return ((one.f_code, one.f_lasti),) if one is not None else ()
-
-
-def current_frame() -> Any:
-    return sys._getframe(1)
 
 
 class _OfCode(Generic[Listed]):

@@ -16,6 +16,7 @@ from gradscope.record.finite import holds_bad, quick_sum
 from gradscope.record.optimizers import Work, parameters_of
 from gradscope.record.passes import BackwardPass
 from gradscope.record.sizes.clearing import Versions, version_of, versions_of
+from gradscope.record.sizes.gradients import Sizes
 from gradscope.record.tracing import unobserved
 
 _EVERY = 16  # steps from one look at the parameters to the next
@@ -30,19 +31,17 @@ class Watching:
     Called between ops.
     """
 
-    def __init__(self, context: RunContext, symptoms: Symptoms, depth: Depth) -> None:
+    def __init__(self, context: RunContext, symptoms: Symptoms, depth: Depth, sizes: Sizes) -> None:
         self.context = context
         self.symptoms = symptoms
         self.depth = depth
-        # That the program is known to have.
-        self.leaves: Callable[[], Iterable[torch.Tensor]] = tuple
-        self.updates_by_hand: Callable[[], bool] = bool  # whether it does
+        self.sizes = sizes
+        self.leaves = sizes.leaves.alive  # that the program is known to have
         # By optimizer: what the steps below it have left in the parameters was finite.
         self._clean: dict[object, int] = {}
         self._unexamined: Unexamined | None = None
         self._had_optimizer: bool | None = None
         self._updated = 0  # the step that began with the last update
-        self._seen = graph.SeenNodes()
         self._before: Versions = {}
         self._reached, self._made_until = (-1, -1), 0  # nodes and leaves of the last graph
         self.surges = Surges()
@@ -65,15 +64,15 @@ class Watching:
         if step is not None and step <= self.context.step:
             self.depth.look_in_full(self.context.step)
 
-    def begin_backward(self, updates: int | None, loss: float | None) -> None:
-        """After so many updates by optimizers (None: without one). What a program does between an
-        update and the next backward, as evaluating itself, is seen with the step before; where the
-        loss it then has is bad, so is the rest of that step. Without an optimizer an update by hand
-        may follow a backward."""
+    def begin_backward(self, loss: float | None) -> None:
+        """What a program does between an update and the next backward, as evaluating itself, is
+        seen with the step before; where the loss it then has is bad, so is the rest of that step.
+        Without an optimizer an update by hand may follow a backward."""
         is_bad = loss is not None and loss - loss != 0.0
         if not self.depth.is_full or self.context.bad_in_step or is_bad:
             return
         is_one_of_many = self.context.step - self._updated >= _LONGEST
+        updates = self.context.updates
         adds_up = updates is not None or self._has_optimizer()
         if is_one_of_many and adds_up and self.depth.full_from is None:
             self._choose(None, may_watch=True)
@@ -86,38 +85,38 @@ class Watching:
             self._had_optimizer = any_alive(torch.optim.Optimizer)
         return self._had_optimizer
 
-    def end_backward(self, updates: int | None) -> None:
-        if updates is None:
-            self.check_parameters(None, self.leaves)
-            self._choose(updates)
+    def end_backward(self) -> None:
+        if self.context.updates is None:
+            self.check_leaves()
+            self._choose(None)
 
-    def end_update(self, work: Work, updates: int | None) -> None:
+    def end_update(self, work: Work) -> None:
         if work.over:
             optimizer = work.optimizer
             self._clean.pop(None, None)  # of the passes before the first update
-            self.check_parameters(id(optimizer), lambda: parameters_of(optimizer))
+            self._check(id(optimizer), lambda: parameters_of(optimizer))
             self._updated = self.context.step
-            self._choose(updates)
+            self._choose(self.context.updates)
 
     def _choose(self, updates: int | None, *, may_watch: bool = False) -> None:
         step = self.context.step
-        if self.depth.is_due(step, updates, self.updates_by_hand) or self.symptoms.are_waiting:
+        if self.depth.is_due(step, updates, self.sizes) or self.symptoms.are_waiting:
             self.depth.look_in_full(step)
         elif may_watch:
             self.depth.watch()
 
     # In a step
 
-    def begin_calmly(self, updates: int | None) -> None:
+    def begin_calmly(self) -> None:
         """A pass that is one of many (see `Observation`) is about to run."""
-        if updates is None:
+        if self.context.updates is None:
             self._before = versions_of(self.leaves())
 
-    def gives_bad_gradients(self, root: torch.Tensor, updates: int | None) -> bool:
+    def gives_bad_gradients(self, root: torch.Tensor) -> bool:
         """Whether that pass, of this root, has. The graph is walked where it may have reached other
         leaves than the last one that was: as many nodes were made, and known leaves have got
         gradients."""
-        if updates is not None:
+        if self.context.updates is not None:
             self.surges.sample(self.context.step, self.leaves)
             return False
         leaves = [
@@ -127,8 +126,9 @@ class Watching:
         ]
         made, self._made_until = _sequence_nr() - self._made_until, _sequence_nr()
         if (made, len(leaves)) != self._reached:
-            nodes, leaves = graph.below([root.grad_fn] if root.grad_fn is not None else [])
-            self._seen.hold((root,), nodes)
+            above = graph.consumers([root.grad_fn] if root.grad_fn is not None else [])
+            self.context.seen.hold((root,), list(above))
+            leaves = graph.leaves(above)
             self._reached = made, len(leaves)
         if len(leaves) == 1:
             self.surges.follow(leaves[0])
@@ -138,20 +138,23 @@ class Watching:
                 self.context.bad_in_step = not all_finite(leaf.grad for leaf in leaves)
         return self.context.bad_in_step
 
-    def look_at_gradients(self, one: BackwardPass, handed_out: Any, updates: int | None) -> None:
+    def look_at_gradients(self, one: BackwardPass, handed_out: Any) -> None:
         """Of a backward pass: what it has handed out, else what the leaves have. What optimizers
         take is looked at when they do."""
         self.surges.sample(self.context.step, self.leaves)
-        if self.depth.is_full or (updates is not None and not handed_out):
+        if self.depth.is_full or (self.context.updates is not None and not handed_out):
             return
         grads = handed_out
         if not handed_out:
-            below, leaves = graph.below(one.nodes)
-            self._seen.hold(one.roots, below)
-            grads = [leaf.grad for leaf in leaves]
+            self.context.seen.hold(one.roots, list(one.above))
+            grads = [leaf.grad for leaf in graph.leaves(one.above)]
         self.context.bad_in_step |= not all_finite(grads)
 
-    def check_parameters(self, key: object, held: Callable[[], Iterable[torch.Tensor]]) -> None:
+    def check_leaves(self) -> None:
+        """In a program without an optimizer."""
+        self._check(None, self.leaves)
+
+    def _check(self, key: object, held: Callable[[], Iterable[torch.Tensor]]) -> None:
         """Now and then those of one optimizer, since what is NaN stays so; with them the buffers,
         which no optimizer holds and a bad value may come from. And at each step in full that
         steps may follow which are only watched."""

@@ -13,7 +13,7 @@ from gradscope.record.sites import (
     USER,
     Site,
     assigned_name,
-    in_torch,
+    file_in_torch,
     is_entry,
     is_module_call,
     kind_of,
@@ -234,7 +234,7 @@ class Scopes:
 
     def _made_by(self, function: Any) -> int | None:
         code = getattr(function, "__code__", None)
-        return self._code(code) if isinstance(code, CodeType) and not in_torch(code) else None
+        return self._code(code) if isinstance(code, CodeType) and not file_in_torch(code) else None
 
 
 _PLAIN = frozenset({bool, int, float, str, type(None)})

@@ -1,5 +1,6 @@
 """Turns the tensors at an event into numbers, at once: no tensor is kept."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -127,7 +128,7 @@ def describe(
                 index=index,
                 shape=shape,
                 values=old.get(id(tensor)),
-                frame=context.frame(),
+                frame=sys._getframe(),
             )
             for name, tensor in inputs
             if id(tensor) in old or tensor is not output
@@ -169,7 +170,7 @@ def _describe_saved(
             running.saved_keys.add(storage_key(value))
             found.append(
                 operand(
-                    role, value, context, index=raw.fact.index, shape=shape, frame=context.frame()
+                    role, value, context, index=raw.fact.index, shape=shape, frame=sys._getframe()
                 )
             )
         elif _is_scalar(value):
@@ -270,7 +271,7 @@ def describe_source(raw: Raw, role: str, tensor: torch.Tensor, context: RunConte
     locate(raw, places(values))
     shape = tuple(values.shape)
     described = operand(
-        role, tensor, context, index=raw.fact.index, shape=shape, frame=context.frame()
+        role, tensor, context, index=raw.fact.index, shape=shape, frame=sys._getframe()
     )
     raw.fact = replace(raw.fact, inputs=(described,), output=described)
 

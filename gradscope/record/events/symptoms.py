@@ -9,6 +9,7 @@ import dis
 import gc
 import hashlib
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from traceback import walk_tb
@@ -187,7 +188,7 @@ class Symptoms:
         counts = census(values)
         stain = self.context.provenance.of(tensor)
         if name is None:
-            name = self.context.names.name(tensor, self.context.frame())
+            name = self.context.names.name(tensor, sys._getframe())
         return Symptom(
             trouble=Trouble.NAN if counts.nan else Trouble.INF,
             subject=what,
@@ -216,7 +217,7 @@ class Symptoms:
         return found
 
     def _leaf_name(self, leaf: torch.Tensor) -> str:
-        return self.context.names.name(leaf, self.context.frame()) or "leaf"
+        return self.context.names.name(leaf, sys._getframe()) or "leaf"
 
     def _explain(self, found: Sequence[Symptom], above: dict[Any, list[Any]]) -> None:
         """Add the way to the loss to the events that the symptoms go back to."""

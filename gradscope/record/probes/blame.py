@@ -16,7 +16,7 @@ from torch.autograd.function import FunctionCtx
 from gradscope.facts import FunctionCheck, Relation, TensorFactor
 from gradscope.ops.traits import Trait, has
 from gradscope.record.definitions import returned, widened
-from gradscope.record.modes import Unseen
+from gradscope.record.dispatch import Unseen
 from gradscope.record.probes.relations import FORMS
 from gradscope.record.schema import read_schema
 from gradscope.record.sites import resolve

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gradscope.record.census import unravel
-from gradscope.record.graph import below
+from gradscope.record.graph import consumers, leaves
 from gradscope.record.probes.calls import Calls, NoVerdict, Point, as_real
 from gradscope.record.probes.relations import Evidence, rows, wrong_at
 
@@ -142,7 +142,8 @@ class Sample:
         changed, given = self.base.changed[place], self.input(place)
         if not bool(changed.any()) or given.is_complex():
             return torch.zeros_like(changed)
-        found = below([given.grad_fn])[1] if given.grad_fn is not None else [given]
+        root = given.grad_fn
+        found = leaves(consumers([root])) if root is not None else [given]
         sent = torch.autograd.grad(
             given, found, changed.to(given.dtype), retain_graph=True, allow_unused=True
         )

@@ -18,7 +18,7 @@ from gradscope.record.names import Names, in_some_module
 from gradscope.record.optimizers import held_by, parameters_of
 from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.sizes.crossings import Crossings
-from gradscope.record.sizes.flow import Flow, Selection
+from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.leaves import Succession
 from gradscope.record.sizes.reasons import why_missing, why_zero
 
@@ -38,7 +38,7 @@ class Absences:
         self._leaves = leaves
         self._missing: dict[int, Absence] = {}
         self._zero: dict[int, Absence] = {}
-        self._selections: dict[int, set[Selection | None]] = defaultdict(set)
+        self._selections: dict[int, set[object]] = defaultdict(set)
         self._read_at: dict[str, Site] = {}  # leaves that no module holds, by name
         self._looked_at = -1
         self._settled: set[int] = set()  # of which the pass was looked at that they are trained by
@@ -72,7 +72,7 @@ class Absences:
             if name and is_nobodys and not (rewraps or flow.handed_out & bit):
                 self._read_at[name] = flow.first_use(bit)
             if id(leaf) in zero and crossings is not None:
-                self._zero[id(leaf)], selection = why_zero(step, position, crossings, flow)
+                self._zero[id(leaf)], selection = why_zero(step, position, crossings)
                 self._selections[id(leaf)].add(selection)
 
     def settle(self, step: int, optimizer: Any) -> None:

@@ -22,9 +22,7 @@ from gradscope.record.sites import Site, place_of
 from gradscope.record.sizes.clearing import version_of
 from gradscope.record.sizes.clipping import Clip
 from gradscope.record.sizes.crossings import Crossing
-from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.leaves import Leaves, norms_of
-from gradscope.record.sizes.reasons import call_of
 
 _ALL = 16  # updates that are all measured; of later ones eight for each doubling of their number
 _MOST_NORMS = 128  # of the gradients of an optimizer
@@ -70,7 +68,7 @@ class Fading:
             usual = median(norm for _, norm in self.norms[:_EARLY])
             self.wants_look |= norm <= min(_FADED * usual, _AGAIN * self._looked_at)
 
-    def note_graph(self, step: int, crossings: Sequence[Crossing], flow: Flow) -> None:
+    def note_graph(self, step: int, crossings: Sequence[Crossing]) -> None:
         """A pass that gave it gradients was looked at."""
         slopes = _slopes(crossings)
         if self._first is None:
@@ -83,8 +81,8 @@ class Fading:
             key = min(ratios, key=ratios.__getitem__)
             slope, crossing = slopes[key]
             if self.flat is None or slope < self.flat.slope:
-                uses = tuple(call_of(one, flow) for one in _uses(crossing, crossings))
-                self.flat = Flat(step, call_of(crossing, flow), slope, self._before(key), uses)
+                uses = tuple(one.call for one in _uses(crossing, crossings))
+                self.flat = Flat(step, crossing.call, slope, self._before(key), uses)
 
     def _before(self, key: object) -> float:
         """The slope there at first; 1 where nobody saw it."""

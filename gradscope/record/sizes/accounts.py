@@ -23,7 +23,6 @@ from gradscope.record.sites import USER, Site, file_in_torch, kind_of, note_site
 from gradscope.record.sizes.account import SAMPLE, Account, Moves, begin_movement, end_movement
 from gradscope.record.sizes.clipping import Clip
 from gradscope.record.sizes.crossings import Crossing
-from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.leaves import Leaves, Watched, has_memory
 from gradscope.record.sizes.reduction import factor_of_mean
 from gradscope.record.stand_ins import stand_in
@@ -53,7 +52,7 @@ class Usages:
         self.not_checked: tuple[NotChecked, ...] = ()
         self._stepping: set[int] = set()  # optimizers that do, their closures included
         self._grads: dict[int, Watched] = {}  # whose gradient the last pass left at an address
-        self._graph: tuple[Sequence[Crossing], Flow] | None = None  # of the pass that runs
+        self._graph: Sequence[Crossing] | None = None  # of the pass that runs
         self._handled = False
         self.wants_look = False  # somebody waits for the graph of a pass
         self._scaled: tuple[float, Site] = (1.0, ())  # what it was first multiplied by, by hand
@@ -121,7 +120,7 @@ class Usages:
             if account.is_changed():
                 account.note_pass(step, factor, in_use=bool(self._stepping))
                 if self._graph is not None:
-                    account.fading.note_graph(step, *self._graph)
+                    account.fading.note_graph(step, self._graph)
         self.wants_look = any(one.fading.wants_look for one in open_)
         return result
 
@@ -200,8 +199,8 @@ class Usages:
 
     # Told by the sizes and by the recorder
 
-    def note_graph(self, crossings: Sequence[Crossing], flow: Flow) -> None:
-        self._graph = crossings, flow
+    def note_graph(self, crossings: Sequence[Crossing]) -> None:
+        self._graph = crossings
 
     def note_clip(self, grads: set[int], clip: Clip) -> None:
         with shielded(self._notes):

@@ -12,7 +12,7 @@ from gradscope.record.finite import is_zero
 from gradscope.record.held import parts_of, variables
 from gradscope.record.optimizers import parameters_of
 from gradscope.record.passes import Graded
-from gradscope.record.sites import in_torch, note_site, resolve, user_frames
+from gradscope.record.sites import file_in_torch, note_site, resolve, user_frames
 
 _VARIABLES = ("p", "parameter", "leaf", "tensor")  # of a loop that we write
 _HOLDERS: tuple[tuple[Any, Callable[[Any], Iterator[Any]]], ...] = (
@@ -32,7 +32,7 @@ def clearing_of(
     where no names of the user's lead to the leaves, or where a library makes the call, as a trainer
     does, whose loop is not in the user's file."""
     frames = user_frames(frame)
-    if not frames or not leaves or not all(in_torch(code) for code, _ in note_site(frame)[1]):
+    if not frames or not leaves or not all(file_in_torch(code) for code, _ in note_site(frame)[1]):
         return None
     lines = _lines(frames[0], {id(leaf) for leaf in leaves})
     place = resolve(frames[0].f_code, frames[0].f_lasti)
@@ -144,11 +144,6 @@ class Freshness:
     def is_measured(self) -> bool:
         """Whether something is known of the last pass."""
         return self.stale is not None or self.graded is not None
-
-    def note_unmeasured(self) -> None:
-        """A pass, from its begin to its end."""
-        self.stale, self.graded, self.clearing = None, None, None
-        self._left, self._stepped = {}, False
 
     def begin_unmeasured(self) -> None:
         self.stale, self.graded, self.clearing, self._left = None, None, None, {}

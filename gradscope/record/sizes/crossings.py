@@ -5,16 +5,18 @@ Only at the few steps that are inspected: a hook at every node costs about a ten
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from gradscope.facts import Activation
+from gradscope.facts import Activation, Call
 from gradscope.record import finite
 from gradscope.record.finite import plain
 from gradscope.record.graph import consumers, node_name
+from gradscope.record.journal import Note, to_call
+from gradscope.record.names import Names
 from gradscope.record.sizes.steep import SteepInput, steepest
 from gradscope.record.tracing import computes_values, unobserved
 
@@ -33,7 +35,8 @@ class Crossing:
     """One node of the graph in one backward pass. `out` is the norm of the gradient that came
     in, `into` those that it passed on, one an input (None: no gradient flows there). `below` are
     the positions of the crossings that take them, `leaves` the leaves, as index of the input ->
-    position. `place` is what makes two crossings the same computation."""
+    position. `note` is of the forward call that made the node, where that is known, `place` what
+    makes two crossings the same computation, `selection` what the call leaves out at every step."""
 
     name: str
     seq: int
@@ -47,6 +50,14 @@ class Crossing:
     steep: SteepInput | None = None  # where it handed on far more than came in
     below: dict[int, int] = field(default_factory=dict)
     leaves: dict[int, int] = field(default_factory=dict)
+    note: Note | None = None
+    selection: object = None
+
+    @property
+    def call(self) -> Call:
+        if self.note is None:
+            return Call(op=self.name.removesuffix("Backward0").lower(), node=self.name)
+        return to_call(self.note, self.seq, self.name)
 
     def is_zero_into(self, edge: int) -> bool:
         """Whether it took a gradient and passed on exactly zero to an input."""
@@ -62,11 +73,11 @@ class Crossings:
     def __init__(
         self,
         roots: Sequence[Any],
-        place_of: Callable[[int], tuple[object, str | None]],
-        selecting: Collection[int] = (),
+        names: Names,
+        calls: Mapping[int, Note],
+        selections: Mapping[int, object],
     ) -> None:
-        """`place_of` tells of a sequence number where the call was made, and in which module;
-        `selecting` are those of the calls that leave elements out."""
+        """`calls` are by sequence number, and of those that leave elements out the `selections`."""
         self.found: list[Crossing] = []
         self.nodes = _topological(roots)
         leaves = [node for node in self.nodes if hasattr(node, "variable")]
@@ -80,14 +91,18 @@ class Crossings:
         for node in nodes:
             seq = node._sequence_nr()
             nearest = getattr(node, "_saved_interpolation_mode", None) == _NEAREST  # grid_sampler
-            crossing = Crossing(node_name(node), seq, *place_of(seq), nearest)
+            crossing = Crossing(node_name(node), seq, takes_nearest=nearest)
+            crossing.note, crossing.selection = calls.get(seq), selections.get(seq)
+            if crossing.note is not None and crossing.note.user:
+                crossing.place = crossing.note.user[0]
+                crossing.module = names.module(crossing.note.module)
             for position, (below, _) in enumerate(node.next_functions):
                 if below in at:
                     crossing.below[position] = at[below]
                 elif below in leaf_at:
                     crossing.leaves[position] = leaf_at[below]
             self.found.append(crossing)
-            self._hooks.append(node.register_hook(_measure(node, crossing, seq in selecting)))
+            self._hooks.append(node.register_hook(_measure(node, crossing)))
 
     def close(self) -> None:
         for hook in self._hooks:
@@ -95,12 +110,13 @@ class Crossings:
         self._hooks.clear()
 
 
-def _measure(node: Any, crossing: Crossing, selects: bool) -> Callable[[Any, Any], None]:
+def _measure(node: Any, crossing: Crossing) -> Callable[[Any, Any], None]:
     def hook(grad_inputs: tuple[Any, ...], grad_outputs: tuple[Any, ...]) -> None:
         try:
             with unobserved():
                 norms = [norm_of(grad) for grad in grad_outputs if grad is not None]
                 into = tuple(None if grad is None else norm_of(grad) for grad in grad_inputs)
+                selects = crossing.selection is not None
                 full = selects and all(map(_has_no_zero, grad_outputs))
                 steep = steepest(node, grad_outputs, grad_inputs, math.hypot(*norms), into)
         except Exception:  # a tensor of a kind that we cannot read: a gap, not the program's fault

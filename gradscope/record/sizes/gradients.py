@@ -156,7 +156,8 @@ class Sizes:
         """It was."""
         self._clipping.begin_backward()
         self._modes.note_pass(self._context.step)
-        self._freshness.note_unmeasured()
+        self._freshness.begin_unmeasured()
+        self._freshness.end()
         self._loss = loss
         self._passes += 1
         self.inspection.note_pass()
@@ -286,10 +287,10 @@ class Sizes:
     def _note_graph(self, crossings: Crossings, flow: Flow | None, frame: Any) -> None:
         """How large values and gradients are along an inspected graph."""
         activations = flow.activations.read() if flow is not None else {}
-        seen = Inspected(self._context.step, crossings, flow, activations, frame)
+        seen = Inspected(self._context.step, crossings, activations, frame)
         self._growths.note(seen)
         if flow is not None:
-            self.usages.note_graph(crossings.found, flow)
+            self.usages.note_graph(crossings.found)
             self._leaps.note(seen)
             self._own_backwards.look(flow)
             self._depth = depth_of(seen, flow, self.names)

@@ -195,7 +195,7 @@ class Growths:
             Growth(
                 step=seen.step,
                 axis=found.axis,
-                call=seen.call_of(crossings[_culprit(crossings, found)]),
+                call=crossings[_culprit(crossings, found)].call,
                 norms=found.norms,
                 factor=found.factor,
                 low=found.low,
@@ -215,7 +215,7 @@ class Growths:
             layer = max(layers, key=_fused_gain)
             gain = _fused_gain(layer)
             norms = (layer.out or 0.0, gain * (layer.out or 0.0))
-            call = seen.call_of(layer)
+            call = layer.call
             self._seen.append(Growth(seen.step, "fused", call, norms, gain, gain, gain))
 
     def strongest(self) -> tuple[Growth, ...]:
@@ -235,7 +235,7 @@ def _swelling(seen: Inspected, sizes: Mapping[int, float]) -> Growth | None:
     if found is None or (found.alive == len(found.norms) and found.norms[-1] < _SWOLLEN):
         return None
     culprit = found.anchors[min(found.alive, len(found.anchors) - 1)]
-    call, norms = seen.call_of(seen.nodes[culprit]), found.norms[: found.alive]
+    call, norms = seen.nodes[culprit].call, found.norms[: found.alive]
     return Growth(seen.step, found.axis, call, norms, found.factor, found.low, found.high)
 
 

@@ -6,24 +6,20 @@ from types import FrameType
 
 import torch
 
-from gradscope.facts import Activation, Call
+from gradscope.facts import Activation
 from gradscope.record.context import RunContext
 from gradscope.record.dispatch import Dispatch
-from gradscope.record.graph import SeenNodes
 from gradscope.record.sizes.crossings import Crossing, Crossings
 from gradscope.record.sizes.flow import Flow
-from gradscope.record.sizes.reasons import call_of
 
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
     """What was measured of the graph of one backward pass, which `frame` has asked for: at its
-    nodes, and of the results of the calls, by sequence number. `flow` is None where the forward
-    pass was not watched."""
+    nodes, and of the results of the calls, by sequence number."""
 
     step: int
     crossings: Crossings
-    flow: Flow | None
     activations: Mapping[int, Activation]
     frame: FrameType
 
@@ -31,9 +27,6 @@ class Inspected:
     def nodes(self) -> Sequence[Crossing]:
         """Each before those below it."""
         return self.crossings.found
-
-    def call_of(self, crossing: Crossing) -> Call:
-        return call_of(crossing, self.flow)
 
 
 _MOST_GROWN = 16  # graphs looked at because they had grown
@@ -55,7 +48,6 @@ class Inspection:
         self.refused: Flow | None = None  # of the forward whose backward raised
         self._largest = 0  # nodes made for the largest graph that was inspected
         self._made = self._made_until = 0
-        self._seen = SeenNodes()
         self._dispatch = Dispatch()
 
     def begin(self, dispatch: Dispatch) -> None:
@@ -124,14 +116,8 @@ class Inspection:
         if step not in self.steps[-1:]:  # of one that raised
             self.steps.append(step)
         self.names.look(frame)
-
-        def place_of(seq: int) -> tuple[object, str | None]:
-            noted = flow.calls.get(seq) if flow is not None else None
-            if noted is None or not noted.user:
-                return None, None
-            return noted.user[0], self.names.module(noted.module)
-
-        selecting = flow.selections if flow is not None else ()
-        crossings = Crossings([root.grad_fn for root in roots], place_of, selecting)
-        self._seen.hold(roots, crossings.nodes)
+        calls, selections = (flow.calls, flow.selections) if flow is not None else ({}, {})
+        nodes = [root.grad_fn for root in roots]
+        crossings = Crossings(nodes, self.names, calls, selections)
+        self._context.seen.hold(roots, crossings.nodes)
         return crossings

@@ -60,7 +60,7 @@ class Leaps:
         made_by = next((one for one in seen.nodes if one.seq == at.factor), crossing)
         return Leap(
             step=seen.step,
-            call=seen.call_of(made_by),
+            call=made_by.call,
             steep=at.steep,
             earlier=self._earlier.get((crossing.name, crossing.place)),
             stretch=at.steep.slope * read / y if y and read else None,

@@ -14,7 +14,7 @@ from gradscope.record.definitions import guard_of
 from gradscope.record.journal import to_call
 from gradscope.record.sites import place_of
 from gradscope.record.sizes.crossings import Crossing, Crossings
-from gradscope.record.sizes.flow import Cut, Flow, Selection
+from gradscope.record.sizes.flow import Cut, Flow
 
 _FLUSHED = 2.0**-10  # norm of a gradient that a slope below 1 may bring under float16's smallest
 _REASONS = (
@@ -27,14 +27,6 @@ _REASONS = (
     (NoGradient.MASKED, Trait.CHOOSES),
     (NoGradient.ZERO_WEIGHT, Trait.MULTIPLIES | Trait.DIVIDES),
 )
-
-
-def call_of(crossing: Crossing, flow: Flow | None) -> Call:
-    """The forward call that made a node."""
-    note = flow.calls.get(crossing.seq) if flow is not None else None
-    if note is None:
-        return Call(op=crossing.name.removesuffix("Backward0").lower(), node=crossing.name)
-    return to_call(note, crossing.seq, crossing.name)
 
 
 # No gradient at all
@@ -114,9 +106,7 @@ def _draws() -> set[CodeType]:
 # A gradient of zeros
 
 
-def why_zero(
-    step: int, leaf: int, crossings: Crossings, flow: Flow
-) -> tuple[Absence, Selection | None]:
+def why_zero(step: int, leaf: int, crossings: Crossings) -> tuple[Absence, object]:
     """For the leaf at a position of `crossings.variables`; with what leaves its elements out where
     that is the same op at every step."""
     absence = Absence("", False, NoGradient.UNKNOWN, False, step)
@@ -128,12 +118,12 @@ def why_zero(
     position, edge = found
     crossing = crossings.found[position]
     is_one_of_several = any(crossing.into)
-    deciding = _decider(position, crossings.found, flow)
-    selection = flow.selections.get(deciding.seq) if deciding.full else None
+    deciding = _decider(position, crossings.found)
+    selection = deciding.selection if deciding.full else None
     reason = _zero_reason(crossing, edge)
     if selection is not None and is_one_of_several:
         crossing, reason = deciding, NoGradient.LEFT_OUT
-    call = call_of(crossing, flow)
+    call = crossing.call
     absence = replace(
         absence,
         reason=reason,
@@ -166,9 +156,9 @@ def _where_it_ends(leaf: int, crossings: Sequence[Crossing]) -> tuple[int, int] 
     return None
 
 
-def _decider(position: int, crossings: Sequence[Crossing], flow: Flow) -> Crossing:
+def _decider(position: int, crossings: Sequence[Crossing]) -> Crossing:
     """The crossing that made the zeros which another one at most joins, adds up or hands on."""
-    while _hands_on(crossings[position], flow):
+    while _hands_on(crossings[position]):
         above = [
             place
             for place, crossing in enumerate(crossings)
@@ -180,10 +170,10 @@ def _decider(position: int, crossings: Sequence[Crossing], flow: Flow) -> Crossi
     return crossings[position]
 
 
-def _hands_on(crossing: Crossing, flow: Flow) -> bool:
+def _hands_on(crossing: Crossing) -> bool:
     if has(crossing.name, Trait.JOINS | Trait.ADDS | Trait.SUMS | Trait.COPIES):
         return True
-    note = flow.calls.get(crossing.seq)
+    note = crossing.note
     return note is not None and note.info.view and not has(crossing.name, Trait.CHOOSES)
 
 
