@@ -17,7 +17,7 @@ from gradscope.facts import NotChecked, Usage
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.optimizers import Work, parameters_of, rate_of
-from gradscope.record.passes import BackwardPass, Engine
+from gradscope.record.passes import BackwardPass, Engine, Measure
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import USER, Site, file_in_torch, kind_of, note_site, user_site
 from gradscope.record.sizes.account import SAMPLE, Account, Moves, begin_movement, end_movement
@@ -40,12 +40,13 @@ _UPKEEP = ("nn/utils/clip_grad.py", "amp/grad_scaler.py", "optim/", "nn/modules/
 class Usages:
     """A part of the sizes. A fault of ours goes to `notes`."""
 
-    def __init__(self, leaves: Leaves, context: RunContext, notes: list[str]) -> None:
+    def __init__(
+        self, leaves: Leaves, context: RunContext, notes: list[str], measure: Measure | None
+    ) -> None:
         self._leaves = leaves
         self._context = context
         self._notes = notes
-        # Told of each call that clips: its bound, and the norm that it compared with it.
-        self.on_clip: Callable[[float, torch.Tensor | None], None] = lambda bound, total: None
+        self._measure = measure
         self.on_early_clip: Callable[[Clip, Site], None] = lambda clip, site: None
         self._accounts: dict[int, Account] = {}
         self._gone: list[Account] = []
@@ -203,8 +204,9 @@ class Usages:
         self._graph = crossings
 
     def note_clip(self, grads: set[int], clip: Clip) -> None:
-        with shielded(self._notes):
-            self.on_clip(clip.bound, clip.total)
+        if self._measure is not None:
+            with shielded(self._notes):
+                self._measure.note_clip(clip.bound, clip.total)
         for account in self._accounts.values():
             account.note_clip(grads, clip)
 

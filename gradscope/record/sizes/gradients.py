@@ -66,10 +66,8 @@ class Sizes:
         self._depth: Depth | None = None
         self._updates = Updates(self.leaves)
         self.notes: list[str] = []
-        self.usages = Usages(self.leaves, context, self.notes)
+        self.usages = Usages(self.leaves, context, self.notes, measure)
         self._clipping = Clipping(lambda: max(context.step - 1, 0), self.usages.note_clip)
-        if measure is not None:
-            self.usages.on_clip = measure.note_clip
         self.usages.on_early_clip = self._clipping.note_early
         self._summed: Summed | None = None
         self._loss: float | None = None  # of the step before
