@@ -10,7 +10,7 @@ from functools import cache, partial
 from types import CodeType, FrameType
 from typing import Any
 
-from gradscope.record.sites import OURS, USER, in_torch, is_entry, kind_of
+from gradscope.record.sites import OURS, USER, file_in_torch, is_entry, kind_of
 from gradscope.record.stand_ins import stand_in, stands_in
 
 
@@ -74,7 +74,7 @@ def _is_ours(frame: FrameType | None) -> bool:
         is_generated = code.co_filename.startswith("<")  # as by `dataclass`: whoever calls it
         if is_entry(code) or (kind_of(code) == USER and not is_generated):
             return False
-        passes_on = called is not None and stands_in(code) and in_torch(called)
+        passes_on = called is not None and stands_in(code) and file_in_torch(called)
         if kind_of(code) == OURS and not passes_on:
             return True
         called, frame = code, frame.f_back
