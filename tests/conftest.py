@@ -34,6 +34,13 @@ def nothing_left_hooked() -> Iterator[None]:
         assert leftovers() == []
 
 
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 def paths() -> str:
     """Where the command is found: here, whatever else the environment names."""
     return os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))

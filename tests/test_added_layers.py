@@ -78,7 +78,6 @@ def test_what_no_optimizer_got_is_told_at_the_optimizer(how: str, tmp_path: Path
 
     assert (found.rule, found.severity, found.evidence["reason"]) == ("GS403", "error", "added")
     assert found.evidence["parameters"] == [f"net.{layer}.weight", f"net.{layer}.bias"]
-    assert found.location is not None
     assert found.location.line == 20
 
 

@@ -57,18 +57,13 @@ EACH = CLIPPED.format(f"    {CLIPS}\n", "")
         ),
     ],
 )
-def test_a_sum_of_means_is_told_and_divided(
-    program: str, repaired: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    (found,) = diagnosed_text(program, tmp_path, verify=True).findings
+def test_a_sum_of_means_is_told_and_divided(program: str, repaired: str, here: Path) -> None:
+    (found,) = diagnosed_text(program, here, verify=True).findings
 
     assert (found.rule, found.severity) == ("GS409", Severity.WARNING)
-    assert found.location is not None
     assert "backward" in program.splitlines()[found.location.line - 1]
     assert found.fixes[0].verified is True
-    assert patched(program, found.fixes[0].patch or "", tmp_path) == repaired
+    assert patched(program, found.fixes[0].patch or "", here) == repaired
     assert loud(repaired) == []
 
 
@@ -117,17 +112,13 @@ def test_what_is_averaged_or_summed_on_purpose_is_silent(program: str) -> None:
     assert loud(program) == []
 
 
-def test_clipping_after_each_pass_is_told_and_moved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    (found,) = diagnosed_text(EACH, tmp_path, verify=True).findings
+def test_clipping_after_each_pass_is_told_and_moved(here: Path) -> None:
+    (found,) = diagnosed_text(EACH, here, verify=True).findings
 
     assert (found.rule, found.evidence["order"]) == ("GS405", "between-passes")
     assert found.location is not None and CLIPS in EACH.splitlines()[found.location.line - 1]
     assert found.fixes[0].verified is True
-    text = patched(EACH, found.fixes[0].patch or "", tmp_path)
+    text = patched(EACH, found.fixes[0].patch or "", here)
     assert text == CLIPPED.format("", f"        {CLIPS}\n")
     assert loud(text) == []
 
@@ -176,7 +167,6 @@ def test_an_average_over_ranks_is_taken_once(
         (found,) = report.findings
         assert (found.rule, found.evidence["ranks"]) == ("GS409", 2)
         place = found.location
-        assert place is not None
         assert program.splitlines()[place.line - 1].strip() == told
         right = RANKS.format("", "pass").partition("    for p in")[0]
         assert spliced(read(place.file), found.fixes[0].edits).startswith(right)

@@ -710,38 +710,28 @@ def each(kinds: Iterable[str]) -> list[ParameterSet]:
 
 
 @pytest.mark.parametrize("kind", each([*BROKEN, *ADVICE]))
-def test_the_line_that_caused_it_is_named(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_line_that_caused_it_is_named(kind: str, here: Path) -> None:
     program = written({**BROKEN, **ADVICE}[kind], "+ ")
 
-    report = diagnosed_text(program, tmp_path)
+    report = diagnosed_text(program, here)
 
     assert [finding.rule for finding in report.findings] == ["GS303"], report.trace.notes
     (finding,) = report.findings
-    assert finding.location is not None
     assert "# <-" in program.splitlines()[finding.location.line - 1], finding.location.line
 
 
 @pytest.mark.parametrize("kind", each(BROKEN))
-def test_the_leading_patch_is_the_repair(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_leading_patch_is_the_repair(kind: str, here: Path) -> None:
     program = written(BROKEN[kind], "+ ")
 
-    (finding,) = refused(diagnosed_text(program, tmp_path))
+    (finding,) = refused(diagnosed_text(program, here))
 
     source = Source("program.py", program)
     assert spliced(source, finding.fixes[0].edits) == written(BROKEN[kind], "- ")
 
 
 @pytest.mark.slow
-def test_several_writes_are_repaired_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_several_writes_are_repaired_together(here: Path) -> None:
     program = """
         h = torch.sigmoid(net(x))
         - h += 1
@@ -752,7 +742,7 @@ def test_several_writes_are_repaired_together(
         p.sum().backward()
     """
 
-    (finding,) = refused(diagnosed_text(written(program, "+ "), tmp_path, verify=True))
+    (finding,) = refused(diagnosed_text(written(program, "+ "), here, verify=True))
 
     assert finding.fixes[0].verified is True, finding.fixes[0].verdict
     source = Source("program.py", written(program, "+ "))
@@ -761,33 +751,22 @@ def test_several_writes_are_repaired_together(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", each(BROKEN))
-def test_the_leading_patch_holds(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    (finding,) = refused(diagnosed_text(written(BROKEN[kind], "+ "), tmp_path, verify=True))
+def test_the_leading_patch_holds(kind: str, here: Path) -> None:
+    (finding,) = refused(diagnosed_text(written(BROKEN[kind], "+ "), here, verify=True))
 
     assert finding.fixes[0].verified is True, finding.fixes[0].verdict
 
 
 @pytest.mark.parametrize("kind", RIGHT)
-def test_right_programs_are_silent(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    report = diagnosed_text(written(RIGHT[kind], "+ "), tmp_path)
+def test_right_programs_are_silent(kind: str, here: Path) -> None:
+    report = diagnosed_text(written(RIGHT[kind], "+ "), here)
 
     assert report.trace.ending.kind == "finished", report.trace.ending
     assert refused(report) == []
 
 
-def test_a_backward_that_returns_too_few_gradients_gets_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_backward_that_returns_too_few_gradients_gets_the_others(here: Path) -> None:
     """Told as a wrong backward, which it is."""
-    monkeypatch.chdir(tmp_path)
     program = written(
         """
         class Scale(torch.autograd.Function):
@@ -805,16 +784,13 @@ def test_a_backward_that_returns_too_few_gradients_gets_the_others(
         "+ ",
     )
 
-    (finding,) = diagnosed_text(program, tmp_path).findings
+    (finding,) = diagnosed_text(program, here).findings
 
     assert finding.rule == "GS301"
     assert "+        return grad * ctx.factor, None" in (finding.fixes[0].patch or "")
 
 
-def test_parameters_that_a_data_parallel_model_waits_for_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_parameters_that_a_data_parallel_model_waits_for_are_named(here: Path) -> None:
     program = written(
         """
         import os
@@ -837,9 +813,8 @@ def test_parameters_that_a_data_parallel_model_waits_for_are_named(
         "+ ",
     )
 
-    finding = refused(diagnosed_text(program, tmp_path))[0]
+    finding = refused(diagnosed_text(program, here))[0]
 
-    assert finding.location is not None
     assert "# <-" in program.splitlines()[finding.location.line - 1]
     assert "Parallel(Net(), find_unused_parameters=True)" in (finding.fixes[0].patch or "")
 
@@ -852,9 +827,8 @@ def test_what_torch_itself_refuses_is_no_fault_of_ours(tmp_path: Path) -> None:
 
 
 @needs_saved
-def test_a_late_refusal_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_refusal_is_looked_at_again(here: Path) -> None:
     """The step that fails was only watched: it is repeated, and its ops are looked at."""
-    monkeypatch.chdir(tmp_path)
     program = written(
         """
         for step in range(30):
@@ -868,10 +842,9 @@ def test_a_late_refusal_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.M
         "+ ",
     )
 
-    (finding,) = refused(diagnosed_text(program, tmp_path))
+    (finding,) = refused(diagnosed_text(program, here))
 
     assert finding.step == 21
-    assert finding.location is not None
     assert "# <-" in program.splitlines()[finding.location.line - 1]
 
 
@@ -896,6 +869,5 @@ def test_a_round_number_was_not_read_out_of_the_tensor_that_happens_to_be_equal(
     """The probabilities sum to 1, as one of the rewards is."""
     (finding,) = refused(diagnosed_text(ROUND_REWARDS, tmp_path))
 
-    assert finding.location is not None
     assert finding.location.line == 9
     assert ".log_prob(chances.sample()))" in (finding.fixes[0].patch or "")

@@ -53,10 +53,8 @@ NOT_GOOD = frozenset((
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_root_is_named(case: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    first, *others = diagnosed(case, tmp_path).findings
+def test_the_root_is_named(case: Program, here: Path) -> None:
+    first, *others = diagnosed(case, here).findings
 
     stray = [f for f in others if f.severity is Severity.ERROR and line_of(case, f) is None]
     assert [f"{finding.name}: {finding.message}" for finding in stray] == []
@@ -65,13 +63,9 @@ def test_the_root_is_named(case: Program, tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_first_fix_has_been_tried(
-    case: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_fix_has_been_tried(case: Program, here: Path) -> None:
     """A fix of the data cannot be tried; every other one that leads must not be refuted."""
-    monkeypatch.chdir(tmp_path)
-
-    first = diagnosed(case, tmp_path, verify=True).findings[0]
+    first = diagnosed(case, here, verify=True).findings[0]
 
     verdict = first.fixes[0].verdict
 

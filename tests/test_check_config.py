@@ -107,9 +107,8 @@ def test_without_a_configuration_there_is_nothing_to_check():
     assert cases_of(Config()) == ()
 
 
-def test_origins_are_shown(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    written(tmp_path, GOOD)
+def test_origins_are_shown(here):
+    written(here, GOOD)
 
     text = shown(load_config().overridden(jobs=2), typed={"jobs"})
 

@@ -96,7 +96,7 @@ def test_an_operand_near_its_singular_point_is_told_with_its_margin(tmp_path, lo
     (finding,) = about("GS602", loss, tmp_path, values)
 
     assert finding.evidence["margin"] == pytest.approx(margin, rel=0.02)
-    assert finding.location is not None and finding.location.line == 4
+    assert finding.location.line == 4
     assert "unguarded (1 of 2 elements)" in finding.message
 
 
@@ -199,10 +199,8 @@ TRUE = {
 
 
 @pytest.mark.parametrize("name", HEALTHY)
-def test_healthy_programs_have_few_hazards_and_true_ones(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    found = findings(HEALTHY[name].source, tmp_path)
+def test_healthy_programs_have_few_hazards_and_true_ones(name, here):
+    found = findings(HEALTHY[name].source, here)
 
     hazards = [one.rule for one in found if one.rule.startswith("GS6")]
     assert hazards == TRUE.get(name, [])

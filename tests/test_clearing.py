@@ -82,13 +82,10 @@ def clearing(program: str, folder: Path) -> Fix:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_patch_has_the_programs_own_names(
-    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_patch_has_the_programs_own_names(case: str, here: Path) -> None:
     program, added = CASES[case]
 
-    fix = clearing(program, tmp_path)
+    fix = clearing(program, here)
 
     lines = (fix.patch or "").splitlines()
     assert [line for line in lines if line.startswith("+") and line[:3] != "+++"] == added

@@ -137,7 +137,6 @@ def test_ctrl_c_gives_a_report(tmp_path):
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "step\n"
 
         process.send_signal(signal.SIGINT)

@@ -122,17 +122,12 @@ def first_finding(folder: Path, source: str) -> Finding:
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_the_cut_is_shown_and_joined(
-    cut: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cut_is_shown_and_joined(cut: str, here: Path) -> None:
     definition, line, place, repaired = CUTS[cut]
-    monkeypatch.chdir(tmp_path)
-
-    finding = first_finding(tmp_path, PROGRAM.format(definition=definition, cut=line))
+    finding = first_finding(here, PROGRAM.format(definition=definition, cut=line))
 
     assert finding.name == "dead-gradient"
     assert finding.evidence["parameters"] == ["side.weight", "side.bias"]
-    assert finding.location is not None
     assert finding.location.line == place
     fix = finding.fixes[0]
     assert (fix.kind, fix.verified) == ("graph", True), fix.verdict
@@ -145,7 +140,6 @@ def test_a_parameter_is_made_where_its_values_are(tmp_path: Path) -> None:
     finding = first_finding(tmp_path, PROGRAM.format(definition="", cut=cut))
 
     assert finding.evidence["reason"] == "rewrapped"
-    assert finding.location is not None
     assert finding.location.line == 12
 
 
@@ -218,16 +212,11 @@ OUT_OF_SIGHT = {
 
 
 @pytest.mark.parametrize("kind", OUT_OF_SIGHT)
-def test_what_parameters_does_not_find_is_registered(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_parameters_does_not_find_is_registered(kind: str, here: Path) -> None:
     held, use, repaired = OUT_OF_SIGHT[kind]
-    monkeypatch.chdir(tmp_path)
-
-    finding = first_finding(tmp_path, HELD.format(held=held, use=use))
+    finding = first_finding(here, HELD.format(held=held, use=use))
 
     assert finding.evidence["reason"] == "unregistered"
-    assert finding.location is not None
     assert (finding.location.line, finding.symptoms) == (11, ())
     assert finding.fixes[0].verified is True
     assert repaired in (finding.fixes[0].patch or "")
@@ -242,18 +231,14 @@ def test_a_batch_and_a_teacher_out_of_sight_are_meant(tmp_path: Path) -> None:
     assert diagnosed_file(script).findings == ()
 
 
-def test_an_optimizer_is_made_after_the_head_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_an_optimizer_is_made_after_the_head_is_replaced(here: Path) -> None:
     source = HELD.format(held="None", use="x")
     made = "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
 
     finding = first_finding(
-        tmp_path, source.replace(made, f"{made}net.head = nn.Linear(3, 1, bias=False)\n")
+        here, source.replace(made, f"{made}net.head = nn.Linear(3, 1, bias=False)\n")
     )
 
-    assert finding.location is not None
     assert finding.location.line == 18
     fix = finding.fixes[0]
     assert fix.verified is True
@@ -300,7 +285,6 @@ def test_ranks_end_the_graph_where_they_are_taken(tmp_path: Path) -> None:
     finding = first_finding(tmp_path, PROGRAM.format(definition="", cut=cut))
 
     assert (finding.op, finding.evidence["reason"]) == ("sort", "integer")
-    assert finding.location is not None
     assert finding.location.line == 12
 
 

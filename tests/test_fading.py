@@ -93,34 +93,27 @@ ELSEWHERE = """def to_fool(p):
 for step"""
 
 
-def test_the_loss_is_mended_where_it_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_loss_is_mended_where_it_is_written(here: Path) -> None:
     program = gan("g_loss = to_fool(D(fake))", probability=True).replace("for step", ELSEWHERE)
 
-    (found,) = diagnosed_text(program, tmp_path, verify=True).findings
+    (found,) = diagnosed_text(program, here, verify=True).findings
 
     assert found.fixes[0].verified is True
-    text = patched(program, found.fixes[0].patch or "", tmp_path)
+    text = patched(program, found.fixes[0].patch or "", here)
     assert "return (-torch.log(p + 1e-8)).mean()" in text
 
 
 @pytest.mark.parametrize("case", SATURATED)
-def test_a_generator_that_has_lost_is_told_what_is_flat(
-    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_generator_that_has_lost_is_told_what_is_flat(case: str, here: Path) -> None:
     program, flat, repaired = SATURATED[case]
 
-    (found,) = diagnosed_text(program, tmp_path, verify=True).findings
+    (found,) = diagnosed_text(program, here, verify=True).findings
 
     assert (found.rule, found.evidence["axis"]) == ("GS402", "run")
     place = found.location
-    assert place is not None
     assert program.splitlines()[place.line - 1][place.col : place.end_col] == flat
     assert found.fixes[0].verified is True
-    text = patched(program, found.fixes[0].patch or "", tmp_path)
+    text = patched(program, found.fixes[0].patch or "", here)
     assert repaired in text
     assert loud(text) == []
 

@@ -11,10 +11,8 @@ from gradscope.facts import Severity
 
 
 @pytest.mark.parametrize("program", programs("healthy"), ids=lambda program: program.name)
-def test_silent(program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    report = diagnosed(program, tmp_path)
+def test_silent(program: Program, here: Path) -> None:
+    report = diagnosed(program, here)
 
     loud = [f"{f.name}: {f.message}" for f in report.findings if f.severity is not Severity.NOTE]
     assert loud == []

@@ -109,21 +109,17 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_the_op_is_told_and_mended(
-    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_op_is_told_and_mended(case: str, here: Path) -> None:
     program, line, (old, new) = BROKEN[case]
 
-    (found,) = diagnosed_text(program, tmp_path, verify=True).findings
+    (found,) = diagnosed_text(program, here, verify=True).findings
 
     assert found.rule == "GS406"
-    assert found.location is not None
     assert line in program.splitlines()[found.location.line - 1]
     fix = found.fixes[0]
     assert fix.verified is True
-    subprocess.run(["git", "apply"], input=fix.patch, cwd=tmp_path, text=True, check=True)
-    mended = (tmp_path / "program.py").read_text()
+    subprocess.run(["git", "apply"], input=fix.patch, cwd=here, text=True, check=True)
+    mended = (here / "program.py").read_text()
     assert same(ran(mended), ran(program.replace(old, new)))
     assert loud(mended) == []
 

@@ -48,7 +48,6 @@ def test_the_line_of_the_op_is_named(line: str, op: str, tmp_path: Path) -> None
 
     found = traced(program).findings[0]
 
-    assert found.location is not None
     assert (found.location.line, found.op) == (6, op)
 
 
@@ -131,7 +130,7 @@ def test_every_node_leads_to_its_op_and_no_gradient_changes(op: str, view: bool)
         seen = run()
         note = recorder.context.call_of_node(seen[2])
 
-    assert note is not None and note.info.name == op
+    assert note.info.name == op
     assert torch.equal(seen[0], bare[0])
     assert (seen[1] is None) == (bare[1] is None)
     assert seen[1] is None or torch.equal(seen[1], bare[1])

@@ -62,7 +62,7 @@ def test_what_is_not_called_is_told_as_such(kind: str, tmp_path: Path) -> None:
 
     assert found.evidence["reason"] == "unused"
     assert found.evidence["parameters"] == ["net.spare.weight", "net.spare.bias"]
-    assert found.location is not None and found.location.function == "Net.__init__"
+    assert found.location.function == "Net.__init__"
 
 
 def test_values_that_reach_the_loss_without_their_graph_are_a_use(tmp_path: Path) -> None:

@@ -120,7 +120,6 @@ def stuck(
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        assert process.stderr is not None
         while (line := process.stderr.readline()) and line != "here\n":
             pass
         assert line == "here\n"

@@ -82,12 +82,8 @@ def kept(source: str, folder: Path) -> tuple[Report, Report]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_saved_step_has_the_findings_of_the_program(
-    case: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.chdir(tmp_path)
-
-    first, again = kept(case.source, tmp_path)  # type: ignore[attr-defined]
+def test_a_saved_step_has_the_findings_of_the_program(case: object, here: Path):
+    first, again = kept(case.source, here)  # type: ignore[attr-defined]
 
     assert places(again) == places(first) != []
     assert [fix.title for one in errors(again) for fix in one.fixes] == [
@@ -196,6 +192,5 @@ Double.apply(x).sum().backward()
     assert [one for one in again.remarks if one.startswith(f"{wrong.rule} {wrong.name} at ")]
     (told,) = errors(again)
     assert (told.rule, told.message) == (wrong.rule, wrong.message)
-    assert told.location is not None
     assert Path(told.location.file).parent.name == "sources"
     assert told.fixes[0].patch is not None

@@ -46,9 +46,8 @@ STREAMED = (
 )
 
 
-def traced(tmp_path, monkeypatch, bad):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.py").write_text(PROGRAM.replace("BAD", str(bad)))
+def traced(here, bad):
+    (here / "train.py").write_text(PROGRAM.replace("BAD", str(bad)))
     return gradscope.trace("train.py", silent=True, verify=False, every_step=True)
 
 
@@ -69,14 +68,13 @@ def test_a_sound_dataset_is_sound(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_batch_of_no_known_samples_is_told_by_its_worker(tmp_path, monkeypatch, number):
+def test_a_batch_of_no_known_samples_is_told_by_its_worker(here, number):
     """An iterable dataset, whose samples have no index."""
     stream = PROGRAM
     for old, new in STREAMED:
         stream = stream.replace(old, new)
     stream = stream.replace("BAD", str(number))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.py").write_text(stream)
+    (here / "train.py").write_text(stream)
 
     report = gradscope.trace("train.py", silent=True, verify=False, every_step=True)
 

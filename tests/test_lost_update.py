@@ -166,20 +166,16 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_lost_update_is_told_where_it_is_lost_and_mended(
-    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_lost_update_is_told_where_it_is_lost_and_mended(case: str, here: Path) -> None:
     program, reason, line, repaired = BROKEN[case]
 
-    (found,) = diagnosed_text(program, tmp_path, verify=True).findings
+    (found,) = diagnosed_text(program, here, verify=True).findings
 
     assert (found.rule, found.evidence["reason"]) == ("GS407", reason)
-    assert found.location is not None
     assert line in program.splitlines()[found.location.line - 1]
     fix = found.fixes[0]
     assert fix.verified is True
-    assert patched(program, fix.patch or "", tmp_path) == repaired
+    assert patched(program, fix.patch or "", here) == repaired
     assert loud(repaired) == []
 
 
@@ -204,7 +200,6 @@ def test_what_never_moves_is_told_at_the_optimizer(case: str) -> None:
     (found,) = loud(program + LOOP)
 
     assert (found.rule, found.evidence["reason"]) == ("GS407", reason)
-    assert found.location is not None
     assert line in program.splitlines()[found.location.line - 1]
     assert all(fix.patch is None for fix in found.fixes)
 
@@ -239,20 +234,16 @@ DECAYED = HEAD.format("SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=
 
 
 @pytest.mark.parametrize("made", [SGD, ADAM, DECAYED], ids=["SGD", "Adam", "decayed"])
-def test_a_bound_that_leaves_nothing_of_the_gradient_is_raised(
-    made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_bound_that_leaves_nothing_of_the_gradient_is_raised(made: str, here: Path) -> None:
     program = CLIPPED.format(made, "max_norm=1e-9" if made is SGD else "1e-9")
 
-    (found,) = diagnosed_text(program, tmp_path, verify=True).findings
+    (found,) = diagnosed_text(program, here, verify=True).findings
 
     assert (found.rule, found.severity) == ("GS407", "warning")
     assert found.evidence["reason"] == "overclipped"
-    assert found.location is not None
     assert "clip_grad_norm_" in program.splitlines()[found.location.line - 1]
     assert found.fixes[0].verified is True
-    assert loud(patched(program, found.fixes[0].patch or "", tmp_path)) == []
+    assert loud(patched(program, found.fixes[0].patch or "", here)) == []
 
 
 LEAF = """\
@@ -400,7 +391,6 @@ def test_an_optimizer_that_holds_a_leaf_which_is_replaced_moves_nothing() -> Non
     (found,) = loud(program)
 
     assert (found.rule, found.evidence["reason"]) == ("GS403", "replaced")
-    assert found.location is not None
     assert found.location.line == 5
 
 
@@ -409,7 +399,7 @@ def test_what_is_left_out_of_the_optimizer_is_noted() -> None:
 
     assert (found.rule, found.severity) == ("GS407", Severity.NOTE)
     assert "2 parameters get a gradient in each pass, and no optimizer holds them" in found.message
-    assert found.location is not None and found.location.line == 6
+    assert found.location.line == 6
 
 
 @pytest.mark.parametrize("case", MEANT)
@@ -435,4 +425,4 @@ for step in range(6):
     (found,) = loud(program)
 
     assert (found.rule, found.evidence["reason"]) == ("GS403", "sampled")
-    assert found.location is not None and found.location.line == 9
+    assert found.location.line == 9

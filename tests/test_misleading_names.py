@@ -203,7 +203,6 @@ with off(), timed("no_grad"):
     loss = head(x).square().mean()""",
     )
     [first, *_] = diagnosed_text(text, tmp_path).findings
-    assert first.location is not None
 
     said = text.splitlines()[first.location.line - 1][first.location.col : first.location.end_col]
     assert said == "off()"

@@ -68,7 +68,6 @@ def test_a_mode_that_was_left_on_is_told(
 
     assert (one.severity, one.evidence["mode"]) == (severity, mode)
     place = one.location
-    assert place is not None
     assert program.splitlines()[place.line - 1][place.col : place.end_col] == line
 
 
@@ -82,16 +81,12 @@ TRAINED = "    net.train()\n    for batch in"
         (SCORED, noted(EVALUATED).replace("    for batch in", TRAINED)),
     ],
 )
-def test_the_mode_is_set_where_training_goes_on(
-    score: str, repaired: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    (one,) = diagnosed_text(noted(score), tmp_path, verify=True).findings
+def test_the_mode_is_set_where_training_goes_on(score: str, repaired: str, here: Path) -> None:
+    (one,) = diagnosed_text(noted(score), here, verify=True).findings
 
     assert one.fixes[0].verified is True
-    assert patched(noted(score), one.fixes[0].patch or "", tmp_path) == repaired
-    assert found(repaired, tmp_path) == []
+    assert patched(noted(score), one.fixes[0].patch or "", here) == repaired
+    assert found(repaired, here) == []
 
 
 FROZEN = """\

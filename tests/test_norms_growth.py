@@ -80,7 +80,7 @@ def test_a_dead_gradient_is_told_with_its_reason(between: object, reason: str) -
     (finding,) = train(TwoLayers(between), torch.randn(8, 6))
 
     assert (finding.rule, finding.evidence["reason"]) == ("GS403", reason)
-    assert finding.location is not None and finding.location.file.endswith("test_norms_growth.py")
+    assert finding.location.file.endswith("test_norms_growth.py")
     assert len(finding.evidence["parameters"]) == 2
 
 

@@ -216,7 +216,6 @@ def test_the_table_explains_the_root(one):
     edge: Edge | None = evidence.edge(root.event)
 
     assert root.event.op == one.op
-    assert edge is not None
     assert (edge.nature, edge.cause) == (one.nature, one.cause)
 
 
@@ -234,7 +233,6 @@ GUARDED = [
 @pytest.mark.parametrize(("op", "source", "operand"), GUARDED, ids=[row[0] for row in GUARDED])
 def test_a_guard_around_all_of_an_operand_mends_it(op, source, operand):
     fact = lookup(op)
-    assert fact is not None
     edge = next(edge for edge in fact.edges if edge.cure.guard)
     x = torch.tensor([0.0, 1.0, 0.5], requires_grad=True)
     same, zeros = torch.tensor(SAME, requires_grad=True), torch.zeros(2, 2, requires_grad=True)

@@ -26,12 +26,8 @@ def programs() -> list[object]:
 
 
 @pytest.mark.parametrize("path", programs())
-def test_runs_as_without_us(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_as_without_us(path: Path, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip(NEEDS.get(path.stem, "torch"))
-    monkeypatch.chdir(tmp_path)
-
     status = in_fork(lambda: run_plainly(path))
     bare = capfd.readouterr()
     if status < 0:  # a process that has computed was forked, and the copy computes with threads

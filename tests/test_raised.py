@@ -66,7 +66,6 @@ def found_in(program: str, folder: Path, *, verify: bool = False) -> Finding:
 
 
 def line_of(found: Finding, folder: Path) -> str:
-    assert found.location is not None
     return (folder / "program.py").read_text().splitlines()[found.location.line - 1].strip()
 
 
@@ -274,7 +273,7 @@ def test_an_exception_over_a_nan_tells_where_that_was_born(
 ) -> None:
     (finding,) = diagnosed_text(HEAD + PLAYED.format(line), tmp_path, verify=True).findings
 
-    assert finding.location is not None and finding.location.line == 11
+    assert finding.location.line == 11
     assert finding.fixes[0].verified is True
     assert patch in (finding.fixes[0].patch or "")
 

@@ -139,7 +139,6 @@ def together(
 
     def one(rank: int) -> None:
         ranks = Ranks.found()
-        assert ranks is not None
         made = act(ranks)
         if ranks.leads:
             (folder / f"{rank}.made").write_bytes(pickle.dumps(made))
@@ -177,7 +176,6 @@ def on_each(
 
 
 def fates(report: Report) -> list[Fate]:
-    assert report.ranks is not None
     return [one.fate for one in report.ranks.all]
 
 
@@ -193,7 +191,6 @@ def test_the_rank_that_made_the_nan_tells_it_and_all_run_again(
     assert codes == [0, 0]
     (finding,) = report.findings
     assert finding.rule == "GS201"
-    assert finding.location is not None
     assert finding.location.line == line_of(text, bad)
     assert finding.step == 3
     assert fates(report)[1] is Fate.BORN
@@ -201,7 +198,6 @@ def test_the_rank_that_made_the_nan_tells_it_and_all_run_again(
     assert report.remarks[0] == "this is rank 1 of 2, where it went wrong first, at step 3"
     assert report.remarks[1].startswith("rank 0 ")
     assert any(fix.verified for fix in finding.fixes), finding.fixes
-    assert report.replay is not None
     assert report.replay.identical
 
 
@@ -214,7 +210,6 @@ def test_a_patch_has_to_hold_on_every_rank(tmp_path: Path, monkeypatch: pytest.M
 
     assert fates(report) == [Fate.BORN, Fate.BORN]
     location = report.findings[0].location
-    assert location is not None
     assert location.line == line_of(text, broken)
     assert not any(fix.verified for fix in report.findings[0].fixes)
     refuted = [fix.verdict for fix in report.findings[0].fixes if fix.verified is False]
@@ -246,7 +241,6 @@ def test_a_bad_value_is_told_before_a_gradient_that_is_missing(
     report, codes = on_ranks(text, tmp_path, monkeypatch, verify=False)
 
     assert codes == [0, 0]
-    assert report.findings[0].location is not None
     assert report.findings[0].location.line == line_of(text, bad)
     assert fates(report)[0] in AFTER
     assert report.remarks[0] == "this is rank 1 of 2, where it went wrong first, at step 3"
@@ -289,7 +283,6 @@ def test_sharded_programs(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert fates(report)[1] is Fate.BORN
     assert fates(report)[0] in (AFTER if is_sharded else [Fate.BORN])
     location = report.findings[0].location
-    assert location is not None
     assert location.line == line_of(text, "loss =")
     assert any(fix.verified for fix in report.findings[0].fixes)
 
@@ -472,7 +465,6 @@ def test_a_value_that_was_sent_is_told_where_it_was_made(
     assert fates(report)[1] is Fate.BORN
     assert fates(report)[0] in AFTER
     location = report.findings[0].location
-    assert location is not None
     assert location.line == line_of(text, "x.log()")
 
 
@@ -731,7 +723,6 @@ def test_a_rank_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert fates(report) == [Fate.CALLED_OFF, Fate.HUNG]
     assert report.trace.ending.kind == "hung"
     location = report.trace.ending.location
-    assert location is not None
     assert location.line == line_of(text, "time.sleep")
 
 

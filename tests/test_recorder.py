@@ -40,7 +40,6 @@ def only_root(program: Callable[[], object]) -> Root:
 def text_of(event: Event) -> str:
     """The source text under the blamed call's span."""
     location = event.blame.location
-    assert location is not None
     with open(location.file) as file:
         line = file.read().splitlines()[location.line - 1]
     return line[location.col : location.end_col]

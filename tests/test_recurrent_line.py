@@ -36,5 +36,4 @@ def test_the_product_is_pointed_at(cell: str, steps: int, tmp_path: Path) -> Non
     first, *_ = diagnosed_text(PROGRAM.format(cell=cell, steps=steps), tmp_path).findings
 
     assert first.rule == "GS401"
-    assert first.location is not None
     assert first.location.line == 13

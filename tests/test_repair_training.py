@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from corpus import diagnosed_file
 
 UNSCALED = """\
@@ -23,11 +22,8 @@ for _ in range(20):
 """
 
 
-def test_a_loss_that_is_scaled_and_never_unscaled_is_stepped_through_its_scaler(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    script = tmp_path / "train.py"
+def test_a_loss_that_is_scaled_and_never_unscaled_is_stepped_through_its_scaler(here: Path) -> None:
+    script = here / "train.py"
     script.write_text(UNSCALED, encoding="utf-8")
 
     finding = diagnosed_file(script, verify=True).findings[0]

@@ -173,11 +173,10 @@ def test_a_second_run_without_memory_speaks_against_no_fix(file):
         ("torch.empty(1 << 60)", Reason.MEMORY),
     ],
 )
-def test_only_what_a_fix_does_is_held_against_it(end, reason, tmp_path, monkeypatch):
+def test_only_what_a_fix_does_is_held_against_it(end, reason, here):
     """The program runs a second time where the machine is not as kind to it."""
-    monkeypatch.chdir(tmp_path)
-    script = tmp_path / "train.py"
-    (tmp_path / "runs").touch()  # what was there before, and was written to, is so in the second
+    script = here / "train.py"
+    (here / "runs").touch()  # what was there before, and was written to, is so in the second
     script.write_text(
         "import os, signal, torch\n"
         "if os.path.getsize('runs'):\n"

@@ -90,10 +90,7 @@ def test_a_refuted_patch_is_shown_by_none_but_json(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_the_users_file_is_read_from_disk(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_users_file_is_read_from_disk(name: str, here: Path) -> None:
     Path("gamma_loss.py").write_text(cases.GAMMA)
     only = replace(cases.full(), findings=(replace(cases.masked_branch(), fixes=()),))
 

@@ -57,7 +57,7 @@ def test_errors_fail_and_warnings_pass() -> None:
 def test_a_program_that_raised_is_an_error_with_its_traceback() -> None:
     error = parsed(cases.failed()).find(".//error")
 
-    assert error is not None and error.text is not None
+    assert error.text is not None
     assert error.get("message") == ("the program raised ValueError: expected 3 channels, got 4")
     assert "line 3, in <module>" in error.text
 

@@ -198,7 +198,7 @@ def test_what_cannot_be_hidden_waits_for_rerun(line, kind, said, traced, tmp_pat
     assert isinstance(verdict, NotTried) and verdict.effect is not None
     assert verdict.effect.kind is kind
     assert verdict.effect.what.endswith(said)
-    assert verdict.effect.location is not None and verdict.effect.location.line == 1
+    assert verdict.effect.location.line == 1
     assert report.runs == 1
 
 

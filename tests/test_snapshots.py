@@ -250,7 +250,6 @@ def test_the_newest_snapshot_will_do_where_a_step_takes_longer_than_a_copy(trace
     slow = STEP.replace("    loss.backward()", "    time.sleep(0.05)\n    loss.backward()")
     examined = traced(BEGIN + "import time\n" + LOSS + slow + LOOP).trace.replay
 
-    assert examined is not None
     assert examined.origin is Origin.SNAPSHOT
     assert examined.step > 20
 

@@ -41,7 +41,6 @@ def edits(update: Update) -> list[Edit]:
 
 
 def rate_of(update: Update) -> object:
-    assert update.location is not None
     text = parsed(update.location.file)
     assert text is not None
     found = rate_by_hand(text, update.location)

@@ -36,7 +36,7 @@ def recurrence(steps: int, std: float) -> torch.Tensor:
 def test_the_growth_is_measured_up_to_the_overflow() -> None:
     growth = observed(lambda: recurrence(90, 2.0))
 
-    assert growth is not None and growth.axis == "time"
+    assert growth.axis == "time"
     assert 3 < growth.factor < 8
     assert len(growth.norms) < 90 and growth.norms == tuple(sorted(growth.norms))
 
@@ -56,7 +56,7 @@ def deep(std: float) -> torch.Tensor:
 def test_layers_swell_by_depth() -> None:
     growth = observed(lambda: deep(3.0))
 
-    assert growth is not None and growth.axis == "depth" and growth.factor > 5
+    assert growth.axis == "depth" and growth.factor > 5
 
 
 SCRIPT = """import torch
@@ -118,7 +118,6 @@ def test_an_op_that_overflows_after_the_recurrence_is_its_own_cause(tmp_path: Pa
 
 def test_what_one_repeat_does_alone_is_no_growth() -> None:
     growth = observed(lambda: recurrence(90, 2.0))
-    assert growth is not None
     call, birth, forward = growth.call, Kind.BIRTH, Phase.FORWARD
     roots = (Root(Event(1, growth.step, birth, forward, call, call)),)
 

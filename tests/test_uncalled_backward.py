@@ -53,17 +53,16 @@ HOOKED = """out = {}
     ("returned", "made"), [("x", "x.view_as(x)"), ("x.view_as(x)", "x.view_as(x)")]
 )
 def test_it_is_told_where_it_stands_and_hooked(
-    returned: str, made: str, steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    returned: str, made: str, steps: int, here: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     program = PROGRAM.format(returns=f"return {returned}", steps=steps)
 
-    (found,) = diagnosed_text(program, tmp_path, verify=True).findings
+    (found,) = diagnosed_text(program, here, verify=True).findings
 
     assert (found.rule, found.severity) == ("GS304", Severity.ERROR)
-    assert found.location is not None and found.location.line == 15
+    assert found.location.line == 15
     assert found.fixes[0].verified is True
-    text = patched(program, found.fixes[0].patch or "", tmp_path)
+    text = patched(program, found.fixes[0].patch or "", here)
     assert text == PROGRAM.format(returns=HOOKED.format(made), steps=steps)
     assert loud(text) == []
 

@@ -20,7 +20,6 @@ def updates(observed: Observation) -> tuple[Update, ...]:
 
 
 def line_of(update: Update) -> str:
-    assert update.location is not None
     with open(update.location.file, encoding="utf-8") as lines:
         return list(lines)[update.location.line - 1].strip()
 

@@ -121,7 +121,6 @@ def test_of_a_chain_the_last_link_is_pointed_at(folder):
         x.square().sum(-1).sqrt().mean().backward()
 
     (finding,) = seen.findings()
-    assert finding.location is not None
     line = lines(finding.location.file)[finding.location.line - 1]
     assert line[finding.location.col : finding.location.end_col] == ".sqrt()"
     assert finding.chain[0].blame.location == finding.location
