@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from corpus import diagnosed_text
 
@@ -70,7 +68,7 @@ MEANT = {
 
 
 @pytest.mark.parametrize("how", ADDED)
-def test_what_no_optimizer_got_is_told_at_the_optimizer(how: str, tmp_path: Path) -> None:
+def test_what_no_optimizer_got_is_told_at_the_optimizer(how, tmp_path):
     given, at, change, layer = ADDED[how]
     program = PROGRAM.format(given=given, at=at, change=change)
 
@@ -82,7 +80,7 @@ def test_what_no_optimizer_got_is_told_at_the_optimizer(how: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("how", MEANT)
-def test_what_is_meant_is_silent(how: str, tmp_path: Path) -> None:
+def test_what_is_meant_is_silent(how, tmp_path):
     given, at, change = MEANT[how]
     program = PROGRAM.format(given=given, at=at, change=change)
 

@@ -51,7 +51,7 @@ def test_the_facts_are_there_without_torch():
     assert "torch" not in json.loads(run.stdout)
 
 
-def test_trace_runs_a_target_as_the_command_does(here: Path):
+def test_trace_runs_a_target_as_the_command_does(here):
     (here / "loss.py").write_text(PROGRAM)
     report = gradscope.trace("loss.py", silent=True)
 
@@ -65,7 +65,7 @@ def test_trace_runs_a_target_as_the_command_does(here: Path):
     assert report.runs == 2
 
 
-def test_trace_takes_the_options_of_the_command(here: Path):
+def test_trace_takes_the_options_of_the_command(here):
     (here / "loss.py").write_text("def loss(x, scale):\n    return (scale * x.sqrt()).sum()\n")
     inputs = {"x": "torch.zeros(2, requires_grad=True)", "scale": "3.0"}
 
@@ -77,7 +77,7 @@ def test_trace_takes_the_options_of_the_command(here: Path):
     assert (unwanted.findings, unwanted.accepted) == ((), 1)
 
 
-def test_what_cannot_be_run_is_an_error_with_help(here: Path):
+def test_what_cannot_be_run_is_an_error_with_help(here):
     with pytest.raises(gradscope.GradscopeError, match=r"there is no file missing\.py"):
         gradscope.trace("missing.py")
     with pytest.raises(gradscope.GradscopeError, match="no rule is called GS999"):
@@ -103,7 +103,7 @@ assert report.findings
 """
 
 
-def test_nothing_passes_between_the_caller_and_the_program(tmp_path: Path):
+def test_nothing_passes_between_the_caller_and_the_program(tmp_path):
     (tmp_path / "state.py").write_text(STATE)
 
     def told(before: str, after: str = "") -> str:
@@ -145,7 +145,7 @@ while True:
 """
 
 
-def test_ctrl_c_ends_the_program_and_the_report_is_returned(tmp_path: Path):
+def test_ctrl_c_ends_the_program_and_the_report_is_returned(tmp_path):
     (tmp_path / "endless.py").write_text(ENDLESS)
     program = (
         "import gradscope\n"

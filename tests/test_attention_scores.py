@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from apart import traced
 
@@ -39,7 +37,7 @@ for _ in range(10):
 
 
 @pytest.mark.parametrize("mask", MASKS, ids=["bool", "float"])
-def test_scores_that_overflow_are_told_from_a_mask(mask: str, tmp_path: Path) -> None:
+def test_scores_that_overflow_are_told_from_a_mask(mask, tmp_path):
     program = tmp_path / "program.py"
     program.write_text(LARGE.format(factor=1e20, mask=mask))
 
@@ -50,14 +48,14 @@ def test_scores_that_overflow_are_told_from_a_mask(mask: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("mask", MASKS, ids=["bool", "float"])
-def test_scores_of_usual_size_are_healthy(mask: str, tmp_path: Path) -> None:
+def test_scores_of_usual_size_are_healthy(mask, tmp_path):
     program = tmp_path / "program.py"
     program.write_text(LARGE.format(factor=3, mask=mask))
 
     assert traced(program).verdict == "healthy"
 
 
-def test_weights_that_grew_in_training_are_the_steps_fault(tmp_path: Path) -> None:
+def test_weights_that_grew_in_training_are_the_steps_fault(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(STEPS)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from corpus import diagnosed_text
 from test_collectives import on_two_ranks
@@ -57,7 +55,7 @@ EACH = CLIPPED.format(f"    {CLIPS}\n", "")
         ),
     ],
 )
-def test_a_sum_of_means_is_told_and_divided(program: str, repaired: str, here: Path) -> None:
+def test_a_sum_of_means_is_told_and_divided(program, repaired, here):
     (found,) = diagnosed_text(program, here, verify=True).findings
 
     assert (found.rule, found.severity) == ("GS409", Severity.WARNING)
@@ -67,7 +65,7 @@ def test_a_sum_of_means_is_told_and_divided(program: str, repaired: str, here: P
     assert loud(repaired) == []
 
 
-def test_it_is_a_note_where_the_optimizer_does_not_mind(tmp_path: Path) -> None:
+def test_it_is_a_note_where_the_optimizer_does_not_mind(tmp_path):
     (found,) = diagnosed_text(ADAM + ADDED.format(""), tmp_path).findings
 
     assert (found.rule, found.severity) == ("GS409", Severity.NOTE)
@@ -108,11 +106,11 @@ TWO_HEADS = (
         "heads", "clipped once", "clipped each step", "two tasks",
     ],
 )  # fmt: skip
-def test_what_is_averaged_or_summed_on_purpose_is_silent(program: str) -> None:
+def test_what_is_averaged_or_summed_on_purpose_is_silent(program):
     assert loud(program) == []
 
 
-def test_clipping_after_each_pass_is_told_and_moved(here: Path) -> None:
+def test_clipping_after_each_pass_is_told_and_moved(here):
     (found,) = diagnosed_text(EACH, here, verify=True).findings
 
     assert (found.rule, found.evidence["order"]) == ("GS405", "between-passes")
@@ -154,9 +152,7 @@ for step in range(4):
     ],
     ids=["gradients", "loss", "loss anew", "summed again", "once"],
 )
-def test_an_average_over_ranks_is_taken_once(
-    loss: str, line: str, told: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_average_over_ranks_is_taken_once(loss, line, told, tmp_path, monkeypatch):
     program = RANKS.format(loss, line)
 
     report, _ = on_two_ranks(program, tmp_path, monkeypatch)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 import torch
@@ -710,7 +709,7 @@ def each(kinds: Iterable[str]) -> list[ParameterSet]:
 
 
 @pytest.mark.parametrize("kind", each([*BROKEN, *ADVICE]))
-def test_the_line_that_caused_it_is_named(kind: str, here: Path) -> None:
+def test_the_line_that_caused_it_is_named(kind, here):
     program = written({**BROKEN, **ADVICE}[kind], "+ ")
 
     report = diagnosed_text(program, here)
@@ -721,7 +720,7 @@ def test_the_line_that_caused_it_is_named(kind: str, here: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", each(BROKEN))
-def test_the_leading_patch_is_the_repair(kind: str, here: Path) -> None:
+def test_the_leading_patch_is_the_repair(kind, here):
     program = written(BROKEN[kind], "+ ")
 
     (finding,) = refused(diagnosed_text(program, here))
@@ -731,7 +730,7 @@ def test_the_leading_patch_is_the_repair(kind: str, here: Path) -> None:
 
 
 @pytest.mark.slow
-def test_several_writes_are_repaired_together(here: Path) -> None:
+def test_several_writes_are_repaired_together(here):
     program = """
         h = torch.sigmoid(net(x))
         - h += 1
@@ -751,21 +750,21 @@ def test_several_writes_are_repaired_together(here: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", each(BROKEN))
-def test_the_leading_patch_holds(kind: str, here: Path) -> None:
+def test_the_leading_patch_holds(kind, here):
     (finding,) = refused(diagnosed_text(written(BROKEN[kind], "+ "), here, verify=True))
 
     assert finding.fixes[0].verified is True, finding.fixes[0].verdict
 
 
 @pytest.mark.parametrize("kind", RIGHT)
-def test_right_programs_are_silent(kind: str, here: Path) -> None:
+def test_right_programs_are_silent(kind, here):
     report = diagnosed_text(written(RIGHT[kind], "+ "), here)
 
     assert report.trace.ending.kind == "finished", report.trace.ending
     assert refused(report) == []
 
 
-def test_a_backward_that_returns_too_few_gradients_gets_the_others(here: Path) -> None:
+def test_a_backward_that_returns_too_few_gradients_gets_the_others(here):
     """Told as a wrong backward, which it is."""
     program = written(
         """
@@ -790,7 +789,7 @@ def test_a_backward_that_returns_too_few_gradients_gets_the_others(here: Path) -
     assert "+        return grad * ctx.factor, None" in (finding.fixes[0].patch or "")
 
 
-def test_parameters_that_a_data_parallel_model_waits_for_are_named(here: Path) -> None:
+def test_parameters_that_a_data_parallel_model_waits_for_are_named(here):
     program = written(
         """
         import os
@@ -819,7 +818,7 @@ def test_parameters_that_a_data_parallel_model_waits_for_are_named(here: Path) -
     assert "Parallel(Net(), find_unused_parameters=True)" in (finding.fixes[0].patch or "")
 
 
-def test_what_torch_itself_refuses_is_no_fault_of_ours(tmp_path: Path) -> None:
+def test_what_torch_itself_refuses_is_no_fault_of_ours(tmp_path):
     """numpy() is stood in for, and raises as it does without us."""
     report = diagnosed_text(written("net(x).numpy()", "+ "), tmp_path)
 
@@ -827,7 +826,7 @@ def test_what_torch_itself_refuses_is_no_fault_of_ours(tmp_path: Path) -> None:
 
 
 @needs_saved
-def test_a_late_refusal_is_looked_at_again(here: Path) -> None:
+def test_a_late_refusal_is_looked_at_again(here):
     """The step that fails was only watched: it is repeated, and its ops are looked at."""
     program = written(
         """
@@ -863,9 +862,7 @@ optimizer.step()
 """
 
 
-def test_a_round_number_was_not_read_out_of_the_tensor_that_happens_to_be_equal(
-    tmp_path: Path,
-) -> None:
+def test_a_round_number_was_not_read_out_of_the_tensor_that_happens_to_be_equal(tmp_path):
     """The probabilities sum to 1, as one of the rewards is."""
     (finding,) = refused(diagnosed_text(ROUND_REWARDS, tmp_path))
 

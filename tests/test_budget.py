@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
 
@@ -58,7 +57,7 @@ def lasting(seconds: float, ending: Ending = FINISHED):
     return again
 
 
-def test_what_ran_is_subtracted_and_what_it_was_for_is_known() -> None:
+def test_what_ran_is_subtracted_and_what_it_was_for_is_known():
     budget = Budget(100.0)
 
     budget.run(Purpose.RATE, lasting(0.01))
@@ -67,7 +66,7 @@ def test_what_ran_is_subtracted_and_what_it_was_for_is_known() -> None:
     assert budget.left == 100.0 - budget.spent[Purpose.RATE] <= 100.0 - 0.01
 
 
-def test_a_share_leaves_the_rest_to_the_fixes() -> None:
+def test_a_share_leaves_the_rest_to_the_fixes():
     budget = Budget(6.0, spent={Purpose.RATE: 6.0 * SHARES[Purpose.RATE]})
 
     with pytest.raises(TimeoutError):
@@ -75,7 +74,7 @@ def test_a_share_leaves_the_rest_to_the_fixes() -> None:
     assert budget.left_for(Purpose.FIX) == pytest.approx(5.0)
 
 
-def test_a_run_that_its_limit_ended_tells_nothing() -> None:
+def test_a_run_that_its_limit_ended_tells_nothing():
     ended = Ending("interrupted", "the time limit of 1 s")
 
     with pytest.raises(TimeoutError):
@@ -89,9 +88,7 @@ def test_a_run_that_its_limit_ended_tells_nothing() -> None:
         (DIVERGES, ["at which learning rate training stops diverging"]),
     ],
 )
-def test_what_the_time_did_not_allow_is_said(
-    text: str, left_out: list[str], tmp_path: Path
-) -> None:
+def test_what_the_time_did_not_allow_is_said(text, left_out, tmp_path):
     """A run takes longer than a hundred microseconds on every machine."""
     file = tmp_path / "program.py"
     file.write_text(text)

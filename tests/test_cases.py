@@ -53,7 +53,7 @@ NOT_GOOD = frozenset((
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_root_is_named(case: Program, here: Path) -> None:
+def test_the_root_is_named(case, here):
     first, *others = diagnosed(case, here).findings
 
     stray = [f for f in others if f.severity is Severity.ERROR and line_of(case, f) is None]
@@ -63,7 +63,7 @@ def test_the_root_is_named(case: Program, here: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_first_fix_has_been_tried(case: Program, here: Path) -> None:
+def test_the_first_fix_has_been_tried(case, here):
     """A fix of the data cannot be tried; every other one that leads must not be refuted."""
     first = diagnosed(case, here, verify=True).findings[0]
 
@@ -114,7 +114,7 @@ def line_of(case: Program, finding: Finding) -> int | None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_truth_is_well_formed(case: Program) -> None:
+def test_the_truth_is_well_formed(case):
     assert set(case.right) == set(KEYS)
     assert len(case.culprits) == 1 + ("line" in case.reasons)
     assert set(case.right["cause"]) <= CAUSES
@@ -133,14 +133,14 @@ def test_the_truth_is_well_formed(case: Program) -> None:
         "# cause: log-zero\n# or cause: underflow (half)\n# or cause: zero-division (half)",
     ],
 )
-def test_a_header_gives_one_answer_or_a_second_with_its_reason(header: str, tmp_path: Path) -> None:
+def test_a_header_gives_one_answer_or_a_second_with_its_reason(header, tmp_path):
     (tmp_path / "case.py").write_text(f"{header}\nimport torch\n", encoding="utf-8")
 
     with pytest.raises(ValueError, match=r"case: .*(cause|also)"):
         programs(tmp_path)
 
 
-def test_every_numeric_cause_has_four_cases() -> None:
+def test_every_numeric_cause_has_four_cases():
     numeric = {
         rule.name
         for rule in RULES.values()
@@ -153,11 +153,11 @@ def test_every_numeric_cause_has_four_cases() -> None:
     assert {cause: count for cause, count in thin.items() if count < 4} == {}
 
 
-def test_gaps_name_cases() -> None:
+def test_gaps_name_cases():
     assert set(KNOWN_GAPS | UNTRIED | REFUTED) <= {case.name for case in CASES}
 
 
-def test_a_divisor_that_is_spread_out_is_counted_by_its_own_elements(tmp_path: Path):
+def test_a_divisor_that_is_spread_out_is_counted_by_its_own_elements(tmp_path):
     text = (
         "import torch\n"
         "x = torch.ones(4, 6, requires_grad=True)\n"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import Command
 
 from gradscope.check.proposal import propose
 
@@ -73,7 +72,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_without_a_configuration_it_is_the_callers_mistake(gradscope: Command):
+def test_without_a_configuration_it_is_the_callers_mistake(gradscope):
     done = gradscope("check")
 
     assert (done.returncode, done.stdout) == (2, "")
@@ -84,7 +83,7 @@ def test_without_a_configuration_it_is_the_callers_mistake(gradscope: Command):
     ]
 
 
-def test_what_runs_backward_is_proposed_and_the_rest_is_told(project: Path):
+def test_what_runs_backward_is_proposed_and_the_rest_is_told(project):
     found = propose(project)
 
     assert found.targets == ("bad one.py", "train.py", "smoke.py:smoke")
@@ -96,7 +95,7 @@ def test_what_runs_backward_is_proposed_and_the_rest_is_told(project: Path):
     )
 
 
-def test_what_it_writes_is_checked(gradscope: Command, project: Path):
+def test_what_it_writes_is_checked(gradscope, project):
     wrote = gradscope("check", "--init")
     written = (project / "gradscope.yaml").read_text()
     again = gradscope("check", "--init")
@@ -116,7 +115,7 @@ def test_what_it_writes_is_checked(gradscope: Command, project: Path):
     assert "3 targets: 2 healthy, 1 unhealthy" in checked.stdout
 
 
-def test_where_nothing_runs_backward_nothing_is_written(gradscope: Command, tmp_path: Path):
+def test_where_nothing_runs_backward_nothing_is_written(gradscope, tmp_path):
     (tmp_path / "losses.py").write_text(LOSSES)
 
     done = gradscope("check", "--init")

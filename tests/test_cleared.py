@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import subprocess
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -37,7 +35,7 @@ def trained(body: str) -> list[Finding]:
 
 
 @pytest.mark.parametrize("clear", ["optimizer.zero_grad()", "optimizer.zero_grad(False)"])
-def test_a_step_without_gradients_is_told(clear: str) -> None:
+def test_a_step_without_gradients_is_told(clear):
     (found,) = trained(f"loss.backward(); {clear}; optimizer.step()")
 
     assert "gets no gradient in any of" in found.message
@@ -55,7 +53,7 @@ def test_a_step_without_gradients_is_told(clear: str) -> None:
         "loss.backward()".replace("X", "__import__('torch').ones(4, 3)"),
     ],
 )
-def test_a_step_that_has_gradients_is_not(body: str) -> None:
+def test_a_step_that_has_gradients_is_not(body):
     assert trained(body) == []
 
 
@@ -71,7 +69,7 @@ for _ in range(4):
 """
 
 
-def test_the_patch_steps_first(gradscope: Callable, tmp_path: Path) -> None:
+def test_the_patch_steps_first(gradscope, tmp_path):
     clear, step = "optimizer.zero_grad(set_to_none=True)", "optimizer.step()"
     (tmp_path / "loop.py").write_text(LOOP.format(clear, step))
     done = gradscope("trace", "loop.py", "--format", "json")
@@ -83,7 +81,7 @@ def test_the_patch_steps_first(gradscope: Callable, tmp_path: Path) -> None:
     assert (tmp_path / "loop.py").read_text() == LOOP.format(step, clear)
 
 
-def test_the_pass_of_its_own_optimizer_tells_of_a_parameter() -> None:
+def test_the_pass_of_its_own_optimizer_tells_of_a_parameter():
     """The critic's target leaves the actor out on purpose, the actor's own loss does not."""
     actor, critic = nn.Linear(3, 3), nn.Linear(3, 1)
     for_actor = torch.optim.SGD(actor.parameters(), lr=0.1)
@@ -110,7 +108,7 @@ class Holder:
         self.net = net
 
 
-def test_a_tensor_that_the_model_lost_is_called_as_the_program_does() -> None:
+def test_a_tensor_that_the_model_lost_is_called_as_the_program_does():
     before, holder = nn.Linear(3, 1), Holder(nn.Linear(3, 1))
     optimizer = torch.optim.SGD([*before.parameters(), holder.scale], lr=0.1)
     model = copy.deepcopy(before)
@@ -124,7 +122,7 @@ def test_a_tensor_that_the_model_lost_is_called_as_the_program_does() -> None:
     assert names == ["before.weight", "before.bias", "holder.scale"]
 
 
-def test_what_the_generator_made_before_the_critics_step_is_still_its_own() -> None:
+def test_what_the_generator_made_before_the_critics_step_is_still_its_own():
     """The sample is cut before one backward, and used again for the next."""
     generator, critic = nn.Linear(3, 3), nn.Linear(3, 1)
     of_generator = torch.optim.SGD(generator.parameters(), lr=0.1)

@@ -82,7 +82,7 @@ def clearing(program: str, folder: Path) -> Fix:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_patch_has_the_programs_own_names(case: str, here: Path) -> None:
+def test_the_patch_has_the_programs_own_names(case, here):
     program, added = CASES[case]
 
     fix = clearing(program, here)
@@ -92,7 +92,7 @@ def test_the_patch_has_the_programs_own_names(case: str, here: Path) -> None:
     assert fix.verified is True
 
 
-def test_without_a_name_it_is_advice(tmp_path: Path) -> None:
+def test_without_a_name_it_is_advice(tmp_path):
     program = (
         "def leaves():\n    held = [torch.randn(3, 1, requires_grad=True)]\n"
         "    def loss(x):\n        return (x @ held[0] - 1).square().mean()\n"

@@ -52,7 +52,7 @@ def said(found: list[Finding]) -> list[tuple[str, str, object]]:
 
 @pytest.mark.parametrize("keyword", ["", "closure="])
 @pytest.mark.parametrize("body", BODIES)
-def test_a_closure_is_an_ordinary_step(body: str, keyword: str) -> None:
+def test_a_closure_is_an_ordinary_step(body, keyword):
     lines = textwrap.dedent(BODIES[body])
     outside = judged(OUTSIDE.format(textwrap.indent(lines, " " * 4)))
     inside = judged(INSIDE.format(textwrap.indent(lines, " " * 8), keyword))
@@ -61,7 +61,7 @@ def test_a_closure_is_an_ordinary_step(body: str, keyword: str) -> None:
     assert bool(outside) == (body != "healthy")
 
 
-def test_a_closure_runs_in_the_forward_phase() -> None:
+def test_a_closure_runs_in_the_forward_phase():
     found, *_ = judged(INSIDE.format("        loss = head(x).log().mean(); loss.backward()", ""))
 
     assert found.phase is Phase.FORWARD and found.op == "log"
@@ -76,7 +76,7 @@ class Bilevel(torch.optim.SGD):
         super().step()
 
 
-def test_an_optimizer_may_run_backward_itself() -> None:
+def test_an_optimizer_may_run_backward_itself():
     model = nn.Linear(3, 1)
     optimizer = Bilevel(model.parameters(), lr=0.01)
     with Observation() as observed:
@@ -87,7 +87,7 @@ def test_an_optimizer_may_run_backward_itself() -> None:
     assert diagnose(observed.trace("t", Ending("finished"))) == ()
 
 
-def test_a_closure_that_raises_leaves_the_optimizer() -> None:
+def test_a_closure_that_raises_leaves_the_optimizer():
     model = nn.Linear(3, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 

@@ -83,9 +83,7 @@ def on_two_ranks(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tu
 
 @pytest.mark.filterwarnings("ignore:.*fork")
 @pytest.mark.parametrize("name", CALLS)
-def test_a_value_from_another_rank_is_told_as_that(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_value_from_another_rank_is_told_as_that(name, tmp_path, monkeypatch):
     report, other = on_two_ranks(PROGRAM.format(call=CALLS[name]), tmp_path, monkeypatch)
 
     (finding,) = report.findings
@@ -97,9 +95,7 @@ def test_a_value_from_another_rank_is_told_as_that(
 
 
 @pytest.mark.filterwarnings("ignore:.*fork")
-def test_a_gradient_that_is_averaged_over_ranks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gradient_that_is_averaged_over_ranks(tmp_path, monkeypatch):
     report, other = on_two_ranks(DATA_PARALLEL, tmp_path, monkeypatch)
 
     (finding,) = report.findings

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
-from conftest import Command
 
 COMMANDS = ["trace", "fix", "norms", "check", "replay", "report", "explain", "examples"]
 BROKEN = """\
@@ -19,7 +17,7 @@ x.sqrt().sum().backward()
 
 @pytest.mark.parametrize("columns", [80, 200])
 @pytest.mark.parametrize("command", ["", *COMMANDS])
-def test_help_is_in_words_and_whole(gradscope: Command, command: str, columns: int):
+def test_help_is_in_words_and_whole(gradscope, command, columns):
     done = gradscope(*filter(None, [command]), "--help", COLUMNS=str(columns))
 
     assert done.returncode == 0
@@ -28,7 +26,7 @@ def test_help_is_in_words_and_whole(gradscope: Command, command: str, columns: i
     assert max(map(len, done.stdout.splitlines())) <= columns
 
 
-def test_a_shell_completes_commands_without_torch(gradscope: Command):
+def test_a_shell_completes_commands_without_torch(gradscope):
     done = gradscope(_GRADSCOPE_COMPLETE="complete_bash", COMP_WORDS="gradscope tr", COMP_CWORD="1")
 
     assert done.stdout.split() == ["trace"]
@@ -55,9 +53,7 @@ def test_a_shell_completes_commands_without_torch(gradscope: Command):
         ),
     ],
 )
-def test_a_mistake_is_told_in_a_line_with_a_hint_that_helps(
-    gradscope: Command, tmp_path: Path, words: list[str], told: str, hint: str
-):
+def test_a_mistake_is_told_in_a_line_with_a_hint_that_helps(gradscope, tmp_path, words, told, hint):
     (tmp_path / "notes.txt").write_text("to do\n")
     (tmp_path / "loss.py").write_text("def two(a, b):\n    return (a * b).sum()\n")
     (tmp_path / "bad.yaml").write_text("targts: [loss.py]\n")
@@ -71,9 +67,7 @@ def test_a_mistake_is_told_in_a_line_with_a_hint_that_helps(
 
 
 @pytest.mark.parametrize("command", ["trace", "check"])
-def test_quiet_is_the_verdict_alone_and_exit_zero_only_reads(
-    gradscope: Command, tmp_path: Path, command: str
-):
+def test_quiet_is_the_verdict_alone_and_exit_zero_only_reads(gradscope, tmp_path, command):
     (tmp_path / "broken.py").write_text(BROKEN)
     (tmp_path / "sound.py").write_text(BROKEN.replace("zeros", "ones"))
 
@@ -87,7 +81,7 @@ def test_quiet_is_the_verdict_alone_and_exit_zero_only_reads(
     assert [broken.returncode, sound.returncode, read.returncode] == [1, 0, 0]
 
 
-def test_quiet_says_how_many_of_several(gradscope: Command, tmp_path: Path):
+def test_quiet_says_how_many_of_several(gradscope, tmp_path):
     (tmp_path / "broken.py").write_text(BROKEN)
 
     done = gradscope("check", "broken.py", "gamma_mask_fixed", "--quiet", "--no-verify")
@@ -96,7 +90,7 @@ def test_quiet_says_how_many_of_several(gradscope: Command, tmp_path: Path):
     assert done.stdout.count("\n") == 1
 
 
-def test_trace_and_fix_leave_out_what_nobody_selected(gradscope: Command, tmp_path: Path):
+def test_trace_and_fix_leave_out_what_nobody_selected(gradscope, tmp_path):
     (tmp_path / "broken.py").write_text(BROKEN)
 
     kept = gradscope("trace", "broken.py", "--select", "singular-derivative", "--no-verify")
@@ -112,7 +106,7 @@ def test_trace_and_fix_leave_out_what_nobody_selected(gradscope: Command, tmp_pa
     assert (fixed.stdout, fixed.returncode) == ("", 0)
 
 
-def test_norms_is_quiet_and_only_reads_with_exit_zero(gradscope: Command, tmp_path: Path):
+def test_norms_is_quiet_and_only_reads_with_exit_zero(gradscope, tmp_path):
     (tmp_path / "sound.py").write_text(BROKEN.replace("zeros", "ones"))
     told = gradscope("norms", "vanishing", "-q")
     read = gradscope("norms", "vanishing", "-q", "--exit-zero")

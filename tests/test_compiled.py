@@ -42,7 +42,7 @@ def report_of(compiled: str, folder: Path) -> Report:
     return traced(path)
 
 
-def test_a_healthy_one_is_watched_alone_and_that_is_said(tmp_path: Path) -> None:
+def test_a_healthy_one_is_watched_alone_and_that_is_said(tmp_path):
     report = report_of('lambda x: x * w, backend="aot_eager"', tmp_path)
     (note,) = report.findings
 
@@ -51,7 +51,7 @@ def test_a_healthy_one_is_watched_alone_and_that_is_said(tmp_path: Path) -> None
     assert note.location.line == LINE
 
 
-def test_what_compiled_code_alone_breaks_is_told_as_that(tmp_path: Path) -> None:
+def test_what_compiled_code_alone_breaks_is_told_as_that(tmp_path):
     report = report_of("lambda x: x * w, backend=breaks", tmp_path)
     (finding,) = report.findings
 
@@ -60,7 +60,7 @@ def test_what_compiled_code_alone_breaks_is_told_as_that(tmp_path: Path) -> None
     assert report.runs == 2
 
 
-def test_what_breaks_uncompiled_too_is_named_at_its_op(tmp_path: Path) -> None:
+def test_what_breaks_uncompiled_too_is_named_at_its_op(tmp_path):
     report = report_of('lambda x: (x - w).sqrt(), backend="aot_eager"', tmp_path)
     culprit, note = report.findings
 
@@ -69,7 +69,7 @@ def test_what_breaks_uncompiled_too_is_named_at_its_op(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("full", [True, False])
-def test_what_cannot_be_compiled_is_refused_as_ever(full: bool, tmp_path: Path) -> None:
+def test_what_cannot_be_compiled_is_refused_as_ever(full, tmp_path):
     report = report_of(f'wrong, backend="eager", fullgraph={full}', tmp_path)
 
     assert (report.trace.ending.kind == "raised") is full

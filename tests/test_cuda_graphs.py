@@ -35,7 +35,7 @@ def record(program: Any) -> Trace:
     return recorder.trace("test", Ending("finished"))
 
 
-def test_a_captured_step_is_not_observed_and_that_is_said() -> None:
+def test_a_captured_step_is_not_observed_and_that_is_said():
     def program() -> None:
         graph = Graph()
         for _ in range(2):
@@ -50,7 +50,7 @@ def test_a_captured_step_is_not_observed_and_that_is_said() -> None:
     assert "CUDA graphs were not observed" in note
 
 
-def test_what_runs_after_the_capture_is_observed() -> None:
+def test_what_runs_after_the_capture_is_observed():
     def program() -> None:
         graph = Graph()
         graph.capture_begin()
@@ -60,7 +60,7 @@ def test_what_runs_after_the_capture_is_observed() -> None:
     assert [symptom.tensor for symptom in record(program).symptoms] == ["x"]
 
 
-def test_a_captured_backward_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_captured_backward_is_not_measured(monkeypatch):
     monkeypatch.setattr("gradscope.record.tracing.is_capturing", lambda: True)
     with Observation(each_op=False) as watch:
         step()
@@ -68,7 +68,7 @@ def test_a_captured_backward_is_not_measured(monkeypatch: pytest.MonkeyPatch) ->
     assert watch.steps == 0
 
 
-def test_the_graph_is_as_it_was_afterwards() -> None:
+def test_the_graph_is_as_it_was_afterwards():
     before = torch.cuda.CUDAGraph.capture_begin
     record(step)
 

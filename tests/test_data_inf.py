@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +45,7 @@ def told(folder: Path, item: str, used: str = "x") -> tuple[Finding, ...]:
     return trace(parse_target(str(folder / "train.py")), Config(), silent=True).findings
 
 
-def test_the_data_is_named_and_not_the_layer_in_which_nan_is_born(tmp_path: Path) -> None:
+def test_the_data_is_named_and_not_the_layer_in_which_nan_is_born(tmp_path):
     (found,) = told(tmp_path, "np.log(counts)")
 
     assert found.rule == "GS501" and "inf at 1 of 4 elements" in found.message
@@ -62,7 +61,7 @@ def test_the_data_is_named_and_not_the_layer_in_which_nan_is_born(tmp_path: Path
         ("np.log(counts)", "x.exp()"),
     ],
 )
-def test_an_inf_that_is_masked_before_is_meant(tmp_path: Path, item: str, used: str) -> None:
+def test_an_inf_that_is_masked_before_is_meant(tmp_path, item, used):
     assert told(tmp_path, item, used) == ()
 
 
@@ -73,9 +72,7 @@ def test_an_inf_that_is_masked_before_is_meant(tmp_path: Path, item: str, used: 
         ("counts / counts.sum() * (counts - 3) / (counts - 3)", "divide", "NaN"),
     ],
 )
-def test_the_line_of_numpy_that_warned_is_the_place(
-    gradscope: Callable, tmp_path: Path, body: str, op: str, value: str
-) -> None:
+def test_the_line_of_numpy_that_warned_is_the_place(gradscope, tmp_path, body, op, value):
     loud = SCRIPT.replace('with np.errstate(divide="ignore"):', "if True:")
     (tmp_path / "train.py").write_text(loud.format(body, "x"))
     done = gradscope("trace", "train.py", "--format", "json")
@@ -87,7 +84,7 @@ def test_the_line_of_numpy_that_warned_is_the_place(
     assert "RuntimeWarning" in done.stderr
 
 
-def test_python_shows_its_warnings_as_before() -> None:
+def test_python_shows_its_warnings_as_before():
     before = warnings.showwarning
     with Observation() as observed:
         assert warnings.showwarning is not before

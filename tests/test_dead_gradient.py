@@ -122,7 +122,7 @@ def first_finding(folder: Path, source: str) -> Finding:
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_the_cut_is_shown_and_joined(cut: str, here: Path) -> None:
+def test_the_cut_is_shown_and_joined(cut, here):
     definition, line, place, repaired = CUTS[cut]
     finding = first_finding(here, PROGRAM.format(definition=definition, cut=line))
 
@@ -134,7 +134,7 @@ def test_the_cut_is_shown_and_joined(cut: str, here: Path) -> None:
     assert repaired in (fix.patch or "")
 
 
-def test_a_parameter_is_made_where_its_values_are(tmp_path: Path) -> None:
+def test_a_parameter_is_made_where_its_values_are(tmp_path):
     cut = "y = side(x)\n    w = nn.Parameter(y)\n    seen = y.mean()\n    loss = loss + w.sum()"
 
     finding = first_finding(tmp_path, PROGRAM.format(definition="", cut=cut))
@@ -159,14 +159,14 @@ class Double(torch.autograd.Function):
 CALLED = "loss = loss + (Double.apply(x, side.weight) + side.bias).square().mean()"
 
 
-def test_a_backward_that_returns_none_is_told_once_and_by_gs301(tmp_path: Path) -> None:
+def test_a_backward_that_returns_none_is_told_once_and_by_gs301(tmp_path):
     finding = first_finding(tmp_path, PROGRAM.format(definition=RETURNS_NONE, cut=CALLED))
 
     assert (finding.rule, finding.evidence["relations"]) == ("GS301", ["none"])
     assert "never learns" in finding.why
 
 
-def test_where_functions_are_not_checked_the_dead_parameter_says_so(tmp_path: Path) -> None:
+def test_where_functions_are_not_checked_the_dead_parameter_says_so(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(PROGRAM.format(definition=RETURNS_NONE, cut=CALLED), encoding="utf-8")
     config = Config(verify=False, custom_backward=False)
@@ -212,7 +212,7 @@ OUT_OF_SIGHT = {
 
 
 @pytest.mark.parametrize("kind", OUT_OF_SIGHT)
-def test_what_parameters_does_not_find_is_registered(kind: str, here: Path) -> None:
+def test_what_parameters_does_not_find_is_registered(kind, here):
     held, use, repaired = OUT_OF_SIGHT[kind]
     finding = first_finding(here, HELD.format(held=held, use=use))
 
@@ -222,7 +222,7 @@ def test_what_parameters_does_not_find_is_registered(kind: str, here: Path) -> N
     assert repaired in (finding.fixes[0].patch or "")
 
 
-def test_a_batch_and_a_teacher_out_of_sight_are_meant(tmp_path: Path) -> None:
+def test_a_batch_and_a_teacher_out_of_sight_are_meant(tmp_path):
     script = tmp_path / "train.py"
     held = "[nn.Linear(3, 1), None]"
     use = "self.__dict__.setdefault('seen', x.clone().requires_grad_()) + self.held[0](x).detach()"
@@ -231,7 +231,7 @@ def test_a_batch_and_a_teacher_out_of_sight_are_meant(tmp_path: Path) -> None:
     assert diagnosed_file(script).findings == ()
 
 
-def test_an_optimizer_is_made_after_the_head_is_replaced(here: Path) -> None:
+def test_an_optimizer_is_made_after_the_head_is_replaced(here):
     source = HELD.format(held="None", use="x")
     made = "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
 
@@ -245,7 +245,7 @@ def test_an_optimizer_is_made_after_the_head_is_replaced(here: Path) -> None:
     assert (fix.patch or "").index("+net.head") < (fix.patch or "").index("optimizer =")
 
 
-def test_an_initialisation_is_no_use(tmp_path: Path) -> None:
+def test_an_initialisation_is_no_use(tmp_path):
     """In the only step of a program whose model is made under the recorder."""
     program = tmp_path / "train.py"
     program.write_text(
@@ -261,7 +261,7 @@ def test_an_initialisation_is_no_use(tmp_path: Path) -> None:
     assert found.evidence["reason"] == "unused"
 
 
-def test_a_bias_that_no_derivative_depends_on_is_a_note(tmp_path: Path) -> None:
+def test_a_bias_that_no_derivative_depends_on_is_a_note(tmp_path):
     program = tmp_path / "physics.py"
     program.write_text(
         "import torch\n"
@@ -279,7 +279,7 @@ def test_a_bias_that_no_derivative_depends_on_is_a_note(tmp_path: Path) -> None:
     assert found.evidence["parameters"] == ["net.bias"]
 
 
-def test_ranks_end_the_graph_where_they_are_taken(tmp_path: Path) -> None:
+def test_ranks_end_the_graph_where_they_are_taken(tmp_path):
     cut = "s = side(x).sum(1); loss = loss + (s.argsort().argsort().float() - 2).abs().mean()"
 
     finding = first_finding(tmp_path, PROGRAM.format(definition="", cut=cut))
@@ -288,7 +288,7 @@ def test_ranks_end_the_graph_where_they_are_taken(tmp_path: Path) -> None:
     assert finding.location.line == 12
 
 
-def test_the_values_of_a_maximum_keep_their_graph(tmp_path: Path) -> None:
+def test_the_values_of_a_maximum_keep_their_graph(tmp_path):
     cut = "best, where = side(x).max(1); loss = loss + (best * where).mean()"
     script = tmp_path / "train.py"
     script.write_text(PROGRAM.format(definition="", cut=cut), encoding="utf-8")

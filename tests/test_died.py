@@ -29,7 +29,7 @@ def trained(forward: Callable[[nn.Module, torch.Tensor], torch.Tensor], lr: floa
     return list(RULES["GS403"].check(trace, ()))
 
 
-def test_a_rectifier_at_the_output_dies_for_negative_targets() -> None:
+def test_a_rectifier_at_the_output_dies_for_negative_targets():
     (found,) = trained(lambda model, x: (torch.relu(model(x) + 1) + 8).square().mean(), 0.05)
 
     assert found.op == "relu" and found.evidence["reason"] == "died"
@@ -44,5 +44,5 @@ def test_a_rectifier_at_the_output_dies_for_negative_targets() -> None:
         lambda model, x: (model(x) + 8).square().mean(),
     ],
 )
-def test_training_that_goes_on_or_is_done_is_left_alone(forward: Callable) -> None:
+def test_training_that_goes_on_or_is_done_is_left_alone(forward):
     assert trained(forward, 0.05) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -38,13 +37,13 @@ def judged(losses: tuple[float, ...], seen: Magnitudes = SEEN):
     return list(RULES["GS404"].check(Trace("t", steps=steps, magnitudes=seen), ()))
 
 
-def test_a_growth_that_goes_up_and_down_is_a_divergence() -> None:
+def test_a_growth_that_goes_up_and_down_is_a_divergence():
     (found,) = judged(UP_AND_DOWN)
 
     assert "per step on average from step 0 to 11: 3 to above 40000" in found.message
 
 
-def test_one_leap_that_is_never_made_good_is_a_divergence() -> None:
+def test_one_leap_that_is_never_made_good_is_a_divergence():
     (found,) = judged(LEAPS)
 
     assert found.message.startswith("the loss leaps x4.5e+07 in one step")
@@ -59,11 +58,11 @@ def test_one_leap_that_is_never_made_good_is_a_divergence() -> None:
         (2.0, 1.0, 0.5, 0.2, 0.1, 0.2, 0.1, 9e7),  # the last batch alone
     ],
 )
-def test_a_spike_is_no_divergence(losses: tuple[float, ...]) -> None:
+def test_a_spike_is_no_divergence(losses):
     assert judged(losses) == []
 
 
-def test_where_the_weights_stay_the_data_has_become_harder() -> None:
+def test_where_the_weights_stay_the_data_has_become_harder():
     still = replace(SEEN, leaves=(replace(LEAF, weight=1.02),))
 
     assert judged(tuple(10.0**n for n in range(8)), still) == []
@@ -89,7 +88,7 @@ def never_cleared(*, decay: float | None = None) -> list[Severity]:
     return [found.severity for found in RULES["GS404"].check(trace, ())]
 
 
-def test_weights_that_have_grown_tenfold_prove_it_of_a_bounded_loss() -> None:
+def test_weights_that_have_grown_tenfold_prove_it_of_a_bounded_loss():
     losses = (3.4, 900.0, 1500.0, 690.0, 350.0, 450.0, 500.0, 230.0)
     grown = replace(SEEN, leaves=(replace(LEAF, weight=12 * LEAF.start),))
 
@@ -98,7 +97,7 @@ def test_weights_that_have_grown_tenfold_prove_it_of_a_bounded_loss() -> None:
     assert judged((1.0, 1.2, 0.9, 0.8, 1.1, 2.0, 3.0, 4.0), grown) == []
 
 
-def test_what_divides_by_the_gradient_is_slowed_by_the_size_of_the_weights() -> None:
+def test_what_divides_by_the_gradient_is_slowed_by_the_size_of_the_weights():
     """No clipping changes its steps: each moves a weight by the learning rate."""
     adam = replace(SEEN, updates=(Update(0, "Adam", 5.0),))
     losses = (2.0, 2e4, 1e4, 9e3, 8e3, 7e3, 6e3, 5e3)
@@ -111,15 +110,15 @@ def test_what_divides_by_the_gradient_is_slowed_by_the_size_of_the_weights() -> 
     assert found.fixes[0].code == "lr=0.005"  # the 4 weights have a norm of 1, and 1/2 each
 
 
-def test_gradients_that_are_never_cleared_are_an_error() -> None:
+def test_gradients_that_are_never_cleared_are_an_error():
     assert never_cleared() == [Severity.ERROR]
 
 
-def test_gradients_that_the_program_decays_are_kept_on_purpose() -> None:
+def test_gradients_that_the_program_decays_are_kept_on_purpose():
     assert never_cleared(decay=0.9) == []
 
 
-def test_one_of_two_optimizers_is_enough() -> None:
+def test_one_of_two_optimizers_is_enough():
     place = Location("gan.py", 9, 4, 9, 16, "train")
     clean = [Update(step, "SGD", 0.1) for step in range(0, 16, 2)]
     stale = [Update(step, "SGD", 0.1, place, stale=step > 1) for step in range(1, 17, 2)]
@@ -129,7 +128,7 @@ def test_one_of_two_optimizers_is_enough() -> None:
     assert found.location == place
 
 
-def test_a_loss_without_a_lower_bound_is_told_as_one() -> None:
+def test_a_loss_without_a_lower_bound_is_told_as_one():
     root = Root(Event(0, 8, Kind.BIRTH, Phase.FORWARD, Call("pow"), Call("pow")))
     steps = tuple(Step(index, -(9.0**index), 0.0, 0) for index in range(8))
     (found,) = RULES["GS404"].check(Trace("t", steps=steps, magnitudes=SEEN), (root,))
@@ -138,7 +137,7 @@ def test_a_loss_without_a_lower_bound_is_told_as_one() -> None:
     assert "Nothing bounds this loss from below" in found.why
 
 
-def test_data_of_another_scale_is_named() -> None:
+def test_data_of_another_scale_is_named():
     (found,) = judged(tuple(1e7 * 10.0**n for n in range(8)))
 
     assert any("targets far from 0" in fix.title for fix in found.fixes)
@@ -156,7 +155,7 @@ for _ in range(12):
 """
 
 
-def test_a_rate_that_is_no_number_is_lowered_where_the_optimizer_is_made(tmp_path: Path) -> None:
+def test_a_rate_that_is_no_number_is_lowered_where_the_optimizer_is_made(tmp_path):
     (found,) = diagnosed_text(ADAM, tmp_path).findings
 
     assert found.rule == "GS404"

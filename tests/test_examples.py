@@ -51,9 +51,7 @@ def missing(parts: list[str], text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PRINTED)
-def test_plain_python_prints_the_known_numbers(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_plain_python_prints_the_known_numbers(name, capsys):
     import torch
 
     with torch.random.fork_rng(devices=[]):
@@ -63,7 +61,7 @@ def test_plain_python_prints_the_known_numbers(
 
 
 @pytest.mark.parametrize("example", [marked(example) for example in EXAMPLES.values()])
-def test_the_expected_rule_leads(example: Example) -> None:
+def test_the_expected_rule_leads(example):
     report = diagnosed_file(example.path)
 
     loud = [f.name for f in report.findings if f.severity is not Severity.NOTE]
@@ -74,19 +72,19 @@ def test_the_expected_rule_leads(example: Example) -> None:
 @pytest.mark.parametrize(
     "example", [e for e in EXAMPLES.values() if e.expects], ids=lambda example: example.name
 )
-def test_the_fix_that_leads_is_not_refuted(example: Example) -> None:
+def test_the_fix_that_leads_is_not_refuted(example):
     first = diagnosed_file(example.path, verify=True).findings[0]
 
     assert first.fixes[0].verified is not False, first.fixes[0].verdict
 
 
-def test_breaks_late_is_reported_at_its_step() -> None:
+def test_breaks_late_is_reported_at_its_step():
     first = diagnosed_file(EXAMPLES["breaks_late"].path).findings[0]
 
     assert first.step == 17
 
 
-def test_every_repair_has_its_failure() -> None:
+def test_every_repair_has_its_failure():
     repaired = {name for name in EXAMPLES if name.endswith("_fixed")}
 
     for name in repaired:
@@ -96,5 +94,5 @@ def test_every_repair_has_its_failure() -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=lambda example: example.name)
-def test_title_is_one_line_without_a_full_stop(example: Example) -> None:
+def test_title_is_one_line_without_a_full_stop(example):
     assert re.fullmatch(r".{10,100}[^.]", example.title)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from corpus import diagnosed_text
@@ -93,7 +91,7 @@ ELSEWHERE = """def to_fool(p):
 for step"""
 
 
-def test_the_loss_is_mended_where_it_is_written(here: Path) -> None:
+def test_the_loss_is_mended_where_it_is_written(here):
     program = gan("g_loss = to_fool(D(fake))", probability=True).replace("for step", ELSEWHERE)
 
     (found,) = diagnosed_text(program, here, verify=True).findings
@@ -104,7 +102,7 @@ def test_the_loss_is_mended_where_it_is_written(here: Path) -> None:
 
 
 @pytest.mark.parametrize("case", SATURATED)
-def test_a_generator_that_has_lost_is_told_what_is_flat(case: str, here: Path) -> None:
+def test_a_generator_that_has_lost_is_told_what_is_flat(case, here):
     program, flat, repaired = SATURATED[case]
 
     (found,) = diagnosed_text(program, here, verify=True).findings
@@ -170,11 +168,11 @@ HEALTHY = {
 
 
 @pytest.mark.parametrize("case", HEALTHY)
-def test_a_gradient_that_may_fade_is_not_told(case: str) -> None:
+def test_a_gradient_that_may_fade_is_not_told(case):
     assert [found.message for found in loud(HEALTHY[case])] == []
 
 
-def test_a_loss_that_is_learnt_is_not_looked_at_in_every_step() -> None:
+def test_a_loss_that_is_learnt_is_not_looked_at_in_every_step():
     """Nothing in its graph has a curve: one look tells that no other will find one."""
     torch.manual_seed(0)
     layer, data = torch.nn.Linear(4, 1, bias=False), torch.randn(8, 4)

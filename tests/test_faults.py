@@ -6,7 +6,7 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +23,7 @@ FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="Linux has a disk that is always full")
 
 
-def test_a_rule_that_raises_costs_its_own_verdict_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_that_raises_costs_its_own_verdict_alone(monkeypatch):
     def fail(*_: object) -> None:
         raise ZeroDivisionError("ours")
 
@@ -35,7 +35,7 @@ def test_a_rule_that_raises_costs_its_own_verdict_alone(monkeypatch: pytest.Monk
     assert "GS404" in note.message
 
 
-def test_what_is_said_twice_of_one_place_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_said_twice_of_one_place_is_told_once(monkeypatch):
     rule, here = RULES["GS404"], Location("t.py", 1, 0, 1, 4, "<module>")
     symptoms = [Symptom(Trouble.ZERO, Subject.GRADIENT, 0, name) for name in "ab"]
 
@@ -59,7 +59,7 @@ def test_what_is_said_twice_of_one_place_is_told_once(monkeypatch: pytest.Monkey
     [("explain",), ("examples",), ("trace", "--no-verify", "gamma_mask"), ("norms",)],
     ids=lambda words: words[0],
 )
-def test_a_full_disk_is_no_fault_of_ours(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_full_disk_is_no_fault_of_ours(words, tmp_path):
     with FULL.open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "gradscope", *words],
@@ -77,7 +77,7 @@ def test_a_full_disk_is_no_fault_of_ours(words: tuple[str, ...], tmp_path: Path)
 
 
 @needs_full
-def test_a_report_to_a_full_disk_is_told(gradscope: Callable[..., object]) -> None:
+def test_a_report_to_a_full_disk_is_told(gradscope):
     done = gradscope("trace", "--no-verify", "gamma_mask", "--output", FULL)
 
     assert done.returncode == 2
@@ -87,9 +87,7 @@ def test_a_report_to_a_full_disk_is_told(gradscope: Callable[..., object]) -> No
 
 
 @needs_full
-def test_a_report_to_a_full_disk_does_not_cost_the_others(
-    gradscope: Callable[..., object], tmp_path: Path
-) -> None:
+def test_a_report_to_a_full_disk_does_not_cost_the_others(gradscope, tmp_path):
     both = ("--report", f"sarif={FULL}", "--report", "junit=tests.xml")
 
     done = gradscope("check", "--no-verify", "gamma_mask", *both)
@@ -112,11 +110,8 @@ def test_a_report_to_a_full_disk_does_not_cost_the_others(
     ids=" ".join,
 )
 def test_a_folder_that_is_read_only_is_told_before_the_program_runs(
-    words: tuple[str, ...],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    words, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     Path("loss.py").write_text("print('it ran', flush=True)\n")
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
@@ -129,9 +124,7 @@ def test_a_folder_that_is_read_only_is_told_before_the_program_runs(
     assert "lies in a folder that is read-only" in err
 
 
-def test_a_patch_that_cannot_be_written_is_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_patch_that_cannot_be_written_is_printed(tmp_path, monkeypatch, capsys):
     program = (
         "import torch\nx = torch.tensor([0.0, 1.0], requires_grad=True)\n"
         "torch.where(x > 0, x.sqrt(), x).sum().backward()\n"
@@ -154,7 +147,7 @@ def test_a_patch_that_cannot_be_written_is_printed(
 @pytest.mark.parametrize(
     ("command", "code"), [("trace", 1), ("check", 1), ("norms", 0), ("fix", 0)]
 )
-def test_a_run_needs_no_room_on_any_disk(command: str, code: int, tmp_path: Path) -> None:
+def test_a_run_needs_no_room_on_any_disk(command, code, tmp_path):
     no_file_grows = (
         "import resource, runpy, sys\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
@@ -185,7 +178,7 @@ def test_a_run_needs_no_room_on_any_disk(command: str, code: int, tmp_path: Path
         ("trace --no-verify gamma_mask", "2>/dev/full", 1),
     ],
 )
-def test_closed_streams_are_no_fault(words: str, streams: str, code: int, tmp_path: Path) -> None:
+def test_closed_streams_are_no_fault(words, streams, code, tmp_path):
     # It prints nothing, or an unbuffered print of its own could be what meets the closed pipe.
     silent = "import torch\ntorch.ones(2, requires_grad=True).sum().backward()\n"
     (tmp_path / "silent.py").write_text(silent)
@@ -203,9 +196,7 @@ def test_closed_streams_are_no_fault(words: str, streams: str, code: int, tmp_pa
     assert "Traceback" not in done.stderr
 
 
-def test_a_path_that_may_not_be_read_is_no_fault(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_path_that_may_not_be_read_is_no_fault(monkeypatch, capsys):
     def forbidden(path: Path) -> bool:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
@@ -217,12 +208,12 @@ def test_a_path_that_may_not_be_read_is_no_fault(
     )
 
 
-def test_a_name_longer_than_any_file_is_shown_in_part(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_longer_than_any_file_is_shown_in_part(capsys):
     assert main(["trace", "x" * 5_000]) == 2
     assert len(capsys.readouterr().err) < 200
 
 
-def test_nothing_half_written_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_half_written_is_left(tmp_path, monkeypatch):
     path = tmp_path / "report.json"
     path.write_text("the report before")
 
@@ -237,7 +228,7 @@ def test_nothing_half_written_is_left(tmp_path: Path, monkeypatch: pytest.Monkey
     assert path.read_text() == "the report before"
 
 
-def test_a_report_keeps_the_mode_of_its_file_and_follows_links(tmp_path: Path) -> None:
+def test_a_report_keeps_the_mode_of_its_file_and_follows_links(tmp_path):
     path, link = tmp_path / "report.json", tmp_path / "latest.json"
     path.write_text("")
     path.chmod(0o640)
@@ -249,9 +240,7 @@ def test_a_report_keeps_the_mode_of_its_file_and_follows_links(tmp_path: Path) -
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o640)
 
 
-def test_a_source_that_is_gone_costs_the_frame_and_not_the_finding(
-    gradscope: Callable[..., object], tmp_path: Path
-) -> None:
+def test_a_source_that_is_gone_costs_the_frame_and_not_the_finding(gradscope, tmp_path):
     (tmp_path / "gone.py").write_text(
         "import os\nimport torch\n\nos.remove(__file__)\n"
         "x = torch.tensor([0.0, 1.0], requires_grad=True)\n"

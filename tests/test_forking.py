@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 PROGRAM = """
 import torch
@@ -27,7 +26,7 @@ for _ in range(2):
 """
 
 
-def test_a_process_that_used_threads_can_run_programs(tmp_path: Path) -> None:
+def test_a_process_that_used_threads_can_run_programs(tmp_path):
     (tmp_path / "train.py").write_text(PROGRAM)
 
     done = subprocess.run(

@@ -77,9 +77,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(line=lines())
-def test_any_command_line_is_answered(
-    line: list[str], folder: None, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_any_command_line_is_answered(line, folder, capfd):
     check_line(line, capfd)
 
 
@@ -88,7 +86,5 @@ def test_any_command_line_is_answered(
     max_examples=1_000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(line=lines())
-def test_any_of_many_command_lines_is_answered(
-    line: list[str], folder: None, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_any_of_many_command_lines_is_answered(line, folder, capfd):
     check_line(line, capfd)

@@ -57,12 +57,12 @@ def check_tensor(values: torch.Tensor) -> None:
 
 @settings(max_examples=400, deadline=None)
 @given(tensors(most=50))
-def test_a_bad_element_is_never_missed(values: torch.Tensor) -> None:
+def test_a_bad_element_is_never_missed(values):
     check_tensor(values)
 
 
 @pytest.mark.slow
 @settings(max_examples=5_000, deadline=None)
 @given(tensors(most=5_000))
-def test_a_bad_element_is_never_missed_among_many(values: torch.Tensor) -> None:
+def test_a_bad_element_is_never_missed_among_many(values):
     check_tensor(values)

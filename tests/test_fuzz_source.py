@@ -195,12 +195,12 @@ def check_program(program: Any) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(programs)
-def test_a_patched_program_parses_and_can_be_undone(program: Any) -> None:
+def test_a_patched_program_parses_and_can_be_undone(program):
     check_program(program)
 
 
 @pytest.mark.slow
 @settings(max_examples=5_000, deadline=None)
 @given(programs)
-def test_many_patched_programs_parse_and_can_be_undone(program: Any) -> None:
+def test_many_patched_programs_parse_and_can_be_undone(program):
     check_program(program)

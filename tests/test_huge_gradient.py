@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -109,7 +108,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_the_op_is_told_and_mended(case: str, here: Path) -> None:
+def test_the_op_is_told_and_mended(case, here):
     program, line, (old, new) = BROKEN[case]
 
     (found,) = diagnosed_text(program, here, verify=True).findings
@@ -141,7 +140,7 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     )
 
 
-def test_what_has_to_be_computed_is_computed_once(tmp_path: Path) -> None:
+def test_what_has_to_be_computed_is_computed_once(tmp_path):
     program, _, _ = BROKEN["a vector of zeros that is computed"]
 
     (found,) = diagnosed_text(program, tmp_path).findings
@@ -151,7 +150,7 @@ def test_what_has_to_be_computed_is_computed_once(tmp_path: Path) -> None:
     assert "F.normalize(vectors, dim=1) * (vectors.norm(" in added[2]
 
 
-def test_no_element_beside_it_tells_that_a_slope_is_huge() -> None:
+def test_no_element_beside_it_tells_that_a_slope_is_huge():
     lines = "x = torch.zeros(4, requires_grad=True)\nloss = 1 - F.normalize(x, dim=0)[0]\n"
 
     (found,) = loud(f"{HEAD}{lines}{END}")
@@ -161,7 +160,7 @@ def test_no_element_beside_it_tells_that_a_slope_is_huge() -> None:
     assert "No element of it has another slope" in found.why
 
 
-def test_what_is_clipped_is_a_warning() -> None:
+def test_what_is_clipped_is_a_warning():
     clip = "    nn.utils.clip_grad_norm_(net.parameters(), 1.0)\n    opt.step()\n"
 
     (found,) = loud(f"{HEAD}{LATE}".replace("    opt.step()\n", clip))
@@ -309,13 +308,13 @@ HEALTHY = {
 
 
 @pytest.mark.parametrize("case", HEALTHY)
-def test_large_gradients_of_right_programs_are_not_told(case: str) -> None:
+def test_large_gradients_of_right_programs_are_not_told(case):
     torch.manual_seed(0)
 
     assert [found.message for found in loud(HEALTHY[case])] == []
 
 
-def test_a_step_that_is_only_watched_is_looked_at_where_its_gradient_leaps(tmp_path: Path) -> None:
+def test_a_step_that_is_only_watched_is_looked_at_where_its_gradient_leaps(tmp_path):
     late = LATE.replace("range(6)", "range(60)").replace("step == 4", "step == 41")
 
     report = diagnosed_text(f"{HEAD}{late}", tmp_path)
@@ -325,7 +324,7 @@ def test_a_step_that_is_only_watched_is_looked_at_where_its_gradient_leaps(tmp_p
     assert len(report.trace.steps) == 60
 
 
-def test_a_gradient_that_leaps_with_the_loss_is_no_finding(tmp_path: Path) -> None:
+def test_a_gradient_that_leaps_with_the_loss_is_no_finding(tmp_path):
     body = "x = torch.randn(64, 8) * (1e5 if step == 7 else 1.0)\nreturn net(x).square().mean()"
 
     report = diagnosed_text(trained(body, MLP), tmp_path)

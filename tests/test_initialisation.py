@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from corpus import diagnosed_text
 
@@ -55,7 +53,7 @@ INNOCENT = {
 
 
 @pytest.mark.parametrize("kind", INNOCENT)
-def test_what_is_not_called_is_told_as_such(kind: str, tmp_path: Path) -> None:
+def test_what_is_not_called_is_told_as_such(kind, tmp_path):
     parts = {"start": "pass", "log": "pass", "before": "", "beside": "pass", **INNOCENT[kind]}
 
     (found,) = diagnosed_text(PROGRAM.format(**parts), tmp_path).findings
@@ -65,7 +63,7 @@ def test_what_is_not_called_is_told_as_such(kind: str, tmp_path: Path) -> None:
     assert found.location.function == "Net.__init__"
 
 
-def test_values_that_reach_the_loss_without_their_graph_are_a_use(tmp_path: Path) -> None:
+def test_values_that_reach_the_loss_without_their_graph_are_a_use(tmp_path):
     parts = {"start": "pass", "log": "x = x * self.spare.weight.data.mean()", "before": ""}
 
     findings = diagnosed_text(PROGRAM.format(beside="pass", **parts), tmp_path).findings

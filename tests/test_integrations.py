@@ -61,7 +61,7 @@ def run(path: Path, text: str, folder: Path, *launcher: str) -> str:
 
 
 @pytest.mark.parametrize("path", programs(), ids=lambda path: path.stem)
-def test_a_clean_program_is_healthy(path: Path, tmp_path: Path) -> None:
+def test_a_clean_program_is_healthy(path, tmp_path):
     said = run(path, path.read_text(encoding="utf-8"), tmp_path)
 
     assert ": healthy: every loss and gradient was finite" in said, said
@@ -69,7 +69,7 @@ def test_a_clean_program_is_healthy(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("path", "number"), bugs())
-def test_a_bug_is_found_at_its_line(path: Path, number: int, tmp_path: Path) -> None:
+def test_a_bug_is_found_at_its_line(path, number, tmp_path):
     text = path.read_text(encoding="utf-8")
     new = list(BUG.finditer(text))[number][2]
     bad, line = broken(text, number)
@@ -91,9 +91,7 @@ def test_a_bug_is_found_at_its_line(path: Path, number: int, tmp_path: Path) -> 
         ("transformers_trainer", "", "", ("-m", "torch.distributed.run", "--nproc-per-node=2")),
     ],
 )
-def test_two_processes_tell_one_report(
-    name: str, one: str, two: str, launcher: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_two_processes_tell_one_report(name, one, two, launcher, tmp_path):
     """Each repeats the failing step without the others, and the one tells it that made the NaN."""
     path = INSIDE / f"{name}.py"
     text = path.read_text(encoding="utf-8").replace(one, two, 1)

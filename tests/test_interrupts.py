@@ -130,7 +130,7 @@ def stuck(
     return subprocess.CompletedProcess(code, process.returncode, out, err)
 
 
-def test_while_the_run_is_diagnosed_its_symptoms_are_told(tmp_path: Path) -> None:
+def test_while_the_run_is_diagnosed_its_symptoms_are_told(tmp_path):
     done = stuck(tmp_path, "gradscope.pipeline.diagnose", "--format", "json")
     document = json.loads(done.stdout)
 
@@ -139,7 +139,7 @@ def test_while_the_run_is_diagnosed_its_symptoms_are_told(tmp_path: Path) -> Non
     assert document["findings"] == []
 
 
-def test_while_the_run_is_diagnosed_no_health_is_claimed(tmp_path: Path) -> None:
+def test_while_the_run_is_diagnosed_no_health_is_claimed(tmp_path):
     healthy = "import torch\ntorch.ones(2, requires_grad=True).sum().backward()\n"
     done = stuck(tmp_path, "gradscope.pipeline.diagnose", text=healthy)
 
@@ -148,9 +148,7 @@ def test_while_the_run_is_diagnosed_no_health_is_claimed(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("more", [(), ("--no-verify",)])
-def test_while_a_patch_is_looked_for_the_finding_is_told(
-    more: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_while_a_patch_is_looked_for_the_finding_is_told(more, tmp_path):
     done = stuck(tmp_path, "gradscope.repair.serve.ways", "--format", "json", *more)
     (finding,) = json.loads(done.stdout)["findings"]
 
@@ -158,7 +156,7 @@ def test_while_a_patch_is_looked_for_the_finding_is_told(
     assert {fix["verdict"] for fix in finding["fixes"]} == {"not tried: interrupted"}
 
 
-def test_while_a_fix_is_tried_it_keeps_its_patch(tmp_path: Path) -> None:
+def test_while_a_fix_is_tried_it_keeps_its_patch(tmp_path):
     done = traced(tmp_path, AGAIN + BROKEN, "--format", "json")
     (finding,) = json.loads(done.stdout)["findings"]
 
@@ -167,7 +165,7 @@ def test_while_a_fix_is_tried_it_keeps_its_patch(tmp_path: Path) -> None:
     assert {fix["verdict"] for fix in finding["fixes"]} == {"not tried: interrupted"}
 
 
-def test_when_the_program_has_just_ended_nothing_is_tried(tmp_path: Path) -> None:
+def test_when_the_program_has_just_ended_nothing_is_tried(tmp_path):
     late = """
 import atexit, os, signal, time
 
@@ -184,9 +182,7 @@ def interrupt():
 
 
 @pytest.mark.parametrize(("text", "rule"), [(WRONG, "GS301"), (DIVERGES, "GS404")])
-def test_while_what_comes_later_is_sought_the_finding_is_told(
-    text: str, rule: str, tmp_path: Path
-) -> None:
+def test_while_what_comes_later_is_sought_the_finding_is_told(text, rule, tmp_path):
     done = traced(tmp_path, AGAIN + text, "--format", "json")
     finding = json.loads(done.stdout)["findings"][0]
 
@@ -194,7 +190,7 @@ def test_while_what_comes_later_is_sought_the_finding_is_told(
     assert {fix["verdict"] for fix in finding["fixes"]} == {"not tried: interrupted"}
 
 
-def test_fix_prints_the_patch_so_far_and_writes_nothing(tmp_path: Path) -> None:
+def test_fix_prints_the_patch_so_far_and_writes_nothing(tmp_path):
     """Ctrl-C comes in the second round, which is to show what the patch of the first led to."""
     text = BROKEN.replace("x.sqrt()", "x ** 0.5")
     (tmp_path / "train.py").write_text(text)
@@ -215,7 +211,7 @@ def test_fix_prints_the_patch_so_far_and_writes_nothing(tmp_path: Path) -> None:
     ]
 
 
-def test_check_keeps_what_a_worker_knows(tmp_path: Path) -> None:
+def test_check_keeps_what_a_worker_knows(tmp_path):
     again = AGAIN.replace("os.getppid()", "int(os.environ['GRADSCOPE_PID'])")
     (tmp_path / "train.py").write_text(again + BROKEN)
     (tmp_path / "runs").touch()
@@ -242,9 +238,7 @@ def test_check_keeps_what_a_worker_knows(tmp_path: Path) -> None:
     assert {fix["verdict"] for fix in finding["fixes"]} == {"not tried: interrupted"}
 
 
-def test_check_keeps_its_judgement_where_edge_inputs_are_sought(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_check_keeps_its_judgement_where_edge_inputs_are_sought(monkeypatch, tmp_path):
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -263,7 +257,7 @@ def test_check_keeps_its_judgement_where_edge_inputs_are_sought(
     assert report.not_checked == (NotChecked("edge inputs", "interrupted"),)
 
 
-def test_while_the_report_is_written_its_last_line_is_told(tmp_path: Path) -> None:
+def test_while_the_report_is_written_its_last_line_is_told(tmp_path):
     done = stuck(tmp_path, "gradscope.cli.output.rendered", "--no-verify")
 
     assert done.returncode == 130
@@ -272,7 +266,7 @@ def test_while_the_report_is_written_its_last_line_is_told(tmp_path: Path) -> No
     assert interrupted == "gradscope: error: interrupted"
 
 
-def test_a_second_one_ends_it_at_once(tmp_path: Path) -> None:
+def test_a_second_one_ends_it_at_once(tmp_path):
     """The first comes from the program, the second while its run is diagnosed."""
     text = BROKEN + "os.kill(os.getppid(), signal.SIGINT)\ntime.sleep(600)\n"
     done = stuck(tmp_path, "gradscope.pipeline.diagnose", "--keep-going", text=text)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import Command
 from corpus import programs
 
 from gradscope import pipeline
@@ -82,7 +81,7 @@ def kept(source: str, folder: Path) -> tuple[Report, Report]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_saved_step_has_the_findings_of_the_program(case: object, here: Path):
+def test_a_saved_step_has_the_findings_of_the_program(case, here):
     first, again = kept(case.source, here)  # type: ignore[attr-defined]
 
     assert places(again) == places(first) != []
@@ -91,7 +90,7 @@ def test_a_saved_step_has_the_findings_of_the_program(case: object, here: Path):
     ]
 
 
-def test_a_late_step_is_saved_with_optimizer_and_random_state(gradscope: Command, tmp_path: Path):
+def test_a_late_step_is_saved_with_optimizer_and_random_state(gradscope, tmp_path):
     (tmp_path / "train.py").write_text(TRAINING)
 
     traced = gradscope(
@@ -112,7 +111,7 @@ def test_a_late_step_is_saved_with_optimizer_and_random_state(gradscope: Command
     assert again["fixes"][0]["verdict"].endswith("only a step was saved, and not its program")
 
 
-def test_what_is_read_is_data_and_names_functions_of_torch_alone(tmp_path: Path):
+def test_what_is_read_is_data_and_names_functions_of_torch_alone(tmp_path):
     kept(TRAINING, tmp_path)
     step = tmp_path / "step"
     document = json.loads((step / "step.json").read_text())
@@ -126,7 +125,7 @@ def test_what_is_read_is_data_and_names_functions_of_torch_alone(tmp_path: Path)
         pipeline.replay(step, QUIET, Stages(), 0.0)
 
 
-def test_what_is_no_step_is_told_in_a_line(tmp_path: Path, gradscope: Command):
+def test_what_is_no_step_is_told_in_a_line(tmp_path, gradscope):
     source = "import torch\nx = torch.zeros(2, requires_grad=True)\nx.sqrt().sum().backward()\n"
     kept(source, tmp_path)
     calls, tensors = tmp_path / "step" / "step.json", tmp_path / "step" / "tensors.pt"
@@ -142,7 +141,7 @@ def test_what_is_no_step_is_told_in_a_line(tmp_path: Path, gradscope: Command):
             pipeline.replay(tmp_path / "step", QUIET, Stages(), 0.0)
 
 
-def test_a_folder_with_something_else_in_it_is_left_alone(gradscope: Command, tmp_path: Path):
+def test_a_folder_with_something_else_in_it_is_left_alone(gradscope, tmp_path):
     (tmp_path / "train.py").write_text("raise SystemExit(7)")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("keep")
@@ -154,7 +153,7 @@ def test_a_folder_with_something_else_in_it_is_left_alone(gradscope: Command, tm
     assert [one.name for one in (tmp_path / "mine").iterdir()] == ["notes.txt"]
 
 
-def test_a_healthy_program_leaves_no_folder(tmp_path: Path):
+def test_a_healthy_program_leaves_no_folder(tmp_path):
     program = tmp_path / "fine.py"
     program.write_text("import torch\ntorch.ones(2, requires_grad=True).sum().backward()\n")
 
@@ -166,7 +165,7 @@ def test_a_healthy_program_leaves_no_folder(tmp_path: Path):
     assert {one.name for one in tmp_path.iterdir()} == {"fine.py"}
 
 
-def test_what_the_step_alone_does_not_show_is_told(tmp_path: Path):
+def test_what_the_step_alone_does_not_show_is_told(tmp_path):
     source = """\
 import torch
 

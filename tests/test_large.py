@@ -99,19 +99,19 @@ def run(source: str, folder: Path, **options: float) -> Report:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ops", [50_000, 100_000])
-def test_a_long_graph_is_walked_without_recursion(ops: int, tmp_path: Path) -> None:
+def test_a_long_graph_is_walked_without_recursion(ops, tmp_path):
     report = run(LONG_CHAIN.format(ops=ops), tmp_path)
 
     assert report.trace.ops > ops
     assert report.findings[0].location.line == 8
 
 
-def test_a_mask_is_found_however_far_it_is(tmp_path: Path) -> None:
+def test_a_mask_is_found_however_far_it_is(tmp_path):
     assert run(FAR_MASK, tmp_path).findings[0].name == "masked-branch"
 
 
 @pytest.mark.parametrize("size", [1_000_000])
-def test_a_million_bad_elements_are_a_count(size: int, tmp_path: Path) -> None:
+def test_a_million_bad_elements_are_a_count(size, tmp_path):
     started = time.monotonic()
     report = run(WIDE.format(size=size), tmp_path)
 
@@ -121,7 +121,7 @@ def test_a_million_bad_elements_are_a_count(size: int, tmp_path: Path) -> None:
     assert time.monotonic() - started < 30
 
 
-def test_bad_values_that_pass_through_many_ops_are_followed_once() -> None:
+def test_bad_values_that_pass_through_many_ops_are_followed_once():
     counts = []
     for ops in (60, 600):
         text = "import torch\nx = torch.zeros(2, requires_grad=True)\nh = x.log()\n"
@@ -138,14 +138,14 @@ def test_bad_values_that_pass_through_many_ops_are_followed_once() -> None:
 
 
 @pytest.mark.slow
-def test_two_gibibytes(tmp_path: Path) -> None:
+def test_two_gibibytes(tmp_path):
     (finding,) = run(WIDE.format(size=2**29), tmp_path, limit=600).findings
 
     assert finding.symptoms[0].bad == 2**29
 
 
 @pytest.mark.parametrize("command", ["trace", "norms"])
-def test_a_long_graph_is_freed_without_recursion(command: str, tmp_path: Path) -> None:
+def test_a_long_graph_is_freed_without_recursion(command, tmp_path):
     """torch frees nodes that Python has seen by recursion, which a small stack has no room for."""
     (tmp_path / "program.py").write_text(CHAINS, encoding="utf-8")
     done = subprocess.run(
@@ -160,7 +160,7 @@ def test_a_long_graph_is_freed_without_recursion(command: str, tmp_path: Path) -
     assert "freed 1" in done.stdout + done.stderr
 
 
-def test_deep_recursion(tmp_path: Path) -> None:
+def test_deep_recursion(tmp_path):
     (finding,) = run(DEEP, tmp_path).findings
 
     assert (finding.location.line, finding.op) == (11, "sqrt")
@@ -168,9 +168,7 @@ def test_deep_recursion(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
-def test_memory_is_flat_over_10_000_steps(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_memory_is_flat_over_10_000_steps(tmp_path, capfd):
     report = run(STEPS.format(steps=10_000), tmp_path, steps=20_000)
 
     early, late = map(int, capfd.readouterr().out.split())

@@ -59,7 +59,7 @@ def test_torch_is_imported_only_where_programs_run():
     assert torch_users(PACKAGE) == []
 
 
-def test_the_guards_see_what_they_guard_against(tmp_path: Path):
+def test_the_guards_see_what_they_guard_against(tmp_path):
     (tmp_path / "facts.py").write_text("from gradscope.errors import ExitCode\nimport torch\n")
     (tmp_path / "rules").mkdir()
     (tmp_path / "rules/a.py").write_text("def late():\n    from gradscope import pipeline\n")
@@ -74,7 +74,7 @@ def test_the_guards_see_what_they_guard_against(tmp_path: Path):
 
 
 @pytest.mark.parametrize("module", ["rules", "report", "ops", "source", "diagnose", "cli"])
-def test_importing_it_does_not_import_torch(module: str):
+def test_importing_it_does_not_import_torch(module):
     program = f"import json, sys, gradscope.{module}; print(json.dumps(sorted(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, check=True)
 
@@ -82,7 +82,7 @@ def test_importing_it_does_not_import_torch(module: str):
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["trace", "--help"], ["explain"]])
-def test_the_light_commands_do_not_import_torch(arguments: list[str]):
+def test_the_light_commands_do_not_import_torch(arguments):
     run = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "gradscope", *arguments],
         cwd=ROOT,
@@ -120,7 +120,7 @@ def test_a_rule_is_a_file_of_its_name():
 
 
 @pytest.mark.parametrize("folder", ["causes", "reading", "wording"])
-def test_no_rule_depends_on_a_cause(folder: str):
+def test_no_rule_depends_on_a_cause(folder):
     """Nor a cause on another: what two of them ask stands in `reading`."""
     found = [
         f"{file.name} imports {'.'.join(name)}"
@@ -147,7 +147,7 @@ def test_nothing_else_lies_at_the_top():
 
 
 @pytest.mark.parametrize("pattern", ["utils.py", "helpers.py", "common.py", "misc.py"])
-def test_no_file_is_named_after_nothing(pattern: str):
+def test_no_file_is_named_after_nothing(pattern):
     assert list(PACKAGE.rglob(pattern)) == []
 
 

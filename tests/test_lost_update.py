@@ -166,7 +166,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_lost_update_is_told_where_it_is_lost_and_mended(case: str, here: Path) -> None:
+def test_a_lost_update_is_told_where_it_is_lost_and_mended(case, here):
     program, reason, line, repaired = BROKEN[case]
 
     (found,) = diagnosed_text(program, here, verify=True).findings
@@ -194,7 +194,7 @@ WITHOUT_A_PATCH = {
 
 
 @pytest.mark.parametrize("case", WITHOUT_A_PATCH)
-def test_what_never_moves_is_told_at_the_optimizer(case: str) -> None:
+def test_what_never_moves_is_told_at_the_optimizer(case):
     program, reason, line = WITHOUT_A_PATCH[case]
 
     (found,) = loud(program + LOOP)
@@ -234,7 +234,7 @@ DECAYED = HEAD.format("SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=
 
 
 @pytest.mark.parametrize("made", [SGD, ADAM, DECAYED], ids=["SGD", "Adam", "decayed"])
-def test_a_bound_that_leaves_nothing_of_the_gradient_is_raised(made: str, here: Path) -> None:
+def test_a_bound_that_leaves_nothing_of_the_gradient_is_raised(made, here):
     program = CLIPPED.format(made, "max_norm=1e-9" if made is SGD else "1e-9")
 
     (found,) = diagnosed_text(program, here, verify=True).findings
@@ -365,7 +365,7 @@ HEALTHY = {
 
 
 @pytest.mark.parametrize("case", HEALTHY)
-def test_what_is_right_is_not_told(case: str, capsys: pytest.CaptureFixture) -> None:
+def test_what_is_right_is_not_told(case, capsys):
     assert [found.message for found in loud(HEALTHY[case])] == []
 
 
@@ -382,7 +382,7 @@ MEANT = {
 }
 
 
-def test_an_optimizer_that_holds_a_leaf_which_is_replaced_moves_nothing() -> None:
+def test_an_optimizer_that_holds_a_leaf_which_is_replaced_moves_nothing():
     program = (
         f"{LEAF}for step in range(12):\n    opt.zero_grad()\n    loss_of(w).backward()\n"
         "    opt.step()\n    w = (w - 0.1 * w.sign()).detach().requires_grad_()\n"
@@ -394,7 +394,7 @@ def test_an_optimizer_that_holds_a_leaf_which_is_replaced_moves_nothing() -> Non
     assert found.location.line == 5
 
 
-def test_what_is_left_out_of_the_optimizer_is_noted() -> None:
+def test_what_is_left_out_of_the_optimizer_is_noted():
     (found,) = findings(APART)
 
     assert (found.rule, found.severity) == ("GS407", Severity.NOTE)
@@ -403,11 +403,11 @@ def test_what_is_left_out_of_the_optimizer_is_noted() -> None:
 
 
 @pytest.mark.parametrize("case", MEANT)
-def test_what_is_meant_to_stay_is_not_noted(case: str) -> None:
+def test_what_is_meant_to_stay_is_not_noted(case):
     assert [found.message for found in findings(MEANT[case])] == []
 
 
-def test_a_sample_that_cuts_the_graph_is_told_and_not_the_optimizer() -> None:
+def test_a_sample_that_cuts_the_graph_is_told_and_not_the_optimizer():
     program = """\
 import torch
 from torch import nn

@@ -65,7 +65,7 @@ def reasons(text: str, folder: Path) -> set[object]:
         ("", "0.0 + 5", "unknown"),  # the word in the comment; flat since it is all outside
     ],
 )
-def test_a_grid_is_flat_by_its_mode(mode: str, spread: str, reason: str, tmp_path: Path) -> None:
+def test_a_grid_is_flat_by_its_mode(mode, spread, reason, tmp_path):
     text = TRAINED.format(
         made=f'MODE = "near" + "est"\ngrid = torch.nn.Parameter(torch.rand(1, 4, 4, 2) * {spread})',
         trained="[grid]",
@@ -75,7 +75,7 @@ def test_a_grid_is_flat_by_its_mode(mode: str, spread: str, reason: str, tmp_pat
     assert reasons(text, tmp_path) == {reason}
 
 
-def test_a_function_that_is_called_forward_is_no_autograd_function(tmp_path: Path) -> None:
+def test_a_function_that_is_called_forward_is_no_autograd_function(tmp_path):
     text = TRAINED.format(
         made=FORWARD,
         trained="[*body.parameters(), *head.parameters()]",
@@ -85,7 +85,7 @@ def test_a_function_that_is_called_forward_is_no_autograd_function(tmp_path: Pat
     assert reasons(text, tmp_path) == {"no_grad"}
 
 
-def test_the_class_of_a_function_says_not_what_it_does(tmp_path: Path) -> None:
+def test_the_class_of_a_function_says_not_what_it_does(tmp_path):
     text = TRAINED.format(
         made=ROUNDED,
         trained="[weight, *head.parameters()]",
@@ -95,7 +95,7 @@ def test_the_class_of_a_function_says_not_what_it_does(tmp_path: Path) -> None:
     assert "dead-relu" not in reasons(text, tmp_path)
 
 
-def test_a_function_is_no_op_of_its_name(tmp_path: Path) -> None:
+def test_a_function_is_no_op_of_its_name(tmp_path):
     """`log` here is no logarithm: what overflows before it is not the `logsumexp` of anything."""
     text = """\
 import torch
@@ -127,9 +127,7 @@ log.apply(x.exp().sum()).backward()
         ("loss = torch.where(a[0, 0] > 0, NAN, a.sum())  # as logdet(a) does", False),
     ],
 )
-def test_a_logarithm_of_a_determinant_is_not_read_in_the_line(
-    loss: str, is_logdet: bool, tmp_path: Path
-) -> None:
+def test_a_logarithm_of_a_determinant_is_not_read_in_the_line(loss, is_logdet, tmp_path):
     text = SINGULAR.format(loss=loss).replace("NAN", 'float("nan")')
 
     [first, *_] = diagnosed_text(text, tmp_path).findings
@@ -137,7 +135,7 @@ def test_a_logarithm_of_a_determinant_is_not_read_in_the_line(
     assert (first.name == "domain-error") is is_logdet
 
 
-def test_what_draws_is_known_by_its_whole_name() -> None:
+def test_what_draws_is_known_by_its_whole_name():
     """`operand` holds `rand`, `normalize` holds `normal`; torch tags what draws."""
     text = "import torch\ny = operand.sum() + torch.nn.functional.normalize(x) + {call}\n"
     drawn = {
@@ -154,7 +152,7 @@ def test_what_draws_is_known_by_its_whole_name() -> None:
         assert any(draws(source, node) for node in ast.walk(source.tree)) is random
 
 
-def test_a_folder_that_is_called_as_torchs_optimizers(tmp_path: Path) -> None:
+def test_a_folder_that_is_called_as_torchs_optimizers(tmp_path):
     """Below `torch/optim/` a forward pass is one all the same, and an optimizer anywhere steps."""
     folder = tmp_path / "torch" / "optim"
     folder.mkdir(parents=True)
@@ -183,7 +181,7 @@ optimizer.step()
     assert (first.name, first.phase) == ("zero-division", Phase.OPTIMIZER)
 
 
-def test_a_guard_is_the_one_that_switches_gradients_off(tmp_path: Path) -> None:
+def test_a_guard_is_the_one_that_switches_gradients_off(tmp_path):
     """And not the first whose name or argument speaks of it."""
     text = TRAINED.format(
         made="""\

@@ -61,9 +61,7 @@ def found(program: str, folder: Path) -> list[Finding]:
         (noted("pass", before="net.eval()", part="nn.Dropout(0.2)"), "note", "eval", "net.eval()"),
     ],
 )
-def test_a_mode_that_was_left_on_is_told(
-    program: str, severity: str, mode: str, line: str, tmp_path: Path
-) -> None:
+def test_a_mode_that_was_left_on_is_told(program, severity, mode, line, tmp_path):
     (one,) = found(program, tmp_path)
 
     assert (one.severity, one.evidence["mode"]) == (severity, mode)
@@ -81,7 +79,7 @@ TRAINED = "    net.train()\n    for batch in"
         (SCORED, noted(EVALUATED).replace("    for batch in", TRAINED)),
     ],
 )
-def test_the_mode_is_set_where_training_goes_on(score: str, repaired: str, here: Path) -> None:
+def test_the_mode_is_set_where_training_goes_on(score, repaired, here):
     (one,) = diagnosed_text(noted(score), here, verify=True).findings
 
     assert one.fixes[0].verified is True
@@ -132,5 +130,5 @@ for step in range(6):
          "statistics taken anew", "samples by Dropout", "before the training", "of a generator",
          "frozen"],
 )  # fmt: skip
-def test_the_right_mode_is_not_noted(program: str, tmp_path: Path) -> None:
+def test_the_right_mode_is_not_noted(program, tmp_path):
     assert found(program, tmp_path) == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from corpus import diagnosed_text
 
@@ -112,7 +110,7 @@ KNOWN = [  # to the program
 
 
 @pytest.mark.parametrize(("read", "op"), WRONG)
-def test_a_nan_that_is_read_is_a_warning_with_its_place(read: str, op: str, tmp_path: Path) -> None:
+def test_a_nan_that_is_read_is_a_warning_with_its_place(read, op, tmp_path):
     report = diagnosed_text(PROGRAM.format(read=read), tmp_path)
     [finding] = report.findings
 
@@ -122,7 +120,7 @@ def test_a_nan_that_is_read_is_a_warning_with_its_place(read: str, op: str, tmp_
 
 
 @pytest.mark.parametrize(("keep", "held_as"), KEPT)
-def test_a_nan_that_is_kept_is_a_warning(keep: str, held_as: str, tmp_path: Path) -> None:
+def test_a_nan_that_is_kept_is_a_warning(keep, held_as, tmp_path):
     report = diagnosed_text(PROGRAM.format(read=keep), tmp_path)
     [finding] = report.findings
 
@@ -131,13 +129,13 @@ def test_a_nan_that_is_kept_is_a_warning(keep: str, held_as: str, tmp_path: Path
     assert "every loss and gradient was finite" not in closing.summary(report)
 
 
-def test_what_is_kept_at_the_end_counts(tmp_path: Path) -> None:
+def test_what_is_kept_at_the_end_counts(tmp_path):
     report = diagnosed_text(PROGRAM.format(read=f"pass\nfinal = {_ROOT}"), tmp_path)
 
     assert [one.name for one in report.findings] == ["nan-metric"]
 
 
-def test_what_is_kept_after_the_last_step_that_was_seen_counts(tmp_path: Path) -> None:
+def test_what_is_kept_after_the_last_step_that_was_seen_counts(tmp_path):
     program = PROGRAM.replace("range(3)", "range(8)")
 
     report = diagnosed_text(program.format(read=f"pass\nfinal = {_ROOT}"), tmp_path)
@@ -161,9 +159,7 @@ LONG = PROGRAM.replace("range(3)", "range(8)").replace("{read}", "if step == 5: 
         f"pass\nvalue = {_ROOT}.item()",  # when training is over
     ],
 )
-def test_one_that_is_read_in_a_step_that_is_only_watched_is_looked_for(
-    read: str, tmp_path: Path
-) -> None:
+def test_one_that_is_read_in_a_step_that_is_only_watched_is_looked_for(read, tmp_path):
     report = diagnosed_text(LONG.replace("{read}", read), tmp_path)
     [finding] = report.findings
 
@@ -171,7 +167,7 @@ def test_one_that_is_read_in_a_step_that_is_only_watched_is_looked_for(
     assert report.trace.inspected < 8
 
 
-def test_where_the_program_may_not_run_again_that_is_said(tmp_path: Path) -> None:
+def test_where_the_program_may_not_run_again_that_is_said(tmp_path):
     told = f"import subprocess; subprocess.run(['true']); value = {_ROOT}.item()"
     report = diagnosed_text(LONG.replace("{read}", told), tmp_path)
 
@@ -182,12 +178,12 @@ def test_where_the_program_may_not_run_again_that_is_said(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "read", [f"value = [x.item() for x in ({_ROOT}, loss)]", "value = placeholder.item()"]
 )
-def test_what_is_no_result_there_is_silent(read: str, tmp_path: Path) -> None:
+def test_what_is_no_result_there_is_silent(read, tmp_path):
     assert diagnosed_text(LONG.replace("{read}", read), tmp_path).findings == ()
 
 
 @pytest.mark.parametrize("read", [*SILENT, *KNOWN])
-def test_what_is_no_result_is_silent(read: str, tmp_path: Path) -> None:
+def test_what_is_no_result_is_silent(read, tmp_path):
     report = diagnosed_text(PROGRAM.format(read=read), tmp_path)
 
     assert report.findings == ()
@@ -203,14 +199,14 @@ def test_what_is_no_result_is_silent(read: str, tmp_path: Path) -> None:
         "torch.ones(4)[:2 - step].mean().item()",  # none in the last step
     ],
 )
-def test_nan_for_want_of_data_is_no_finding_and_no_finite_run(read: str, tmp_path: Path) -> None:
+def test_nan_for_want_of_data_is_no_finding_and_no_finite_run(read, tmp_path):
     report = diagnosed_text(PROGRAM.format(read=read), tmp_path)
 
     assert report.findings == ()
     assert "every loss and gradient was finite" not in closing.summary(report)
 
 
-def test_a_loss_that_a_guard_skips_is_no_metric(tmp_path: Path) -> None:
+def test_a_loss_that_a_guard_skips_is_no_metric(tmp_path):
     skipped = """\
     bad = model(torch.randn(4, 3)).mean().sub(9).sqrt()
     if math.isfinite(bad.item()):

@@ -127,7 +127,7 @@ class Elements(HTMLParser):
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_name_is_only_ever_text(name: str):
+def test_a_name_is_only_ever_text(name):
     heat = charts.heat_map("Heat", [leaf(name, [1.0, math.nan])])
     rows = charts.dots("Rows", [Series("gradient", [1.0])], [name])
     page = Elements()

@@ -50,14 +50,12 @@ def check_against_torch(
 
 @settings(max_examples=60, deadline=None)
 @given(gradients(), st.sampled_from([1e-3, 1.0, 100.0]), NORM_TYPES, st.sampled_from([None, False]))
-def test_any_mix_of_dtypes_has_torchs_bits(
-    grads: list[torch.Tensor], max_norm: float, p: float, foreach: bool | None
-) -> None:
+def test_any_mix_of_dtypes_has_torchs_bits(grads, max_norm, p, foreach):
     check_against_torch(grads, max_norm, p, foreach)
 
 
 @pytest.mark.parametrize("p", [1.0, 2.0, math.inf])
-def test_sparse_gradients_count_as_their_coalesced_values(p: float) -> None:
+def test_sparse_gradients_count_as_their_coalesced_values(p):
     table = torch.nn.Embedding(5, 3, sparse=True)
     table(torch.tensor([1, 1, 3])).sum().backward()
     sparse = table.weight.grad
@@ -73,18 +71,18 @@ def test_sparse_gradients_count_as_their_coalesced_values(p: float) -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_one_bad_gradient_spreads_as_in_torch(bad: float) -> None:
+def test_one_bad_gradient_spreads_as_in_torch(bad):
     check_against_torch([torch.tensor([1.0, bad]), torch.ones(3)], 1.0, 2.0)
 
 
-def test_squares_that_leave_float32_still_have_a_norm() -> None:
+def test_squares_that_leave_float32_still_have_a_norm():
     grads = [torch.full((4,), 1e30), torch.full((2,), 1e-30)]
 
     assert math.isinf(total_norm(grads).item())
     assert exact_norm(grads) == pytest.approx(2e30, rel=1e-6)
 
 
-def test_reference_program_4() -> None:
+def test_reference_program_4():
     grads = [torch.tensor([198.0, 216.0]), torch.tensor([6075.0, 16875.0])]
     total = total_norm(grads)
     x, y = clipped(grads, coefficient(total, 100.0))

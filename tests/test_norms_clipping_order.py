@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -62,7 +60,7 @@ UNSCALE = "scaler.unscale_(optimizer)\n"
         (SCALED + CLIP_VALUE + SCALER_STEP, "before-unscale"),
     ],
 )
-def test_a_wrong_order_is_found_once(body: str, order: str) -> None:
+def test_a_wrong_order_is_found_once(body, order):
     (found,) = clips(body)
     (finding,) = judge([found])
 
@@ -71,7 +69,7 @@ def test_a_wrong_order_is_found_once(body: str, order: str) -> None:
     assert finding.severity is Severity.ERROR and finding.op == found.function
 
 
-def test_clipping_that_changes_nothing_is_a_note() -> None:
+def test_clipping_that_changes_nothing_is_a_note():
     (found,) = clips(PLAIN + STEP + CLIP.replace("0.5", "1e6"))
 
     assert found.total is not None and not found.acts
@@ -90,11 +88,11 @@ def test_clipping_that_changes_nothing_is_a_note() -> None:
         PLAIN + STEP + CLIP + STEP,  # clipped for a second update with the same gradients
     ],
 )
-def test_the_right_order_is_silent(body: str) -> None:
+def test_the_right_order_is_silent(body):
     assert clips(body) == []
 
 
-def test_torch_is_left_as_it_was() -> None:
+def test_torch_is_left_as_it_was():
     def patched() -> list[object]:
         clip = nn.utils.clip_grad
         return [
@@ -110,7 +108,7 @@ def test_torch_is_left_as_it_was() -> None:
     assert before == patched()
 
 
-def test_the_optimizer_of_another_thread_is_left_alone() -> None:
+def test_the_optimizer_of_another_thread_is_left_alone():
     mine, other = (torch.ones(2, requires_grad=True) for _ in range(2))
 
     def train(leaf: torch.Tensor) -> None:
@@ -149,9 +147,7 @@ NORM = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
         (SCALED + SCALER_STEP + NORM, SCALED + UNSCALE + NORM + SCALER_STEP),
     ],
 )
-def test_the_patch_puts_it_in_time(
-    gradscope: Callable, tmp_path: Path, body: str, repaired: str
-) -> None:
+def test_the_patch_puts_it_in_time(gradscope, tmp_path, body, repaired):
     file = tmp_path / "loop.py"
     file.write_text(SCRIPT + "".join(f"    {line}\n" for line in body.splitlines()))
     done = gradscope("trace", "loop.py", "--format", "json")
@@ -165,9 +161,7 @@ def test_the_patch_puts_it_in_time(
     assert found == repaired.splitlines()
 
 
-def test_the_clipping_that_came_too_early_leads_over_the_divergence(
-    gradscope: Callable, tmp_path: Path
-) -> None:
+def test_the_clipping_that_came_too_early_leads_over_the_divergence(gradscope, tmp_path):
     body = (NORM + PLAIN + STEP).splitlines()
     script = SCRIPT.replace("lr=1e-2", "lr=0.9").replace("range(3)", "range(30)")
     (tmp_path / "loop.py").write_text(script + "".join(f"    {line}\n" for line in body))

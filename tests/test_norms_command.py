@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
@@ -25,7 +24,7 @@ for _ in range(12):
 """
 
 
-def test_nothing_said_is_reference_program_4(gradscope: Callable) -> None:
+def test_nothing_said_is_reference_program_4(gradscope):
     done = gradscope("norms", "--max-norm", "100")
 
     assert done.returncode == 0, done.stderr
@@ -35,9 +34,7 @@ def test_nothing_said_is_reference_program_4(gradscope: Callable) -> None:
     assert "y.grad [6075.0000, 16875.0000] -> [33.8674, 94.0762]" in done.stdout
 
 
-def test_json_follows_its_schema_and_the_page_stands_alone(
-    gradscope: Callable, tmp_path: Path
-) -> None:
+def test_json_follows_its_schema_and_the_page_stands_alone(gradscope, tmp_path):
     (tmp_path / "loop.py").write_text(LOOP)
     done = gradscope("norms", "loop.py", "--format", "json", "--html", "page.html")
     document = json.loads(done.stdout)
@@ -54,9 +51,7 @@ def test_json_follows_its_schema_and_the_page_stands_alone(
     assert "://" not in page and "<script" not in page and "model.0.weight" in page
 
 
-def test_the_page_crosses_out_what_is_not_finite_and_tells_where(
-    gradscope: Callable, tmp_path: Path
-) -> None:
+def test_the_page_crosses_out_what_is_not_finite_and_tells_where(gradscope, tmp_path):
     spiked = LOOP.replace("for _ in range(12)", "for step in range(12)").replace(
         "torch.randn(8, 4)", "torch.randn(8, 4) * (1e38 if step == 9 else 1)"
     )
@@ -71,8 +66,8 @@ def test_the_page_crosses_out_what_is_not_finite_and_tells_where(
 
 
 def test_without_matplotlib_the_page_has_its_numbers_and_says_how_to_get_pictures(
-    gradscope: Callable, tmp_path: Path
-) -> None:
+    gradscope, tmp_path
+):
     hidden = tmp_path / "hidden"
     hidden.mkdir()
     (hidden / "matplotlib.py").write_text(
@@ -95,7 +90,7 @@ def test_without_matplotlib_the_page_has_its_numbers_and_says_how_to_get_picture
     assert "median" in page and "L2 norm of each gradient by step" not in page
 
 
-def test_what_a_max_norm_clips_over_the_run_is_said(gradscope: Callable, tmp_path: Path) -> None:
+def test_what_a_max_norm_clips_over_the_run_is_said(gradscope, tmp_path):
     (tmp_path / "loop.py").write_text(LOOP)
 
     done = gradscope("norms", "loop.py", "--max-norm", "1e-6")
@@ -104,7 +99,7 @@ def test_what_a_max_norm_clips_over_the_run_is_said(gradscope: Callable, tmp_pat
 
 
 @pytest.mark.parametrize("width", ["60", "80", "120"])
-def test_the_table_fits(gradscope: Callable, tmp_path: Path, width: str) -> None:
+def test_the_table_fits(gradscope, tmp_path, width):
     (tmp_path / "loop.py").write_text(LOOP)
     done = gradscope("norms", "loop.py", COLUMNS=width)
 
@@ -124,9 +119,7 @@ def test_the_table_fits(gradscope: Callable, tmp_path: Path, width: str) -> None
         (("none.py",), "none.py"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_2(
-    gradscope: Callable, words: tuple[str, ...], says: str
-) -> None:
+def test_bad_input_is_one_line_and_exit_2(gradscope, words, says):
     done = gradscope("norms", *words)
 
     assert done.returncode == 2
@@ -141,18 +134,14 @@ def test_bad_input_is_one_line_and_exit_2(
         ("import torch\nx = torch.ones(2, requires_grad=True)\n(x * 2).sum()\n", "no backward"),
     ],
 )
-def test_a_program_without_gradients_is_told(
-    gradscope: Callable, tmp_path: Path, source: str, says: str
-) -> None:
+def test_a_program_without_gradients_is_told(gradscope, tmp_path, source, says):
     (tmp_path / "empty.py").write_text(source)
     done = gradscope("norms", "empty.py")
 
     assert done.returncode == 2 and says in done.stderr
 
 
-def test_an_inf_gradient_is_named_with_what_clipping_would_do(
-    gradscope: Callable, tmp_path: Path
-) -> None:
+def test_an_inf_gradient_is_named_with_what_clipping_would_do(gradscope, tmp_path):
     (tmp_path / "bad.py").write_text(
         "import torch\n"
         "a = torch.zeros(2, requires_grad=True)\n"

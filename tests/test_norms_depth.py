@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -55,7 +54,7 @@ def depth_of(model: nn.Module, x: torch.Tensor) -> Depth:
         lambda: [nn.Linear(6, 8), Custom(), InPlace(), nn.Linear(8, 4), nn.Softmax(-1)],
     ],
 )
-def test_sizes_are_those_that_hooks_see(layers: Callable, dtype: torch.dtype) -> None:
+def test_sizes_are_those_that_hooks_see(layers, dtype):
     torch.manual_seed(0)
     model = nn.Sequential(*layers()).to(dtype)
     x = torch.randn(5, 6, dtype=dtype)
@@ -76,7 +75,7 @@ def test_sizes_are_those_that_hooks_see(layers: Callable, dtype: torch.dtype) ->
         assert layer.gradient == pytest.approx(norm(value.grad), rel=1e-2)
 
 
-def test_a_layer_behind_a_detach_shows_its_activation_and_no_gradient() -> None:
+def test_a_layer_behind_a_detach_shows_its_activation_and_no_gradient():
     first, second = nn.Linear(4, 4), nn.Linear(4, 1)
     with Observation(each_op=False) as watch:
         second(first(torch.ones(2, 4)).detach()).square().mean().backward()
@@ -86,7 +85,7 @@ def test_a_layer_behind_a_detach_shows_its_activation_and_no_gradient() -> None:
     assert sizes["second"].gradient > 0
 
 
-def test_ops_outside_of_modules_go_by_their_line() -> None:
+def test_ops_outside_of_modules_go_by_their_line():
     w = torch.full((3,), 2.0, requires_grad=True)
     with Observation(each_op=False) as watch:
         h = w * w
@@ -100,7 +99,7 @@ def test_ops_outside_of_modules_go_by_their_line() -> None:
     )
 
 
-def test_a_recurrence_has_its_activations_by_time() -> None:
+def test_a_recurrence_has_its_activations_by_time():
     torch.manual_seed(0)
     cell = nn.RNNCell(3, 8)
     h, seen = torch.zeros(2, 8), []
@@ -116,7 +115,7 @@ def test_a_recurrence_has_its_activations_by_time() -> None:
     assert growth.activation_factor is not None
 
 
-def test_squares_beyond_float32_are_no_inf() -> None:
+def test_squares_beyond_float32_are_no_inf():
     w = torch.tensor([1e30], requires_grad=True)
     with Observation(each_op=False) as watch:
         h = w * 1.0

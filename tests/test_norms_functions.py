@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import torch
 
@@ -31,7 +29,7 @@ for _ in range(3):
 """
 
 
-def test_a_wrong_backward_is_a_finding(gradscope: Callable, tmp_path: Path) -> None:
+def test_a_wrong_backward_is_a_finding(gradscope, tmp_path):
     (tmp_path / "cube.py").write_text(WRONG)
     done = gradscope("norms", "cube.py", "--format", "json")
     document = json.loads(done.stdout)
@@ -44,7 +42,7 @@ def test_a_wrong_backward_is_a_finding(gradscope: Callable, tmp_path: Path) -> N
     assert done.returncode == 0 and json.loads(done.stdout)["findings"] == []
 
 
-def test_functions_are_left_as_they_were() -> None:
+def test_functions_are_left_as_they_were():
     from gradscope.record import Observation
 
     before = vars(torch.autograd.Function)["apply"]

@@ -75,7 +75,7 @@ def overwritten(h: torch.Tensor) -> torch.Tensor:
         (overwritten, "overwritten"),
     ],
 )
-def test_a_dead_gradient_is_told_with_its_reason(between: object, reason: str) -> None:
+def test_a_dead_gradient_is_told_with_its_reason(between, reason):
     torch.manual_seed(0)
     (finding,) = train(TwoLayers(between), torch.randn(8, 6))
 
@@ -84,7 +84,7 @@ def test_a_dead_gradient_is_told_with_its_reason(between: object, reason: str) -
     assert len(finding.evidence["parameters"]) == 2
 
 
-def test_a_layer_that_is_never_called_is_shown_where_it_is_defined() -> None:
+def test_a_layer_that_is_never_called_is_shown_where_it_is_defined():
     torch.manual_seed(0)
 
     class Forgets(nn.Module):
@@ -140,13 +140,13 @@ class FirstRows(nn.Module):
         lambda: TwoLayers(lambda h: h + (h.round() - h).detach()),
     ],
 )
-def test_what_is_meant_to_be_so_is_silent(make: object, steps: int) -> None:
+def test_what_is_meant_to_be_so_is_silent(make, steps):
     torch.manual_seed(0)
 
     assert train(make(), torch.randn(8, 6), steps) == []
 
 
-def test_a_recurrence_that_explodes_is_told_at_its_matmul() -> None:
+def test_a_recurrence_that_explodes_is_told_at_its_matmul():
     torch.manual_seed(0)
     weight = nn.Parameter(torch.randn(24, 24) * 0.7)
     with Observation(each_op=False) as watch:
@@ -160,7 +160,7 @@ def test_a_recurrence_that_explodes_is_told_at_its_matmul() -> None:
     assert len(finding.evidence["norms"]) == 120
 
 
-def test_sigmoids_that_vanish_are_told_at_the_sigmoid() -> None:
+def test_sigmoids_that_vanish_are_told_at_the_sigmoid():
     torch.manual_seed(0)
     layers = [one for _ in range(16) for one in (nn.Linear(16, 16), nn.Sigmoid())]
     (finding,) = train(nn.Sequential(*layers, nn.Linear(16, 1)), torch.randn(8, 16))
@@ -168,7 +168,7 @@ def test_sigmoids_that_vanish_are_told_at_the_sigmoid() -> None:
     assert (finding.rule, finding.op, finding.evidence["axis"]) == ("GS402", "sigmoid", "depth")
 
 
-def test_gradients_and_updates_are_bit_identical_under_the_watch() -> None:
+def test_gradients_and_updates_are_bit_identical_under_the_watch():
     def run() -> list[torch.Tensor]:
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.ReLU(), nn.Linear(8, 1))
@@ -186,7 +186,7 @@ def test_gradients_and_updates_are_bit_identical_under_the_watch() -> None:
     assert all(torch.equal(left, right) for left, right in zip(bare, watched, strict=True))
 
 
-def test_nothing_stays_patched_when_the_program_raises() -> None:
+def test_nothing_stays_patched_when_the_program_raises():
     engine, call = torch.autograd._engine_run_backward, nn.Module.__call__
     with pytest.raises(RuntimeError), Observation(each_op=False):
         raise RuntimeError
@@ -201,13 +201,13 @@ def chain(norms: list[float]) -> list[Crossing]:
     return found
 
 
-def test_a_factor_is_fitted_and_stops_at_zero() -> None:
+def test_a_factor_is_fitted_and_stops_at_zero():
     assert fit(chain([2.0**n for n in range(8)])).factor == pytest.approx(2.0)
     assert fit(chain([8.0, 4.0, 2.0, 1.0, 0.5, 0.0])).factor == pytest.approx(0.5)
     assert fit(chain([1.0, 2.0, 4.0])) is None
 
 
-def test_a_factor_is_fitted_from_the_ends_of_padded_sequences_on() -> None:
+def test_a_factor_is_fitted_from_the_ends_of_padded_sequences_on():
     padded = fit(chain([0.0, 0.0, *(3.0**n for n in range(6))]))
 
     assert (padded.factor, padded.norms[0]) == (pytest.approx(3.0), 1.0)
@@ -220,7 +220,7 @@ def growth(norms: tuple[float, ...], low: float, high: float) -> Growth:
     return Growth(0, "time", Call("mm"), norms, 10.0, low, high)
 
 
-def test_one_jump_is_no_growth() -> None:
+def test_one_jump_is_no_growth():
     assert explodes(growth((1.0, 10.0, 1e2, 1e3, 1e4, 1e5), 10.0, 10.0), Limits())
     assert not explodes(growth((1.0, 1.0, 1.0, 1e5, 1e5, 1e5), 1.0, 1e5), Limits())
 
@@ -229,7 +229,7 @@ def steps(*losses: float) -> tuple[Step, ...]:
     return tuple(Step(index, loss, 0.0, 0) for index, loss in enumerate(losses))
 
 
-def test_the_rise_ends_at_the_last_finite_loss() -> None:
+def test_the_rise_ends_at_the_last_finite_loss():
     rise = rise_of(steps(5.0, 1.0, 10.0, 100.0, math.inf))
 
     assert (rise.first, rise.losses) == (1, (1.0, 10.0, 100.0))
@@ -237,13 +237,13 @@ def test_the_rise_ends_at_the_last_finite_loss() -> None:
     assert rise_of(steps(3.0, 2.0, 1.0)) is None
 
 
-def test_a_loss_that_falls_below_zero_is_training() -> None:
+def test_a_loss_that_falls_below_zero_is_training():
     assert rise_of(steps(-1e-3, -1.0, -1e3)).falls
     assert not rise_of(steps(1e-3, 1.0, 1e3)).falls
     assert rise_of(()) is None and rise_of(steps(1.0)) is None
 
 
-def test_the_learning_rate_proposed_converges_on_a_quadratic() -> None:
+def test_the_learning_rate_proposed_converges_on_a_quadratic():
     curvature, lr, w, losses = 4.0, 1.0, 1.0, []
     for _ in range(5):
         losses.append(curvature * w * w / 2)
@@ -261,7 +261,7 @@ def test_the_learning_rate_proposed_converges_on_a_quadratic() -> None:
         ("GS404", Limits(loss_growth=2.0)),
     ],
 )
-def test_each_limit_moves_its_rule(code: str, strict: Limits) -> None:
+def test_each_limit_moves_its_rule(code, strict):
     rising = replace(growth(tuple(2.0**n for n in range(8)), 2.0, 2.0), factor=2.0)
     fading = replace(growth(tuple(0.5**n for n in range(9)), 0.5, 0.5), factor=0.5)
     leaf = Leaf("w", (2, 2), "float32", "cpu", 4, "parameter", True, 1.0, (1e-3,), 0.5)
@@ -297,7 +297,7 @@ def descend(loss_of: Callable[[torch.Tensor], torch.Tensor], lr: float) -> list[
         (lambda error: nn.functional.mse_loss(error, 0 * error, reduction="sum"), 64),
     ],
 )
-def test_a_sum_is_named_where_the_mean_would_converge(loss_of: Callable, terms: int) -> None:
+def test_a_sum_is_named_where_the_mean_would_converge(loss_of, terms):
     (found,) = descend(loss_of, 0.05)
 
     assert (found.rule, found.evidence["summed_terms"]) == ("GS404", terms)
@@ -313,7 +313,7 @@ def test_a_sum_is_named_where_the_mean_would_converge(loss_of: Callable, terms: 
         lambda error: error.square().sum() / 64,
     ],
 )
-def test_a_mean_is_not_called_a_sum(loss_of: Callable) -> None:
+def test_a_mean_is_not_called_a_sum(loss_of):
     (found,) = descend(loss_of, 3.0)
 
     assert (found.rule, found.evidence["summed_terms"]) == ("GS404", None)

@@ -25,7 +25,7 @@ def parameters() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.full((2, 3), 0.5, requires_grad=True), torch.ones(3, requires_grad=True)
 
 
-def test_gradients_that_are_handed_out_are_measured() -> None:
+def test_gradients_that_are_handed_out_are_measured():
     w, b = parameters()
     with Observation(each_op=False, measure=Measure(NormOptions(1.0))) as watch:
         totals = [descend(w, b) for _ in range(5)]
@@ -39,7 +39,7 @@ def test_gradients_that_are_handed_out_are_measured() -> None:
     assert w.grad is None
 
 
-def test_beside_backward_they_do_not_count() -> None:
+def test_beside_backward_they_do_not_count():
     """An adversarial step: the gradient of the input is asked for, that of the weight trains."""
     w, _ = parameters()
     totals = []
@@ -60,7 +60,7 @@ def test_beside_backward_they_do_not_count() -> None:
     assert [row.name for row in facts.measured.rows] == ["w"]
 
 
-def test_a_pass_that_autograd_refuses_leaves_its_inspection_to_the_next() -> None:
+def test_a_pass_that_autograd_refuses_leaves_its_inspection_to_the_next():
     w, b = parameters()
 
     def refused(x: torch.Tensor) -> torch.Tensor:
@@ -77,7 +77,7 @@ def test_a_pass_that_autograd_refuses_leaves_its_inspection_to_the_next() -> Non
     assert magnitudes.inspected == (0,)
 
 
-def test_the_first_backward_after_many_gradients_that_were_handed_out_is_looked_at() -> None:
+def test_the_first_backward_after_many_gradients_that_were_handed_out_is_looked_at():
     w, _ = parameters()
     with Observation(measure=Measure(NormOptions()), each_op=False) as watch:
         for _ in range(3):
@@ -105,7 +105,7 @@ class Holding(torch.Tensor):
         return tree_map_only(torch.Tensor, cls, func(*args, **kwargs or {}))
 
 
-def test_a_gradient_that_holds_another_tensor_is_measured_by_that() -> None:
+def test_a_gradient_that_holds_another_tensor_is_measured_by_that():
     held = Holding(torch.tensor([3.0, 4.0])).requires_grad_()
 
     with Observation(measure=Measure(NormOptions()), each_op=False) as seen:
@@ -116,7 +116,7 @@ def test_a_gradient_that_holds_another_tensor_is_measured_by_that() -> None:
     assert measured.totals == (10.0,)
 
 
-def test_a_limit_ends_them_as_well() -> None:
+def test_a_limit_ends_them_as_well():
     w, b = parameters()
     with pytest.raises(StopTrace), Observation(each_op=False, steps=2) as watch:
         for _ in range(5):
@@ -124,7 +124,7 @@ def test_a_limit_ends_them_as_well() -> None:
     assert watch.steps == 2
 
 
-def test_gradients_of_torch_func_go_by_the_entry_that_holds_the_tensor() -> None:
+def test_gradients_of_torch_func_go_by_the_entry_that_holds_the_tensor():
     """Also those of every sample, and not what another `grad` differentiates."""
     params = {"w": torch.full((3,), 0.5), "b": torch.zeros(1)}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from corpus import diagnosed_text
@@ -74,7 +73,7 @@ def _both() -> Iterator[tuple[str, int, bool]]:
 
 
 @pytest.mark.parametrize(("name", "n", "is_said"), list(_both()))
-def test_a_limit_is_said_where_it_is_met(name: str, n: int, is_said: bool, tmp_path: Path) -> None:
+def test_a_limit_is_said_where_it_is_met(name, n, is_said, tmp_path):
     do, _, _, what = BEYOND[name]
 
     report = diagnosed_text(PROGRAM.format(do=do.format(n=n)), tmp_path)
@@ -83,7 +82,7 @@ def test_a_limit_is_said_where_it_is_met(name: str, n: int, is_said: bool, tmp_p
     assert report.findings == ()
 
 
-def test_the_part_of_a_large_graph_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_part_of_a_large_graph_is_said(monkeypatch, tmp_path):
     monkeypatch.setattr("gradscope.record.sizes.crossings.MOST_NODES", 50)
     chain = "y = w\nfor _ in range({n}): y = y * 1.0\ny.sum().backward()"
 

@@ -205,7 +205,7 @@ def test_the_extension_is_no_public_name():
     assert callable(gradscope.load_ipython_extension)
 
 
-def test_a_report_in_colours_is_made_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_in_colours_is_made_in_silence(monkeypatch):
     """Rich shows what it prints in a cell, wherever it believes that it runs in one."""
     shown: list[object] = []
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)

@@ -94,18 +94,18 @@ def said(grown: Path, *words: str) -> str:
     return run.stdout
 
 
-def test_a_rule_speaks_and_a_format_writes_it_down(grown: Path):
+def test_a_rule_speaks_and_a_format_writes_it_down(grown):
     traced = said(grown, "-m", "gradscope", "trace", "a_sum", "--format", "shout")
 
     assert traced == "LEFT-TURN!\n"
 
 
-def test_the_lists_that_a_user_sees_have_them(grown: Path):
+def test_the_lists_that_a_user_sees_have_them(grown):
     assert "left-turn" in said(grown, "-m", "gradscope", "explain")
     assert "a_sum" in said(grown, "-m", "gradscope", "examples")
 
 
-def test_a_cause_that_is_taken_away_is_missed_by_nothing(tmp_path: Path):
+def test_a_cause_that_is_taken_away_is_missed_by_nothing(tmp_path):
     copy = shutil.copytree(PACKAGE, tmp_path / "gradscope", ignore=shutil.ignore_patterns("*.pyc"))
     (copy / "rules/causes/masked_branch.py").unlink()
 
@@ -113,13 +113,13 @@ def test_a_cause_that_is_taken_away_is_missed_by_nothing(tmp_path: Path):
     assert "masked-branch" not in said(tmp_path, "-m", "gradscope", "trace", "gamma_mask")
 
 
-def test_an_op_fact_is_looked_up(grown: Path):
+def test_an_op_fact_is_looked_up(grown):
     program = "from gradscope.ops import lookup; print(lookup('cbrt').name)"
 
     assert said(grown, "-c", program) == "cbrt\n"
 
 
-def test_every_request_has_one_that_writes_it() -> None:
+def test_every_request_has_one_that_writes_it():
     def leaves(kind: type[requests.Request]) -> set[type[requests.Request]]:
         below = kind.__subclasses__()
         return set().union(*map(leaves, below)) if below else {kind}

@@ -359,7 +359,7 @@ def test_a_complex_dtype_has_the_limits_of_its_parts():
 
 
 @pytest.mark.parametrize("op", [op for op, fact in OPS.items() if fact.inverse is not None])
-def test_the_operand_is_found_again_in_the_result_that_the_node_saves(op: str) -> None:
+def test_the_operand_is_found_again_in_the_result_that_the_node_saves(op):
     x = torch.tensor([0.25, 1.0, 3.0], dtype=torch.float64, requires_grad=True)
     result = getattr(torch, op)(x)
 

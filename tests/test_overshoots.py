@@ -55,9 +55,7 @@ def repaired(found: Finding) -> str:
         ),
     ],
 )
-def test_a_setting_that_explains_the_growth_is_mended(
-    tmp_path: Path, made: str, update: Update, said: str, mended: str
-) -> None:
+def test_a_setting_that_explains_the_growth_is_mended(tmp_path, made, update, said, mended):
     found = judged(tmp_path, made + STEP, update)
 
     assert said in found.why
@@ -71,7 +69,7 @@ def test_a_setting_that_explains_the_growth_is_mended(
         (0.8, "raised the learning rate from 0.1 to 0.8", "lambda s: min(4, f(s))"),
     ],
 )
-def test_a_schedule_is_bounded(tmp_path: Path, last: float, said: str, mended: str) -> None:
+def test_a_schedule_is_bounded(tmp_path, last, said, mended):
     made = "optimizer = SGD(w, lr=0.1)\nschedule = LambdaLR(optimizer, lambda s: f(s))\n"
     updates = [Update(-1, "SGD", 0.1, base_lr=0.1), Update(0, "SGD", last, base_lr=0.1)]
     found = judged(tmp_path, made + STEP, *updates)
@@ -110,9 +108,7 @@ for _ in range(12):
         ("p += self.lr * p.grad", "p -= self.lr * p.grad"),
     ],
 )
-def test_an_optimizer_that_climbs_is_turned_around(
-    tmp_path: Path, update: str, mended: str
-) -> None:
+def test_an_optimizer_that_climbs_is_turned_around(tmp_path, update, mended):
     found, *_ = diagnosed_text(OWN.format(update=update, lr=0.9), tmp_path).findings
 
     assert "`Plain` adds the gradient to the parameters (line 13)" in found.why
@@ -121,7 +117,7 @@ def test_an_optimizer_that_climbs_is_turned_around(
 
 
 @pytest.mark.parametrize("update", ["p -= self.lr * p.grad", "p.data.add_(p.grad, alpha=-self.lr)"])
-def test_one_that_descends_is_not_accused(tmp_path: Path, update: str) -> None:
+def test_one_that_descends_is_not_accused(tmp_path, update):
     found, *_ = diagnosed_text(OWN.format(update=update, lr=3.0), tmp_path).findings
 
     assert "lands farther from the minimum" in found.why
@@ -139,7 +135,7 @@ for _ in range(12):
 """
 
 
-def test_an_update_by_hand_is_read_where_it_stands(tmp_path: Path) -> None:
+def test_an_update_by_hand_is_read_where_it_stands(tmp_path):
     leaps, *_ = diagnosed_text(BY_HAND.format(sign="-=", lr=3.0), tmp_path).findings
     climbs, *_ = diagnosed_text(BY_HAND.format(sign="+=", lr=0.9), tmp_path).findings
 
@@ -154,7 +150,7 @@ ACCUMULATES = (
 
 
 @pytest.mark.parametrize(("scaled", "mended"), [("", True), (" / 4", False)])
-def test_many_passes_for_one_step_are_averaged(tmp_path: Path, scaled: str, mended: bool) -> None:
+def test_many_passes_for_one_step_are_averaged(tmp_path, scaled, mended):
     file = tmp_path / "train.py"
     file.write_text(ACCUMULATES.format(scaled) + "    if i % 4 == 3:\n        optimizer.step()\n")
     step = Location(str(file), 6, 8, 6, 24, "<module>")

@@ -74,7 +74,7 @@ def overwritten(body: str, folder: Path, *, verify: bool = False):
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_a_write_that_autograd_does_not_see(kind: str, tmp_path: Path) -> None:
+def test_a_write_that_autograd_does_not_see(kind, tmp_path):
     body, saved_by, line = WRONG[kind]
 
     (finding,) = overwritten(body, tmp_path, verify=True)
@@ -87,11 +87,11 @@ def test_a_write_that_autograd_does_not_see(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", RIGHT)
-def test_what_harms_no_gradient_is_silent(kind: str, tmp_path: Path) -> None:
+def test_what_harms_no_gradient_is_silent(kind, tmp_path):
     assert overwritten(RIGHT[kind], tmp_path) == []
 
 
-def test_what_autograd_refuses_is_no_write_that_it_missed(tmp_path: Path) -> None:
+def test_what_autograd_refuses_is_no_write_that_it_missed(tmp_path):
     file = tmp_path / "program.py"
     body = "y = x.exp()\nwith torch.no_grad():\n    y.mul_(2)\ny.sum().backward()"
     file.write_text(PROGRAM.format(body=body))

@@ -46,7 +46,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
-def test_the_examples_are_the_users_where_the_package_is_installed(tmp_path: Path):
+def test_the_examples_are_the_users_where_the_package_is_installed(tmp_path):
     """What an installer leaves behind, without the installer."""
     shutil.copytree(PACKAGE, tmp_path / "gradscope", ignore=shutil.ignore_patterns("*.pyc"))
     (tmp_path / "gradscope_torch-0.1.dist-info").mkdir()
@@ -89,7 +89,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
 
 
 @pytest.mark.slow
-def test_installed_examples_have_their_place_and_their_fix(installed: Callable[..., Run]):
+def test_installed_examples_have_their_place_and_their_fix(installed):
     run = installed("check", *EXAMPLES, "--format", "json")
     here = python("-m", "gradscope", "check", *EXAMPLES, "--format", "json")
 
@@ -111,7 +111,7 @@ def told(run: Run) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.slow
-def test_every_command_runs_installed(installed: Callable[..., Run], tmp_path: Path):
+def test_every_command_runs_installed(installed, tmp_path):
     traced = installed("trace", "my_loss.py")
     assert traced.returncode == 1, traced.stderr
     assert " --> my_loss.py:4:1" in traced.stdout and "= verified" in traced.stdout
@@ -132,7 +132,7 @@ def test_every_command_runs_installed(installed: Callable[..., Run], tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_wheel_is_typed_and_holds_the_package_alone(wheel: Path):
+def test_a_wheel_is_typed_and_holds_the_package_alone(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
 
@@ -145,7 +145,7 @@ def test_a_wheel_is_typed_and_holds_the_package_alone(wheel: Path):
 
 
 @pytest.mark.slow
-def test_an_sdist_builds_the_same_wheel(wheel: Path, tmp_path: Path):
+def test_an_sdist_builds_the_same_wheel(wheel, tmp_path):
     build = "from hatchling.builders.sdist import SdistBuilder as B; import sys; "
     build += "print(*B(sys.argv[1]).build(directory=sys.argv[2]))"
     pytest.importorskip("hatchling")

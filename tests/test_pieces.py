@@ -51,9 +51,7 @@ def answers(values: torch.Tensor) -> tuple[Any, ...]:
 @pytest.mark.parametrize("flipped", [False, True])
 @pytest.mark.parametrize("bad", [False, True])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_the_answers_are_those_of_the_whole(
-    shape: tuple[int, ...], bad: bool, flipped: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_answers_are_those_of_the_whole(shape, bad, flipped, monkeypatch):
     for seed in range(5):
         values = tensor_of(shape, seed, bad=bad)
         values = values.transpose(0, -1) if flipped and values.dim() else values
@@ -69,7 +67,7 @@ def test_the_answers_are_those_of_the_whole(
         monkeypatch.undo()
 
 
-def test_the_first_bad_element_and_its_row_lie_in_a_later_piece() -> None:
+def test_the_first_bad_element_and_its_row_lie_in_a_later_piece():
     values = torch.ones(3, 2**22 + 5)
     values[1, -1] = values[2, 3] = math.nan
 
@@ -106,9 +104,7 @@ QUESTIONS: dict[str, Callable[[torch.Tensor], object]] = {
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("question", QUESTIONS, ids=str)
-def test_no_question_makes_memory_of_the_size_of_the_tensor(
-    question: str, dtype: torch.dtype
-) -> None:
+def test_no_question_makes_memory_of_the_size_of_the_tensor(question, dtype):
     values = torch.full((3, 2**23), 1e30, dtype=dtype)
     values[-1, -1] = math.nan
     with Largest() as largest:  # type: ignore[no-untyped-call]
@@ -117,6 +113,6 @@ def test_no_question_makes_memory_of_the_size_of_the_tensor(
     assert largest.bytes <= 8 * 2**22
 
 
-def test_a_sum_in_another_dtype_leaves_no_gaps_in_memory() -> None:
+def test_a_sum_in_another_dtype_leaves_no_gaps_in_memory():
     """Nothing but numbers outlives a piece."""
     assert type(sum_as(torch.ones(4, dtype=torch.bfloat16), torch.float32)) is float

@@ -105,7 +105,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_marks_and_fixtures(folder: Path) -> None:
+def test_marks_and_fixtures(folder):
     done = run(folder)
 
     assert outcomes(done) == {
@@ -123,7 +123,7 @@ def test_marks_and_fixtures(folder: Path) -> None:
     assert "its own words" in done.stdout
 
 
-def test_every_test_under_xdist(folder: Path) -> None:
+def test_every_test_under_xdist(folder):
     pytest.importorskip("xdist")
 
     done = run(folder, "--gradscope", "-n", "2")
@@ -140,7 +140,7 @@ def test_every_test_under_xdist(folder: Path) -> None:
         ("only='GS102'", "the mark gradscope has no only: it has select, ignore, fail_on, enabled"),
     ],
 )
-def test_a_mistake_in_a_mark_is_one_line(tmp_path: Path, mark: str, says: str) -> None:
+def test_a_mistake_in_a_mark_is_one_line(tmp_path, mark, says):
     (tmp_path / "test_it.py").write_text(
         f"import pytest\n@pytest.mark.gradscope({mark})\ndef test_it(): pass\n"
     )
@@ -151,14 +151,14 @@ def test_a_mistake_in_a_mark_is_one_line(tmp_path: Path, mark: str, says: str) -
     assert "Traceback" not in done.stdout
 
 
-def test_the_configuration_speaks(folder: Path) -> None:
+def test_the_configuration_speaks(folder):
     (folder / "gradscope.yaml").write_text("ignore: [GS102]\n")
 
     assert outcomes(run(folder))["marked_and_bad"] == "PASSED"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux alone")
-def test_a_fix_is_tried_by_running_the_test_again(folder: Path) -> None:
+def test_a_fix_is_tried_by_running_the_test_again(folder):
     done = run(folder, "-k", "marked_and_bad")
 
     assert "= verified: " in done.stdout, done.stdout

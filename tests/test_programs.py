@@ -26,7 +26,7 @@ def programs() -> list[object]:
 
 
 @pytest.mark.parametrize("path", programs())
-def test_runs_as_without_us(path: Path, here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_runs_as_without_us(path, here, capfd):
     pytest.importorskip(NEEDS.get(path.stem, "torch"))
     status = in_fork(lambda: run_plainly(path))
     bare = capfd.readouterr()
@@ -52,7 +52,7 @@ def without_profiler(text: str) -> list[str]:
     return [line for line in text.splitlines() if not any(one in line for one in told)]
 
 
-def test_warnings_are_shown_at_the_lines_of_the_program(tmp_path: Path) -> None:
+def test_warnings_are_shown_at_the_lines_of_the_program(tmp_path):
     """Also where torch warns of what it was asked for through a function of ours."""
     program = tmp_path / "reads.py"
     program.write_text(

@@ -83,9 +83,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_a_matrix_that_is_not_definite_is_told_by_its_eigenvalues(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_matrix_that_is_not_definite_is_told_by_its_eigenvalues(tmp_path, monkeypatch):
     found = found_in(KERNEL.format("50.0"), tmp_path, verify=True)
 
     assert (found.rule, line_of(found, tmp_path)) == ("GS208", "half = torch.linalg.cholesky(k)")
@@ -95,7 +93,7 @@ def test_a_matrix_that_is_not_definite_is_told_by_its_eigenvalues(
     assert "torch.eye(" in mended(found, tmp_path, monkeypatch)
 
 
-def test_a_matrix_that_is_no_covariance_gets_no_jitter(tmp_path: Path) -> None:
+def test_a_matrix_that_is_no_covariance_gets_no_jitter(tmp_path):
     matrix = "a = torch.tensor([[1.0, 2.0], [2.0, 1.0]], requires_grad=True)\n"
 
     found = found_in(f"{matrix}torch.linalg.cholesky(a).sum().backward()\n", tmp_path)
@@ -105,7 +103,7 @@ def test_a_matrix_that_is_no_covariance_gets_no_jitter(tmp_path: Path) -> None:
     assert found.fixes == ()
 
 
-def test_a_covariance_that_a_distribution_refuses(tmp_path: Path) -> None:
+def test_a_covariance_that_a_distribution_refuses(tmp_path):
     matrix = "b = torch.tensor([[1.0, 2.0], [2.0, 1.0]], requires_grad=True)\n"
     made = "d = torch.distributions.MultivariateNormal(torch.zeros(2), b)\n"
 
@@ -115,9 +113,7 @@ def test_a_covariance_that_a_distribution_refuses(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("op", ["torch.linalg.inv(a)", "torch.linalg.solve(a, b)"])
-def test_a_singular_matrix_is_told_by_its_singular_values(
-    op: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_singular_matrix_is_told_by_its_singular_values(op, tmp_path, monkeypatch):
     made = "a = torch.tensor([[1.0, 2.0], [2.0, 4.0]], requires_grad=True)\nb = torch.ones(2)\n"
 
     found = found_in(f"{made}{op}.sum().backward()\n", tmp_path, verify=True)
@@ -126,7 +122,7 @@ def test_a_singular_matrix_is_told_by_its_singular_values(
     assert "torch.eye(" in mended(found, tmp_path, monkeypatch)
 
 
-def test_a_program_that_tries_again_with_jitter_is_right(tmp_path: Path) -> None:
+def test_a_program_that_tries_again_with_jitter_is_right(tmp_path):
     again = """\
 a = torch.ones(3, 3, requires_grad=True)
 for jitter in (0.0, 1e-3):
@@ -140,7 +136,7 @@ half.diagonal().sum().backward()
     assert diagnosed_text(f"{HEAD}{again}", tmp_path).verdict == "healthy"
 
 
-def test_another_exception_is_not_put_down_to_what_was_caught(tmp_path: Path) -> None:
+def test_another_exception_is_not_put_down_to_what_was_caught(tmp_path):
     other = """\
 a = torch.ones(3, 3, requires_grad=True)
 try:
@@ -156,7 +152,7 @@ raise KeyError("other")
     assert (report.findings, report.verdict) == ((), "failed")
 
 
-def test_an_index_is_told_with_its_place_and_the_size(tmp_path: Path) -> None:
+def test_an_index_is_told_with_its_place_and_the_size(tmp_path):
     found = found_in(WORDS, tmp_path)
 
     assert (found.rule, found.step) == ("GS505", 5)
@@ -179,7 +175,7 @@ def test_an_index_is_told_with_its_place_and_the_size(tmp_path: Path) -> None:
         ("F.cross_entropy(x.T[None], torch.tensor([[0, 9]]))", 9, 3),
     ],
 )
-def test_indices_of_many_ops(op: str, value: int, size: int, tmp_path: Path) -> None:
+def test_indices_of_many_ops(op, value, size, tmp_path):
     made = "x = torch.randn(2, 3, requires_grad=True)\n"
 
     found = found_in(f"{made}loss = {op}.sum()\nloss.backward()\n", tmp_path)
@@ -187,24 +183,20 @@ def test_indices_of_many_ops(op: str, value: int, size: int, tmp_path: Path) -> 
     assert (found.rule, found.evidence["value"], found.evidence["size"]) == ("GS505", value, size)
 
 
-def test_targets_that_mean_no_class_are_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_targets_that_mean_no_class_are_left_out(tmp_path, monkeypatch):
     found = found_in(TARGETS.format(-1), tmp_path, verify=True)
 
     assert (found.rule, found.evidence["value"]) == ("GS505", -1)
     assert "F.cross_entropy(x @ w, t, ignore_index=-1)" in mended(found, tmp_path, monkeypatch)
 
 
-def test_a_target_that_is_a_class_too_many_is_not_left_out(tmp_path: Path) -> None:
+def test_a_target_that_is_a_class_too_many_is_not_left_out(tmp_path):
     found = found_in(TARGETS.format(3), tmp_path)
 
     assert [fix.safety for fix in found.fixes] == ["display-only"]
 
 
-def test_a_number_beyond_half_precision_is_replaced_by_its_largest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_number_beyond_half_precision_is_replaced_by_its_largest(tmp_path, monkeypatch):
     found = found_in(SCORES, tmp_path, verify=True)
 
     assert (found.rule, found.evidence["value"]) == ("GS204", -1e9)
@@ -219,7 +211,7 @@ def test_a_number_beyond_half_precision_is_replaced_by_its_largest(
         "torch.linalg.eigvalsh(h.diag()).sum().backward()",
     ],
 )
-def test_what_refuses_nan_is_traced_to_where_it_was_born(line: str, tmp_path: Path) -> None:
+def test_what_refuses_nan_is_traced_to_where_it_was_born(line, tmp_path):
     born = "x = torch.tensor([1.0, 0.0, 2.0, 3.0], requires_grad=True)\nh = x.log() * x.sign()\n"
 
     report = diagnosed_text(f"{HEAD}{born}{line}\n", tmp_path)
@@ -227,7 +219,7 @@ def test_what_refuses_nan_is_traced_to_where_it_was_born(line: str, tmp_path: Pa
     assert report.findings[0].op == "log"
 
 
-def test_an_assertion_on_a_gpu_asks_for_a_run_on_the_cpu(tmp_path: Path) -> None:
+def test_an_assertion_on_a_gpu_asks_for_a_run_on_the_cpu(tmp_path):
     lines = """\
 error = torch.AcceleratorError("CUDA error: device-side assert triggered")
 error.error_code = 710
@@ -268,9 +260,7 @@ scores = logits.softmax(-1)
     ],
     ids=["by a library", "by the program"],
 )
-def test_an_exception_over_a_nan_tells_where_that_was_born(
-    line: str, patch: str, tmp_path: Path
-) -> None:
+def test_an_exception_over_a_nan_tells_where_that_was_born(line, patch, tmp_path):
     (finding,) = diagnosed_text(HEAD + PLAYED.format(line), tmp_path, verify=True).findings
 
     assert finding.location.line == 11
@@ -278,7 +268,7 @@ def test_an_exception_over_a_nan_tells_where_that_was_born(
     assert patch in (finding.fixes[0].patch or "")
 
 
-def test_a_guard_that_leaves_what_is_refused_is_none(tmp_path: Path) -> None:
+def test_a_guard_that_leaves_what_is_refused_is_none(tmp_path):
     odds = "h = torch.full((4,), 3.0, requires_grad=True)\np = h / torch.zeros(4)\n"
     line = "torch.distributions.Bernoulli(p).log_prob(torch.ones(4)).sum().backward()\n"
 
@@ -289,7 +279,7 @@ def test_a_guard_that_leaves_what_is_refused_is_none(tmp_path: Path) -> None:
     assert all(fix.verified is not True for fix in finding.fixes)
 
 
-def test_an_exception_beside_a_nan_that_is_data_is_told_alone(tmp_path: Path) -> None:
+def test_an_exception_beside_a_nan_that_is_data_is_told_alone(tmp_path):
     program = HEAD + "pad = torch.full((2,), float('nan')) * 2\nraise KeyError('missing')\n"
 
     report = diagnosed_text(program, tmp_path)
@@ -321,9 +311,7 @@ for step in range(3):
         ("return torch.exp(raw - 200)", "d = Normal(mean, F.softplus(scale))"),
     ],
 )
-def test_a_scale_that_a_distribution_refuses_is_led_back_to_what_gave_it(
-    scale: str, patched: str, tmp_path: Path
-) -> None:
+def test_a_scale_that_a_distribution_refuses_is_led_back_to_what_gave_it(scale, patched, tmp_path):
     found = found_in(POLICY.format(scale), tmp_path, verify=True)
 
     assert found.rule == "GS203"
@@ -333,7 +321,7 @@ def test_a_scale_that_a_distribution_refuses_is_led_back_to_what_gave_it(
     assert patched in str(fix.patch)
 
 
-def test_a_concentration_that_another_distribution_refuses_is_led_back_too(tmp_path: Path) -> None:
+def test_a_concentration_that_another_distribution_refuses_is_led_back_too(tmp_path):
     program = (
         "from torch.distributions import Beta\n\nbody = nn.Linear(3, 8)\n"
         "one, other = nn.Linear(8, 1), nn.Linear(8, 1)\nh = torch.tanh(body(torch.randn(6, 3)))\n"

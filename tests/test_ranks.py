@@ -180,9 +180,7 @@ def fates(report: Report) -> list[Fate]:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork")
-def test_the_rank_that_made_the_nan_tells_it_and_all_run_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_rank_that_made_the_nan_tells_it_and_all_run_again(tmp_path, monkeypatch):
     kept = "kept = torch.full((4,), 0.0 if step == 3 and rank else 1.0); "
     bad = kept + "loss = (loss * kept).sum() / kept.sum()"
     text = parallel(after=bad)
@@ -202,7 +200,7 @@ def test_the_rank_that_made_the_nan_tells_it_and_all_run_again(
 
 
 @pytest.mark.filterwarnings("ignore:.*fork")
-def test_a_patch_has_to_hold_on_every_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_patch_has_to_hold_on_every_rank(tmp_path, monkeypatch):
     broken = "loss = loss if rank else loss / (x - x).sum()"
     text = parallel(before="shift = 2.0 if rank else 0.0", after=broken, steps=1)
     text = text.replace("    loss.backward()", "    (loss - shift).sqrt().backward()")
@@ -217,9 +215,7 @@ def test_a_patch_has_to_hold_on_every_rank(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.filterwarnings("ignore:.*fork")
-def test_the_same_on_all_ranks_is_told_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_on_all_ranks_is_told_once(tmp_path, monkeypatch):
     text = parallel(after="loss = (loss * 0.0).log()", steps=1)
     report, codes = on_ranks(text, tmp_path, monkeypatch, verify=False)
 
@@ -230,9 +226,7 @@ def test_the_same_on_all_ranks_is_told_once(
 
 
 @pytest.mark.filterwarnings("ignore:.*fork")
-def test_a_bad_value_is_told_before_a_gradient_that_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bad_value_is_told_before_a_gradient_that_is_missing(tmp_path, monkeypatch):
     """Both ranks miss it from their first step on; one of them then has the NaN."""
     bad = "loss = loss / (1 - rank) if step == 3 else loss"
     text = parallel(before="x = x.detach().requires_grad_()", after=bad)
@@ -255,8 +249,8 @@ def test_a_bad_value_is_told_before_a_gradient_that_is_missing(
     ],
 )
 def test_a_rank_that_ends_is_told_and_not_those_that_wait_for_it(
-    end: str, fate: Fate, detail: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    end, fate, detail, tmp_path, monkeypatch
+):
     text = parallel(before=f"if rank and step == 2: {end}")
     report, codes = on_ranks(text, tmp_path, monkeypatch)
 
@@ -273,7 +267,7 @@ def test_a_rank_that_ends_is_told_and_not_those_that_wait_for_it(
 @pytest.mark.filterwarnings("ignore:.*fork")
 @pytest.mark.parametrize("text", [SHARDED, TENSOR_PARALLEL])
 @pytest.mark.slow
-def test_sharded_programs(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sharded_programs(text, tmp_path, monkeypatch):
     is_sharded = text is SHARDED
     text = text.format(bad="step == 3 and rank" if is_sharded else "step == 3")
     report, codes = on_ranks(text, tmp_path, monkeypatch)
@@ -296,9 +290,7 @@ FLAT = SHARDED.replace("fully_shard(model[0])\nfully_shard(model)\n", WHOLE)
 
 @pytest.mark.filterwarnings("ignore:.*fork")
 @pytest.mark.parametrize("text", [pytest.param(SHARDED, marks=pytest.mark.slow), FLAT])
-def test_what_is_sharded_is_cut_where_its_whole_is_read(
-    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_sharded_is_cut_where_its_whole_is_read(text, tmp_path, monkeypatch):
     cut = "\nclass Cut(torch.nn.Module):\n    def forward(self, x):\n        return x.detach()\n"
     text = cut.join(text.format(bad="False").replace("nn.Tanh", "Cut").partition("\n")[::2])
     text = text.replace("class Cut", "import torch\nclass Cut", 1).replace("torch.Cut", "Cut")
@@ -320,9 +312,7 @@ def test_what_is_sharded_is_cut_where_its_whole_is_read(
     ],
     ids=["ddp", "fsdp1", "fsdp", "tensor-parallel"],
 )
-def test_healthy_ranks_make_one_healthy_report(
-    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_healthy_ranks_make_one_healthy_report(text, tmp_path, monkeypatch):
     report, codes = on_ranks(text, tmp_path, monkeypatch)
 
     assert codes == [0, 0]
@@ -332,9 +322,7 @@ def test_healthy_ranks_make_one_healthy_report(
 
 @pytest.mark.filterwarnings("ignore:.*fork")
 @pytest.mark.slow
-def test_unused_parameters_and_accumulation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unused_parameters_and_accumulation(tmp_path, monkeypatch):
     text = parallel(before="still = model.no_sync() if step % 2 else contextlib.nullcontext()")
     text = text.replace("nn.Linear(4, 4))", "nn.Linear(4, 4), find_unused_parameters=True)")
     text = text.replace("    loss.backward()", "    with still: loss.backward()")
@@ -346,7 +334,7 @@ def test_unused_parameters_and_accumulation(
 
 @pytest.mark.filterwarnings("ignore:.*fork")
 @pytest.mark.slow
-def test_uneven_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uneven_inputs(tmp_path, monkeypatch):
     report, codes = on_ranks(parallel(before="if rank == step - 2: break"), tmp_path, monkeypatch)
 
     assert codes == [0, 0]
@@ -392,9 +380,7 @@ def measured(report: NormReport) -> list[float]:
 @pytest.mark.filterwarnings("ignore:.*fork")
 @pytest.mark.parametrize("wrap", [REPLICATED, IN_SHARDS], ids=["ddp", "fsdp"])
 @pytest.mark.parametrize("p", [2.0, pytest.param(float("inf"), marks=pytest.mark.slow)])
-def test_norms_are_those_of_whole_gradients(
-    wrap: str, p: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_norms_are_those_of_whole_gradients(wrap, p, tmp_path, monkeypatch):
     options = NormOptions(max_norm=0.5, norm_type=p)
     alone = norms(program(MEASURED.format(wrap=""), tmp_path), options, Config())
     target = program(MEASURED.format(wrap=wrap), tmp_path)
@@ -419,7 +405,7 @@ def launched(*command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_torchrun(tmp_path: Path) -> None:
+def test_torchrun(tmp_path):
     bad = "loss = loss.log() if rank else loss"
     text = parallel(before="x = x * (1 - rank)", after=bad, steps=1)
     text = text.replace("Linear(4, 4)", "Linear(4, 4, bias=False)")
@@ -437,7 +423,7 @@ def test_torchrun(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_torchrun_prints_one_report(tmp_path: Path) -> None:
+def test_torchrun_prints_one_report(tmp_path):
     (tmp_path / "train.py").write_text(parallel(), encoding="utf-8")
     gradscope = Path(sys.executable).with_name("gradscope")
     done = launched("--no-python", str(gradscope), "trace", "train.py", folder=tmp_path)
@@ -454,9 +440,7 @@ def test_torchrun_prints_one_report(tmp_path: Path) -> None:
         for name in CALLS
     ],
 )
-def test_a_value_that_was_sent_is_told_where_it_was_made(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_value_that_was_sent_is_told_where_it_was_made(name, tmp_path, monkeypatch):
     text = PROGRAM.format(call=CALLS[name])
     report, codes = on_ranks(text, tmp_path, monkeypatch, verify=False)
 
@@ -470,7 +454,7 @@ def test_a_value_that_was_sent_is_told_where_it_was_made(
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork")
-def test_each_rank_repairs_what_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_rank_repairs_what_is_its_own(tmp_path, monkeypatch):
     text = parallel(
         before="kept = torch.full((8,), 0.0 if step == 2 + rank else 1.0)", after="loss = {mean}"
     )
@@ -515,9 +499,7 @@ pathlib.Path(__file__).with_name(f"{rank}.told").write_text(repr(told))
 
 
 @pytest.mark.filterwarnings("ignore:.*fork")
-def test_a_block_that_all_ranks_watch_is_told_by_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_block_that_all_ranks_watch_is_told_by_one(tmp_path, monkeypatch):
     path = tmp_path / "watched.py"
     path.write_text(WATCHED, encoding="utf-8")
     watching._board.cache_clear()
@@ -551,7 +533,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-def test_a_block_is_shared_by_ranks_that_the_program_itself_starts(tmp_path: Path) -> None:
+def test_a_block_is_shared_by_ranks_that_the_program_itself_starts(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         text = SPAWNED.replace("OPEN", repr(str(free.getsockname()[1])))
@@ -566,7 +548,7 @@ def test_a_block_is_shared_by_ranks_that_the_program_itself_starts(tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork")
-def test_a_check_is_the_same_on_all_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_is_the_same_on_all_ranks(tmp_path, monkeypatch):
     (tmp_path / "healthy.py").write_text(parallel(steps=2), encoding="utf-8")
     broken = parallel(after="loss = (loss - loss.detach()).sqrt() if rank else loss", steps=2)
     (tmp_path / "broken.py").write_text(broken, encoding="utf-8")
@@ -583,7 +565,7 @@ def test_a_check_is_the_same_on_all_ranks(tmp_path: Path, monkeypatch: pytest.Mo
     assert first.reports[1].ranks.rank == 1
 
 
-def test_what_goes_wrong_is_said_by_the_first_rank_that_comes() -> None:
+def test_what_goes_wrong_is_said_by_the_first_rank_that_comes():
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     boards = [Board(rank, 2, lambda: store, "127.0.0.1", beats=False) for rank in range(2)]
 
@@ -610,7 +592,7 @@ for step, x in enumerate(loader):
 
 
 @pytest.mark.slow
-def test_accelerate(tmp_path: Path) -> None:
+def test_accelerate(tmp_path):
     pytest.importorskip("accelerate")
     (tmp_path / "train.py").write_text(ACCELERATED, encoding="utf-8")
     options = ["--multi_gpu", "--num_processes", "2", "--num_machines", "1"]  # its way to torchrun
@@ -702,7 +684,7 @@ def agreed(*shares: Share) -> Ranked:
         ),
     ],
 )
-def test_whose_story_is_told(shares: list[Share], teller: int, fates: list[Fate]) -> None:
+def test_whose_story_is_told(shares, teller, fates):
     ranked = agreed(*shares)
 
     assert ranked.rank == teller
@@ -711,7 +693,7 @@ def test_whose_story_is_told(shares: list[Share], teller: int, fates: list[Fate]
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork")
-def test_a_rank_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_that_hangs(tmp_path, monkeypatch):
     text = parallel(before="if rank and step == 2: time.sleep(1000)")
     patience = 'init_process_group("gloo", timeout=datetime.timedelta(seconds=6))'
     text = text.replace('init_process_group("gloo")', patience)
@@ -726,7 +708,7 @@ def test_a_rank_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert location.line == line_of(text, "time.sleep")
 
 
-def test_many_ranks_are_told_in_few_words() -> None:
+def test_many_ranks_are_told_in_few_words():
     own = Share(3, Fate.BORN, step=5)
     others = [Share(rank, Fate.RECEIVED) for rank in (0, 1, 2, 5)]
     ranked = Ranked(3, 6, own, (*others, Share(4, Fate.GONE)))

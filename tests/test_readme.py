@@ -9,8 +9,6 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from conftest import Command
-
 from gradscope.errors import ExitCode
 from gradscope.facts import DEFAULT_LIMITS
 from gradscope.rules import RULES
@@ -28,7 +26,7 @@ def without_seconds(report: str) -> str:
     return re.sub(r"\d+\.\d+ s\b", "0.0 s", report).strip()
 
 
-def test_the_report_is_what_the_program_gets(gradscope: Command, tmp_path: Path):
+def test_the_report_is_what_the_program_gets(gradscope, tmp_path):
     (tmp_path / "my_loss.py").write_text(block("## What it looks like"))
     run = gradscope("trace", "my_loss.py")
 
@@ -37,7 +35,7 @@ def test_the_report_is_what_the_program_gets(gradscope: Command, tmp_path: Path)
     assert "= verified: " in "\n".join(run.stdout.splitlines()[:24])  # on the first screen
 
 
-def test_the_example_in_python_prints_what_it_says(tmp_path: Path):
+def test_the_example_in_python_prints_what_it_says(tmp_path):
     (tmp_path / "my_loss.py").write_text(block("## What it looks like"))
     done = subprocess.run(
         [sys.executable, "-c", block("### From Python")],
@@ -78,14 +76,14 @@ def test_every_picture_is_there_and_small():
     assert all(0 < (ROOT / picture).stat().st_size < 150_000 for picture in pictures)
 
 
-def test_every_command_shown_exists(gradscope: Command):
+def test_every_command_shown_exists(gradscope):
     shown = set(re.findall(r"^    gradscope (\w+)", README, re.MULTILINE))
     offered = re.findall(r"^  (\w+) {2,}\S", gradscope("--help").stdout, re.MULTILINE)
 
     assert shown == set(offered)
 
 
-def test_every_command_shown_runs(gradscope: Command, tmp_path: Path):
+def test_every_command_shown_runs(gradscope, tmp_path):
     (tmp_path / "my_loss.py").write_text(block("## What it looks like"))
     (tmp_path / "gradscope.yaml").write_text("targets: [my_loss.py]\n")
     shown = re.findall(r"^    gradscope (.+?)\s+# ", README, re.MULTILINE)

@@ -41,7 +41,7 @@ def text(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @scripts
-def test_clean(script: Path, text: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_clean(script, text, capfd):
     path = Path(script.name)
     path.write_text(BUG.sub("", text), encoding="utf-8")
 
@@ -60,7 +60,7 @@ def test_clean(script: Path, text: str, capfd: pytest.CaptureFixture[str]) -> No
 
 
 @scripts
-def test_planted_bug(script: Path, text: str) -> None:
+def test_planted_bug(script, text):
     path = Path(script.name)
     bug = BUG.search(text)
     line = text[: bug.start()].count("\n") + 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from corpus import diagnosed_text
 
@@ -32,7 +30,7 @@ CELLS = ["both @ weight", "cell(both)", "torch.relu(cell(both))", "h + both @ we
 
 
 @pytest.mark.parametrize(("cell", "steps"), [("both @ weight", 200), *((one, 25) for one in CELLS)])
-def test_the_product_is_pointed_at(cell: str, steps: int, tmp_path: Path) -> None:
+def test_the_product_is_pointed_at(cell, steps, tmp_path):
     first, *_ = diagnosed_text(PROGRAM.format(cell=cell, steps=steps), tmp_path).findings
 
     assert first.rule == "GS401"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 SCRIPT = """import torch
@@ -26,9 +25,7 @@ for _ in range(4):
 """
 
 
-def test_only_the_loss_that_must_not_train_it_gets_it_detached(
-    gradscope: Callable, tmp_path: Path
-) -> None:
+def test_only_the_loss_that_must_not_train_it_gets_it_detached(gradscope, tmp_path):
     (tmp_path / "gan.py").write_text(SCRIPT.format(".detach()", ""))
     done = gradscope("fix", "gan.py", "--write", "--unsafe")
 
@@ -36,9 +33,7 @@ def test_only_the_loss_that_must_not_train_it_gets_it_detached(
     assert (tmp_path / "gan.py").read_text() == SCRIPT.format("", ".detach()")
 
 
-def test_what_the_plain_repair_breaks_is_repaired_with_it(
-    gradscope: Callable, tmp_path: Path
-) -> None:
+def test_what_the_plain_repair_breaks_is_repaired_with_it(gradscope, tmp_path):
     """Without the `detach` alone autograd would run through the generator a second time."""
     (tmp_path / "gan.py").write_text(SCRIPT.format(".detach()", ""))
     done = gradscope("trace", "gan.py", "--format", "json")
@@ -76,9 +71,7 @@ for _ in range(4):
 """
 
 
-def test_each_of_two_findings_in_a_function_has_its_own_patch(
-    gradscope: Callable, tmp_path: Path
-) -> None:
+def test_each_of_two_findings_in_a_function_has_its_own_patch(gradscope, tmp_path):
     (tmp_path / "net.py").write_text(TWO)
     done = gradscope("trace", "net.py", "--format", "json")
 
@@ -87,7 +80,7 @@ def test_each_of_two_findings_in_a_function_has_its_own_patch(
     assert ["ModuleDict" in one for one in patches] == [False, True]
 
 
-def test_what_numpy_computes_is_computed_in_torch(gradscope: Callable, tmp_path: Path) -> None:
+def test_what_numpy_computes_is_computed_in_torch(gradscope, tmp_path):
     twin = Path(__file__).parent / "twins" / "softplus_in_numpy.py"
     done = gradscope("trace", str(twin), "--format", "json")
 
@@ -117,9 +110,7 @@ for step in range(12):
 """
 
 
-def test_a_layer_that_the_program_uses_later_is_not_called_dead(
-    gradscope: Callable, tmp_path: Path
-) -> None:
+def test_a_layer_that_the_program_uses_later_is_not_called_dead(gradscope, tmp_path):
     """Neither in the trial of a patch, which ends earlier, nor in a run that a NaN has ended."""
     told = []
     for detach, root in ((".detach()", "head"), ("", "(1 + 0 / torch.zeros(())) * head")):
@@ -146,7 +137,7 @@ optimizer.step()
 """
 
 
-def test_a_layer_that_was_dead_before_refutes_no_patch(gradscope: Callable, tmp_path: Path) -> None:
+def test_a_layer_that_was_dead_before_refutes_no_patch(gradscope, tmp_path):
     """The run that failed ended before any gradient was measured."""
     (tmp_path / "net.py").write_text(SPARE)
     done = gradscope("trace", "net.py", "--format", "json")

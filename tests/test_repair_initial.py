@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -81,13 +79,11 @@ def first_patch(
         ),
     ],
 )
-def test_a_weight_is_filled_in_the_size_that_its_layer_keeps(
-    line: str, node: str, repaired: str
-) -> None:
+def test_a_weight_is_filled_in_the_size_that_its_layer_keeps(line, node, repaired):
     assert first_patch(line, culprit=line.split(";")[0], node=node) == repaired
 
 
-def test_a_recurrence_gets_orthogonal_weights() -> None:
+def test_a_recurrence_gets_orthogonal_weights():
     line = "w = nn.Parameter(torch.randn(8, 8) * 0.7)"
 
     assert first_patch(line, axis="time", culprit="torch.randn(8, 8)") == (
@@ -106,7 +102,7 @@ def test_a_recurrence_gets_orthogonal_weights() -> None:
         "nn.init.orthogonal_(lin.weight)",
     ],
 )
-def test_data_biases_and_fitting_weights_are_left_alone(line: str) -> None:
+def test_data_biases_and_fitting_weights_are_left_alone(line):
     assert first_patch(line) == line
 
 
@@ -118,11 +114,11 @@ def test_data_biases_and_fitting_weights_are_left_alone(line: str) -> None:
         ("h = lin(x).sigmoid()", "h = lin(x).relu()"),
     ],
 )
-def test_without_such_a_weight_the_activation_changes(line: str, repaired: str) -> None:
+def test_without_such_a_weight_the_activation_changes(line, repaired):
     assert first_patch(line, op="sigmoid", culprit=line.removeprefix("h = ")) == repaired
 
 
-def test_modules_change_where_they_are_made() -> None:
+def test_modules_change_where_they_are_made():
     line = "net = nn.Sequential(nn.Linear(2, 2), nn.Sigmoid()); y = net(x)"
 
     assert "nn.ReLU()" in first_patch(line, op="sigmoid", culprit="net(x)")
@@ -135,9 +131,7 @@ def test_modules_change_where_they_are_made() -> None:
         ("nn.init.zeros_(layer.bias)", "torch.sigmoid", "torch.relu(layer(x))"),
     ],
 )
-def test_the_patch_is_verified(
-    gradscope: Callable, tmp_path: Path, init: str, activation: str, written: str
-) -> None:
+def test_the_patch_is_verified(gradscope, tmp_path, init, activation, written):
     (tmp_path / "net.py").write_text(f"""{HEAD}
 torch.manual_seed(0)
 layers = [nn.Linear(32, 32) for _ in range(13)]

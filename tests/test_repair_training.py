@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from corpus import diagnosed_file
 
 UNSCALED = """\
@@ -22,7 +20,7 @@ for _ in range(20):
 """
 
 
-def test_a_loss_that_is_scaled_and_never_unscaled_is_stepped_through_its_scaler(here: Path) -> None:
+def test_a_loss_that_is_scaled_and_never_unscaled_is_stepped_through_its_scaler(here):
     script = here / "train.py"
     script.write_text(UNSCALED, encoding="utf-8")
 

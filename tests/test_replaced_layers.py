@@ -35,7 +35,7 @@ def replaced(net: nn.Sequential, optimizer: torch.optim.Optimizer) -> None:
     net[2] = nn.Linear(8, 1)
 
 
-def test_the_new_layer_is_told() -> None:
+def test_the_new_layer_is_told():
     (found,) = trained(replaced)
 
     assert (found.rule, found.evidence["reason"]) == ("GS403", "replaced")
@@ -67,14 +67,12 @@ def written(net: nn.Sequential, optimizer: torch.optim.Optimizer) -> None:
 
 
 @pytest.mark.parametrize("change", [given, made_anew, frozen, loaded, written])
-def test_what_an_optimizer_gets_is_silent(change: Callable[..., object]) -> None:
+def test_what_an_optimizer_gets_is_silent(change):
     assert [one for one in trained(change) if one.severity == "error"] == []
 
 
 @pytest.mark.parametrize(("beside", "reasons"), [(True, ["remade"]), (False, [])])
-def test_a_layer_that_is_made_at_each_step_beside_what_is_trained_is_noted(
-    beside: bool, reasons: list[str]
-) -> None:
+def test_a_layer_that_is_made_at_each_step_beside_what_is_trained_is_noted(beside, reasons):
     torch.manual_seed(0)
     body = nn.Linear(4, 8).requires_grad_(beside)
     optimizer = torch.optim.SGD(body.parameters(), lr=1e-2)
@@ -108,7 +106,7 @@ def scaled(x: torch.Tensor, layer: nn.Linear) -> torch.Tensor:
     return layer(x) * scale
 
 
-def test_a_parameter_that_is_made_in_each_forward_is_told_where_it_is_read() -> None:
+def test_a_parameter_that_is_made_in_each_forward_is_told_where_it_is_read():
     (found,) = learnt(scaled)
 
     assert (found.rule, found.evidence["reason"], found.severity) == ("GS403", "passing", "warning")
@@ -132,13 +130,11 @@ def slope(x: torch.Tensor, layer: nn.Linear) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("reads", [kept, constant, slope])
-def test_what_a_function_makes_to_read_its_slope_or_no_gradient_of_is_silent(
-    reads: Callable[[torch.Tensor, nn.Linear], torch.Tensor],
-) -> None:
+def test_what_a_function_makes_to_read_its_slope_or_no_gradient_of_is_silent(reads):
     assert learnt(reads) == ()
 
 
-def test_models_that_share_a_name_in_turn_are_silent() -> None:
+def test_models_that_share_a_name_in_turn_are_silent():
     def step(net: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         optimizer.zero_grad()
         net(torch.ones(4, 3)).square().mean().backward()
@@ -181,7 +177,7 @@ for _ in range(3):
 """
 
 
-def test_the_line_that_constructed_the_optimizer_is_named(tmp_path: Path):
+def test_the_line_that_constructed_the_optimizer_is_named(tmp_path):
     """However the program gets from there to its step."""
     (found,) = diagnosed_text(MADE_OUT_OF_SIGHT, tmp_path).findings
 
@@ -203,7 +199,7 @@ net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
 
 
 @pytest.mark.parametrize("line", ["net[2] = nn.Linear(8, 1)\n", "net = copy.deepcopy(net)\n"])
-def test_the_optimizer_is_made_after_the_model(line: str, here: Path) -> None:
+def test_the_optimizer_is_made_after_the_model(line, here):
     found, *_ = diagnosed_text(LATER.format("", line), here, verify=True).findings
 
     assert (found.rule, found.fixes[0].verified) == ("GS403", True)

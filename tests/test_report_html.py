@@ -43,19 +43,19 @@ def page(name: str) -> Page:
     return Page(cases.render("html", getattr(cases, name)(), sources=cases.sources))
 
 
-def test_page_is_the_reviewed_one() -> None:
+def test_page_is_the_reviewed_one():
     text = cases.render("html", cases.full(), sources=cases.sources)
 
     cases.assert_snapshot("full.html", text.replace(__version__, "VERSION"))
 
 
 @pytest.mark.parametrize("name", REPORTS)
-def test_every_element_is_closed(name: str) -> None:
+def test_every_element_is_closed(name):
     assert page(name).open == []
 
 
 @pytest.mark.parametrize("name", REPORTS)
-def test_nothing_is_fetched_and_nothing_runs(name: str) -> None:
+def test_nothing_is_fetched_and_nothing_runs(name):
     found = page(name)
 
     assert found.tags.isdisjoint({"script", "img", "link", "iframe", "object", "form", "base"})
@@ -64,7 +64,7 @@ def test_nothing_is_fetched_and_nothing_runs(name: str) -> None:
     assert ("content", "default-src 'none'; style-src 'unsafe-inline'") in found.attributes
 
 
-def test_hostile_text_is_shown_as_it_is() -> None:
+def test_hostile_text_is_shown_as_it_is():
     text = page("hostile").text
 
     assert (
@@ -73,7 +73,7 @@ def test_hostile_text_is_shown_as_it_is() -> None:
     assert {character for character in text if not character.isprintable()} == {"\n"}
 
 
-def test_links_lead_to_findings() -> None:
+def test_links_lead_to_findings():
     found = page("full").attributes
     targets = {f"#{value}" for name, value in found if name == "id"}
 

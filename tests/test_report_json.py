@@ -28,19 +28,19 @@ def loaded(report: Report) -> dict[str, Any]:
     return result
 
 
-def test_document_is_the_reviewed_one() -> None:
+def test_document_is_the_reviewed_one():
     full = cases.full()
     few = replace(full, trace=replace(full.trace, symptoms=full.trace.symptoms[:2]))
 
     cases.assert_snapshot("full.json", cases.render("json", few))
 
 
-def test_the_schema_is_a_schema() -> None:
+def test_the_schema_is_a_schema():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 
 @pytest.mark.parametrize("name", ["full", "healthy", "failed", "hostile"])
-def test_every_document_fulfils_the_schema(name: str) -> None:
+def test_every_document_fulfils_the_schema(name):
     VALIDATOR.validate(loaded(getattr(cases, name)()))
 
 
@@ -55,9 +55,7 @@ def test_every_document_fulfils_the_schema(name: str) -> None:
         (("symptoms", 0), {"kind": "bad"}),
     ],
 )
-def test_the_schema_refuses_what_the_contract_does_not_say(
-    path: tuple[str | int, ...], value: dict[str, object]
-) -> None:
+def test_the_schema_refuses_what_the_contract_does_not_say(path, value):
     broken: Any = document(cases.full())
     part = broken
     for key in path:
@@ -67,7 +65,7 @@ def test_the_schema_refuses_what_the_contract_does_not_say(
     assert not VALIDATOR.is_valid(broken)
 
 
-def test_a_program_that_failed_has_its_reason() -> None:
+def test_a_program_that_failed_has_its_reason():
     assert loaded(cases.failed())["ending"] == {
         "kind": "raised",
         "detail": "ValueError: expected 3 channels, got 4",
@@ -75,7 +73,7 @@ def test_a_program_that_failed_has_its_reason() -> None:
     assert "ending" not in loaded(cases.healthy())
 
 
-def test_keys_come_in_the_order_of_the_contract() -> None:
+def test_keys_come_in_the_order_of_the_contract():
     whole = loaded(cases.full())
     first = whole["findings"][0]
 
@@ -95,7 +93,7 @@ def test_keys_come_in_the_order_of_the_contract() -> None:
     ]  # fmt: skip
 
 
-def test_numbers_that_are_not_finite_are_strings() -> None:
+def test_numbers_that_are_not_finite_are_strings():
     finding = replace(
         cases.masked_branch(),
         evidence={"slope": float("-inf"), "operands": {"self": float("nan")}, "grad_output": 0.0},
@@ -109,19 +107,19 @@ def test_numbers_that_are_not_finite_are_strings() -> None:
     }
 
 
-def test_a_verified_fix_leads_and_a_refuted_one_comes_last() -> None:
+def test_a_verified_fix_leads_and_a_refuted_one_comes_last():
     fixes = loaded(cases.full())["findings"][0]["fixes"]
 
     assert [fix["verified"] for fix in fixes] == [True, False]
 
 
-def test_a_name_that_is_not_unicode_survives() -> None:
+def test_a_name_that_is_not_unicode_survives():
     report = replace(cases.healthy(), target="loss\udcff.py")
 
     assert loaded(report)["target"] == "loss\\udcff.py"
 
 
-def test_the_text_is_ascii_and_holds_no_control_characters() -> None:
+def test_the_text_is_ascii_and_holds_no_control_characters():
     text = cases.render("json", cases.hostile())
 
     assert text.isascii()

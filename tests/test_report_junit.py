@@ -26,18 +26,18 @@ def parsed(report: Report) -> xml.Element:
     return xml.fromstring(cases.render("junit", report, sources=cases.sources).encode())
 
 
-def test_file_is_the_reviewed_one() -> None:
+def test_file_is_the_reviewed_one():
     cases.assert_snapshot("full.xml", cases.render("junit", cases.full(), sources=cases.sources))
 
 
 @pytest.mark.parametrize("name", REPORTS)
-def test_only_elements_and_attributes_of_the_format_are_used(name: str) -> None:
+def test_only_elements_and_attributes_of_the_format_are_used(name):
     for element in parsed(getattr(cases, name)()).iter():
         assert set(element.attrib) <= KNOWN[element.tag]
 
 
 @pytest.mark.parametrize("name", REPORTS)
-def test_counts_agree_with_the_cases(name: str) -> None:
+def test_counts_agree_with_the_cases(name):
     root = parsed(getattr(cases, name)())
     for suite in (root, root[0]):
         assert int(suite.get("tests", "")) == len(root.findall(".//testcase"))
@@ -45,7 +45,7 @@ def test_counts_agree_with_the_cases(name: str) -> None:
         assert int(suite.get("errors", "")) == len(root.findall(".//error"))
 
 
-def test_errors_fail_and_warnings_pass() -> None:
+def test_errors_fail_and_warnings_pass():
     failed = {
         case.get("name", "").split()[0]: case.find("failure") is not None
         for case in parsed(cases.full()).iter("testcase")
@@ -54,7 +54,7 @@ def test_errors_fail_and_warnings_pass() -> None:
     assert failed == {"runs": False, "GS101": True, "GS102": True, "GS601": False, "GS901": False}
 
 
-def test_a_program_that_raised_is_an_error_with_its_traceback() -> None:
+def test_a_program_that_raised_is_an_error_with_its_traceback():
     error = parsed(cases.failed()).find(".//error")
 
     assert error.text is not None
@@ -62,13 +62,13 @@ def test_a_program_that_raised_is_an_error_with_its_traceback() -> None:
     assert "line 3, in <module>" in error.text
 
 
-def test_a_healthy_run_is_one_case_that_passes() -> None:
+def test_a_healthy_run_is_one_case_that_passes():
     (case,) = parsed(cases.healthy()).iter("testcase")
 
     assert [child.tag for child in case] == ["system-out"]
 
 
-def test_hostile_text_stays_text() -> None:
+def test_hostile_text_stays_text():
     root = parsed(cases.hostile())
 
     assert root.find(".//script") is None

@@ -45,14 +45,14 @@ def parts(value: object, key: str) -> Iterator[Any]:
             yield from parts(item, key)
 
 
-def test_log_is_the_reviewed_one() -> None:
+def test_log_is_the_reviewed_one():
     text = cases.render("sarif", cases.full(), sources=cases.sources)
 
     cases.assert_snapshot("full.sarif", text.replace(__version__, "VERSION"))
 
 
 @pytest.mark.parametrize("name", REPORTS)
-def test_what_the_standard_requires_is_there(name: str) -> None:
+def test_what_the_standard_requires_is_there(name):
     log = loaded(getattr(cases, name)())
     (only,) = log["runs"]
     rules = only["tool"]["driver"]["rules"]
@@ -70,7 +70,7 @@ def test_what_the_standard_requires_is_there(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REPORTS)
-def test_regions_are_1_based_and_never_end_before_they_start(name: str) -> None:
+def test_regions_are_1_based_and_never_end_before_they_start(name):
     for region in parts(loaded(getattr(cases, name)()), "region"):
         start = region["startLine"], region["startColumn"]
 
@@ -79,19 +79,19 @@ def test_regions_are_1_based_and_never_end_before_they_start(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REPORTS)
-def test_files_are_uris(name: str) -> None:
+def test_files_are_uris(name):
     for artifact in parts(loaded(getattr(cases, name)()), "artifactLocation"):
         assert re.fullmatch(r"[A-Za-z0-9._~/%-]+|file:///[A-Za-z0-9._~/%-]+", artifact["uri"])
 
 
-def test_a_file_outside_of_the_folder_is_an_absolute_uri() -> None:
+def test_a_file_outside_of_the_folder_is_an_absolute_uri():
     location = Location("/srv/my loss.py", 1, 0, 1, 4, "f")
     artifact = of(replace(cases.not_observed(), location=location))["locations"][0]
 
     assert artifact["physicalLocation"]["artifactLocation"] == {"uri": "file:///srv/my%20loss.py"}
 
 
-def test_the_code_flow_leads_from_the_birth_to_the_symptom() -> None:
+def test_the_code_flow_leads_from_the_birth_to_the_symptom():
     (thread,) = of(cases.singular_derivative())["codeFlows"][0]["threadFlows"]
     told = [step["location"]["message"]["text"] for step in thread["locations"]]
 
@@ -100,14 +100,14 @@ def test_the_code_flow_leads_from_the_birth_to_the_symptom() -> None:
     assert [step["executionOrder"] for step in thread["locations"]] == list(range(len(told)))
 
 
-def test_the_columns_are_those_of_the_span() -> None:
+def test_the_columns_are_those_of_the_span():
     region = of(cases.masked_branch())["locations"][0]["physicalLocation"]["region"]
     line = cases.sources("gamma_loss.py")[region["startLine"] - 1]
 
     assert line[region["startColumn"] - 1 : region["endColumn"] - 1] == "x ** 0.5"
 
 
-def test_a_fingerprint_stays_when_lines_move_and_changes_with_the_code() -> None:
+def test_a_fingerprint_stays_when_lines_move_and_changes_with_the_code():
     def fingerprint(finding: Finding, above: int, text: str) -> str:
         location = Location("a.py", above + 1, 0, above + 1, 4, "f")
         report = replace(cases.full(), findings=(replace(finding, location=location),))
@@ -121,14 +121,14 @@ def test_a_fingerprint_stays_when_lines_move_and_changes_with_the_code() -> None
     assert fingerprint(cases.singular_derivative(), 0, "x ** 0.5") != first
 
 
-def test_equal_findings_on_one_line_have_their_own_fingerprints() -> None:
+def test_equal_findings_on_one_line_have_their_own_fingerprints():
     twice = replace(cases.full(), findings=(cases.masked_branch(), cases.masked_branch()))
     prints = [one["partialFingerprints"]["gradscopeFinding/v1"] for one in run(twice)["results"]]
 
     assert len(set(prints)) == 2
 
 
-def test_edits_become_fixes_unless_they_were_refuted() -> None:
+def test_edits_become_fixes_unless_they_were_refuted():
     edit = Edit("gamma_loss.py", 6, 39, 6, 47, "torch.where(dark, 1.0, x) ** 0.5")
     finding = cases.masked_branch()
     fixes = tuple(replace(fix, edits=(edit,)) for fix in finding.fixes)
@@ -143,19 +143,19 @@ def test_edits_become_fixes_unless_they_were_refuted() -> None:
     assert replacement["insertedContent"]["text"] == edit.text
 
 
-def test_a_run_that_failed_is_said_to_have() -> None:
+def test_a_run_that_failed_is_said_to_have():
     (invocation,) = run(cases.failed())["invocations"]
 
     assert invocation["executionSuccessful"] is False
     assert [one["level"] for one in invocation["toolExecutionNotifications"]] == ["error"]
 
 
-def test_no_text_is_read_as_a_link() -> None:
+def test_no_text_is_read_as_a_link():
     for message in parts(loaded(cases.hostile()), "text"):
         assert "](" not in message
 
 
-def test_a_rule_has_its_whole_page() -> None:
+def test_a_rule_has_its_whole_page():
     page = RulePage("a loss", "Finds a loss.", "# GS101\n\n## What it does\n\nFinds a loss.")
     text = cases.render("sarif", cases.full(), sources=cases.sources, page=lambda code: page)
     rule = json.loads(text)["runs"][0]["tool"]["driver"]["rules"][0]

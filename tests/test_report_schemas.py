@@ -40,16 +40,16 @@ def rendered(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("text", rendered("sarif"))
-def test_sarif_is_valid(text: str) -> None:
+def test_sarif_is_valid(text):
     assert [error.message for error in SARIF.iter_errors(json.loads(text))] == []
 
 
 @pytest.mark.parametrize("text", rendered("junit"))
-def test_junit_is_valid(text: str) -> None:
+def test_junit_is_valid(text):
     assert [error.reason for error in JUNIT.iter_errors(text)] == []
 
 
-def test_the_validators_refuse_what_is_wrong() -> None:
+def test_the_validators_refuse_what_is_wrong():
     log = json.loads(FORMATS["sarif"].render(cases.full(), OPTIONS))
     log["runs"][0]["results"][0]["level"] = Severity.ERROR.name
     file = FORMATS["junit"].render(cases.full(), OPTIONS)

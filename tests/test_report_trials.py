@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -35,7 +34,6 @@ from gradscope.facts import (
     ProgramEnds,
     Reason,
     Refuted,
-    Shortfall,
     Subject,
     Symptom,
     SymptomAppears,
@@ -73,17 +71,17 @@ def fix(verdict: Verdict) -> Fix:
 
 
 @pytest.mark.parametrize(("by", "words"), OBJECTIONS.items())
-def test_each_objection_has_its_sentence(by: Objection, words: str) -> None:
+def test_each_objection_has_its_sentence(by, words):
     assert trials.verdict(fix(Refuted(by))) == f"refuted: {words}"
     assert trials.sentence(fix(Refuted(by))) == words
 
 
-def test_no_objection_is_forgotten() -> None:
+def test_no_objection_is_forgotten():
     assert {type(by) for by in OBJECTIONS} == set(get_args(Objection))
 
 
 @pytest.mark.parametrize("reason", [one for one in Reason if one is not Reason.NOT_ASKED])
-def test_each_reason_has_words(reason: Reason) -> None:
+def test_each_reason_has_words(reason):
     effect = Effect(EffectKind.CONNECTION, "host:80", 0) if reason is Reason.OUTSIDE else None
     verdict = NotTried(reason, "SIGKILL", effect=effect)
 
@@ -92,7 +90,7 @@ def test_each_reason_has_words(reason: Reason) -> None:
     assert words.startswith("not tried: ") and words == trials.sentence(fix(verdict))
 
 
-def test_a_fix_that_nobody_asked_to_try_gives_no_reason() -> None:
+def test_a_fix_that_nobody_asked_to_try_gives_no_reason():
     assert trials.verdict(Fix("epsilon", "a fix")) == "not tried"
 
 
@@ -105,7 +103,7 @@ loss.backward()
 """
 
 
-def test_no_stage_reads_the_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_stage_reads_the_words(tmp_path, monkeypatch):
     """With every sentence reworded, the report differs in nothing else."""
     file = tmp_path / "loss.py"
     file.write_text(PROGRAM)
@@ -127,7 +125,7 @@ def test_no_stage_reads_the_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert without_words(plain) == without_words(reworded)
 
 
-def test_effects_are_told_in_one_order() -> None:
+def test_effects_are_told_in_one_order():
     effects = Effects(
         Change(NAN, others=2),
         loss=(float("inf"), 1e9),
@@ -162,7 +160,7 @@ def test_effects_are_told_in_one_order() -> None:
         (Follows(3, norm=1e6), "the gradient norm is 1e+06 at step 3"),
     ],
 )
-def test_a_fix_that_is_not_good_says_why_first(but: Shortfall, words: str) -> None:
+def test_a_fix_that_is_not_good_says_why_first(but, words):
     one = fix(Holds(Effects(loss=(float("inf"), 1e9)), but))
 
     assert trials.sentence(one) == trials.verdict(one)
@@ -174,9 +172,7 @@ def test_a_fix_that_is_not_good_says_why_first(but: Shortfall, words: str) -> No
 @pytest.mark.parametrize(
     ("bounded", "became"), [(True, "is bounded"), (False, "no longer explodes")]
 )
-def test_a_symptom_without_bad_elements_is_told_by_what_it_became(
-    bounded: bool, became: str
-) -> None:
+def test_a_symptom_without_bad_elements_is_told_by_what_it_became(bounded, became):
     change = Change(Symptom(Trouble.EXPLODING, Subject.GRADIENT, 0, "w"), bounded=bounded)
 
     words = trials.sentence(fix(Verified(Effects(change))))

@@ -137,9 +137,7 @@ def beyond_words(report: Report) -> list[object]:
 @pytest.mark.parametrize(
     "program", [*PROGRAMS, *TRAINING], ids=lambda one: getattr(one, "stem", one)
 )
-def test_nothing_but_words_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: Path | str
-) -> None:
+def test_nothing_but_words_changes(tmp_path, monkeypatch, program):
     if isinstance(program, str):
         script = tmp_path / "train.py"
         script.write_text(TRAINING[program], encoding="utf-8")

@@ -52,22 +52,22 @@ def traced(source: str, folder: Path) -> tuple[Finding, ...]:
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.name)
-def test_every_page_speaks_in_one_voice(rule: Rule):
+def test_every_page_speaks_in_one_voice(rule):
     assert sections(rule)["What it does"].startswith("Finds ")
 
 
 @pytest.mark.parametrize("rule", BY_VALUE, ids=lambda rule: rule.name)
-def test_the_example_fires_this_rule_alone(rule: Rule, found: dict[str, tuple[Finding, ...]]):
+def test_the_example_fires_this_rule_alone(rule, found):
     assert [finding.rule for finding in found[rule.code]] == [rule.code]
 
 
 @pytest.mark.parametrize("rule", BY_VALUE, ids=lambda rule: rule.name)
-def test_what_to_use_instead_is_silent(rule: Rule, tmp_path: Path):
+def test_what_to_use_instead_is_silent(rule, tmp_path):
     assert traced(snippet(rule, "Use instead"), tmp_path) == ()
 
 
 @pytest.mark.parametrize("rule", BY_VALUE, ids=lambda rule: rule.name)
-def test_a_finding_says_what_where_why_and_help(rule: Rule, found: dict[str, tuple[Finding, ...]]):
+def test_a_finding_says_what_where_why_and_help(rule, found):
     (finding,) = found[rule.code]
     text = " ".join((finding.message, finding.why, finding.label, *finding.numbers))
 
@@ -82,7 +82,7 @@ def test_a_finding_says_what_where_why_and_help(rule: Rule, found: dict[str, tup
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.name)
-def test_a_page_has_its_sections(rule: Rule):
+def test_a_page_has_its_sections(rule):
     wanted = [head for head in SECTIONS if rule in WITH_CODE or "xample" not in head]
     if rule not in WITH_CODE:
         wanted.remove("Use instead")
@@ -94,7 +94,7 @@ def test_a_page_has_its_sections(rule: Rule):
 
 
 @pytest.mark.parametrize("rule", WITH_CODE, ids=lambda rule: rule.name)
-def test_snippets_are_whole_programs(rule: Rule):
+def test_snippets_are_whole_programs(rule):
     for heading in ("Example", "Use instead"):
         code = snippet(rule, heading)
 
@@ -115,6 +115,6 @@ def test_an_unknown_name_gets_the_nearest_one():
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.name)
-def test_a_rule_is_told_in_one_line(rule: Rule):
+def test_a_rule_is_told_in_one_line(rule):
     assert 10 < len(summary(rule)) < 150
     assert "\n" not in summary(rule)

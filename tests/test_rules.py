@@ -296,14 +296,14 @@ CAUSES = {
 
 
 @pytest.mark.parametrize("story", CAUSES)
-def test_the_cause_is_named_first_and_neighbours_are_silent(story: str):
+def test_the_cause_is_named_first_and_neighbours_are_silent(story):
     one, causes = CAUSES[story]
 
     assert [finding.name for finding in explain(one)] == causes
 
 
 @pytest.mark.parametrize("story", CAUSES)
-def test_every_finding_has_words_and_a_repair(story: str):
+def test_every_finding_has_words_and_a_repair(story):
     for finding in explain(CAUSES[story][0]):
         text = " ".join((finding.message, finding.label, finding.why, *finding.numbers))
 

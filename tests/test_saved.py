@@ -75,20 +75,20 @@ def values(hint: Any, depth: int = 3) -> st.SearchStrategy[Any]:
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-def test_any_trace_comes_back_as_it_was(trace: Trace):
+def test_any_trace_comes_back_as_it_was(trace):
     # By text: a NaN is not equal to itself, and 0.0 is not -0.0.
     assert repr(read(written(trace)).trace) == repr(trace)
 
 
 @pytest.mark.parametrize("name", REPORTS)
-def test_the_traces_of_reports_come_back_as_they_were(name: str):
+def test_the_traces_of_reports_come_back_as_they_were(name):
     trace = REPORTS[name].trace
 
     assert repr(read(written(trace)).trace) == repr(trace)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_trace_of_a_run_is_judged_as_the_run_was(name: str, tmp_path: Path):
+def test_the_trace_of_a_run_is_judged_as_the_run_was(name, tmp_path):
     file = tmp_path / "run.json"
     target = choose(Config(), name).target
     config = Config(verify=False)
@@ -110,7 +110,7 @@ def saved_run(gradscope: Command, folder: Path) -> Path:
     return folder / "run.json"
 
 
-def test_report_prints_what_trace_printed_but_for_the_tries(gradscope: Command, tmp_path: Path):
+def test_report_prints_what_trace_printed_but_for_the_tries(gradscope, tmp_path):
     saved_run(gradscope, tmp_path)
 
     (first,) = json.loads(gradscope("trace", "loss.py", "--format", "json").stdout)["findings"]
@@ -125,7 +125,7 @@ def test_report_prints_what_trace_printed_but_for_the_tries(gradscope: Command, 
     assert fix["verdict"].endswith("a saved trace cannot be run")
 
 
-def test_report_takes_the_options_of_trace(gradscope: Command, tmp_path: Path):
+def test_report_takes_the_options_of_trace(gradscope, tmp_path):
     saved_run(gradscope, tmp_path)
 
     ignored = gradscope("report", "run.json", "--ignore", "GS101")
@@ -138,7 +138,7 @@ def test_report_takes_the_options_of_trace(gradscope: Command, tmp_path: Path):
     assert forgiven.returncode == 0
 
 
-def test_source_that_changed_is_neither_shown_nor_repaired(gradscope: Command, tmp_path: Path):
+def test_source_that_changed_is_neither_shown_nor_repaired(gradscope, tmp_path):
     saved_run(gradscope, tmp_path)
     (tmp_path / "loss.py").write_text("another = 'program'\n" * 9)
 
@@ -150,7 +150,7 @@ def test_source_that_changed_is_neither_shown_nor_repaired(gradscope: Command, t
     assert "GS101" in done.stdout
 
 
-def test_nothing_is_run_and_torch_is_not_imported(gradscope: Command, tmp_path: Path):
+def test_nothing_is_run_and_torch_is_not_imported(gradscope, tmp_path):
     saved_run(gradscope, tmp_path)
     program = (
         "import sys\n"
@@ -198,7 +198,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_a_bad_file_is_told_in_a_line(what: str, tmp_path: Path):
+def test_a_bad_file_is_told_in_a_line(what, tmp_path):
     file = tmp_path / "run.json"
     file.write_text(BAD[what])
 
@@ -209,9 +209,7 @@ def test_a_bad_file_is_told_in_a_line(what: str, tmp_path: Path):
     assert "--save" in told.value.help
 
 
-def test_other_bad_files_are_told_in_a_line_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gradscope: Command
-):
+def test_other_bad_files_are_told_in_a_line_too(tmp_path, monkeypatch, gradscope):
     (tmp_path / "bytes.json").write_bytes(b"\x80\x04\x95")
     with pytest.raises(GradscopeError, match="it is not text"):
         load(tmp_path / "bytes.json")
@@ -227,7 +225,7 @@ def test_other_bad_files_are_told_in_a_line_too(
     assert done.stderr.startswith("gradscope: error: missing.json cannot be read")
 
 
-def test_a_place_that_takes_no_file_is_told_before_the_run(gradscope: Command, tmp_path: Path):
+def test_a_place_that_takes_no_file_is_told_before_the_run(gradscope, tmp_path):
     (tmp_path / "loss.py").write_text("print('it ran')\n")
 
     done = gradscope("trace", "loss.py", "--save", "missing/run.json")
@@ -239,7 +237,7 @@ def test_a_place_that_takes_no_file_is_told_before_the_run(gradscope: Command, t
 
 @given(st.data())
 @settings(max_examples=60, deadline=None)
-def test_a_changed_file_is_read_or_refused(data: st.DataObject):
+def test_a_changed_file_is_read_or_refused(data):
     start = data.draw(st.integers(0, len(WHOLE) - 1))
     length = data.draw(st.integers(0, 8))
     put = data.draw(st.sampled_from(["", "0", "-1", "null", '"x"', "[]", "{}", "1e999", "\\"]))

@@ -64,7 +64,7 @@ def judged(folder: Path, name: str, **answers: list[dict[str, Any]]):
     return judge(case, run)
 
 
-def test_a_right_answer_has_every_mark(folder: Path):
+def test_a_right_answer_has_every_mark(folder):
     row = judged(folder, "broken", broken=[finding()])
 
     assert set(row.ours.values()) == {True}
@@ -87,20 +87,20 @@ def test_a_right_answer_has_every_mark(folder: Path):
         ("patched", {"fixes": [{"kind": "epsilon", "verified": True, "patch": None}]}),
     ],
 )
-def test_a_wrong_answer_loses_its_mark(folder: Path, column: str, wrong: dict[str, Any]):
+def test_a_wrong_answer_loses_its_mark(folder, column, wrong):
     row = judged(folder, "broken", broken=[finding(**wrong)])
 
     assert row.ours[column] is False
     assert any(miss.startswith(f"{column}:") for miss in row.misses)
 
 
-def test_only_the_first_finding_counts(folder: Path):
+def test_only_the_first_finding_counts(folder):
     row = judged(folder, "broken", broken=[finding(op="mul"), finding()])
 
     assert row.misses == ("op: mul, not sqrt",)
 
 
-def test_the_call_that_led_there_counts_as_the_line(folder: Path):
+def test_the_call_that_led_there_counts_as_the_line(folder):
     inside = finding(location={"file": "functional.py", "line": 4})
     place = {"file": "broken.py", "line": 4}
 
@@ -115,7 +115,7 @@ def related(role: str, place: dict[str, Any]) -> dict[str, Any]:
     return {"role": role, "location": place, "message": ""}
 
 
-def test_an_error_on_a_sound_program_is_a_false_alarm(folder: Path):
+def test_an_error_on_a_sound_program_is_a_false_alarm(folder):
     alarm = "broken_fixed.py: GS102 slope"
 
     assert judged(folder, "broken", broken_fixed=[finding()]).alarms == (alarm,)
@@ -123,7 +123,7 @@ def test_an_error_on_a_sound_program_is_a_false_alarm(folder: Path):
     assert judged(folder, "fine", fine=[finding()]).alarms == ("fine.py: GS102 slope",)
 
 
-def test_silence_is_a_miss(folder: Path):
+def test_silence_is_a_miss(folder):
     row = judged(folder, "broken")
 
     assert set(row.ours.values()) == {False}
@@ -164,7 +164,7 @@ def values(loss: float | None, *gradient: float) -> Outcome:
         (values(2.0, 1.0), "the leaves are others"),
     ],
 )
-def test_a_patch_equals_its_twin_in_loss_and_every_gradient(ours: Outcome, said: str):
+def test_a_patch_equals_its_twin_in_loss_and_every_gradient(ours, said):
     assert difference(ours, values(2.0, 1.0, 3.0)) == said
 
 
@@ -188,7 +188,7 @@ PATCH = """--- a/broken.py
         ([{"title": "", "verdict": "", "patch": PATCH, "verified": True}], VERIFIED),
     ],
 )
-def test_the_leading_fix_is_put_beside_the_twin(fixes, outcome, folder: Path, monkeypatch):
+def test_the_leading_fix_is_put_beside_the_twin(fixes, outcome, folder, monkeypatch):
     ran = []
 
     def told(program: Path, step: int, limit: float) -> Outcome:
@@ -207,7 +207,7 @@ def test_the_leading_fix_is_put_beside_the_twin(fixes, outcome, folder: Path, mo
 
 
 @pytest.mark.slow
-def test_a_patched_program_is_run_beside_its_twin_for_real(folder: Path):
+def test_a_patched_program_is_run_beside_its_twin_for_real(folder):
     (folder / "broken_fixed.py").write_text(
         PROGRAM.replace("x.sqrt()", "torch.where(x > 0, x, 1.0).sqrt() * (x > 0)")
     )
@@ -217,7 +217,7 @@ def test_a_patched_program_is_run_beside_its_twin_for_real(folder: Path):
 
 
 @pytest.mark.slow
-def test_anomaly_mode_is_run_for_real(folder: Path):
+def test_anomaly_mode_is_run_for_real(folder):
     assert anomaly_mode(folder / "broken.py", 60).answer == {"node": None, "line": None}
     swallowed = "try:\n    (y * 0).sum().backward()\nexcept RuntimeError:\n    pass"
     (folder / "nan.py").write_text(PROGRAM.replace("y.sum().backward()", swallowed))

@@ -57,7 +57,7 @@ def run(clone: Path, *arguments: str, **environment: str) -> subprocess.Complete
     )
 
 
-def test_the_first_run_sets_up_and_then_runs_where_the_user_stands(clone: Path):
+def test_the_first_run_sets_up_and_then_runs_where_the_user_stands(clone):
     first = run(clone, "trace", "my loss.py", "--", "*")
 
     assert first.stdout == f"{clone.parent}|trace|my loss.py|--|*|"
@@ -69,7 +69,7 @@ def test_the_first_run_sets_up_and_then_runs_where_the_user_stands(clone: Path):
     assert pip[pip.index("--constraint") + 1] == f"{clone}/scripts/constraints.txt"
 
 
-def test_without_a_gpu_the_build_for_it_is_taken_where_there_is_one(clone: Path):
+def test_without_a_gpu_the_build_for_it_is_taken_where_there_is_one(clone):
     run(clone)
 
     pip = (clone / ".venv/bin/pip-arguments").read_text().splitlines()
@@ -77,7 +77,7 @@ def test_without_a_gpu_the_build_for_it_is_taken_where_there_is_one(clone: Path)
     assert ("torch==2.13.0+cpu" in pip) is (sys.platform == "linux" and not has_gpu)
 
 
-def test_the_second_run_only_runs(clone: Path):
+def test_the_second_run_only_runs(clone):
     run(clone)
     second = run(clone, "norms", PRETEND_NO_NETWORK="1")
 
@@ -85,7 +85,7 @@ def test_the_second_run_only_runs(clone: Path):
 
 
 @pytest.mark.parametrize("changed", ["pyproject.toml", "scripts/constraints.txt"])
-def test_a_changed_list_of_packages_sets_up_again(clone: Path, changed: str):
+def test_a_changed_list_of_packages_sets_up_again(clone, changed):
     run(clone)
     kept = clone / ".venv/kept"
     kept.touch()
@@ -97,7 +97,7 @@ def test_a_changed_list_of_packages_sets_up_again(clone: Path, changed: str):
     assert kept.exists()
 
 
-def test_a_moved_checkout_starts_afresh(clone: Path):
+def test_a_moved_checkout_starts_afresh(clone):
     run(clone)
     (clone / ".venv/stale").touch()
     moved = clone.rename(clone.parent / "moved")
@@ -106,7 +106,7 @@ def test_a_moved_checkout_starts_afresh(clone: Path):
     assert not (moved / ".venv/stale").exists()
 
 
-def test_a_failed_installation_says_why_and_is_tried_again(clone: Path):
+def test_a_failed_installation_says_why_and_is_tried_again(clone):
     failed = run(clone, PRETEND_NO_NETWORK="1")
 
     assert failed.returncode == 2
@@ -117,7 +117,7 @@ def test_a_failed_installation_says_why_and_is_tried_again(clone: Path):
     assert run(clone).returncode == 7
 
 
-def test_an_old_python_is_refused(clone: Path):
+def test_an_old_python_is_refused(clone):
     old = run(clone, PRETEND_TOO_OLD="1")
 
     assert old.returncode == 2

@@ -44,7 +44,7 @@ def told(folder: Path, body: str, size: float, dtype: str = "half") -> tuple[Fin
 
 
 @pytest.mark.parametrize("body", [RSQRT, DIVIDED])
-def test_the_overflow_is_told_and_not_the_zero(tmp_path: Path, body: str) -> None:
+def test_the_overflow_is_told_and_not_the_zero(tmp_path, body):
     (found,) = told(tmp_path, body, 3000.0)
 
     assert (found.rule, found.op) in (("GS204", "pow"), ("GS204", "mul"))
@@ -53,7 +53,7 @@ def test_the_overflow_is_told_and_not_the_zero(tmp_path: Path, body: str) -> Non
     assert found.fixes[0].kind == "dtype" and found.fixes[0].verified
 
 
-def test_a_single_row_that_becomes_0_is_told(tmp_path: Path) -> None:
+def test_a_single_row_that_becomes_0_is_told(tmp_path):
     """Nothing else tells of it: every gradient is finite, and none is 0."""
     program = SCRIPT.format(RSQRT, "half", 1.0, "half").replace("for _", "x[2] *= 3000.0\nfor _")
     (tmp_path / "rows.py").write_text(program)
@@ -65,16 +65,12 @@ def test_a_single_row_that_becomes_0_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("size", "dtype"), [(1.0, "half"), (3000.0, "float")])
-def test_where_nothing_overflows_there_is_nothing_to_tell(
-    tmp_path: Path, size: float, dtype: str
-) -> None:
+def test_where_nothing_overflows_there_is_nothing_to_tell(tmp_path, size, dtype):
     assert told(tmp_path, RSQRT, size, dtype) == ()
 
 
 @pytest.mark.parametrize("shape", [(0,), (2, 0), (3,)])
-def test_a_zero_of_half_precision_that_nothing_flushed_is_no_underflow(
-    shape: tuple[int, ...],
-) -> None:
+def test_a_zero_of_half_precision_that_nothing_flushed_is_no_underflow(shape):
     """The gradient of nothing, and a slope that is 0: what comes in is far from the smallest."""
     x = torch.zeros(shape, dtype=torch.float16, requires_grad=True)
     with Observation() as observed:

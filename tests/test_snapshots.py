@@ -164,7 +164,7 @@ def test_the_next_fault_is_repaired_below_the_lines_that_a_patch_added(traced):
     assert "+    scores_amax = scores.amax(-1, keepdim=True)" in patch
 
 
-def test_gradscope_fix_tries_a_late_patch_from_there_too(tmp_path: Path, monkeypatch):
+def test_gradscope_fix_tries_a_late_patch_from_there_too(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sleepers, "SHARE", 100.0)
     text = BEGIN + LOSS + STEP + LOOP.replace("10_000", "60")
@@ -179,7 +179,7 @@ def test_gradscope_fix_tries_a_late_patch_from_there_too(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("loop", [IN_ONE_FUNCTION, IN_NONE])
-def test_a_loop_that_runs_already_is_patched_where_it_is(loop: str, traced):
+def test_a_loop_that_runs_already_is_patched_where_it_is(loop, traced):
     report = traced(BEGIN + loop)
 
     assert replayed(report).origin is Origin.SNAPSHOT
@@ -218,7 +218,7 @@ def test_what_is_over_is_tried_from_the_start(traced):
         ),
     ],
 )
-def test_a_program_that_cannot_be_copied_is_run_again(line: str, hurdle: Hurdle, traced):
+def test_a_program_that_cannot_be_copied_is_run_again(line, hurdle, traced):
     report = traced(BEGIN + line + LOSS + STEP + LOOP)
 
     if report.replay is not None:
@@ -269,7 +269,7 @@ def test_a_file_is_read_on_from_where_it_was(traced):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_copy_goes_on_with_the_same_losses(threads: int, tmp_path: Path, monkeypatch):
+def test_a_copy_goes_on_with_the_same_losses(threads, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sleepers, "SHARE", 100.0)
     before = torch.get_num_threads()
@@ -293,7 +293,7 @@ def test_a_copy_goes_on_with_the_same_losses(threads: int, tmp_path: Path, monke
 
 
 def test_a_copy_takes_a_snapshot_of_its_own_before_the_step_that_is_asked_for(
-    tmp_path: Path, monkeypatch
+    tmp_path, monkeypatch
 ):
     """Until an older one is asked; what the copy has written until then is there."""
     monkeypatch.chdir(tmp_path)
@@ -319,7 +319,7 @@ def test_a_copy_takes_a_snapshot_of_its_own_before_the_step_that_is_asked_for(
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_no_copy_outlives_the_command(number: signal.Signals, tmp_path: Path):
+def test_no_copy_outlives_the_command(number, tmp_path):
     text = BEGIN + LOSS + STEP + "import time\n" + LOOP + "    time.sleep(0.05)\n"
     (tmp_path / "program.py").write_text(text.replace("LAST", "10_000"))
     code = (
@@ -406,7 +406,7 @@ for epoch in range(20):
         ("Streamed()", "prefetch_factor=1", 13),
     ],
 )
-def test_a_copy_is_served_what_workers_have_sent(data: str, options: str, last: int, traced):
+def test_a_copy_is_served_what_workers_have_sent(data, options, last, traced):
     """Of the next epoch, whose workers no copy starts, or of the one that goes on."""
     replay = replayed(traced(LOADER.replace("DATA", data).replace("OPTIONS", options), last))
 
@@ -414,7 +414,7 @@ def test_a_copy_is_served_what_workers_have_sent(data: str, options: str, last: 
     assert replay.identical is not False
 
 
-def test_a_tape_that_is_full_serves_nobody(traced, monkeypatch: pytest.MonkeyPatch):
+def test_a_tape_that_is_full_serves_nobody(traced, monkeypatch):
     monkeypatch.setattr(loaders, "_MOST", 1)
 
     report = traced(LOADER.replace("DATA", "Indexed()").replace("OPTIONS", "shuffle=True"), last=5)

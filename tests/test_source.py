@@ -229,7 +229,7 @@ def test_this_file_reads_itself():
         ("q = p / 2", None),
     ],
 )
-def test_what_a_name_was_given_last(text: str, meaning: str | None) -> None:
+def test_what_a_name_was_given_last(text, meaning):
     source = of(text)
     use = next(
         node.left

@@ -94,7 +94,7 @@ def as_module(text: str) -> str:
 
 @pytest.mark.parametrize("form", [in_function, as_module])
 @pytest.mark.parametrize("name", CHANGES)
-def test_from_its_change_on_a_loop_does_what_the_new_text_does(form: Any, name: str) -> None:
+def test_from_its_change_on_a_loop_does_what_the_new_text_does(form, name):
     old, new = (LOOP.format(body=indent(body, "    ")) for body in CHANGES[name])
     each = [indent(body, "    ") for body in CHANGES[name]]
     both = "if step < 3:\n{}\nelse:\n{}".format(*each)
@@ -118,7 +118,7 @@ def test_from_its_change_on_a_loop_does_what_the_new_text_does(form: Any, name: 
     ],
     ids=["the last one of a for loop", "a way out of the loop"],
 )
-def test_what_python_has_no_way_around_is_not_changed(old: str, new: str) -> None:
+def test_what_python_has_no_way_around_is_not_changed(old, new):
     texts = (
         f"for step in range(4):\n    change(step)\n{indent(one, '    ')}" for one in (old, new)
     )
@@ -127,7 +127,7 @@ def test_what_python_has_no_way_around_is_not_changed(old: str, new: str) -> Non
         Program(*texts).run(1, {"y": 0})
 
 
-def test_statements_that_stay_stand_where_they_do_in_the_new_text() -> None:
+def test_statements_that_stay_stand_where_they_do_in_the_new_text():
     old, new = (LOOP.format(body=f"    {body}") for body in ("y = step", "z = 1\n    y = z"))
     program = Program(old, new)
 
@@ -138,7 +138,7 @@ def test_statements_that_stay_stand_where_they_do_in_the_new_text() -> None:
     )
 
 
-def test_behind_an_exception_that_the_function_catches_it_is_not_changed_any_more() -> None:
+def test_behind_an_exception_that_the_function_catches_it_is_not_changed_any_more():
     caught = "try:\n        y = {}\n    except ValueError:\n        y = 2"
     old, new = (LOOP.format(body=f"    {caught.format(one)}") for one in ("1", "int('x')"))
     program = Program(old, new)

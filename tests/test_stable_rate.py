@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -24,7 +23,7 @@ for _ in range(60):
 """
 
 
-def test_the_border_of_a_quadratic_lies_where_theory_has_it(tmp_path: Path) -> None:
+def test_the_border_of_a_quadratic_lies_where_theory_has_it(tmp_path):
     file = tmp_path / "loop.py"
     file.write_text(LOOP)
     report = trace(parse_target(str(file)), Config(steps=60), silent=True)
@@ -36,7 +35,7 @@ def test_the_border_of_a_quadratic_lies_where_theory_has_it(tmp_path: Path) -> N
     assert re.search(r"between lr 0\.75 and 1\.06 \(found by running again 3 times\)", said)
 
 
-def test_the_search_is_bounded() -> None:
+def test_the_search_is_bounded():
     tried: list[float] = []
 
     def never(factor: float) -> bool:
@@ -47,7 +46,7 @@ def test_the_search_is_bounded() -> None:
     assert search(lambda factor: factor <= 0.3).runs == 3
 
 
-def test_what_was_known_when_the_time_ended_is_kept() -> None:
+def test_what_was_known_when_the_time_ended_is_kept():
     def slow(factor: float) -> bool:
         if factor > 0.25:
             raise TimeoutError
@@ -65,7 +64,7 @@ def test_what_was_known_when_the_time_ended_is_kept() -> None:
         ((), False),
     ],
 )
-def test_settling_is_falling_and_finite(losses: tuple[float, ...], expected: bool) -> None:
+def test_settling_is_falling_and_finite(losses, expected):
     steps = tuple(Step(index, loss, 0.0, 0) for index, loss in enumerate(losses))
 
     assert settles(Trace("t", steps=steps, ending=Ending("finished"))) is expected

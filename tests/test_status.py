@@ -27,7 +27,7 @@ from gradscope.report.status import Doing, Stage, Stages, stage_line, worded
         (Stage(Doing.WRITING), "writing the report"),
     ],
 )
-def test_each_stage_has_its_words(stage: Stage, words: str) -> None:
+def test_each_stage_has_its_words(stage, words):
     assert worded(stage) == words
 
 
@@ -46,7 +46,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return shown
 
 
-def test_a_stage_is_shown_as_it_begins_and_its_steps_twice_a_second(terminal: list[str]) -> None:
+def test_a_stage_is_shown_as_it_begins_and_its_steps_twice_a_second(terminal):
     with stage_line(0.0) as stages:
         stages.begin(Doing.TRYING, 1, 2)
         for step in range(1, 5):
@@ -62,7 +62,7 @@ def test_a_stage_is_shown_as_it_begins_and_its_steps_twice_a_second(terminal: li
     ]
 
 
-def test_a_short_run_of_the_program_has_the_terminal_for_itself(terminal: list[str]) -> None:
+def test_a_short_run_of_the_program_has_the_terminal_for_itself(terminal):
     with stage_line(0.0) as stages:
         stages.begin(Doing.RUNNING)
         for step in range(1, 9):
@@ -71,7 +71,7 @@ def test_a_short_run_of_the_program_has_the_terminal_for_itself(terminal: list[s
     assert terminal == ["loading PyTorch", "", "running, 8 steps, 7 ops, 2 s"]
 
 
-def test_without_a_terminal_nothing_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_nothing_is_shown(capsys):
     with stage_line(0.0) as stages:
         stages.begin(Doing.DIAGNOSING)
         stages.clear()
@@ -79,7 +79,7 @@ def test_without_a_terminal_nothing_is_shown(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().err == ""
 
 
-def test_nobody_has_to_listen() -> None:
+def test_nobody_has_to_listen():
     stages = Stages()
     stages.begin(Doing.TRYING, 1, 2)
     stages.progress(9)(3, 0)

@@ -58,7 +58,7 @@ def rate_of(update: Update) -> object:
         ("w.data.add_(-lr * grad)", "lr = 0.5\n"),
     ],
 )
-def test_the_factor_of_the_gradient_is_the_rate(tmp_path: Path, line: str, above: str) -> None:
+def test_the_factor_of_the_gradient_is_the_rate(tmp_path, line, above):
     update = written(tmp_path, line, above)
 
     assert rate_of(update) == 0.5
@@ -68,7 +68,7 @@ def test_the_factor_of_the_gradient_is_the_rate(tmp_path: Path, line: str, above
     assert edit.text == "0.25"
 
 
-def test_a_rate_inside_a_function_is_found_in_its_own_scope(tmp_path: Path) -> None:
+def test_a_rate_inside_a_function_is_found_in_its_own_scope(tmp_path):
     above = "lr = 9.0\ndef step(w):\n    lr = 0.5\n"
 
     assert rate_of(written(tmp_path, "    w -= lr * w.grad", above)) == 0.5
@@ -82,7 +82,7 @@ def test_a_rate_inside_a_function_is_found_in_its_own_scope(tmp_path: Path) -> N
         ("step(w)", ""),
     ],
 )
-def test_what_is_not_written_is_not_guessed(tmp_path: Path, line: str, above: str) -> None:
+def test_what_is_not_written_is_not_guessed(tmp_path, line, above):
     update = written(tmp_path, line, above)
 
     assert rate_of(update) is None

@@ -6,8 +6,6 @@ import json
 
 import pytest
 
-from tests.conftest import Command
-
 ON_TWO_LINES = """\
 import torch
 x = torch.zeros(3, requires_grad=True)
@@ -36,7 +34,7 @@ PROGRAMS = {"engine": ON_TWO_LINES, "backward": WRITTEN_OUT}
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_both_branches_are_told_with_their_lines(gradscope: Command, tmp_path, program) -> None:
+def test_both_branches_are_told_with_their_lines(gradscope, tmp_path, program):
     (tmp_path / "loss.py").write_text(PROGRAMS[program])
     lines = PROGRAMS[program].splitlines()
     up = next(at for at, line in enumerate(lines, 1) if line.startswith("up ="))
@@ -56,7 +54,7 @@ def test_both_branches_are_told_with_their_lines(gradscope: Command, tmp_path, p
         assert "inf - inf" in one["why"]
 
 
-def test_the_report_shows_the_other_branch(gradscope: Command, tmp_path) -> None:
+def test_the_report_shows_the_other_branch(gradscope, tmp_path):
     (tmp_path / "loss.py").write_text(ON_TWO_LINES)
 
     text = " ".join(gradscope("trace", "loss.py", "--no-verify").stdout.split())
@@ -73,7 +71,7 @@ def test_the_report_shows_the_other_branch(gradscope: Command, tmp_path) -> None
         "(a.sqrt() * 0 + 2 * a.sqrt())",  # NaN + inf
     ],
 )
-def test_other_sums_of_gradients_are_no_part_of_it(gradscope: Command, tmp_path, loss) -> None:
+def test_other_sums_of_gradients_are_no_part_of_it(gradscope, tmp_path, loss):
     made = "import torch\nx = torch.zeros(3, requires_grad=True)\na = x * 1.0\n"
     (tmp_path / "loss.py").write_text(f"{made}{loss}.sum().backward()\n")
 

@@ -33,7 +33,7 @@ def recurrence(steps: int, std: float) -> torch.Tensor:
     return h.square().mean()
 
 
-def test_the_growth_is_measured_up_to_the_overflow() -> None:
+def test_the_growth_is_measured_up_to_the_overflow():
     growth = observed(lambda: recurrence(90, 2.0))
 
     assert growth.axis == "time"
@@ -41,7 +41,7 @@ def test_the_growth_is_measured_up_to_the_overflow() -> None:
     assert len(growth.norms) < 90 and growth.norms == tuple(sorted(growth.norms))
 
 
-def test_what_stays_finite_has_not_swollen() -> None:
+def test_what_stays_finite_has_not_swollen():
     assert observed(lambda: recurrence(10, 2.0)) is None
 
 
@@ -53,7 +53,7 @@ def deep(std: float) -> torch.Tensor:
     return model(torch.randn(4, 64)).square().mean()
 
 
-def test_layers_swell_by_depth() -> None:
+def test_layers_swell_by_depth():
     growth = observed(lambda: deep(3.0))
 
     assert growth.axis == "depth" and growth.factor > 5
@@ -94,7 +94,7 @@ def told(folder: Path, **parts: object) -> tuple[Finding, ...]:
     return trace(parse_target(str(file)), Config(), silent=True).findings
 
 
-def test_it_is_told_as_an_explosion_with_the_weights_as_the_repair(tmp_path: Path) -> None:
+def test_it_is_told_as_an_explosion_with_the_weights_as_the_repair(tmp_path):
     (found,) = told(tmp_path)
 
     assert found.rule == "GS401" and "the values grow x" in found.message
@@ -103,20 +103,20 @@ def test_it_is_told_as_an_explosion_with_the_weights_as_the_repair(tmp_path: Pat
     assert {symptom.kind for symptom in found.symptoms} >= {"nan-loss"}
 
 
-def test_the_square_after_it_is_only_where_it_ends(tmp_path: Path) -> None:
+def test_the_square_after_it_is_only_where_it_ends(tmp_path):
     (found,) = told(tmp_path, std=1.2)
 
     assert found.rule == "GS401" and "overflows float32" in found.message
     assert found.related[0].message == "leaves the range"
 
 
-def test_an_op_that_overflows_after_the_recurrence_is_its_own_cause(tmp_path: Path) -> None:
+def test_an_op_that_overflows_after_the_recurrence_is_its_own_cause(tmp_path):
     found = told(tmp_path, std=0.05, after=" * 1.05", end="mul(1e3).exp().mean(1)")
 
     assert found[0].rule == "GS204"
 
 
-def test_what_one_repeat_does_alone_is_no_growth() -> None:
+def test_what_one_repeat_does_alone_is_no_growth():
     growth = observed(lambda: recurrence(90, 2.0))
     call, birth, forward = growth.call, Kind.BIRTH, Phase.FORWARD
     roots = (Root(Event(1, growth.step, birth, forward, call, call)),)
@@ -146,9 +146,7 @@ for _ in range(3):
 """
 
 
-def test_what_overflows_after_a_step_along_an_exploding_gradient_follows_from_it(
-    tmp_path: Path,
-) -> None:
+def test_what_overflows_after_a_step_along_an_exploding_gradient_follows_from_it(tmp_path):
     (tmp_path / "deep.py").write_text(EXPLODES)
     (found,) = trace(parse_target(str(tmp_path / "deep.py")), Config(), silent=True).findings
 

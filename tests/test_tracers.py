@@ -29,9 +29,7 @@ def programs() -> list[object]:
 
 
 @pytest.mark.parametrize("program", programs())
-def test_a_traced_program_is_the_same(
-    program: Path, here: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_traced_program_is_the_same(program, here, capfd):
     text = program.read_text(encoding="utf-8")
     if "inductor" in text and shutil.which("g++") is None:
         pytest.skip("inductor needs a compiler")

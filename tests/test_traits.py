@@ -258,12 +258,12 @@ class Names(TorchDispatchMode):
 ALL = sorted(TRAITS)
 
 
-def test_each_op_stands_once() -> None:
+def test_each_op_stands_once():
     assert sum(len(ops.split()) for ops, _ in _ROWS) == len({key(op) for op in TRAITS})
 
 
 @pytest.mark.parametrize("op", ALL)
-def test_each_name_is_that_of_an_aten_op_that_runs(op: str) -> None:
+def test_each_name_is_that_of_an_aten_op_that_runs(op):
     with Names() as names:
         out = RUN[op](operand().requires_grad_(op != "heaviside"))
         with torch.inference_mode():
@@ -298,7 +298,7 @@ OF_NAN = ("nan_to_num", "nansum")  # what they leave out is NaN
 
 
 @pytest.mark.parametrize("op", DIFFERENTIABLE)
-def test_what_chooses_gives_gradient_0_to_what_it_leaves_out(op: str) -> None:
+def test_what_chooses_gives_gradient_0_to_what_it_leaves_out(op):
     torch.manual_seed(0)
     x = with_nan(1) if op in OF_NAN else operand().abs() if op in ROOTS else operand()
 
@@ -308,7 +308,7 @@ def test_what_chooses_gives_gradient_0_to_what_it_leaves_out(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", DIFFERENTIABLE)
-def test_what_goes_by_value_takes_others_when_the_values_move(op: str) -> None:
+def test_what_goes_by_value_takes_others_when_the_values_move(op):
     def taken(x: Tensor) -> Tensor:
         torch.manual_seed(0)
         return jacobian(RUN[op], x) != 0
@@ -320,7 +320,7 @@ def test_what_goes_by_value_takes_others_when_the_values_move(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", DIFFERENTIABLE)
-def test_what_masks_takes_the_others_when_the_condition_turns(op: str, monkeypatch) -> None:
+def test_what_masks_takes_the_others_when_the_condition_turns(op, monkeypatch):
     def left_out() -> Tensor:
         torch.manual_seed(0)
         return slope(op, operand().abs()) == 0
@@ -332,7 +332,7 @@ def test_what_masks_takes_the_others_when_the_condition_turns(op: str, monkeypat
 
 
 @pytest.mark.parametrize("op", ALL)
-def test_what_fills_puts_the_given_value_in(op: str) -> None:
+def test_what_fills_puts_the_given_value_in(op):
     x = with_nan(1) if op in OF_NAN else operand().abs() if op in ROOTS else operand()
 
     assert bool((RUN[op](x).abs() == FILL).any()) is has(op, Trait.FILLS)
@@ -349,21 +349,21 @@ def test_what_fills_puts_the_given_value_in(op: str) -> None:
         ("index_put", lambda y: y.index_put_((AT[0], AT[1]), torch.tensor(FILL).to(y))),
     ],
 )
-def test_what_replaces_leaves_nothing_of_the_old_values(op: str, write) -> None:
+def test_what_replaces_leaves_nothing_of_the_old_values(op, write):
     same = torch.equal(write(operand()), write(-operand()))
 
     assert same is has(op, Trait.REPLACES)
 
 
 @pytest.mark.parametrize("op", ALL)
-def test_what_copies_or_joins_has_all_elements_of_its_operands(op: str) -> None:
+def test_what_copies_or_joins_has_all_elements_of_its_operands(op):
     x = operand().abs() if op in ROOTS else operand()
 
     assert torch.equal(RUN[op](x), x) is has(op, Trait.COPIES | Trait.JOINS) or op in OF_NAN
 
 
 @pytest.mark.parametrize("op", of(Trait.FINITE_AS_OPERAND))
-def test_what_hands_on_gives_elements_of_its_operand_or_0(op: str) -> None:
+def test_what_hands_on_gives_elements_of_its_operand_or_0(op):
     x = operand() * 1e307
 
     assert set(RUN[op](x).flatten().tolist()) <= {0.0, *x.flatten().tolist()}
@@ -371,12 +371,12 @@ def test_what_hands_on_gives_elements_of_its_operand_or_0(op: str) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("op", of(Trait.FINITE))
-def test_what_is_finite_is_so_whatever_it_is_given(op: str, dtype: torch.dtype) -> None:
+def test_what_is_finite_is_so_whatever_it_is_given(op, dtype):
     assert RUN[op](torch.full((3, 3), math.nan, dtype=dtype)).isfinite().all()
 
 
 @pytest.mark.parametrize("op", of(Trait.WRITES))
-def test_what_writes_puts_other_values_into_its_operand(op: str) -> None:
+def test_what_writes_puts_other_values_into_its_operand(op):
     x = operand()
     out = RUN[op](x)
 
@@ -386,7 +386,7 @@ def test_what_writes_puts_other_values_into_its_operand(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", of(Trait.CLAMPS))
-def test_what_clamps_keeps_what_lies_between_the_bounds(op: str) -> None:
+def test_what_clamps_keeps_what_lies_between_the_bounds(op):
     x = operand()
     out = RUN[op](x)
 
@@ -395,20 +395,20 @@ def test_what_clamps_keeps_what_lies_between_the_bounds(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", of(Trait.BOUNDS))
-def test_what_bounds_lets_the_bound_itself_out(op: str) -> None:
+def test_what_bounds_lets_the_bound_itself_out(op):
     ends = [(RUN[op](operand(sign * 20.0)), RUN[op](operand(sign * 1e6))) for sign in (1, -1)]
 
     assert any(bool((near == far).any()) for near, far in ends)
 
 
 @pytest.mark.parametrize("op", of(Trait.RECTIFIES))
-def test_what_rectifies_is_flat_below_a_number(op: str) -> None:
+def test_what_rectifies_is_flat_below_a_number(op):
     assert not along(op, -10.0).any()
     assert along(op, 0.5).all()
 
 
 @pytest.mark.parametrize("op", of(Trait.SATURATES))
-def test_what_saturates_is_flat_far_out_alone(op: str) -> None:
+def test_what_saturates_is_flat_far_out_alone(op):
     far = [slope(op, operand(*(sign * 1e3 * n for n in (1, 0, -1)))) for sign in (1, -1)]
 
     assert along(op, 3.0).all()
@@ -417,7 +417,7 @@ def test_what_saturates_is_flat_far_out_alone(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", sorted({*of(Trait.STEPS)} - NO_CPU_DERIVATIVE))
-def test_what_steps_is_flat_everywhere(op: str) -> None:
+def test_what_steps_is_flat_everywhere(op):
     assert not slope(op, operand()).any()
     assert RUN[op](operand()).unique().numel() > 1
 
@@ -434,7 +434,7 @@ ADDS = {
 
 
 @pytest.mark.parametrize("op", ADDS)
-def test_what_adds_hands_the_gradient_on_whatever_the_other_operand_is(op: str) -> None:
+def test_what_adds_hands_the_gradient_on_whatever_the_other_operand_is(op):
     def slopes(b: Tensor) -> list[Tensor | None]:
         a, b = operand().requires_grad_(), b.requires_grad_()
         return list(torch.autograd.grad(ADDS[op](a, b).sum(), (a, b), allow_unused=True))
@@ -447,7 +447,7 @@ def test_what_adds_hands_the_gradient_on_whatever_the_other_operand_is(op: str) 
 
 
 @pytest.mark.parametrize("op", of(Trait.DRAWS))
-def test_what_draws_is_random_and_flat(op: str) -> None:
+def test_what_draws_is_random_and_flat(op):
     torch.manual_seed(0)
     one, other = RUN[op](operand()), RUN[op](operand())
 
@@ -456,23 +456,23 @@ def test_what_draws_is_random_and_flat(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", of(Trait.POSITIVE))
-def test_what_is_positive_is_so_of_every_operand(op: str) -> None:
+def test_what_is_positive_is_so_of_every_operand(op):
     assert (RUN[op](operand(*torch.linspace(-30, 30, 9).tolist())) > 0).all()
 
 
 @pytest.mark.parametrize("op", of(Trait.KEEPS_ZERO))
-def test_what_keeps_zero_has_no_zero_of_its_own(op: str) -> None:
+def test_what_keeps_zero_has_no_zero_of_its_own(op):
     assert not RUN[op](operand(0.0)).any()
     assert RUN[op](operand().abs()).all()
 
 
 @pytest.mark.parametrize("op", of(Trait.DIVIDES))
-def test_what_divides_gives_0_of_inf(op: str) -> None:
+def test_what_divides_gives_0_of_inf(op):
     assert not RUN[op](operand(math.inf)).any()
 
 
 @pytest.mark.parametrize("op", ["add", "sub", "rsub", "mul", "div"])
-def test_what_subtracts_is_0_of_equals_and_what_shifts_keeps_what_it_shifts_by_0(op: str) -> None:
+def test_what_subtracts_is_0_of_equals_and_what_shifts_keeps_what_it_shifts_by_0(op):
     x, function = operand(), getattr(torch, op)
 
     assert bool((function(x, x) == 0).all()) is has(op, Trait.SUBTRACTS)
@@ -480,12 +480,12 @@ def test_what_subtracts_is_0_of_equals_and_what_shifts_keeps_what_it_shifts_by_0
 
 
 @pytest.mark.parametrize("op", of(Trait.CLEANS))
-def test_what_cleans_is_finite_of_nan(op: str) -> None:
+def test_what_cleans_is_finite_of_nan(op):
     assert RUN[op](with_nan(1)).isfinite().all()
 
 
 @pytest.mark.parametrize("op", of(Trait.MULTIPLIES))
-def test_a_factor_of_zero_silences_the_other(op: str) -> None:
+def test_a_factor_of_zero_silences_the_other(op):
     a = operand().requires_grad_()
 
     (silenced,) = torch.autograd.grad(PRODUCTS[op](a, 0 * B).sum(), a)
@@ -496,7 +496,7 @@ def test_a_factor_of_zero_silences_the_other(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", of(Trait.PRODUCT))
-def test_one_zero_makes_a_product_zero(op: str) -> None:
+def test_one_zero_makes_a_product_zero(op):
     x = operand()
     x[0] = 0.0
 
@@ -504,7 +504,7 @@ def test_one_zero_makes_a_product_zero(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", of(Trait.SUMS))
-def test_both_infinities_have_no_sum(op: str) -> None:
+def test_both_infinities_have_no_sum(op):
     x = operand()
     x[0], x[1] = math.inf, -math.inf
 
@@ -512,7 +512,7 @@ def test_both_infinities_have_no_sum(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", sorted(set(ALL) & {*DIFFERENTIABLE} | {*of(Trait.GROWS_SLOWLY)}))
-def test_what_grows_slowly_is_bounded_by_a_power(op: str) -> None:
+def test_what_grows_slowly_is_bounded_by_a_power(op):
     x = operand().abs() + 1
     base, far = RUN[op](x).abs().max(), RUN[op](1e3 * x).abs().max()
 
@@ -522,7 +522,7 @@ def test_what_grows_slowly_is_bounded_by_a_power(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", of(Trait.SOFTMAX))
-def test_a_row_of_nothing_but_minus_inf_is_nan(op: str) -> None:
+def test_a_row_of_nothing_but_minus_inf_is_nan(op):
     x = operand()
     x[1] = -math.inf
     x.requires_grad_()
@@ -533,7 +533,7 @@ def test_a_row_of_nothing_but_minus_inf_is_nan(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", of(Trait.SOFTMAX))
-def test_the_log_of_a_sum_over_nothing_but_minus_inf_is_minus_inf(op: str) -> None:
+def test_the_log_of_a_sum_over_nothing_but_minus_inf_is_minus_inf(op):
     x = operand()
     x[1] = -math.inf
 
@@ -542,7 +542,7 @@ def test_the_log_of_a_sum_over_nothing_but_minus_inf_is_minus_inf(op: str) -> No
 
 @pytest.mark.filterwarnings("ignore:.*degrees of freedom")
 @pytest.mark.parametrize("op", of(Trait.AVERAGES))
-def test_an_average_of_nothing_is_nan(op: str) -> None:
+def test_an_average_of_nothing_is_nan(op):
     if "nll_loss" in op:
         out = F.nll_loss(operand(), torch.full((3,), -100))
     else:
@@ -553,7 +553,7 @@ def test_an_average_of_nothing_is_nan(op: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*degrees of freedom")
 @pytest.mark.parametrize("op", of(Trait.AVERAGES))
-def test_what_spreads_is_nan_of_a_single_item(op: str) -> None:
+def test_what_spreads_is_nan_of_a_single_item(op):
     single = operand()[:1, :1] if "nll_loss" not in op else None
     out = RUN[op](single) if single is not None else F.nll_loss(operand()[:1], TARGETS[:1])
 
@@ -561,7 +561,7 @@ def test_what_spreads_is_nan_of_a_single_item(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", of(Trait.HANGS_ON_MODES))
-def test_what_hangs_on_modes_is_rounded_otherwise_under_one(op: str) -> None:
+def test_what_hangs_on_modes_is_rounded_otherwise_under_one(op):
     def bits(x: Tensor) -> tuple[Tensor, Tensor]:
         x = x.clone().requires_grad_()
         out = RUN[op](x)
@@ -583,7 +583,7 @@ def test_what_hangs_on_modes_is_rounded_otherwise_under_one(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", of(Trait.SIGN_HANGS_ON_MODES))
-def test_whose_zeros_hang_on_modes_have_another_sign_under_one(op: str) -> None:
+def test_whose_zeros_hang_on_modes_have_another_sign_under_one(op):
     def signs() -> Tensor:
         x = operand().requires_grad_()
         RUN[op](x).neg().backward()
@@ -596,6 +596,6 @@ def test_whose_zeros_hang_on_modes_have_another_sign_under_one(op: str) -> None:
 
 
 @pytest.mark.parametrize("node", ["MaskedFillBackward0", "MaskedFillBackward1", "masked_fill"])
-def test_a_node_and_its_op_are_one(node: str) -> None:
+def test_a_node_and_its_op_are_one(node):
     assert has(node, Trait.CHOOSES)
     assert not has(node, Trait.BY_VALUE)

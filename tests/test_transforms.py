@@ -51,7 +51,7 @@ def edit(found: Finding) -> list[str]:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("body", BODIES)
-def test_as_in_plain_code(body: str, way: str, tmp_path: Path) -> None:
+def test_as_in_plain_code(body, way, tmp_path):
     plain = finding(body, "f(x).backward()", tmp_path, leaf=True)
     found = finding(body, WAYS[way], tmp_path)
 

@@ -30,15 +30,15 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # what they make samples with
     ],
     ids=str,
 )
-def test_operators(dtype: torch.dtype, every: int) -> None:
+def test_operators(dtype, every):
     assert wrong(operators(dtype, 1, every)) == []
 
 
-def test_modules() -> None:
+def test_modules():
     assert wrong(modules(torch.float32, 1, 8)) == []
 
 
-def test_optimizers() -> None:
+def test_optimizers():
     assert wrong(optimizers(torch.float32, 1)) == []
 
 
@@ -49,7 +49,7 @@ def wrong(samples: Iterable[Sample]) -> list[Outcome]:
     return [outcome for outcome in outcomes if outcome.what in WRONG]
 
 
-def test_a_recorder_that_changes_something_is_told() -> None:
+def test_a_recorder_that_changes_something_is_told():
     """The comparison itself: each way to be wrong is seen."""
 
     def seeing() -> list[torch.Tensor | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from scoring.cases import Case, with_twin
+from scoring.cases import with_twin
 from scoring.patches import ADVICE, EQUAL, UNVERIFIED, VERIFIED, Compared, compared
 
 TWINS = with_twin(Path(__file__).parent / "twins", [])
@@ -32,7 +32,7 @@ def is_far_off(row: Compared) -> bool:
         for case in TWINS
     ],
 )
-def test_the_leading_patch_does_what_the_twin_does(case: Case) -> None:
+def test_the_leading_patch_does_what_the_twin_does(case):
     row = compared(case, 300)
 
     if case.name in UNKNOWN:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from corpus import diagnosed_text
@@ -52,9 +50,7 @@ HOOKED = """out = {}
 @pytest.mark.parametrize(
     ("returned", "made"), [("x", "x.view_as(x)"), ("x.view_as(x)", "x.view_as(x)")]
 )
-def test_it_is_told_where_it_stands_and_hooked(
-    returned: str, made: str, steps: int, here: Path
-) -> None:
+def test_it_is_told_where_it_stands_and_hooked(returned, made, steps, here):
     program = PROGRAM.format(returns=f"return {returned}", steps=steps)
 
     (found,) = diagnosed_text(program, here, verify=True).findings
@@ -67,7 +63,7 @@ def test_it_is_told_where_it_stands_and_hooked(
     assert loud(text) == []
 
 
-def test_one_beside_a_forward_that_computes_is_a_warning(tmp_path: Path) -> None:
+def test_one_beside_a_forward_that_computes_is_a_warning(tmp_path):
     program = PROGRAM.format(returns="return self.strength * x", steps=3)
 
     (found,) = diagnosed_text(program, tmp_path).findings
@@ -110,11 +106,11 @@ class Model(nn.Module):
     ],
     ids=["of a loss", "with the forward", "by a hook", "by hand"],
 )
-def test_one_that_is_called_is_no_fault(program: str) -> None:
+def test_one_that_is_called_is_no_fault(program):
     assert loud(program) == []
 
 
-def test_the_class_is_left_as_it_was() -> None:
+def test_the_class_is_left_as_it_was():
     class Kept(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return 2 * x

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,7 +42,7 @@ def look(owner: Any, name: str) -> list[object]:
 
 
 @pytest.mark.parametrize(("owner", "name"), REPLACED, ids=[name for _, name in REPLACED])
-def test_a_function_of_torch_looks_as_it_did(owner: Any, name: str) -> None:
+def test_a_function_of_torch_looks_as_it_did(owner, name):
     bare, code = look(owner, name), inspect.getattr_static(owner, name)
     with Observation():
         assert inspect.getattr_static(owner, name) is not code
@@ -62,14 +61,14 @@ def profiled(run: Callable[[], None]) -> set[str]:
     return {one.key for one in seen.key_averages()}
 
 
-def test_the_profiler_of_the_program_lists_no_op_of_ours() -> None:
+def test_the_profiler_of_the_program_lists_no_op_of_ours():
     bare = profiled(step)
     with Observation():
         assert profiled(step) - bare == {"PythonDispatchMode"}  # torch's, under any dispatch mode
 
 
 @pytest.mark.parametrize("thrown_out", ["sys.modules.clear()", "sys.modules = {}"])
-def test_modules_that_the_program_throws_out(thrown_out: str, tmp_path: Path) -> None:
+def test_modules_that_the_program_throws_out(thrown_out, tmp_path):
     path = tmp_path / "program.py"
     path.write_text(
         "import sys\nimport torch\n\nx = torch.zeros(1, requires_grad=True)\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from test_norms_growth import train
 from torch import nn
@@ -33,7 +32,7 @@ class Model(nn.Module):
         return self.head(self.encoder(x)[0])
 
 
-def test_what_autograd_keeps_of_a_result_is_no_detach() -> None:
+def test_what_autograd_keeps_of_a_result_is_no_detach():
     (finding,) = train(Model(), torch.randn(8, 6))
 
     assert finding.evidence["parameters"] == [
@@ -57,7 +56,7 @@ class Weighted(nn.Module):
         return h * torch.tensor([[0.1, 0.2, 0.3, 0.4, 0.5, 0.6]] * 8)
 
 
-def test_a_tensor_that_is_made_meanwhile_is_not_to_blame() -> None:
+def test_a_tensor_that_is_made_meanwhile_is_not_to_blame():
     (finding,) = train(Weighted(), torch.randn(8, 6))
 
     assert finding.evidence["reason"] == "unreached"
@@ -75,7 +74,7 @@ class Rewrapped(nn.Module):
         return self.head(torch.tensor(rows).t() * scale)
 
 
-def test_a_tensor_of_the_numbers_that_were_read_out_is_the_place() -> None:
+def test_a_tensor_of_the_numbers_that_were_read_out_is_the_place():
     (finding,) = train(Rewrapped(), torch.randn(8, 6))
 
     assert finding.evidence["reason"] == "number"
@@ -83,7 +82,7 @@ def test_a_tensor_of_the_numbers_that_were_read_out_is_the_place() -> None:
     assert finding.evidence["parameters"] == ["model.hidden.weight", "model.hidden.bias"]
 
 
-def test_an_output_that_a_package_offers_may_be_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_output_that_a_package_offers_may_be_left(monkeypatch):
     monkeypatch.setattr(names, "kind_of", lambda code: LIBRARY)
 
     (finding,) = train(Model(), torch.randn(8, 6))

@@ -346,7 +346,7 @@ def test_nothing_runs_after_an_error_that_the_program_swallows():
     assert done == []
 
 
-def test_of_the_many_passes_of_one_update_the_first_are_looked_at_in_full() -> None:
+def test_of_the_many_passes_of_one_update_the_first_are_looked_at_in_full():
     """As a search along a line asks for."""
     weight = torch.nn.Parameter(torch.ones(3))
     optimizer = torch.optim.SGD([weight], lr=0.001)

@@ -60,7 +60,7 @@ def said(model: str, loss: str, held: str, net: str, folder: Path) -> list[tuple
 
 
 @pytest.mark.parametrize(("model", "loss", "cause"), WRONG)
-def test_the_same_is_said(model: str, loss: str, cause: str, tmp_path: Path) -> None:
+def test_the_same_is_said(model, loss, cause, tmp_path):
     plain = said(model, loss, "net = MODEL", "net", tmp_path)
 
     assert plain[0][0] == cause

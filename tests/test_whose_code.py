@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Command
+from conftest import ROOT
 
 INPUT = "x=torch.zeros(2, requires_grad=True)"
 LIBRARY = """\
@@ -33,9 +33,7 @@ def installed(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "target", [("rooting.train",), ("rooting.losses:rooted", "--input", INPUT)]
 )
-def test_what_was_asked_to_run_is_the_users_wherever_it_is_installed(
-    gradscope: Command, installed: Path, target: tuple[str, ...]
-):
+def test_what_was_asked_to_run_is_the_users_wherever_it_is_installed(gradscope, installed, target):
     run = gradscope("trace", *target, PYTHONPATH=os.pathsep.join([str(ROOT), str(installed)]))
 
     assert " --> elsewhere/rooting/losses.py:2:12, in rooted" in run.stdout, run.stderr
@@ -43,7 +41,7 @@ def test_what_was_asked_to_run_is_the_users_wherever_it_is_installed(
 
 
 def test_an_installed_package_is_not_the_users_whatever_its_folder_is_called(
-    gradscope: Command, installed: Path, tmp_path: Path
+    gradscope, installed, tmp_path
 ):
     (tmp_path / "mine.py").write_text((installed / "rooting/train.py").read_text())
     run = gradscope("trace", "mine.py", PYTHONPATH=os.pathsep.join([str(ROOT), str(installed)]))

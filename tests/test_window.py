@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import pytest
 import torch
-from corpus import Program, diagnosed, programs
+from corpus import diagnosed, programs
 from test_recorder import leaf, record, text_of
 
 from gradscope.diagnose import find_roots
@@ -46,7 +45,7 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> Iterator[Windows]:
         yield judged
 
 
-def test_a_birth_in_the_middle_is_named(windows: Windows) -> None:
+def test_a_birth_in_the_middle_is_named(windows):
     def program():
         x = leaf(1.0, -2.0, 3.0)
         y = (x * 2.0 + 1.0).log()
@@ -61,7 +60,7 @@ def test_a_birth_in_the_middle_is_named(windows: Windows) -> None:
     assert root.event.index == (1,)
 
 
-def test_a_write_in_place_closes_the_window_first(windows: Windows) -> None:
+def test_a_write_in_place_closes_the_window_first(windows):
     """Nothing is left of the NaN at its source when the program goes on."""
 
     def program():
@@ -78,7 +77,7 @@ def test_a_write_in_place_closes_the_window_first(windows: Windows) -> None:
     assert root.symptoms[0].kind == "nan-loss"
 
 
-def test_a_write_elsewhere_leaves_it_open(windows: Windows) -> None:
+def test_a_write_elsewhere_leaves_it_open(windows):
     count = torch.zeros(3)
 
     def program():
@@ -91,7 +90,7 @@ def test_a_write_elsewhere_leaves_it_open(windows: Windows) -> None:
     assert [True for window in windows if "sqrt" in window and "log" in window]
 
 
-def test_what_a_full_window_holds_is_judged(windows: Windows) -> None:
+def test_what_a_full_window_holds_is_judged(windows):
     def program():
         x = leaf(1.0, -1.0)
         for _ in range(100):
@@ -107,7 +106,7 @@ def test_what_a_full_window_holds_is_judged(windows: Windows) -> None:
     assert root.event.op == "log"
 
 
-def test_a_backward_node_is_judged_when_the_next_ones_have_run(windows: Windows) -> None:
+def test_a_backward_node_is_judged_when_the_next_ones_have_run(windows):
     """By then autograd has freed what it saved, and what was sent to it is gone."""
 
     def program():
@@ -124,7 +123,7 @@ def test_a_backward_node_is_judged_when_the_next_ones_have_run(windows: Windows)
     assert root.event.hidden_by.op == "where"
 
 
-def test_an_op_of_several_results_waits_too(windows: Windows) -> None:
+def test_an_op_of_several_results_waits_too(windows):
     """It would be told as the first to meet the NaN, if it were looked at before what made it."""
 
     def program():
@@ -138,9 +137,7 @@ def test_an_op_of_several_results_waits_too(windows: Windows) -> None:
     assert root.event.op == "log"
 
 
-def test_a_look_at_once_is_after_the_window(
-    windows: Windows, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_look_at_once_is_after_the_window(windows, monkeypatch):
     """What has come back to the CPU is looked at directly, and its source before it."""
 
     def program():
@@ -159,9 +156,7 @@ def test_a_look_at_once_is_after_the_window(
 @pytest.mark.parametrize(
     "case", [case for case in programs("cases") if case.name in ALIKE], ids=lambda case: case.name
 )
-def test_the_findings_are_those_of_the_direct_way(
-    case: Program, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_the_findings_are_those_of_the_direct_way(case, tmp_path, request):
     directly = diagnosed(case, tmp_path).findings
     request.getfixturevalue("windows")
 

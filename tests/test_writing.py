@@ -42,7 +42,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, name: str, at: int) -> None:
     monkeypatch.setattr(os, name, fail)
 
 
-def test_all_are_written(files: list[Path]) -> None:
+def test_all_are_written(files):
     write_together(contents(files))
 
     assert texts(files) == [b"new"] * 3
@@ -51,9 +51,7 @@ def test_all_are_written(files: list[Path]) -> None:
 
 @pytest.mark.parametrize("at", range(6))
 @pytest.mark.parametrize("name", ["fsync", "replace"])
-def test_a_full_disk_leaves_all_as_they_were(
-    name: str, at: int, files: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_all_as_they_were(name, at, files, monkeypatch):
     """Six files are made beside the old ones (new and kept contents), and three are renamed."""
     if name == "replace" and at > 2:
         pytest.skip("there are three to rename")
@@ -67,9 +65,7 @@ def test_a_full_disk_leaves_all_as_they_were(
 
 
 @pytest.mark.parametrize("at", range(9))
-def test_a_change_at_any_point_is_refused_or_comes_afterwards(
-    at: int, files: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_at_any_point_is_refused_or_comes_afterwards(at, files, monkeypatch):
     """Somebody saves the last file while ours are written: their text is never lost."""
     calls = iter(range(1000))
     real = os.fsync
@@ -88,7 +84,7 @@ def test_a_change_at_any_point_is_refused_or_comes_afterwards(
         assert next(calls) <= at or files[-1].read_bytes() == b"theirs"
 
 
-def test_names_mode_and_links_are_kept(files: list[Path], tmp_path: Path) -> None:
+def test_names_mode_and_links_are_kept(files, tmp_path):
     first, second, third = files
     first.chmod(0o750)
     twin, link = tmp_path / "twin.py", tmp_path / "link.py"
@@ -102,9 +98,7 @@ def test_names_mode_and_links_are_kept(files: list[Path], tmp_path: Path) -> Non
     assert link.is_symlink() and third.read_bytes() == b"new"
 
 
-def test_a_linked_file_gets_its_content_back(
-    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_linked_file_gets_its_content_back(files, tmp_path, monkeypatch):
     os.link(files[0], tmp_path / "twin.py")
     failing(monkeypatch, "replace", 1)
 
@@ -114,7 +108,7 @@ def test_a_linked_file_gets_its_content_back(
     assert texts([*files, tmp_path / "twin.py"]) == [b"old"] * 4
 
 
-def test_extended_attributes_are_kept(files: list[Path]) -> None:
+def test_extended_attributes_are_kept(files):
     if not hasattr(os, "setxattr"):
         pytest.skip("no extended attributes on this system")
     try:
