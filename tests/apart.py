@@ -1,7 +1,5 @@
 """A program run by itself, and under `gradscope trace`, both in forks of this process."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import runpy

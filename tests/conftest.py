@@ -1,7 +1,5 @@
 """What every test gets: few threads, a clean torch afterwards, and the real command."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

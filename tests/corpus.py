@@ -6,8 +6,6 @@ line to blame ends in a marker. Where a second answer is as right it is given wi
 Headers and markers are taken away before the program is run.
 """
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """How much work a function does, without a clock."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from types import FrameType

@@ -3,8 +3,6 @@
 `UPDATE_SNAPSHOTS=1 pytest tests/test_report_*` writes the files anew: read the diff.
 """
 
-from __future__ import annotations
-
 import difflib
 import os
 from pathlib import Path

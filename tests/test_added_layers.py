@@ -1,7 +1,5 @@
 """A layer that a model gets after its optimizer was made."""
 
-from __future__ import annotations
-
 import pytest
 from corpus import diagnosed_text
 

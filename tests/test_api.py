@@ -1,7 +1,5 @@
 """The public names: what they are, what they return, and that they cost nothing until asked for."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

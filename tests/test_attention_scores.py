@@ -1,7 +1,5 @@
 """Attention that breaks in its backward: by scores that are too large, and not by its mask."""
 
-from __future__ import annotations
-
 import pytest
 from apart import traced
 

@@ -1,7 +1,5 @@
 """GS409 and GS405: gradients that are added up over passes, and what is done between these."""
 
-from __future__ import annotations
-
 import pytest
 from corpus import diagnosed_text
 from test_collectives import on_two_ranks

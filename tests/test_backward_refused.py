@@ -1,7 +1,5 @@
 """GS303: the line that made autograd raise, its repair, and right programs that look alike."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterable
 

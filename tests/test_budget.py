@@ -1,7 +1,5 @@
 """One budget for all further runs of a command: nothing shares it unseen, nothing outlives it."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

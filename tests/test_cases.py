@@ -1,7 +1,5 @@
 """Broken programs: gradscope finds the line, the op, the cause and the kind of fix."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

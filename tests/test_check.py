@@ -1,7 +1,5 @@
 """`gradscope check`: what becomes of each target, what is accepted, and every format."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

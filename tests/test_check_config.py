@@ -1,7 +1,5 @@
 """Lists of targets, thresholds and limits: what is read, and the place of every mistake."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Hazards: warnings in runs that are still healthy, and silence elsewhere."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

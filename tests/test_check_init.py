@@ -1,7 +1,5 @@
 """`gradscope check` where nothing is configured, and the configuration that it proposes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Gradients that are cleared between backward and the step, and which pass tells of a parameter."""
 
-from __future__ import annotations
-
 import copy
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Gradients that are never cleared: the repair clears them with names that the program has."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What runs in the closure of `optimizer.step(closure)` is judged as it would be outside."""
 
-from __future__ import annotations
-
 import textwrap
 
 import pytest

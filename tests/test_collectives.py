@@ -1,8 +1,6 @@
 """What a collective brings from another rank is told as that, and never as bad data: two processes,
 and a NaN on one of them."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

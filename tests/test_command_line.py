@@ -1,7 +1,5 @@
 """What the command line says and takes: its help, its hints, and the options of verdicts."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,8 +1,6 @@
 """Programs that use `torch.compile`: they run compiled, and where one goes wrong it runs again
 without."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """While a CUDA graph is captured nothing is asked of its tensors. No GPU is needed to see that."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """GS301: every way to be wrong has its name, and the program is not touched."""
 
-from __future__ import annotations
-
 import inspect
 import random
 from typing import Any

@@ -1,7 +1,5 @@
 """An inf in an array: meant as a mask or a distance, bad data once weights multiply it."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from pathlib import Path

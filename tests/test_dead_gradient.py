@@ -1,7 +1,5 @@
 """GS403 from end to end: where the graph is cut, and the patch that joins it again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A model that stops learning in the middle of training, at a loss that is not 0."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """GS404 where losses go up and down, leap once, or grow for another reason than training."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

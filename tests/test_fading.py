@@ -1,7 +1,5 @@
 """GS402: a gradient that fades over the run while the loss rises, and those that fade for good."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from corpus import diagnosed_text

@@ -1,7 +1,5 @@
 """What goes wrong around us: a rule that raises, a full disk, a closed pipe, a lost source file."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

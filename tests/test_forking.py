@@ -1,7 +1,5 @@
 """Runs of a process that has computed with several threads before."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

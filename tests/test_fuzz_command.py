@@ -1,7 +1,5 @@
 """Any command line made of the real commands and options ends in 0, 1 or 2, without a traceback."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

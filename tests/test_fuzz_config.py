@@ -1,7 +1,5 @@
 """Any configuration file is read, or refused in one line: no traceback, no exit code of a fault."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

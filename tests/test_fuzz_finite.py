@@ -1,7 +1,5 @@
 """The finiteness check against `isfinite`, on floats that are chosen to deceive a sum."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

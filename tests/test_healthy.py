@@ -1,7 +1,5 @@
 """Clean programs: nothing is found, and no warning is given; a note may stand."""
 
-from __future__ import annotations
-
 import pytest
 from corpus import diagnosed, programs
 

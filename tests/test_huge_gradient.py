@@ -1,7 +1,5 @@
 """GS406: finite gradients that one op makes huge, and large ones that are as they should be."""
 
-from __future__ import annotations
-
 import subprocess
 from typing import Any
 

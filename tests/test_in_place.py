@@ -1,7 +1,5 @@
 """In-place ops inside a graph: the line that broke is named, and a patch still writes in place."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from apart import traced

@@ -1,7 +1,5 @@
 """Initialising a layer, copying it or logging it is no use of it, and cuts nothing."""
 
-from __future__ import annotations
-
 import pytest
 from corpus import diagnosed_text
 

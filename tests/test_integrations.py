@@ -4,8 +4,6 @@ The programs are in tests/programs/inside. The line of a bug ends in `# bug: OLD
 a broken program of its own. The packages are the extra `integrations`.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Ctrl-C in every stage: it ends what is being done, and what is known by then is told."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

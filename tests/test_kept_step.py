@@ -1,8 +1,6 @@
 """A step that is saved: the same findings at the same places, without the program, and nothing in
 the folder that is run."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

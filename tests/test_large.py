@@ -1,7 +1,5 @@
 """Long and large programs end, with the right place named, and time and memory stay in bounds."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

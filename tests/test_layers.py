@@ -1,7 +1,5 @@
 """The house rules that a test can keep: who imports whom, what lies where, unique codes."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """A limit on steps counts updates, and a run that it ends is called incomplete."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

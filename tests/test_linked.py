@@ -1,7 +1,5 @@
 """What is made in one file of a program and breaks in another: the patch edits both."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

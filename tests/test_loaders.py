@@ -1,7 +1,5 @@
 """Bad values that workers of a DataLoader make: the dataset's line, the sample, the worker."""
 
-from __future__ import annotations
-
 import pytest
 
 import gradscope

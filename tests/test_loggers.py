@@ -1,7 +1,5 @@
 """Norms in the loggers of a project, under names that people look for."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """GS407: gradients that no step uses, and steps that change nothing."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

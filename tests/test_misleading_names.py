@@ -1,7 +1,5 @@
 """Comments, names and paths decide nothing: each program here misleads by one of them."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """GS410: models in the wrong mode are noted, and those in the right one are not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

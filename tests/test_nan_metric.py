@@ -1,7 +1,5 @@
 """GS504: NaN that is computed without a gradient counts where the program reads or keeps it."""
 
-from __future__ import annotations
-
 import pytest
 from corpus import diagnosed_text
 

@@ -1,7 +1,5 @@
 """The pictures of the page, counted mark by mark in what matplotlib drew."""
 
-from __future__ import annotations
-
 import math
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Clipping agrees with torch's own to the last bit, and touches nothing."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Clipping at the wrong time is said; at the right time it is not."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import threading

@@ -1,7 +1,5 @@
 """The real command, in a subprocess."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Activations and their gradients by depth, against what hooks of torch's own see."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What max_norm the distribution of total norms asks for, and how rows and lines are drawn."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

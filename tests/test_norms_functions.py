@@ -1,7 +1,5 @@
 """`norms` checks custom backwards too, and counts nothing that the check does."""
 
-from __future__ import annotations
-
 import json
 
 import torch

@@ -1,7 +1,5 @@
 """Growth and absence: measured on small programs that run here, judged by the rules."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What stays below a limit of ours is checked; what is beyond one is said."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Cells: places and patches from what was typed, the HTML of a report, and `%%gradscope`."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

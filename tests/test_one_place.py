@@ -1,7 +1,5 @@
 """A new rule, format, example or op fact is written in one place: no list elsewhere knows of it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Ops that mix elements: the table explains what the recorder measured of a real run."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

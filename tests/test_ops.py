@@ -1,7 +1,5 @@
 """The op table against torch itself: each edge breaks there, and each guard mends it."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The singular points that margins are measured to are edges of the table."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The ranking of findings: it names causes that exist, and has a place for one that it does not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from gradscope.facts import Finding, Phase, Severity, Strength, Subject, Symptom, Trouble

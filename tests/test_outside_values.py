@@ -1,7 +1,5 @@
 """Bad values that come from outside of the ops: under which name, and by which of two ways."""
 
-from __future__ import annotations
-
 import functools
 import math
 import sys

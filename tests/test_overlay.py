@@ -3,8 +3,6 @@
 Every sequence of operations is done twice: in a folder, and through an overlay in a folder like it.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import shutil

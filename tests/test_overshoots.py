@@ -1,7 +1,5 @@
 """GS404 tells which setting of the optimizer makes the steps overshoot, and mends that one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """GS302: a write through `.data` into what backward will read; and what only looks like one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

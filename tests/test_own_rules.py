@@ -1,7 +1,5 @@
 """Rules that another package brings, by the example of the README."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What is published runs by itself: built, put in a place of its own, started elsewhere."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

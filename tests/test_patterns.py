@@ -1,7 +1,5 @@
 """Composite patterns: trees built by hand, and the graphs that torch itself builds."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional as F

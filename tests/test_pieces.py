@@ -1,7 +1,5 @@
 """Large tensors are looked at a piece at a time: with the same answers, and in little memory."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

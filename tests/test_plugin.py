@@ -1,7 +1,5 @@
 """The pytest plugin, in a pytest of its own as a user would run it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

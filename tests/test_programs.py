@@ -4,8 +4,6 @@ The programs are in tests/programs/odd. One that takes more than a few seconds s
 first line: `# slow: why`.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Exceptions of single ops: what of the operands was refused, where, and what is taken instead."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Programs of several processes: the ranks agree on whose story is told, it is told once, and all
 of them run again for it."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -4,8 +4,6 @@ The scripts are in tests/programs/real. The line of the bug ends in `# bug: OLD 
 program is the one with NEW. The packages are the extra `programs`.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

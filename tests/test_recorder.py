@@ -1,7 +1,5 @@
 """The recorder on small programs: what it sees, what it leaves alone."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable

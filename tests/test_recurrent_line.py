@@ -1,7 +1,5 @@
 """A recurrence that grows: the line that multiplies is pointed at, not the `cat` before it."""
 
-from __future__ import annotations
-
 import pytest
 from corpus import diagnosed_text
 

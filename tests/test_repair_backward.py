@@ -1,7 +1,5 @@
 """GS301: the patch of a backward follows from what was measured of it, else there is none."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

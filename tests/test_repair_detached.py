@@ -1,7 +1,5 @@
 """A tensor that is detached for one loss and read by another one as well."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

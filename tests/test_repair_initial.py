@@ -1,8 +1,6 @@
 """Weights and activations that keep a gradient's size: how the patches are written, and that they
 hold."""
 
-from __future__ import annotations
-
 import ast
 import json
 

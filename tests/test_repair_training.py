@@ -1,7 +1,5 @@
 """Repairs of the training loop that the source alone gives away."""
 
-from __future__ import annotations
-
 from corpus import diagnosed_file
 
 UNSCALED = """\

@@ -1,7 +1,5 @@
 """A layer that is replaced while an optimizer holds the parameters of the one before."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from pathlib import Path

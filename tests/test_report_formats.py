@@ -1,7 +1,5 @@
 """What holds for every format, found by walking the package as a new one would be."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """GitHub annotations: one command a line, and nothing in a name that becomes another."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

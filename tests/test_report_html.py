@@ -1,7 +1,5 @@
 """The page: reviewed, self-contained, and unable to run what a name says."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 
 import pytest

@@ -1,7 +1,5 @@
 """The JSON report: the contract, and the schema that describes it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

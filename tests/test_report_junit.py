@@ -1,7 +1,5 @@
 """JUnit XML: the reviewed file, and what CI systems read from it."""
 
-from __future__ import annotations
-
 from xml.etree import ElementTree as xml
 
 import pytest

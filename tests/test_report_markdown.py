@@ -1,7 +1,5 @@
 """The job summary: the reviewed page, and text that markdown must not obey."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """SARIF: the reviewed log, and the parts of the standard that code scanning insists on."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 The files and where they come from: tests/schemas/README.md.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

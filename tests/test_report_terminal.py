@@ -1,7 +1,5 @@
 """The report on a terminal: whole pages at two widths, and what may go wrong with a frame."""
 
-from __future__ import annotations
-
 import io
 import re
 from dataclasses import replace

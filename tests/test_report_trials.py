@@ -1,7 +1,5 @@
 """The sentences about a fix that was tried, or was not."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, get_args
 

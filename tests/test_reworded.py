@@ -1,7 +1,5 @@
 """Words are for people: with other words in every finding and fix, nothing but words changes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The pages of the rules: complete, well-formed, and right when their code is run."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

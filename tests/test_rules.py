@@ -1,7 +1,5 @@
 """The rules over traces built by hand: the right cause speaks, its neighbours are silent."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

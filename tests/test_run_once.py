@@ -1,7 +1,5 @@
 """What a program does outside is done once, however often its fixes make it run again."""
 
-from __future__ import annotations
-
 import http.server
 import json
 import os

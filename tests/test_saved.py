@@ -1,7 +1,5 @@
 """A trace in a file: it comes back as it was, runs nothing, and is judged without its program."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

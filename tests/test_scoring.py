@@ -1,7 +1,5 @@
 """The scorer itself: a wrong answer must not count as right."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

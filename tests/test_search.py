@@ -1,7 +1,5 @@
 """Looking for a patch: what it costs grows as the program does, whatever the program."""
 
-from __future__ import annotations
-
 import pytest
 from corpus import REQUESTS
 from counting import calls_in

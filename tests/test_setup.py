@@ -1,7 +1,5 @@
 """The scripts of a fresh clone, with a Python that only pretends to install."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

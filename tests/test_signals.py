@@ -1,7 +1,5 @@
 """Signals reach the program as they would without us, and cost none of what was found."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """An inf in half precision that becomes a factor of 0: no NaN, and no gradient."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Fixes of a late failure are tried from a copy of the program, made shortly before."""
 
-from __future__ import annotations
-
 import gc
 import os
 import re

@@ -1,7 +1,5 @@
 """The learning rate at which training stops diverging, found by trying."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

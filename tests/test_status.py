@@ -1,7 +1,5 @@
 """The line that tells what gradscope is doing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

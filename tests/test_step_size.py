@@ -1,7 +1,5 @@
 """The learning rate of an update by hand, and the edit that changes it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

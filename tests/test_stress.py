@@ -1,7 +1,5 @@
 """Edge inputs: those that break a planted function are found, shrunk and written as a test."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

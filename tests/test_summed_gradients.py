@@ -1,7 +1,5 @@
 """A NaN that is born where two gradients are added: both branches are told, with their lines."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

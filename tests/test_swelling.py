@@ -1,7 +1,5 @@
 """A recurrence, or a deep model, whose values leave their range before there is a gradient."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

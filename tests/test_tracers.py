@@ -5,8 +5,6 @@ The programs are in tests/programs/tracers. One that takes more than a few secon
 first line: `# slow: why`.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is said of ops, measured: each is run, and its name is that of the aten op that runs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,8 +1,6 @@
 """What breaks under the transforms of torch.func is told as it is in plain code: the same place,
 cause and patch, and the tensor by the program's name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 `scripts/transparency` runs them all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pytest

@@ -1,7 +1,5 @@
 """Programs that somebody repaired: a fix of another size than theirs is never called verified."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

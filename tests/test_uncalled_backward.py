@@ -1,7 +1,5 @@
 """GS304: a module's own backward that nobody calls."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from corpus import diagnosed_text

@@ -1,8 +1,6 @@
 """What a program can see of us: torch's functions look as they did, its profiler lists no op of
 ours, and what it does to `sys.modules` is its own affair."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Parameters whose results nobody uses, in the user's own modules and in a package's."""
 
-from __future__ import annotations
-
 import torch
 from test_norms_growth import train
 from torch import nn

@@ -1,7 +1,5 @@
 """Updates that a program makes without an optimizer, in place or by new tensors."""
 
-from __future__ import annotations
-
 import torch
 
 from gradscope.facts import Update

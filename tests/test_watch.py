@@ -1,7 +1,5 @@
 """`gradscope.watch()` around a block of a program that runs by itself."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

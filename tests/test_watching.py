@@ -1,7 +1,5 @@
 """Most steps are only watched: what goes wrong there is found all the same, and looked at."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Where a program keeps its model changes the names in a report, and nothing else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Whose a file is: the user's is what was asked to run, wherever it lies."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

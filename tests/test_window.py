@@ -1,7 +1,5 @@
 """Ops on a device are judged a window at a time; a program on the CPU stands in for one there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """A fix is verified if its values are good to train with; what is merely finite holds, but."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

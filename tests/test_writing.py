@@ -1,7 +1,5 @@
 """Files that are written together: all of them or none, with all that was theirs."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable
