@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+import pytest
+
 from gradscope.config import Config
 from gradscope.facts import Report, Trace
 from gradscope.norms import NormOptions
@@ -21,6 +23,15 @@ from gradscope.programs import RunOptions, parse_target, run
 from gradscope.record.forking import pause_openmp
 
 LIMIT = 120.0  # seconds: one that hangs is stopped, and told
+
+
+def programs_in(folder: Path) -> list[object]:
+    """Parameters of a test: those that begin with `# slow` are marked so."""
+    found: list[object] = []
+    for path in sorted(folder.glob("*.py")):
+        slow = path.read_text(encoding="utf-8").startswith("# slow")
+        found.append(pytest.param(path, id=path.stem, marks=pytest.mark.slow if slow else ()))
+    return found
 
 
 def traced(path: Path, limit: float = LIMIT, **options: Any) -> Report:

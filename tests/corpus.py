@@ -7,6 +7,7 @@ Headers and markers are taken away before the program is run.
 """
 
 import re
+import subprocess
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,10 +17,13 @@ from typing import Any
 from scoring.cases import MARKER, without_markers
 
 from gradscope.config import Config
-from gradscope.facts import Report
+from gradscope.diagnose import diagnose
+from gradscope.facts import Ending, Finding, Phase, Report, Severity
 from gradscope.facts import requests as ask
 from gradscope.pipeline import trace
 from gradscope.programs import parse_target
+from gradscope.record import Observation
+from gradscope.rules import RULES
 
 HERE = Path(__file__).parent
 KEYS = ("symptom", "phase", "op", "cause", "fix")
@@ -78,6 +82,34 @@ def diagnosed_file(path: Path, *, verify: bool = False, **options: Any) -> Repor
         # The child inherits the filters, and a program's own warnings are not ours to judge.
         warnings.simplefilter("ignore")
         return trace(parse_target(str(path)), Config(verify=verify, **options))
+
+
+def findings(program: str) -> list[Finding]:
+    """What is found in a program that runs in this process."""
+    code = compile(program, "program.py", "exec")
+    names: dict[str, object] = {"__name__": "__main__"}
+    with Observation(full_from=None) as observed:
+        exec(code, names)
+    names.clear()  # an optimizer that is left over would be the next program's
+    return list(diagnose(observed.trace("program.py", Ending("finished"))))
+
+
+def loud(program: str) -> list[Finding]:
+    """The same beside notes."""
+    return [found for found in findings(program) if found.severity is not Severity.NOTE]
+
+
+def patched(patch: str | None, folder: Path, name: str = "program.py") -> str:
+    """What a patch makes of a program in a folder."""
+    subprocess.run(["git", "apply"], input=patch or "", cwd=folder, text=True, check=True)
+    return (folder / name).read_text(encoding="utf-8")
+
+
+def finding_of(rule: str, **more: Any) -> Finding:
+    """One of a rule that says nothing, but for what is given."""
+    plain = {"step": 0, "phase": Phase.BACKWARD} | dict.fromkeys(("op", "message", "why"), "")
+    known = {"name": RULES[rule].name, "severity": RULES[rule].severity} | plain
+    return Finding(rule, **known | more)
 
 
 def _read(path: Path) -> Program:

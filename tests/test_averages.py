@@ -1,9 +1,8 @@
 """GS409 and GS405: gradients that are added up over passes, and what is done between these."""
 
 import pytest
-from corpus import diagnosed_text
+from corpus import diagnosed_text, loud, patched
 from test_collectives import on_two_ranks
-from test_lost_update import loud, patched
 
 from gradscope.facts import Severity
 from gradscope.repair.write.splice import spliced
@@ -59,7 +58,7 @@ def test_a_sum_of_means_is_told_and_divided(program, repaired, here):
     assert (found.rule, found.severity) == ("GS409", Severity.WARNING)
     assert "backward" in program.splitlines()[found.location.line - 1]
     assert found.fixes[0].verified is True
-    assert patched(program, found.fixes[0].patch or "", here) == repaired
+    assert patched(found.fixes[0].patch, here) == repaired
     assert loud(repaired) == []
 
 
@@ -114,7 +113,7 @@ def test_clipping_after_each_pass_is_told_and_moved(here):
     assert (found.rule, found.evidence["order"]) == ("GS405", "between-passes")
     assert found.location is not None and CLIPS in EACH.splitlines()[found.location.line - 1]
     assert found.fixes[0].verified is True
-    text = patched(EACH, found.fixes[0].patch or "", here)
+    text = patched(found.fixes[0].patch, here)
     assert text == CLIPPED.format("", f"        {CLIPS}\n")
     assert loud(text) == []
 

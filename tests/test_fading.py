@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from corpus import diagnosed_text
-from test_lost_update import loud, patched
+from corpus import diagnosed_text, loud, patched
 
 from gradscope.facts import Ending
 from gradscope.record import Observation
@@ -95,7 +94,7 @@ def test_the_loss_is_mended_where_it_is_written(here):
     (found,) = diagnosed_text(program, here, verify=True).findings
 
     assert found.fixes[0].verified is True
-    text = patched(program, found.fixes[0].patch or "", here)
+    text = patched(found.fixes[0].patch, here)
     assert "return (-torch.log(p + 1e-8)).mean()" in text
 
 
@@ -109,7 +108,7 @@ def test_a_generator_that_has_lost_is_told_what_is_flat(case, here):
     place = found.location
     assert program.splitlines()[place.line - 1][place.col : place.end_col] == flat
     assert found.fixes[0].verified is True
-    text = patched(program, found.fixes[0].patch or "", here)
+    text = patched(found.fixes[0].patch, here)
     assert repaired in text
     assert loud(text) == []
 

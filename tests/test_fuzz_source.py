@@ -10,11 +10,11 @@ import sys
 from typing import Any
 
 import pytest
-from corpus import REQUESTS
+from corpus import REQUESTS, finding_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.facts import Finding, Fix, Measured, Operand, Phase, Severity
+from gradscope.facts import Finding, Fix, Measured, Operand
 from gradscope.record.sites import Site, resolve
 from gradscope.repair.patched import Patched, patched
 from gradscope.repair.write.culprit import locate
@@ -134,12 +134,8 @@ def sites_of(text: str, op: str) -> list[Site]:
 
 
 def finding_at(site: Site, op: str, values: dict[str, float]) -> Finding:
-    return Finding(
-        rule="GS102",
-        name="singular-derivative",
-        severity=Severity.ERROR,
-        phase=Phase.BACKWARD,
-        step=0,
+    return finding_of(
+        "GS102",
         op=op,
         message="a message",
         why="a reason",

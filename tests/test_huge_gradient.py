@@ -1,15 +1,12 @@
 """GS406: finite gradients that one op makes huge, and large ones that are as they should be."""
 
-import subprocess
 from typing import Any
 
 import pytest
 import torch
-from corpus import diagnosed_text
+from corpus import diagnosed_text, loud, patched
 
-from gradscope.diagnose import diagnose
-from gradscope.facts import Ending, Finding, Severity
-from gradscope.record import Observation
+from gradscope.facts import Severity
 
 HEAD = """\
 import torch
@@ -115,8 +112,7 @@ def test_the_op_is_told_and_mended(case, here):
     assert line in program.splitlines()[found.location.line - 1]
     fix = found.fixes[0]
     assert fix.verified is True
-    subprocess.run(["git", "apply"], input=fix.patch, cwd=here, text=True, check=True)
-    mended = (here / "program.py").read_text()
+    mended = patched(fix.patch, here)
     assert same(ran(mended), ran(program.replace(old, new)))
     assert loud(mended) == []
 
@@ -164,15 +160,6 @@ def test_what_is_clipped_is_a_warning():
     (found,) = loud(f"{HEAD}{LATE}".replace("    opt.step()\n", clip))
 
     assert (found.rule, found.severity) == ("GS406", Severity.WARNING)
-
-
-def loud(program: str) -> list[Finding]:
-    """What is found beside notes, without a process of its own."""
-    code = compile(program, "program.py", "exec")
-    with Observation(full_from=None) as observed:
-        exec(code, {"__name__": "__main__"})
-    found = diagnose(observed.trace("program.py", Ending("finished")))
-    return [one for one in found if one.severity is not Severity.NOTE]
 
 
 TRAINED = """\

@@ -49,8 +49,8 @@ def traced(here, bad):
     return gradscope.trace("train.py", silent=True, verify=False, every_step=True)
 
 
-def test_the_line_the_sample_and_the_worker_are_told(tmp_path, monkeypatch):
-    report = traced(tmp_path, monkeypatch, 21)
+def test_the_line_the_sample_and_the_worker_are_told(here):
+    report = traced(here, 21)
 
     (finding,) = report.findings
     assert finding.rule == "GS501"
@@ -61,8 +61,8 @@ def test_the_line_the_sample_and_the_worker_are_told(tmp_path, monkeypatch):
     assert finding.evidence["worker"] in (0, 1)
 
 
-def test_a_sound_dataset_is_sound(tmp_path, monkeypatch):
-    assert traced(tmp_path, monkeypatch, -1).findings == ()
+def test_a_sound_dataset_is_sound(here):
+    assert traced(here, -1).findings == ()
 
 
 @pytest.mark.parametrize("number", [0, 1])

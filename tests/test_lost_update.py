@@ -1,14 +1,9 @@
 """GS407: gradients that no step uses, and steps that change nothing."""
 
-import subprocess
-from pathlib import Path
-
 import pytest
-from corpus import diagnosed_text
+from corpus import diagnosed_text, findings, loud, patched
 
-from gradscope.diagnose import diagnose
-from gradscope.facts import Ending, Finding, Severity
-from gradscope.record import Observation
+from gradscope.facts import Severity
 
 HEAD = """\
 import torch
@@ -173,7 +168,7 @@ def test_a_lost_update_is_told_where_it_is_lost_and_mended(case, here):
     assert line in program.splitlines()[found.location.line - 1]
     fix = found.fixes[0]
     assert fix.verified is True
-    assert patched(program, fix.patch or "", here) == repaired
+    assert patched(fix.patch, here) == repaired
     assert loud(repaired) == []
 
 
@@ -202,26 +197,6 @@ def test_what_never_moves_is_told_at_the_optimizer(case):
     assert all(fix.patch is None for fix in found.fixes)
 
 
-def patched(program: str, patch: str, folder: Path) -> str:
-    subprocess.run(["git", "apply"], input=patch, cwd=folder, text=True, check=True)
-    return (folder / "program.py").read_text()
-
-
-def loud(program: str) -> list[Finding]:
-    """What is found beside notes."""
-    return [found for found in findings(program) if found.severity is not Severity.NOTE]
-
-
-def findings(program: str) -> list[Finding]:
-    """What is found without a process of its own."""
-    code = compile(program, "program.py", "exec")
-    names: dict[str, object] = {"__name__": "__main__"}
-    with Observation(full_from=None) as observed:
-        exec(code, names)
-    names.clear()  # an optimizer that is left over would be the next program's
-    return list(diagnose(observed.trace("program.py", Ending("finished"))))
-
-
 CLIPPED = """{}for step in range(12):
     opt.zero_grad()
     loss_of().backward()
@@ -241,7 +216,7 @@ def test_a_bound_that_leaves_nothing_of_the_gradient_is_raised(made, here):
     assert found.evidence["reason"] == "overclipped"
     assert "clip_grad_norm_" in program.splitlines()[found.location.line - 1]
     assert found.fixes[0].verified is True
-    assert loud(patched(program, found.fixes[0].patch or "", here)) == []
+    assert loud(patched(found.fixes[0].patch, here)) == []
 
 
 LEAF = """\

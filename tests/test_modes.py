@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import pytest
-from corpus import diagnosed_text
-from test_lost_update import patched
+from corpus import diagnosed_text, patched
 
 from gradscope.facts import Finding
 
@@ -81,7 +80,7 @@ def test_the_mode_is_set_where_training_goes_on(score, repaired, here):
     (one,) = diagnosed_text(noted(score), here, verify=True).findings
 
     assert one.fixes[0].verified is True
-    assert patched(noted(score), one.fixes[0].patch or "", here) == repaired
+    assert patched(one.fixes[0].patch, here) == repaired
     assert found(repaired, here) == []
 
 

@@ -1,11 +1,11 @@
 """Clipping at the wrong time is said; at the right time it is not."""
 
 import json
-import subprocess
 import threading
 
 import pytest
 import torch
+from corpus import patched
 from torch import nn
 
 from gradscope.facts import Finding, LateClip, Magnitudes, Severity, Trace
@@ -151,11 +151,11 @@ def test_the_patch_puts_it_in_time(gradscope, tmp_path, body, repaired):
     done = gradscope("trace", "loop.py", "--format", "json")
     (finding,) = json.loads(done.stdout)["findings"]
     fix = finding["fixes"][0]
-    subprocess.run(["git", "apply"], input=fix["patch"], cwd=tmp_path, text=True, check=True)
+    text = patched(fix["patch"], tmp_path, "loop.py")
 
     assert done.returncode == 1 and finding["rule"] == "GS405"
     assert fix["verified"] is True
-    found = [line.strip() for line in file.read_text().removeprefix(SCRIPT).splitlines()]
+    found = [line.strip() for line in text.removeprefix(SCRIPT).splitlines()]
     assert found == repaired.splitlines()
 
 

@@ -9,21 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from apart import in_fork, run_plainly, traced
+from apart import in_fork, programs_in, run_plainly, traced
 
 ODD = Path(__file__).parent / "programs" / "odd"
 NEEDS = {"notebook": "IPython"}
 
 
-def programs() -> list[object]:
-    found: list[object] = []
-    for path in sorted(ODD.glob("*.py")):
-        slow = path.read_text(encoding="utf-8").startswith("# slow")
-        found.append(pytest.param(path, id=path.stem, marks=pytest.mark.slow if slow else ()))
-    return found
-
-
-@pytest.mark.parametrize("path", programs())
+@pytest.mark.parametrize("path", programs_in(ODD))
 def test_runs_as_without_us(path, here, capfd):
     pytest.importorskip(NEEDS.get(path.stem, "torch"))
     status = in_fork(lambda: run_plainly(path))

@@ -1,10 +1,9 @@
 """Exceptions of single ops: what of the operands was refused, where, and what is taken instead."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
-from corpus import diagnosed_text
+from corpus import diagnosed_text, patched
 
 from gradscope.facts import Finding, Severity
 from gradscope.pipeline import exit_code
@@ -70,8 +69,7 @@ def line_of(found: Finding, folder: Path) -> str:
 def mended(found: Finding, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     fix = found.fixes[0]
     assert fix.verified is True
-    subprocess.run(["git", "apply"], input=fix.patch, cwd=folder, text=True, check=True)
-    text = (folder / "program.py").read_text()
+    text = patched(fix.patch, folder)
     exec(text, {"__name__": "__main__"})
     return text
 

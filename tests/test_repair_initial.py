@@ -5,8 +5,9 @@ import ast
 import json
 
 import pytest
+from corpus import finding_of
 
-from gradscope.facts import Finding, Location, Phase, Severity
+from gradscope.facts import Location
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import locate
 from gradscope.repair.write.initial import keeping
@@ -24,19 +25,10 @@ def first_patch(
     source = Source("net.py", HEAD + line)
     start = source.text.index(culprit or line)
     end = start + len(culprit or line)
-    finding = Finding(
-        rule="GS402",
-        name="vanishing-gradient",
-        severity=Severity.ERROR,
-        phase=Phase.BACKWARD,
-        step=0,
-        op=op,
-        message="",
-        why="",
-        location=Location("net.py", *source.place(start), *source.place(end), "<module>"),
-    )
+    place = Location("net.py", *source.place(start), *source.place(end), "<module>")
+    found = finding_of("GS402", op=op, location=place)
     request = ask.KeepNorm(axis, (node,), DIMENSIONS)
-    candidate = next(keeping(locate(finding, source), request), None)
+    candidate = next(keeping(locate(found, source), request), None)
     text = spliced(source, candidate.edits) if candidate is not None else source.text
     ast.parse(text)
     return text.removeprefix(HEAD)

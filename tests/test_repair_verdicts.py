@@ -4,7 +4,7 @@ import signal
 from dataclasses import replace
 
 import pytest
-from corpus import REQUESTS, diagnosed_file
+from corpus import REQUESTS, diagnosed_file, finding_of
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import (
@@ -26,11 +26,9 @@ from gradscope.facts import (
     LossMove,
     Measured,
     NotTried,
-    Phase,
     ProgramEnds,
     Reason,
     Refuted,
-    Severity,
     Step,
     Subject,
     Symptom,
@@ -79,15 +77,10 @@ HEALED = seen(3.0, 2.0, values=(0.0, 2.0))
 
 
 def finding(trace: Trace = BROKEN, kind: str = "masked-branch", **changes) -> Finding:
-    found = Finding(
-        rule="GS101",
-        name="masked-branch",
-        severity=Severity.ERROR,
-        phase=Phase.BACKWARD,
+    found = finding_of(
+        "GS101",
         step=trace.symptoms[0].step,
         op="pow",
-        message="",
-        why="",
         location=Location("loss.py", 2, 23, 2, 31, "<module>"),
         measured=Measured((("self", 0.0), ("exponent", 0.5)), "float32"),
         symptoms=trace.symptoms,

@@ -1,12 +1,10 @@
 """A layer that is replaced while an optimizer holds the parameters of the one before."""
 
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
-from corpus import diagnosed_text
+from corpus import diagnosed_text, patched
 from torch import nn
 
 from gradscope.diagnose import diagnose
@@ -201,9 +199,4 @@ def test_the_optimizer_is_made_after_the_model(line, here):
     found, *_ = diagnosed_text(LATER.format("", line), here, verify=True).findings
 
     assert (found.rule, found.fixes[0].verified) == ("GS403", True)
-    assert patched(found.fixes[0].patch or "", here) == LATER.format(line, "")
-
-
-def patched(patch: str, folder: Path) -> str:
-    subprocess.run(["git", "apply"], input=patch, cwd=folder, text=True, check=True)
-    return (folder / "program.py").read_text()
+    assert patched(found.fixes[0].patch, here) == LATER.format(line, "")

@@ -1,7 +1,7 @@
 """Looking for a patch: what it costs grows as the program does, whatever the program."""
 
 import pytest
-from corpus import REQUESTS
+from corpus import REQUESTS, finding_of
 from counting import calls_in
 
 from gradscope.facts import (
@@ -11,9 +11,7 @@ from gradscope.facts import (
     Measured,
     NotTried,
     Operand,
-    Phase,
     Reason,
-    Severity,
     Trace,
 )
 from gradscope.repair import repaired
@@ -98,12 +96,8 @@ def found_in(text: str, culprit: str, tmp_path) -> Finding:
         str(file), *source.place(start), *source.place(start + len(culprit)), "<module>"
     )
     op = culprit.partition("(")[0].rpartition(".")[2]
-    return Finding(
-        rule="GS102",
-        name="singular-derivative",
-        severity=Severity.ERROR,
-        phase=Phase.BACKWARD,
-        step=0,
+    return finding_of(
+        "GS102",
         op=op,
         message="a message",
         why="a reason",

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+from corpus import finding_of
 
-from gradscope.facts import Edit, Finding, Location, Phase, Severity, Update
+from gradscope.facts import Edit, Location, Phase, Update
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import locate
 from gradscope.repair.write.propose import candidates
@@ -24,18 +25,8 @@ def written(folder: Path, line: str, above: str = "") -> Update:
 def edits(update: Update) -> list[Edit]:
     """That make its learning rate a half of 0.5."""
     fix = proposed(ask.LowerRate(0.5, 0.25, update))
-    finding = Finding(
-        rule="GS404",
-        name="diverging-training",
-        severity=Severity.ERROR,
-        phase=Phase.OPTIMIZER,
-        step=1,
-        op="step",
-        message="",
-        why="",
-        location=update.location,
-    )
-    return [edit for one in candidates(locate(finding), fix) for edit in one.edits]
+    found = finding_of("GS404", phase=Phase.OPTIMIZER, step=1, op="step", location=update.location)
+    return [edit for one in candidates(locate(found), fix) for edit in one.edits]
 
 
 def rate_of(update: Update) -> object:

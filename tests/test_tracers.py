@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from apart import in_fork, run_plainly, traced, watched
+from apart import in_fork, programs_in, run_plainly, traced, watched
 
 TRACERS = Path(__file__).parent / "programs" / "tracers"
 BREAKS = """
@@ -18,15 +18,7 @@ x.sqrt().sum().backward()
 """
 
 
-def programs() -> list[object]:
-    found: list[object] = []
-    for path in sorted(TRACERS.glob("*.py")):
-        slow = path.read_text(encoding="utf-8").startswith("# slow")
-        found.append(pytest.param(path, id=path.stem, marks=pytest.mark.slow if slow else ()))
-    return found
-
-
-@pytest.mark.parametrize("program", programs())
+@pytest.mark.parametrize("program", programs_in(TRACERS))
 def test_a_traced_program_is_the_same(program, here, capfd):
     text = program.read_text(encoding="utf-8")
     if "inductor" in text and shutil.which("g++") is None:

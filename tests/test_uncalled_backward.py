@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from corpus import diagnosed_text
-from test_lost_update import loud, patched
+from corpus import diagnosed_text, loud, patched
 
 from gradscope.facts import Severity
 from gradscope.record import Observation
@@ -56,7 +55,7 @@ def test_it_is_told_where_it_stands_and_hooked(returned, made, steps, here):
     assert (found.rule, found.severity) == ("GS304", Severity.ERROR)
     assert found.location.line == 15
     assert found.fixes[0].verified is True
-    text = patched(program, found.fixes[0].patch or "", here)
+    text = patched(found.fixes[0].patch, here)
     assert text == PROGRAM.format(returns=HOOKED.format(made), steps=steps)
     assert loud(text) == []
 
