@@ -1,11 +1,15 @@
 """Exceptions of single ops: what of the operands was refused, where, and what is taken instead."""
 
+import math
 from pathlib import Path
 
 import pytest
+import torch
+import torch.nn.functional as F
 from corpus import diagnosed_text, patched
 
 from gradscope.facts import Finding, Severity
+from gradscope.ops.domains import REFUSES
 from gradscope.pipeline import exit_code
 
 HEAD = """\
@@ -329,3 +333,61 @@ def test_a_concentration_that_another_distribution_refuses_is_led_back_too(tmp_p
 
     assert line_of(found, tmp_path) == "b = torch.relu(other(h))"
     assert found.fixes[0].verified
+
+
+@pytest.mark.parametrize("op", sorted(REFUSES))
+def test_an_op_refuses_what_lies_outside_of_its_domain(op: str) -> None:
+    """And nothing that lies inside, ends included."""
+    good = torch.tensor([0.25, 1.0])
+    for domain in REFUSES[op]:
+        given = [good] * (1 + max(one.position for one in REFUSES[op]))
+        more = [1] if op == "multinomial" else []
+        called = getattr(F, op, None) or getattr(torch, op)
+        called(*given, *more)
+        for outside in (domain.low - 1, domain.high + 1):
+            if math.isfinite(outside):
+                given[domain.position] = torch.tensor([0.5, outside])
+                with pytest.raises(RuntimeError):
+                    called(*given, *more)
+
+
+NET = "net = nn.Linear(4, 1)\nx, y = torch.randn(16, 4), torch.randint(0, 2, (16, 1)).float()\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "line", "patched"),
+    [
+        (NET + "F.binary_cross_entropy(net(x), y).backward()\n",
+         "F.binary_cross_entropy(net(x), y).backward()",
+         "F.binary_cross_entropy_with_logits(net(x), y)"),
+        (NET + "criterion = nn.BCELoss()\nout = net(x)\ncriterion(out, y).backward()\n",
+         "out = net(x)", "criterion = nn.BCEWithLogitsLoss()"),
+        ("w = torch.tensor([0.2, -0.1, 1.3], requires_grad=True)\np = w * 2\n"
+         "(torch.bernoulli(p) * w).sum().backward()\n", "p = w * 2",
+         "torch.bernoulli(p.clamp(0, 1))"),
+        ("w = torch.tensor([0.2, -0.1], requires_grad=True)\nscale = w * 2\n"
+         "((torch.normal(w, scale) - w) ** 2).sum().backward()\n", "scale = w * 2",
+         "torch.normal(w, F.softplus(scale))"),
+        ("from torch.distributions import Bernoulli\nw = torch.tensor([0.2, 1.3])\n"
+         "w.requires_grad_()\np = w * 2\nd = Bernoulli(p)\n(d.probs * w).sum().backward()\n",
+         "p = w * 2", "Bernoulli(p.clamp(0, 1))"),
+    ],
+)  # fmt: skip
+def test_numbers_that_an_op_refuses_are_led_back_to_what_gave_them(
+    program: str, line: str, patched: str, tmp_path: Path
+) -> None:
+    found = found_in(program, tmp_path, verify=True)
+
+    assert found.rule == "GS203"
+    assert line_of(found, tmp_path) == line
+    assert found.fixes[0].verified
+    assert patched in str(found.fixes[0].patch)
+
+
+def test_targets_beyond_a_probability_are_data(tmp_path: Path) -> None:
+    program = NET + "F.binary_cross_entropy(net(x).sigmoid(), y * 2).backward()\n"
+
+    found = found_in(program, tmp_path)
+
+    assert found.rule == "GS203" and "as its `target`" in found.message
+    assert [fix.kind for fix in found.fixes] == ["data"]

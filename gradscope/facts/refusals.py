@@ -204,10 +204,11 @@ class Unfit:
 
 
 @dataclass(frozen=True, slots=True)
-class TooLow:
-    """Numbers that a distribution of the class `kind` refuses as its parameter `role`, which it is
-    given at `place`, as the argument at `position` (None where another class hands it on): `bad` of
-    `numel` lie below `bound`, or on it where that is `strict`. The first is `value`, at `index`.
+class OutOfDomain:
+    """Numbers that a distribution of the class `kind`, or the op of that name, refuses as its
+    `role`, which it is given at `place`, as the argument at `position` (None where another class
+    hands it on): `bad` of `numel` lie outside of `low` to `high`, or on an end where that is
+    `strict`. The first is `value`, at `index`.
     """
 
     role: str
@@ -218,11 +219,12 @@ class TooLow:
     index: tuple[int, ...]
     bad: int
     numel: int
-    bound: float
-    strict: bool
+    low: float
+    high: float
+    strict: bool = False
 
 
-Objected = Spectrum | OutOfRange | TooLow | Unfit
+Objected = Spectrum | OutOfRange | OutOfDomain | Unfit
 
 
 @dataclass(frozen=True, slots=True)

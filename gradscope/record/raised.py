@@ -1,6 +1,7 @@
 """Which op ended the program, and what of its operands it refused."""
 
 import inspect
+import math
 import traceback
 import weakref
 from collections.abc import Iterator, Mapping
@@ -16,12 +17,13 @@ from gradscope.facts import (
     Ending,
     Objected,
     Operand,
+    OutOfDomain,
     OutOfRange,
     Raised,
     Spectrum,
-    TooLow,
     Unfit,
 )
+from gradscope.ops.domains import REFUSES
 from gradscope.ops.dtypes import finfo
 from gradscope.ops.indexing import INDEXING
 from gradscope.record.census import unravel
@@ -77,6 +79,7 @@ class RaisedOps:
         value, constraint = scope.get("value"), scope.get("constraint")
         constraint = getattr(constraint, "base_constraint", constraint)  # of each element
         bound = getattr(constraint, "lower_bound", None)
+        most = getattr(constraint, "upper_bound", math.inf)
         own = [at for at, (frame, _) in enumerate(trail) if kind_of(frame.f_code) == USER]
         if not own or not isinstance(bound, int | float) or not isinstance(value, torch.Tensor):
             return
@@ -84,21 +87,18 @@ class RaisedOps:
         if not bool(value.isfinite().all()):
             return  # NaN has a birth of its own
         with unobserved():
-            low = ~constraint.check(value)
-            first = int(low.reshape(-1).to(torch.uint8).argmax())
+            outside = _outside(~constraint.check(value), value)
         kind, role = type(scope["self"]), scope["param"]
         made = trail[own[-1] + 1][0].f_locals.get("self")  # a Beta makes a Dirichlet
         names = list(inspect.signature(kind).parameters) if type(made) is kind else []
-        why = TooLow(
-            role=role,
-            kind=kind.__name__,
-            place=resolve(trail[own[-1]][0].f_code, trail[own[-1]][1]),
-            position=names.index(role) if role in names else None,
-            value=value.reshape(-1)[first].item(),
-            index=unravel(first, tuple(value.shape)),
-            bad=int(low.sum()),
-            numel=low.numel(),
-            bound=float(bound),
+        why = OutOfDomain(
+            role,
+            kind.__name__,
+            resolve(trail[own[-1]][0].f_code, trail[own[-1]][1]),
+            names.index(role) if role in names else None,
+            *outside,
+            low=float(bound),
+            high=float(most),
             strict=isinstance(constraint, constraints.greater_than),
         )
         given = operand(role, value, self._context, index=why.index, shape=tuple(value.shape))
@@ -155,23 +155,26 @@ class RaisedOps:
 
     def _keep(self, note: Note, given: Named, frame: FrameType, error: BaseException) -> None:
         self._last = None
-        why = _refused(note.info, given, self._context.step)
+        why = _refused(note, given, self._context.step)
         if why is not None and note.user:
             line = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
             self._last = line, self._raised(note, given, why, frame)
 
     def _raised(self, note: Note, given: Named, why: Objected, frame: FrameType) -> Raised:
         spectra = self._spectra.get(note.user[:1], []) if isinstance(why, Spectrum) else []
+        call = to_call(note)
+        if isinstance(why, OutOfDomain):
+            call = self._maker(given[why.role], why.index) or call
         return Raised(
             step=self._context.step,
-            call=to_call(note),
+            call=call,
             operands=tuple(self._operands(given, why, frame)),
             why=why,
             earlier=tuple(one for one in spectra if one.step < self._context.step),
         )
 
     def _operands(self, given: Named, why: Objected, frame: FrameType) -> Iterator[Operand]:
-        found = {why.role: why.index} if isinstance(why, OutOfRange) else {}
+        found = {why.role: why.index} if isinstance(why, OutOfRange | OutOfDomain) else {}
         for role, value in given.items():
             if isinstance(value, torch.Tensor):
                 index = found.get(role, ())
@@ -179,13 +182,35 @@ class RaisedOps:
                 yield operand(role, value, self._context, index=index, shape=shape, frame=frame)
 
 
-def _refused(info: OpInfo, given: Named, step: int) -> Objected | None:
+def _refused(note: Note, given: Named, step: int) -> Objected | None:
+    info = note.info
     if info.matrix:
         matrix = given.get(info.matrix)
         if not isinstance(matrix, torch.Tensor):
             return None
         return _spectrum(matrix, step, definite=info.definite)
-    return _out_of_range(info.name, given) or _unfit(given)
+    return _out_of_range(info.name, given) or _out_of_domain(note, given) or _unfit(given)
+
+
+def _out_of_domain(note: Note, given: Named) -> OutOfDomain | None:
+    for domain in REFUSES.get(note.info.name, ()) if note.user else ():
+        value = given.get(domain.role)
+        values = plain(value) if isinstance(value, torch.Tensor) else None
+        if values is None or not bool(values.isfinite().all()):
+            continue  # NaN has a birth of its own
+        bad = (values < domain.low) | (values > domain.high)
+        if bool(bad.any()):
+            place, ends = resolve(*note.user[0]), (domain.low, domain.high)
+            outside = _outside(bad, values)
+            return OutOfDomain(domain.role, note.info.name, place, domain.position, *outside, *ends)
+    return None
+
+
+def _outside(bad: torch.Tensor, values: torch.Tensor) -> tuple[float, tuple[int, ...], int, int]:
+    """The first value that is, where it is, how many are, of how many."""
+    first = int(bad.reshape(-1).to(torch.uint8).argmax())
+    value = values.reshape(-1)[first].item()
+    return value, unravel(first, tuple(values.shape)), int(bad.sum()), bad.numel()
 
 
 def _spectrum(matrix: torch.Tensor, step: int, *, definite: bool) -> Spectrum | None:
@@ -222,26 +247,15 @@ def _out_of_range(op: str, given: Named) -> OutOfRange | None:
             dim = 1 if into.dim() > 1 else 0
         dim = dim + position if known.from_end else dim % max(into.dim(), 1)
         size = into.shape[dim] if into.dim() else 1
-        found = _outside(index, -size if known.from_end else 0, size, ignored)
-        if found is not None:
-            is_only = int((index == found[0]).sum()) == found[2]
-            return OutOfRange(known.index, *found, size, known.into, dim, is_only)
+        bad = (index < (-size if known.from_end else 0)) | (index >= size)
+        if isinstance(ignored, int):
+            bad &= index != ignored
+        if bool(bad.any()):
+            value, at, count, numel = _outside(bad, index)
+            only = int((index == value).sum()) == count
+            into = known.into
+            return OutOfRange(known.index, int(value), at, count, numel, size, into, dim, only)
     return None
-
-
-def _outside(
-    index: torch.Tensor, low: int, high: int, ignored: object
-) -> tuple[int, tuple[int, ...], int, int] | None:
-    """The first value that is, where it is, how many are, of how many."""
-    bad = (index < low) | (index >= high)
-    if isinstance(ignored, int):
-        bad &= index != ignored
-    count = int(bad.sum())
-    if not count:
-        return None
-    flat = int(bad.reshape(-1).to(torch.uint8).argmax())
-    value = int(index.reshape(-1)[flat])
-    return value, unravel(flat, tuple(index.shape)), count, index.numel()
 
 
 def _unfit(given: Named) -> Unfit | None:

@@ -1,10 +1,11 @@
 """The repairs that several rules propose, worded from the op table. Source edits come later."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import pairwise
 
-from gradscope.facts import Call, Event, Fix, Root, TooLow, Trace
+from gradscope.facts import Call, Event, Fix, OutOfDomain, Root, Trace
 from gradscope.facts import requests as ask
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import HALF, eps_for
@@ -131,23 +132,38 @@ def _positive(edge: Edge | None, event: Event, *_: object) -> Fixes:
         return ()
     instead = "" if is_head else f", in the place of {rectifier}"
     title = proposals.POSITIVE.format(what=subject(edge, event), instead=instead)
-    request = ask.LearnPositive(call.location, is_head)
+    request = ask.LearnInside(call.location, is_head)
     return (Fix(_guard_kind(edge, event), title, "unsafe", SOFTPLUS, request=request),)
 
 
-def kept_positive(call: Call, low: TooLow) -> Iterator[Fix | ask.Request]:
-    """Where the op that gave a number which is too low may give others: a layer any, a rectifier
-    0, an exponential 0 by underflow. Else where the distribution is given it."""
-    op, place = call.op.strip("_"), call.location
-    title = proposals.POSITIVE.format(what=f"`{low.role}`", instead="")
+def kept_inside(call: Call, why: OutOfDomain) -> Iterator[Fix | ask.Request]:
+    """Where the op that gave a number outside may give others: a layer any, a rectifier 0, an
+    exponential 0 by underflow. Else where the distribution, or the op, is given it."""
+    op, is_head = call.op.strip("_"), call.op in _HEADS
+    if why.role == "target":
+        yield Fix("data", "map the targets to numbers between 0 and 1", code="target / classes")
+        return
+    by = ask.Inside.SOFTPLUS if why.high == math.inf else ask.Inside.CLAMP
+    if by is ask.Inside.CLAMP and is_head:
+        by = ask.Inside.SIGMOID
+        if why.kind == "binary_cross_entropy" and why.role == "self":
+            yield ask.TakeLogits(why.place)
     request = None
-    if low.position is not None:
-        request = ask.LearnPositive(low.place, True, (low.role, low.position))
-    if has(op, Trait.POSITIVE):
+    if why.position is not None:
+        request = ask.LearnInside(why.place, True, (why.role, why.position), by)
+    if has(op, Trait.POSITIVE) and why.value <= why.low:
         yield ask.AddBehind(call)
-    elif place is not None and (op in _HEADS or op in ("relu", *_FLOORS)):
-        request = ask.LearnPositive(place, op in _HEADS)
-    yield Fix("clamp-domain", title, "unsafe", SOFTPLUS, request=request)
+    elif call.location is not None and (is_head or op in ("relu", *_FLOORS)):
+        request = ask.LearnInside(call.location, is_head, by=by)
+    template = proposals.POSITIVE if by is ask.Inside.SOFTPLUS else proposals.BETWEEN
+    title = template.format(what=f"`{called(why.role)}`", instead="", by=by.value)
+    code = SOFTPLUS if by is ask.Inside.SOFTPLUS else f"{by.value}(x)"
+    yield Fix("clamp-domain", title, "unsafe", code, request=request)
+
+
+def called(role: str) -> str:
+    """An operand as torch's documentation names it."""
+    return "input" if role == "self" else role
 
 
 def _is_part(event: Event, role: str) -> bool:

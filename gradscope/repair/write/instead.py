@@ -77,7 +77,7 @@ def ignored(culprit: Culprit, request: ask.IgnoreTarget) -> Ways:
         yield [keyword(culprit.source, culprit.node, "ignore_index", str(request.value))]
 
 
-def learnt(culprit: Culprit, request: ask.LearnPositive) -> Ways:
+def learnt(culprit: Culprit, request: ask.LearnInside) -> Ways:
     """`F.softplus(x)` for `F.relu(x)` and for `x.clamp(min=0)`, `nn.Softplus()` for `nn.ReLU()`, or
     around a call. A bound beside it would leave the elements that it set to 0 without a gradient.
     """
@@ -90,9 +90,9 @@ def learnt(culprit: Culprit, request: ask.LearnPositive) -> Ways:
         edit = renamed(culprit, module, "Softplus")
     elif request.signed:
         what = _argument(call, *request.argument) if request.argument else call
-        edit = _softplus(culprit, what, what) if what is not None else None
+        edit = _inside(culprit, what, what, request.by) if what is not None else None
     elif found is not None and found.positional and _is_rectifier(found):
-        edit = _softplus(culprit, call, found.positional[0])
+        edit = _inside(culprit, call, found.positional[0], request.by)
     if edit is not None:
         yield (edit,)
 
@@ -138,6 +138,30 @@ def _argument(call: ast.expr, name: str, position: int) -> ast.expr | None:
     return next(iter(named or call.args[position : position + 1]), None)
 
 
-def _softplus(culprit: Culprit, place: ast.expr, operand: ast.expr) -> Edit | None:
-    text = culprit.torch(f"torch.nn.functional.softplus({culprit.source.of(operand)})")
+_FUNCTIONS = {
+    ask.Inside.SOFTPLUS: "torch.nn.functional.softplus({x})",
+    ask.Inside.SIGMOID: "torch.sigmoid({x})",
+    ask.Inside.CLAMP: "{a}.clamp(0, 1)",
+}
+
+
+def _inside(culprit: Culprit, place: ast.expr, operand: ast.expr, by: ask.Inside) -> Edit | None:
+    made = _FUNCTIONS[by].format(x=culprit.source.of(operand), a=culprit.text(operand))
+    text = culprit.torch(made)
     return culprit.replace(place, text) if text is not None else None
+
+
+def with_logits(culprit: Culprit, request: ask.TakeLogits) -> Ways:
+    """`nn.BCEWithLogitsLoss` for `nn.BCELoss`, and the same of the function."""
+    call = culprit.at(request.place)
+    if not isinstance(call, ast.Call):
+        return
+    module = layer(culprit, call, "torch.nn.BCELoss")
+    is_function = culprit.names.dotted(call.func) == "torch.nn.functional.binary_cross_entropy"
+    edit = None
+    if module is not None:
+        edit = renamed(culprit, module, "BCEWithLogitsLoss")
+    elif is_function:
+        edit = renamed(culprit, call, "binary_cross_entropy_with_logits")
+    if edit is not None:
+        yield (edit,)

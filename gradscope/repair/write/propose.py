@@ -72,7 +72,8 @@ BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
 }
 BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.HarmlessOperand: _masked,
-    ask.LearnPositive: instead.learnt,
+    ask.LearnInside: instead.learnt,
+    ask.TakeLogits: instead.with_logits,
     ask.AddBehind: instead.behind,
     ask.AddToDiagonal: instead.diagonal,
     ask.FitNumber: instead.fitted,
@@ -126,8 +127,11 @@ def fixes_of(culprit: Culprit) -> tuple[Fix, ...]:
         if scaler is None:
             return fixes
         return (Fix("loss-scaling", scaler.title, "unsafe", request=ask.ScaleLoss()), *fixes)
-    if any(isinstance(one, ask.Allow) for one in requests):
-        return fixes  # no value is at fault there
+    # No value is at fault there, or none that the program computes.
+    if any(isinstance(one, ask.Allow) for one in requests) or (
+        fixes[:1] and fixes[0].kind == "data"
+    ):
+        return fixes
     wanted = Fix("stable-op", "", "unsafe", request=ask.StableForm())
     stable_form = next(culprit.search.found(_ways(culprit, wanted)), None)
     if stable_form is None:
@@ -161,7 +165,7 @@ def _ways(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
     by_class = BY_CLASS.get(type(request))
     for way in by_class(culprit) if by_class else BY_FIELDS[type(request)](culprit, request):
         yield way if isinstance(way, Candidate) else Candidate(fix.title, tuple(way))
-    if isinstance(request, ask.StableForm | ask.LearnPositive | ask.AddBehind):
+    if isinstance(request, ask.StableForm | ask.LearnInside | ask.AddBehind):
         whole = linked(culprit)
         if whole is not None:
             yield from whole.apart(_ways(whole, fix))

@@ -1,5 +1,6 @@
 """An operand outside of the domain of its op."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -8,12 +9,12 @@ from gradscope.facts import (
     Finding,
     Fix,
     Kind,
+    OutOfDomain,
     Phase,
     Raised,
     Related,
     Root,
     Strength,
-    TooLow,
     Trace,
 )
 from gradscope.facts import requests as ask
@@ -28,7 +29,8 @@ class DomainError(Rule):
     """
     ## What it does
     Finds an op whose operand lies outside of its domain: `log` or `sqrt` of a negative number, a
-    fractional power of one, `acos`, `asin`, `atanh`, `erfinv` beyond [-1, 1].
+    fractional power of one, `acos`, `asin`, `atanh`, `erfinv` beyond [-1, 1]. And what an op or a
+    distribution refuses with an exception: a negative scale, a probability above 1.
 
     ## Why is this bad?
     PyTorch returns NaN (at the ends of the domain of `atanh` and `erfinv` inf) without raising, and
@@ -54,29 +56,34 @@ class DomainError(Rule):
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         yield from super().check(trace, roots)
-        if trace.raised is not None and isinstance(trace.raised.why, TooLow) and not roots:
+        if trace.raised is not None and isinstance(trace.raised.why, OutOfDomain) and not roots:
             yield self._refused(trace.raised, trace.raised.why)
 
-    def _refused(self, raised: Raised, low: TooLow) -> Finding:
-        """By a distribution, which looks at its parameters."""
-        given = next(iter(raised.operands), None)
-        what = f"{phrases.name(given, f'`{low.role}`')}{phrases.place(low.index)}"
-        wanted = f"{'more than' if low.strict else 'at least'} {low.bound:g}"
-        count = phrases.of_total(low.bad, low.numel)
-        op = phrases.spelled(raised.call.op)
-        made = f"`{op}` gave it, and nothing keeps what it gives {wanted}."
+    def _refused(self, raised: Raised, why: OutOfDomain) -> Finding:
+        """By a distribution or an op, which look at their parameters."""
+        given = next((one for one in raised.operands if one.role == why.role), None)
+        role = fixes.called(why.role)
+        what = f"{phrases.name(given, f'`{role}`')}{phrases.place(why.index)}"
+        wanted = f"{'more than' if why.strict else 'at least'} {why.low:g}"
+        if why.high < math.inf:
+            wanted = f"between {why.low:g} and {why.high:g}"
+        count = phrases.of_total(why.bad, why.numel)
+        op, refuses = phrases.spelled(raised.call.op), phrases.spelled(why.kind)
+        is_made = raised.call.op != why.kind
+        made = f" `{op}` made {what}, and nothing keeps what it gives {wanted}." if is_made else ""
         return self.found(
-            f"`{low.kind}` was given {phrases.number(low.value)} as its `{low.role}`, which has to"
-            f" be {wanted} ({count})",
-            f"{what[:1].upper()}{what[1:]} is a parameter that only some numbers can be."
-            f" {made if raised.call.op != low.kind else ''}".rstrip(),
+            f"`{refuses}` was given {phrases.number(why.value)} as its `{role}`,"
+            f" which has to be {wanted} ({count})",
+            f"`{refuses}` takes numbers {wanted} alone, and raises for any other.{made}",
             raised.call,
             step=raised.step,
-            label=f"gives {phrases.number(low.value)}",
-            related=(Related("use", low.place, "refused here"),),
-            evidence=measurements.fields_of(low, "role", "value", "index", "bad", "numel", "bound"),
+            label=f"{'gives' if is_made else 'is given'} {phrases.number(why.value)}",
+            related=(Related("use", why.place, "refused here"),) if is_made else (),
+            evidence=measurements.fields_of(
+                why, "role", "value", "index", "bad", "numel", "low", "high"
+            ),
             tensors=raised.operands,
-            fixes=tuple(fixes.kept_positive(raised.call, low)),
+            fixes=tuple(fixes.kept_inside(raised.call, why)),
         )
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:

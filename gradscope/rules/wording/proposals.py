@@ -14,6 +14,7 @@ from gradscope.rules.wording.phrases import listed
 # Titles of what is done to an op, `{op}` as it is spelled; `{what}` is an operand in a sentence.
 AWAY_FROM_ZERO = "keep {what} away from 0"
 BEHIND = "add the epsilon to the result of `{op}`"
+BETWEEN = "keep {what} between 0 and 1 by {by}"
 BOUNDED = "bound `{name}` to +-{bound:g} for all that read it, so that `{op}` stays in range"
 CONDITIONED = "keep {what} well conditioned"
 CLEANED = "put 0 where `{mask}` says that `{name}` is bad, before it is computed with"
@@ -124,7 +125,12 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "-torch.nn.functional.logsigmoid(logits)  # for log(1 - sigmoid(logits))",
     ),
     ask.TameSlope: ("epsilon", "let no gradient through next to the singular point", ""),
-    ask.FitNumber: ("dtype", "write the largest number that {0.unfit.dtype} holds", ""),
+    ask.FitNumber: ("dtype", "write the end of the range of {0.unfit.dtype}", ""),
+    ask.TakeLogits: (
+        "stable-op",
+        "compute the loss of logits, which these are",
+        "torch.nn.functional.binary_cross_entropy_with_logits(logits, target)",
+    ),
     ask.IgnoreTarget: (
         "data",
         "leave the targets that are {0.value} out",

@@ -1,0 +1,9 @@
+"""What a rule asks a repair for: a change, and the facts that tell where and how.
+
+Each is a class of its own. `rules/wording/proposals` says what it is called, and what it looks like
+in code; `repair/write/propose` which function writes it."""
+
+from gradscope.facts.requests.graph import *
+from gradscope.facts.requests.request import *
+from gradscope.facts.requests.training import *
+from gradscope.facts.requests.values import *

@@ -1,0 +1,139 @@
+"""About the gradient, and what autograd computes it with."""
+
+from gradscope.facts.functions import Compared, OwnBackward, SavedInstead
+from gradscope.facts.magnitudes import NoGradient
+from gradscope.facts.places import Call, Location
+from gradscope.facts.refusals import Carried, Write
+from gradscope.facts.requests.request import Request
+
+
+class Reattach(Request):
+    """Lead the gradient past what ends it. `name` is a tensor that is to require a gradient."""
+
+    reason: NoGradient
+    name: str = ""
+
+
+class CopyBeforeWriting(Request):
+    """Write into a copy of what autograd has saved."""
+
+
+class HookBackward(Request):
+    """Let autograd call the method `backward` of a module, with the gradient of its result."""
+
+    own: OwnBackward
+
+
+class Rewrite(Request):
+    """The gradient that a custom backward returns, corrected. `template` is the right expression,
+    with `{returned}` for what is computed now, `{elementwise}` for that without its mean, and
+    `{grad_output}` for backward's argument; without one the formula is searched for a slip.
+    `position` tells which of several gradients it is about. `saved` is the wrong tensor that was
+    saved, `wrong_where` the elements at which the gradient is wrong."""
+
+    template: str | None = None
+    position: int = 0
+    saved: SavedInstead | None = None
+    wrong_where: Compared | None = None
+
+
+class Exchange(Request):
+    """Two of the gradients that a custom backward returns change places."""
+
+    one: int
+    other: int
+
+
+class Allow(Request):
+    """What autograd allows, in the place of what it refused."""
+
+
+class OutOfPlace(Allow):
+    """Compute a new tensor where `write` changes one."""
+
+    write: Write
+
+
+class CopyWhenSaved(Allow):
+    """Let `call` save a copy of its `role`, the user's `name`, which `write` changes later."""
+
+    call: Call
+    role: str
+    name: str
+    write: Location | None = None
+
+
+class DetachCarried(Allow):
+    """Let go of the graph of a value once backward has run; `emptied`: of the values, a list."""
+
+    carried: Carried
+    emptied: bool = False
+
+
+class DetachUse(Allow):
+    """Give `call` the value `name` without its graph."""
+
+    call: Call
+    name: str
+
+
+class ComputeAnew(Allow):
+    """Run `calls` in each turn of the loop that calls backward there."""
+
+    calls: tuple[Call, ...]
+    backward: Location
+
+
+class KeepGraph(Allow):
+    """Let the backward that is called there leave its graph for a second one."""
+
+    backward: Location
+
+
+class UpdateLater(Allow):
+    """Make `update` once the backward that is called there has run."""
+
+    update: Write
+    backward: Location
+
+
+class ComputeAfterUpdate(Allow):
+    """Run `calls`, for the backward that is called there, once `update` is made."""
+
+    calls: tuple[Call, ...]
+    update: Write
+    backward: Location
+
+
+class WithoutGrad(Allow):
+    """Write into a leaf without autograd looking on."""
+
+
+class CopyLeaf(Allow):
+    """Write into a copy of the leaf `name`."""
+
+    name: str
+
+
+class ReduceLoss(Allow):
+    """Make one number of what is differentiated."""
+
+
+class FindUnused(Allow):
+    """Let DistributedDataParallel look for the parameters that a forward does not use."""
+
+
+class Thaw(Allow):
+    """Let the parameters of `modules` require gradients again."""
+
+    modules: tuple[str, ...]
+
+
+class DifferentiateBy(Allow):
+    """Ask for the gradient of the tensor `name`."""
+
+    name: str
+
+
+class AllowUnused(Allow):
+    """Let a gradient be None where there is no dependence."""

@@ -1,0 +1,12 @@
+"""What all requests are."""
+
+from dataclasses import dataclass
+from typing import dataclass_transform
+
+
+@dataclass_transform(frozen_default=True)
+class Request:
+    """A change of the program, a frozen dataclass; one without fields is said by its class."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)

@@ -1,0 +1,156 @@
+"""About the training: steps, rates, clipping, and the order in which they are done."""
+
+from gradscope.facts.magnitudes import Clearing, Summed, Update
+from gradscope.facts.numbers import text_of
+from gradscope.facts.places import Location
+from gradscope.facts.requests.request import Request
+from gradscope.facts.usage import ModeKept, Usage
+
+
+class LowerRate(Request):
+    """Take shorter steps. `old` is the learning rate that did not hold, `new` the one to write
+    (None: any that holds), `update` where it is used. `trial_steps`: how long a run with another
+    rate has to be to tell whether it holds; None where no other rate can be tried."""
+
+    old: float | None = None
+    new: float | None = None
+    update: Update | None = None
+    trial_steps: int | None = None
+
+
+class OfUpdate(Request):
+    """Of what moves the parameters at `update`."""
+
+    update: Update
+
+
+class SetOption(OfUpdate):
+    """Give the optimizer of `update` another value of one of its options."""
+
+    name: str
+    old: float
+    new: float
+
+
+class BoundSchedule(OfUpdate):
+    """Keep the learning rate, which a schedule sets, from going below 0, or above `high`."""
+
+    high: float | None = None
+
+    @property
+    def factor(self) -> str:
+        """`high` in what the schedule multiplies the first rate by; "" where that is not known."""
+        base = self.update.base_lr
+        return f"{self.high / base:.2g}" if self.high is not None and base else ""
+
+
+class ClearGradients(Request):
+    """Clear the gradients before each backward; None where the program has no name for them."""
+
+    clearing: Clearing | None
+
+
+class StepBeforeClearing(OfUpdate):
+    """Step with the gradients before they are cleared."""
+
+
+class Descend(OfUpdate):
+    """Subtract the gradient that the update adds."""
+
+
+class OfUsage(Request):
+    """Of the cycle in which an optimizer uses its gradients."""
+
+    usage: Usage
+
+
+class StepAfterBackward(OfUsage):
+    """Let the optimizer step once backward has run."""
+
+
+class ClearAfterStep(OfUsage):
+    """Clear the gradients where the optimizer has used them, and nowhere else."""
+
+
+class StepAtTheEnd(OfUsage):
+    """Step after the last pass of an epoch as well, whatever their number."""
+
+
+class StepWhereCleared(OfUsage):
+    """Step as seldom as the gradients are cleared, right before it."""
+
+
+class SlowSchedule(OfUsage):
+    """Let the schedule last as long as the training."""
+
+
+class KeepScaler(Request):
+    """Let a GradScaler keep the scale that it has found."""
+
+
+class ScaleLoss(Request):
+    """Scale the loss for backward, and the gradients back before the step."""
+
+
+class WiderWeights(Request):
+    """Hold the parameters in float32; their `dtype` is too narrow for the steps."""
+
+    dtype: str
+
+
+class AverageLoss(Request):
+    """A mean in the place of a sum."""
+
+    total: Summed
+
+
+class DivideLoss(Request):
+    """Divide the loss whose backward is called there by the passes of one update."""
+
+    backward: Location
+    passes: int
+
+
+class AverageOnce(Request):
+    """Leave out a division by the number of ranks: at `place` that of the gradients (`by_hand`),
+    else that of the loss whose backward is called there."""
+
+    place: Location
+    by_hand: bool
+
+
+class SetMode(Request):
+    """Set train mode before training, and eval mode before an evaluation."""
+
+    kept: ModeKept
+
+
+class ClipNorm(Request):
+    """Clip the total gradient norm before each step, to `max_norm` where a healthy one is known."""
+
+    max_norm: float | None = None
+
+    @property
+    def bound(self) -> str:
+        """As it is written; 1.0 is the usual one."""
+        return "1.0" if self.max_norm is None else text_of(self.max_norm, 3)
+
+
+class MoveClipping(Request):
+    """Clip what the step uses: `unscale`s the gradients first, or clips later or earlier; once they
+    are all `summed` of those after each of which it is clipped now."""
+
+    unscale: bool
+    function: str
+    bound: float
+    summed: bool = False
+
+
+class KeepNorm(Request):
+    """Weights that keep the norm of what passes through them; `fades`: or a steeper activation.
+    `axis` and `nodes` as in `Growth`; `dimensions` as `Magnitudes` has them."""
+
+    axis: str
+    nodes: tuple[str, ...] = ()
+    dimensions: tuple[tuple[str, int], ...] = ()
+    fades: bool = False

@@ -1,0 +1,114 @@
+"""About the values that ops are given, and give."""
+
+from enum import StrEnum
+
+from gradscope.facts.places import Call, Location
+from gradscope.facts.refusals import Unfit
+from gradscope.facts.requests.request import Request
+from gradscope.facts.usage import Flat
+
+
+class HarmlessOperand(Request):
+    """A harmless operand where the result is thrown away: `hidden` from the loss, or met by it."""
+
+    hidden: bool
+
+
+class KeepOff(Request):
+    """Keep an operand of the op off the edge on which it lies, for good."""
+
+
+class DivideByOne(Request):
+    """Divide by 1 where the divisor is 0: 0 / 0 counts as 0, as does a negative power of 0."""
+
+
+class Inside(StrEnum):
+    """What keeps numbers inside of a range."""
+
+    SOFTPLUS = "softplus"  # above 0
+    SIGMOID = "sigmoid"  # between 0 and 1
+    CLAMP = "clamp"  # at the ends, 0 and 1
+
+
+class LearnInside(Request):
+    """A function that stays in a range for the ReLU at `made`, or around what is `signed`: that, or
+    its `argument`, by name and position."""
+
+    made: Location
+    signed: bool
+    argument: tuple[str, int] | None = None
+    by: Inside = Inside.SOFTPLUS
+
+
+class TakeLogits(Request):
+    """The loss at a place, which takes probabilities, as the one that takes their logits."""
+
+    place: Location
+
+
+class AddBehind(Request):
+    """Add an epsilon to the result of a call that is greater than 0 in mathematics."""
+
+    made: Call
+
+
+class SelectElements(Request):
+    """Reduce over the elements at which the op has a value: those of its data tell which."""
+
+
+class CleanByMask(Request):
+    """Put 0 in the place of bad data where a mask of the program tells it."""
+
+
+class StableForm(Request):
+    """Another form of the expression around the op, which computes the same."""
+
+
+class WiderDtype(Request):
+    """Compute the op in a wider dtype."""
+
+
+class AllowEmpty(Request):
+    """A result for what the op does with nothing: no elements, no targets, no keys."""
+
+
+class AddToDiagonal(Request):
+    """Add `size` to the diagonal of the matrix that the op takes, the user's `name`."""
+
+    size: float
+    name: str
+
+
+class FitNumber(Request):
+    """Write the largest number of the dtype in the place of one that it cannot hold."""
+
+    unfit: Unfit
+
+
+class IgnoreTarget(Request):
+    """Leave the targets of that value out."""
+
+    value: int
+
+
+class TameSlope(Request):
+    """Let no gradient through where the operand `argument` is within a distance of a singular point
+    of the op: `near` is just beyond the elements that are, `far` just short of all others, None
+    where not measured. `own`: the steep slope is that towards this operand."""
+
+    argument: str
+    own: bool = True
+    near: float | None = None
+    far: float | None = None
+
+
+class Unsaturated(Request):
+    """Raise the opposite probability: lowering one has no slope where it is low (`flat`)."""
+
+    flat: Flat
+
+
+class FillMemory(Request):
+    """Allocate memory that is filled; `op` allocated it."""
+
+    op: str
