@@ -79,17 +79,18 @@ def test_an_operand_that_changes_when_it_is_read_twice_is_not_patched(gradscope,
 
 def test_a_node_of_an_inspected_pass_leads_to_its_in_place_op():
     x, divisor = torch.ones(3, requires_grad=True), torch.ones(3)
-    flow, dispatch = Flow(RunContext()), Dispatch()
+    context = RunContext()
+    dispatch = Dispatch(context)
     with dispatch:
-        dispatch.follow(flow)
+        dispatch.follow(Flow(context))
         h = x * 1
         h.div_(divisor)
         divided = h.grad_fn
         h.log_()
 
     assert divided is not None and h.grad_fn is not None
-    assert flow.calls[divided._sequence_nr()].info.name == "div"
-    assert flow.calls[h.grad_fn._sequence_nr()].info.name == "log"
+    assert context.journal.calls[divided._sequence_nr()].info.name == "div"
+    assert context.journal.calls[h.grad_fn._sequence_nr()].info.name == "log"
 
 
 UNARY = """

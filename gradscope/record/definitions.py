@@ -6,7 +6,7 @@ import linecache
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import CodeType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -15,6 +15,8 @@ from gradscope.record.sites import USER, Site, kind_of, resolve, shown_path
 from gradscope.source import Source
 from gradscope.source import definition as definition_of
 from gradscope.source.text import cell_of, characters
+
+Node = TypeVar("Node", bound=ast.AST)
 
 # No op is run when grad mode changes: where that is written has to be read.
 _GUARDS = frozenset(
@@ -51,9 +53,14 @@ def span(code: CodeType, node: ast.expr | ast.stmt, end_col: int | None = None) 
     )
 
 
-def _function(code: CodeType) -> ast.FunctionDef | None:
+def _every(code: CodeType, kind: type[Node]) -> Iterator[tuple[Source, Node]]:
+    """The nodes of a kind in the file of a function's code."""
     source = source_of(code.co_filename)
-    for node in source.nodes.every(ast.FunctionDef) if source else ():
+    yield from ((source, node) for node in source.nodes.every(kind)) if source else ()
+
+
+def _function(code: CodeType) -> ast.FunctionDef | None:
+    for _, node in _every(code, ast.FunctionDef):
         starts = (node.lineno, *(one.lineno for one in node.decorator_list))
         if node.name == code.co_name and code.co_firstlineno in starts:
             return node
@@ -145,19 +152,19 @@ def guard_of(user: Site) -> Location | None:
 
 
 def _switch(code: CodeType, lasti: int) -> Location | None:
-    source, line = source_of(code.co_filename), resolve(code, lasti).line
-    calls = [
+    line = resolve(code, lasti).line
+    switches = [
         node.value
-        for node in (source.nodes.every(ast.Expr) if source else ())
+        for source, node in _every(code, ast.Expr)
         if isinstance(node.value, ast.Call) and node.lineno < line
+        if source.names.dotted(node.value.func) in _GUARDS
     ]
-    switches = [one for one in calls if source and source.names.dotted(one.func) in _GUARDS]
     return span(code, switches[-1]) if switches else None
 
 
 def _guarding(code: CodeType, lasti: int) -> Location | None:
-    source, line = source_of(code.co_filename), resolve(code, lasti).line
-    found = None
+    line, found = resolve(code, lasti).line, None
+    source = source_of(code.co_filename)
     for node in ast.walk(source.tree) if source else ():
         if isinstance(node, ast.With):
             items = [item.context_expr for item in node.items]
@@ -175,11 +182,10 @@ def _guarding(code: CodeType, lasti: int) -> Location | None:
 
 def only_inference(code: CodeType) -> Location | None:
     """The one place of the file that turns inference mode on."""
-    source = source_of(code.co_filename)
     found = [
         span(code, one)
-        for one in (source.nodes.every(ast.Attribute) if source else ())
-        if source and source.names.dotted(one) == "torch.inference_mode"
+        for source, one in _every(code, ast.Attribute)
+        if source.names.dotted(one) == "torch.inference_mode"
     ]
     return found[0] if len(found) == 1 else None
 
@@ -206,9 +212,8 @@ def frozen_at(code: CodeType) -> Location | None:
 
 def made_at(code: CodeType, name: str, read: Location) -> Location | None:
     """Where the value of a name is computed that is read in the lines of a place."""
-    source = source_of(code.co_filename)
-    for node in source.nodes.every(ast.Name) if source else ():
-        if node.id == name and read.line <= node.lineno <= read.end_line and source is not None:
+    for source, node in _every(code, ast.Name):
+        if node.id == name and read.line <= node.lineno <= read.end_line:
             made = definition_of(source, node)
             return span(code, made) if made is not None else None
     return None
@@ -217,10 +222,9 @@ def made_at(code: CodeType, name: str, read: Location) -> Location | None:
 def leaf_at(code: CodeType, variables: Mapping[str, Any]) -> Location | None:
     """Where the first of the variables is computed whose gradient the code reads: a tensor that
     does not require one."""
-    source = source_of(code.co_filename)
-    for node in source.nodes.every(ast.Attribute) if source else ():
+    for source, node in _every(code, ast.Attribute):
         name = node.value
-        if node.attr != "grad" or not isinstance(name, ast.Name) or source is None:
+        if node.attr != "grad" or not isinstance(name, ast.Name):
             continue
         value = variables.get(name.id)
         if isinstance(value, torch.Tensor) and not value.requires_grad:

@@ -6,6 +6,7 @@ the program runs must never come to lie above one of the program's.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,9 +14,15 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
+from gradscope.record.context import RunContext
+from gradscope.record.journal import Note, numbers_taken
+from gradscope.record.schema import OpInfo, read_schema
+from gradscope.record.sites import note_site
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.stand_ins import hide_from_dynamo, runs_ops
 
+_current_node = torch._C._current_autograd_node
+_sequence_nr = torch._C._autograd._get_sequence_nr
 _modes_left = torch._C._len_torch_dispatch_stack
 _push: Any = torch._C._push_on_torch_dispatch_stack
 _pop: Any = torch._C._pop_torch_dispatch_stack
@@ -62,8 +69,10 @@ class Dispatch(Unseen):
     """Context manager: below every mode that comes after it. `flow` follows the coming forward
     pass. Not reentrant, and of the thread that entered it (autograd's own threads included)."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: RunContext) -> None:
         super().__init__()
+        self.context = context
+        self.made = 0  # what `note_call` has told of the op that ran last
         self.is_full = False  # every op is looked at
         self.flow: Flow | None = None
         self.capturing = False  # a CUDA graph
@@ -74,6 +83,7 @@ class Dispatch(Unseen):
 
     def __enter__(self) -> Dispatch:
         self._below, self._all_below = mode_count(), _modes_left()
+        self.context.seq = _sequence_nr()
         super().__enter__()  # type: ignore[no-untyped-call]
         self._settle()
         return self
@@ -103,6 +113,7 @@ class Dispatch(Unseen):
             with lifted_above(self._below + self._is_there):
                 _push(self) if is_asked else _pop(None)
             self._is_there = is_asked
+            self.context.seq = _sequence_nr()
         self.on_asked(is_asked)
 
     def __torch_dispatch__(
@@ -113,14 +124,52 @@ class Dispatch(Unseen):
             # A tracer (make_fx, FakeTensorMode) lies below all modes: there are no values to look
             # at, and a question of ours would become part of what it traces.
             return func(*args, **kwargs)
-        out = self.run(func, args, kwargs) if self.is_full else func(*args, **kwargs)
+        if self.is_full:
+            out = self.run(func, args, kwargs)
+        else:
+            out = func(*args, **kwargs)
+            self.made = self.note_call(read_schema(func), _current_node(), args, kwargs)
         if self.flow is not None:
-            self.flow.note(func, args, kwargs, out)
+            self.flow.note(func, args, kwargs, out, self.made)
         return out
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An op, at which all is looked that it shows."""
         return func(*args, **kwargs)
+
+    def note_call(
+        self, info: OpInfo, node: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> int:
+        """Remember where the op was called that has just run, inside of a `node` or of none, if it
+        has made one: the sequence counter as the first one of it left it, else 0.
+
+        A node made by an op takes its number just before the op gets here. Numbers in between
+        belong to nodes made after the last op returned (CopySlices, regenerated views).
+        """
+        context, seq = self.context, _sequence_nr()
+        calls, module = context.journal.calls, context.module
+        if seq == context.seq:
+            if not info.written:
+                return 0
+            # An in-place op takes the place of the clone that autograd made for it, if it did.
+            taken = numbers_taken(seq, info, args, kwargs, calls, sys._getframe(1), module)
+            if taken:
+                calls.update(dict.fromkeys(taken, calls[seq - 1]._replace(info=info, value=None)))
+            return taken.start + 1 if taken else 0
+        user, inner = note_site(sys._getframe(1), module)
+        made_in = node._sequence_nr() if node is not None else None
+        if made_in is not None and not user:
+            earlier = context.journal.call_of(made_in)
+            if earlier is not None:
+                user, inner = earlier.user, earlier.inner
+        constant = None
+        if info.shifts and len(args) > 1 and type(args[1]) in (int, float):
+            constant = float(args[1])
+        if info.hangs_on_modes:
+            context.rounded_otherwise[info.name] = None
+        calls[seq - 1] = Note(info, user, inner, module, made_in=made_in, constant=constant)
+        context.seq = seq
+        return seq
 
 
 hide_from_dynamo(Dispatch.__torch_dispatch__)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import Kind, Setting, Trace
+from gradscope.facts import Approach, Headroom, Kind, Setting, Trace
 from gradscope.record.context import RunContext
 from gradscope.record.data import Loaders
 from gradscope.record.depth import Depth
@@ -214,8 +214,8 @@ class EveryOp:
             nan_reads=mode.reads.facts(),
             unseen_read=mode.reads.watched,
             hidden=self.hidden.events(wanted),
-            approaches=mode.margins.approaches() if mode.margins is not None else (),
-            headroom=mode.margins.headroom() if mode.margins is not None else (),
+            approaches=mode.margins.worst(Approach) if mode.margins is not None else (),
+            headroom=mode.margins.worst(Headroom) if mode.margins is not None else (),
             settings=tuple(self.settings),
             unexamined=self.watching.unexamined(ending),
             raised=mode.raised.fact(ending),

@@ -178,7 +178,7 @@ def numbers_taken(
     kwargs: dict[str, Any],
     calls: Mapping[int, Note],
     frame: FrameType,
-    module: ModuleFrame | None = None,
+    module: ModuleFrame | None,
 ) -> range:
     """The sequence numbers below `seq` (the counter) that belong to the call of an in-place op,
     which `frame` made, the op's own nodes first. Empty where autograd made no clone for it.

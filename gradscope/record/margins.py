@@ -7,7 +7,7 @@ what the gradient flows through; that is known once backward has run, from the g
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -32,6 +32,9 @@ _MOST_MATRICES = 1024  # in a batch
 _DEEPEST = 8  # ops from a guard to what it guards
 _SMALL = 0.05  # from 0, 1 or -1 to the end of a clamp that is put there to keep off them
 _HALF = (torch.float16, torch.bfloat16)
+
+
+Fact = TypeVar("Fact", Approach, Headroom)
 
 
 @dataclass(slots=True)
@@ -149,14 +152,9 @@ class Margins:
         guards = (self._is_guarded(one, distance, depth - 1) for one in below)
         return bool(below) and (all(guards) if name == "mul" else any(guards))
 
-    def approaches(self) -> tuple[Approach, ...]:
-        """The nearest first, one a place."""
-        found = [fact for fact in self._kept.values() if isinstance(fact, Approach)]
-        return tuple(sorted(found, key=_badness, reverse=True)[:_MOST])
-
-    def headroom(self) -> tuple[Headroom, ...]:
-        """The least room first, one a place."""
-        found = [fact for fact in self._kept.values() if isinstance(fact, Headroom)]
+    def worst(self, kind: type[Fact]) -> tuple[Fact, ...]:
+        """The nearest, or the least room, first, one a place."""
+        found = [fact for fact in self._kept.values() if isinstance(fact, kind)]
         return tuple(sorted(found, key=_badness, reverse=True)[:_MOST])
 
 

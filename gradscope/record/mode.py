@@ -16,7 +16,7 @@ from gradscope.record.dispatch import Dispatch
 from gradscope.record.events.examine import Examiner
 from gradscope.record.events.reads import NanReads
 from gradscope.record.finite import quick_total
-from gradscope.record.journal import Note, Raw, numbers_taken
+from gradscope.record.journal import Note, Raw
 from gradscope.record.margins import Margins
 from gradscope.record.oprun import NodeOps, OpRun, asked_by_user, flatten, runs_forward_again
 from gradscope.record.overwrites import Overwrites
@@ -30,7 +30,6 @@ from gradscope.record.tracing import is_profiling, record_for_profiler
 from gradscope.record.window import Window
 
 _current_node = torch._C._current_autograd_node
-_sequence_nr = torch._C._autograd._get_sequence_nr
 _FULL = frozenset({torch.float32, torch.float64})
 _HALF = frozenset({torch.float16, torch.bfloat16})
 _OTHER = frozenset(
@@ -51,8 +50,7 @@ class RecordingMode(Dispatch):
         *,
         hazards: bool,
     ) -> None:
-        super().__init__()
-        self.context = context
+        super().__init__(context)
         self.sizes = sizes
         self.reads = NanReads(context, lambda: self.window.close())
         self.margins = Margins(context) if hazards else None
@@ -94,15 +92,10 @@ class RecordingMode(Dispatch):
         if profiling:
             record_for_profiler(False)
         try:
-            seq = _sequence_nr()
-            noted = seq != context.seq
-            if noted:
-                self._note_call(info, seq, node, args)
-                if self.margins is not None and node is None:
-                    ran = self._ran(info, args, kwargs, out, seq, before)
-                    context.shielded(info.name, self.margins.measure, ran)
-            elif info.written and (taken := self._note_after_clone(info, seq, args, kwargs)):
-                seq, noted = taken.start + 1, True
+            self.made = made = self.note_call(info, node, args, kwargs)
+            if self.margins is not None and made == context.seq and node is None:
+                ran = self._ran(info, args, kwargs, out, made, before)
+                context.shielded(info.name, self.margins.measure, ran)
             if info.matrix:
                 self.raised.note_matrix(info, args, kwargs, sys._getframe(1))
             if node is None and not context.in_optimizer:
@@ -110,7 +103,7 @@ class RecordingMode(Dispatch):
                 if info.shifts and not info.written:
                     self.sizes.note_result(args, out, sys._getframe(1))
             if info.receives:
-                context.received.note(self._ran(info, args, kwargs, out, seq, before))
+                context.received.note(self._ran(info, args, kwargs, out, made, before))
                 return out
             if info.skip:
                 if type(out) in (float, bool) and node is None:
@@ -128,11 +121,10 @@ class RecordingMode(Dispatch):
                 or not (
                     info.finite
                     or (info.hands_on and _was_seen(args[0], node))
-                    or self._is_plainly_finite(out, seq if noted else 0, info)
+                    or self._is_plainly_finite(out, made, info)
                 )
                 or context.provenance.are_read(info, args, kwargs)
             ):
-                made = seq if noted else None
                 self._look_closer(self._ran(info, args, kwargs, out, made, before))
         finally:
             if profiling:
@@ -149,7 +141,7 @@ class RecordingMode(Dispatch):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         out: Any,
-        seq: int | None,
+        made: int,
         before: torch.Tensor | None,
     ) -> OpRun:
         """The op that was just run, with its surroundings."""
@@ -160,7 +152,7 @@ class RecordingMode(Dispatch):
             args,
             kwargs,
             out,
-            seq,
+            made or None,
             before,
             by_engine=in_node and called_by_engine(frame),
             by_user=asked_by_user(frame),
@@ -214,39 +206,10 @@ class RecordingMode(Dispatch):
             return not info.written
         return False
 
-    def _note_call(self, info: OpInfo, seq: int, node: Any, args: tuple[Any, ...]) -> None:
-        """Remember where the op was called that made the node `seq - 1`.
-
-        A node made by an op takes its number just before the op gets here. Numbers in between
-        belong to nodes made after the last op returned (CopySlices, regenerated views).
-        """
-        context = self.context
-        user, inner = note_site(sys._getframe(2), context.module)
-        made_in = node._sequence_nr() if node is not None else None
-        if made_in is not None and not user:
-            earlier = context.journal.call_of(made_in)
-            if earlier is not None:
-                user, inner = earlier.user, earlier.inner
-        constant = None
-        if info.shifts and len(args) > 1 and type(args[1]) in (int, float):
-            constant = float(args[1])
-        if info.hangs_on_modes:
-            context.rounded_otherwise[info.name] = None
-        context.journal.calls[seq - 1] = Note(
-            info, user, inner, context.module, made_in=made_in, constant=constant
-        )
-        context.seq = seq
-
-    def _note_after_clone(
-        self, info: OpInfo, seq: int, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> range:
-        """Put an in-place op in the place of the clone that autograd made for it, if it did."""
-        calls = self.context.journal.calls
-        module = self.context.module
-        taken = numbers_taken(seq, info, args, kwargs, calls, sys._getframe(2), module)
-        if taken:
-            calls.update(dict.fromkeys(taken, calls[seq - 1]._replace(info=info, value=None)))
-        return taken
+    def _note_write(self, info: OpInfo, tensor: Any, frame: Any) -> None:
+        noted = self.refusable.note_write(info, tensor, frame)
+        if noted is not None:
+            self.overwrites.note(noted, tensor)
 
     def _enter_node(self, node: Any) -> None:
         """Another autograd node runs now (None: forward again)."""
@@ -274,8 +237,7 @@ class RecordingMode(Dispatch):
         if args and not context.in_optimizer and context.running.node is None:
             frame = sys._getframe(2)
             self.sizes.note_write(args[0], frame)
-            context.shielded(info.name, self.refusable.note_write, info, args[0], frame)
-            context.shielded(info.name, self.overwrites.note, info, args[0], frame)
+            context.shielded(info.name, self._note_write, info, args[0], frame)
         if not args or not isinstance(args[0], torch.Tensor):
             return None
         # In backward the engine adds the gradients of two branches: which sign of inf was there?
@@ -298,10 +260,6 @@ class RecordingMode(Dispatch):
         # What ran until now was the hook's own work (a checkpoint's forward), not the formula.
         running.ops.clear()
         running.made.clear()
-
-    def look_in_full(self, is_full: bool) -> None:
-        self.context.seq = _sequence_nr()
-        super().look_in_full(is_full)
 
     def forget_history(self) -> None:
         self.context.history.clear()

@@ -80,7 +80,7 @@ class Observation:
         self.functions = FunctionChecks(context) if check_functions else None
         self.sizes = Sizes(context, measure)
         self.ops: EveryOp | None = None
-        self.dispatch = Dispatch()
+        self.dispatch = Dispatch(context)
         if each_op:
             self.ops = EveryOp(context, self.sizes, self._confirmed, full_from, hazards=hazards)
             self.dispatch = self.ops.mode

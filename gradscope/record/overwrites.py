@@ -7,7 +7,6 @@ unnoticed, and backward computes with values that the forward pass never had.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -19,10 +18,9 @@ from gradscope.record.events.provenance import Memories, storage_key
 from gradscope.record.graph import node_name
 from gradscope.record.journal import to_call
 from gradscope.record.oprun import NodeOps
-from gradscope.record.schema import OpInfo
-from gradscope.record.sites import Site, note_site, resolve
+from gradscope.record.refusals.notes import Noted
+from gradscope.record.sites import resolve
 
-_sequence_nr = torch._C._autograd._get_sequence_nr
 _MOST = 256  # memories that are watched at a time
 _LEFT_OUT = NotChecked(
     "whether some writes overwrite what backward needs",
@@ -58,14 +56,6 @@ class _Layout(NamedTuple):
         return bool(marks.as_strided(other.shape, other.strides, other.start - start).any())
 
 
-@dataclass(frozen=True, slots=True)
-class _Write:
-    op: str
-    site: Site
-    seq: int  # nodes with a lower number were there before
-    layout: _Layout
-
-
 class Overwrites:
     """The writes since the last backward pass, by memory. Empty in most programs, so that asking
     costs nothing."""
@@ -74,33 +64,32 @@ class Overwrites:
         self.found: list[Overwrite] = []
         self.not_checked: dict[NotChecked, None] = {}
         self._context = context
-        self._writes: Memories[_Write] = Memories()
+        self._writes: Memories[tuple[Noted, _Layout]] = Memories()
 
     def __bool__(self) -> bool:
         return len(self._writes) > 0
 
-    def note(self, info: OpInfo, tensor: Any, frame: Any) -> None:
+    def note(self, noted: Noted, tensor: torch.Tensor) -> None:
         """A write outside of backward, by an op that the user's own code calls. What requires grad
         is written under autograd's eyes."""
-        if type(tensor) is not torch.Tensor or tensor.requires_grad or not _is_floating(tensor):
+        is_plain = type(tensor) is torch.Tensor and _is_floating(tensor)
+        if not is_plain or tensor.requires_grad or noted.inner:
             return
         if len(self._writes) >= _MOST:
             self.not_checked[_LEFT_OUT] = None
             return
-        user, inner = note_site(frame)
-        if inner or not user:
-            return
-        self._writes.put(tensor, _Write(info.name, user, _sequence_nr(), _Layout.of(tensor)))
+        self._writes.put(tensor, (noted, _Layout.of(tensor)))
 
     def check(self, running: NodeOps, args: tuple[Any, ...]) -> None:
         """An op of a backward node reads `args`."""
         for tensor in args:
             if type(tensor) is not torch.Tensor:
                 continue
-            write = self._writes.of(tensor)
-            if write is None or running.node._sequence_nr() >= write.seq:
+            write, layout = self._writes.of(tensor) or (None, None)
+            # Nodes with a lower number were there before.
+            if write is None or layout is None or running.node._sequence_nr() >= write.seq:
                 continue
-            if write.layout.meets(_Layout.of(tensor)) and _has_saved(running, storage_key(tensor)):
+            if layout.meets(_Layout.of(tensor)) and _has_saved(running, storage_key(tensor)):
                 self._writes.clear(tensor)
                 self._report(running.node, write)
 
@@ -108,7 +97,7 @@ class Overwrites:
         """The backward pass is over."""
         self._writes = Memories()
 
-    def _report(self, node: Any, write: _Write) -> None:
+    def _report(self, node: Any, write: Noted) -> None:
         seq, step = node._sequence_nr(), self._context.step
         note = self._context.journal.call_of(seq)
         if note is not None and note.custom is None:

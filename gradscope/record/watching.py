@@ -15,7 +15,7 @@ from gradscope.record.events.symptoms import Symptoms, any_alive
 from gradscope.record.finite import holds_bad, quick_sum
 from gradscope.record.optimizers import Work, parameters_of
 from gradscope.record.passes import BackwardPass
-from gradscope.record.sizes.clearing import Versions, version_of, versions_of
+from gradscope.record.sizes.clearing import Versions, changed_since, versions_of
 from gradscope.record.sizes.gradients import Sizes
 from gradscope.record.tracing import unobserved
 
@@ -119,11 +119,7 @@ class Watching:
         if self.context.updates is not None:
             self.surges.sample(self.context.step, self.leaves)
             return False
-        leaves = [
-            leaf
-            for leaf in self.leaves()
-            if leaf.grad is not None and self._before.get(id(leaf)) != version_of(leaf.grad)
-        ]
+        leaves = [leaf for leaf, _ in changed_since(self._before, self.leaves())]
         made, self._made_until = _sequence_nr() - self._made_until, _sequence_nr()
         if (made, len(leaves)) != self._reached:
             above = graph.consumers([root.grad_fn] if root.grad_fn is not None else [])

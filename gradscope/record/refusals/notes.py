@@ -40,7 +40,8 @@ _LARGEST = 20_000  # nodes of a graph that is kept in mind
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """A write: the memory that it went to, and the number that the next node was to get."""
+    """A write: the memory that it went to, and the number that the next node was to get. `inner`:
+    a library made it."""
 
     storage: StorageWeakRef  # keeps the address from being given to another
     seq: int
@@ -48,6 +49,7 @@ class Noted:
     site: Site
     module: str
     recorded: bool
+    inner: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +107,20 @@ class Notes:
             Updated(weakref.ref(work.optimizer), note_site(work.frame)[0], _sequence_nr())
         )
 
-    def note_write(self, info: OpInfo, tensor: Any, frame: FrameType) -> None:
+    def note_write(self, info: OpInfo, tensor: Any, frame: FrameType) -> Noted | None:
         """An op outside of backward and of optimizers is about to write a tensor."""
         key = storage_key(tensor) if isinstance(tensor, torch.Tensor) else None
         if key is None:
-            return
+            return None
         user, inner = note_site(frame, self._context.module)
         if not user:
-            return
+            return None
         module = _library_layer(self._context.module) if inner else ""
         recorded = torch.is_grad_enabled() and tensor.requires_grad
         reference = StorageWeakRef(tensor.untyped_storage())
-        self.writes.append(Noted(reference, _sequence_nr(), info.name, user, module, recorded))
+        noted = Noted(reference, _sequence_nr(), info.name, user, module, recorded, bool(inner))
+        self.writes.append(noted)
+        return noted
 
     def note_pass(self, one: BackwardPass) -> None:
         frames = user_frames(one.frame)

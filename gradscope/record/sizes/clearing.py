@@ -154,11 +154,7 @@ class Freshness:
 
     def added_to(self, leaves: Iterable[torch.Tensor], frame: FrameType) -> Graded:
         """The leaves whose gradient the pass, which `frame` has asked for, has made or changed."""
-        graded = [
-            (leaf, leaf.grad)
-            for leaf in leaves
-            if leaf.grad is not None and self._before.get(id(leaf)) != version_of(leaf.grad)
-        ]
+        graded = changed_since(self._before, leaves)
         if self.stale:
             stale = [leaf for leaf, _ in graded if id(leaf) in self.stale]
             self.stale = set(map(id, stale))
@@ -179,6 +175,15 @@ class Freshness:
 
 def versions_of(leaves: Iterable[torch.Tensor]) -> Versions:
     return {id(leaf): version_of(leaf.grad) for leaf in leaves if leaf.grad is not None}
+
+
+def changed_since(before: Versions, leaves: Iterable[torch.Tensor]) -> Graded:
+    """The leaves that have another gradient since."""
+    return [
+        (leaf, leaf.grad)
+        for leaf in leaves
+        if leaf.grad is not None and before.get(id(leaf)) != version_of(leaf.grad)
+    ]
 
 
 def version_of(grad: torch.Tensor) -> tuple[int, int]:

@@ -13,10 +13,10 @@ import torch
 
 from gradscope.facts import Activation, Call
 from gradscope.record import finite
+from gradscope.record.context import RunContext
 from gradscope.record.finite import plain
 from gradscope.record.graph import consumers, node_name
 from gradscope.record.journal import Note, to_call
-from gradscope.record.names import Names
 from gradscope.record.sizes.steep import SteepInput, steepest
 from gradscope.record.tracing import computes_values, unobserved
 
@@ -59,6 +59,12 @@ class Crossing:
             return Call(op=self.name.removesuffix("Backward0").lower(), node=self.name)
         return to_call(self.note, self.seq, self.name)
 
+    @property
+    def gain(self) -> float:
+        """The largest norm that it passed on over the one that came in."""
+        given = max((norm for norm in self.into if norm is not None), default=0.0)
+        return given / self.out if self.out else 0.0
+
     def is_zero_into(self, edge: int) -> bool:
         """Whether it took a gradient and passed on exactly zero to an input."""
         is_given = self.out is not None and self.out > 0
@@ -73,11 +79,11 @@ class Crossings:
     def __init__(
         self,
         roots: Sequence[Any],
-        names: Names,
-        calls: Mapping[int, Note],
-        selections: Mapping[int, object],
+        context: RunContext,
+        selections: Mapping[int, object] | None,
     ) -> None:
-        """`calls` are by sequence number, and of those that leave elements out the `selections`."""
+        """`selections` are what calls leave out, by sequence number; None where the forward pass
+        was not watched."""
         self.found: list[Crossing] = []
         self.nodes = _topological(roots)
         leaves = [node for node in self.nodes if hasattr(node, "variable")]
@@ -92,10 +98,10 @@ class Crossings:
             seq = node._sequence_nr()
             nearest = getattr(node, "_saved_interpolation_mode", None) == _NEAREST  # grid_sampler
             crossing = Crossing(node_name(node), seq, takes_nearest=nearest)
-            crossing.note, crossing.selection = calls.get(seq), selections.get(seq)
-            if crossing.note is not None and crossing.note.user:
-                crossing.place = crossing.note.user[0]
-                crossing.module = names.module(crossing.note.module)
+            if selections is not None and (note := context.journal.call_of(seq)) is not None:
+                crossing.note, crossing.selection = note, selections.get(seq)
+                crossing.place = note.user[0] if note.user else None
+                crossing.module = context.names.module(note.module) if note.user else None
             for position, (below, _) in enumerate(node.next_functions):
                 if below in at:
                     crossing.below[position] = at[below]

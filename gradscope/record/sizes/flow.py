@@ -21,7 +21,7 @@ from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import plain, sum_as
-from gradscope.record.journal import Note, numbers_taken
+from gradscope.record.journal import Note
 from gradscope.record.oprun import checkpoint_around, flatten
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import Site, note_site
@@ -90,7 +90,6 @@ def _rounded(number: float) -> float:
 
 _NUMBERS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "lift_fresh"})
 _current_node = torch._C._current_autograd_node
-_sequence_nr = torch._C._autograd._get_sequence_nr
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +168,6 @@ class Flow:
         self._context = context
         self.paused = False
         self.activations = Activations()
-        self.calls: dict[int, Note] = {}
         self.selections: dict[int, Selection] = {}  # by the number of the call
         self.cuts: list[Cut] = []
         self._bits: dict[int, int] = {}
@@ -182,46 +180,37 @@ class Flow:
         self._idle = 0  # the cuts of leaves that were read idly and of nothing else
         self.differentiated = 0  # the leaves upstream of what the program differentiates
         self.handed_out = 0  # the leaves that it does so by
-        self._seq = _sequence_nr()
 
-    def note(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-        """An op has run."""
+    def note(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, made: int
+    ) -> None:
+        """An op has run. It has made the node `made - 1`, or none (0)."""
         # A question about sizes or strides may come from inside autograd, which then holds a lock
         # that our own questions (is it a leaf?) would wait for.
         tells = flatten(out) or str(func.__name__).partition(".")[0] in _NUMBERS
         if tells and not self.paused and _current_node() is None and computes_values():
             try:
-                self._follow(func, args, kwargs, out)
+                self._follow(read_schema(func), args, kwargs, out, made)
             except Exception:  # a fault of ours costs the reasons, not the program
                 self.paused = True
 
-    def _follow(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-        info = read_schema(func)
+    def _follow(
+        self, info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, made: int
+    ) -> None:
         if info.written and _is_given_values(out):
             return
         if info.shape_only:
             self._pass_on(info, (), out, (0, 0), set())
             return
         site: tuple[Site, Site] | None = None
-        seq = _sequence_nr()
-        if seq != self._seq:
-            self._seq = seq
-            known = self._context.journal.calls.get(seq - 1)  # where all is looked at
-            if known is not None and known.info is info:
-                site = known.user, known.inner
-            else:
-                site = note_site(sys._getframe(2))
-            self.calls[seq - 1] = Note(info, *site, self._context.module, self._context.function)
+        if made:
+            call = self._context.journal.calls[made - 1]
+            site = call.user, call.inner
             if (selection := selection_of(info, args)) is not None:
-                self.selections[seq - 1] = selection
-            self.activations.note(seq - 1, out)
-        elif info.written and (
-            taken := numbers_taken(seq, info, args, kwargs, self.calls, sys._getframe(2))
-        ):
-            self.calls.update(dict.fromkeys(taken, self.calls[seq - 1]._replace(info=info)))
-            self.activations.note(taken.start, out)
+                self.selections[made - 1] = selection
+            self.activations.note(made - 1, out)
         elif self._context.function is not None and not torch.is_grad_enabled():
-            self.activations.note(seq - 1, out)  # its last op makes its result
+            self.activations.note(self._context.seq - 1, out)  # its last op makes its result
         live, themselves, cuts, read = self._upstream(args, kwargs)
         if live:
             self._trail.append((live, (site or note_site(sys._getframe(2)))[0]))
@@ -337,7 +326,7 @@ class Flow:
     def _is_autograds(self, site: tuple[Site, Site] | None) -> bool:
         """Whether the detach is of a result that an op keeps for its own backward: it then comes
         from the very instruction that called the op."""
-        last = self.calls.get(self._seq - 1)
+        last = self._context.journal.call_of(self._context.seq - 1)
         return last is not None and (last.user, last.inner) == (site or note_site(sys._getframe(3)))
 
     def _add_cut(

@@ -221,7 +221,7 @@ class Sizes:
     def _inspect(self, one: BackwardPass, flow: Flow | None) -> Crossings:
         roots = one.differentiable
         if flow is not None and self._summed is None:
-            self._summed = summed(roots, flow)
+            self._summed = summed(roots, self._context)
         crossings = self.inspection.hook_backward(self._context.step, roots, flow, one.frame)
         if not crossings.is_whole:
             self._not_checked = (_PART_OF_A_GRAPH,)
@@ -290,8 +290,8 @@ class Sizes:
         if flow is not None:
             self.usages.note_graph(crossings.found)
             self._leaps.note(seen)
-            self._own_backwards.look(flow)
-            self._depth = depth_of(seen, flow, self.names)
+            self._own_backwards.look(self._context.journal.calls.values())
+            self._depth = depth_of(seen, self._context)
 
     # An optimizer step
 

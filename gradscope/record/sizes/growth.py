@@ -13,11 +13,11 @@ from itertools import dropwhile, pairwise, takewhile
 
 from gradscope.facts import Depth, Growth, LayerSize
 from gradscope.ops.display import node_stem
+from gradscope.record.context import RunContext
 from gradscope.record.journal import Note
 from gradscope.record.names import Names
 from gradscope.record.sites import resolve
 from gradscope.record.sizes.crossings import Crossing
-from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.inspection import Inspected
 
 _FEWEST = 4  # repeats below which a fitted factor says nothing
@@ -212,9 +212,8 @@ class Growths:
         (`MkldnnRnnLayer`, `CudnnRnn`) is all that torch tells of it."""
         layers = [one for one in seen.nodes if one.out and "Rnn" in node_stem(one.name)]
         if layers:
-            layer = max(layers, key=_fused_gain)
-            gain = _fused_gain(layer)
-            norms = (layer.out or 0.0, gain * (layer.out or 0.0))
+            layer = max(layers, key=lambda one: one.gain)
+            gain, norms = layer.gain, (layer.out or 0.0, layer.gain * (layer.out or 0.0))
             call = layer.call
             self._seen.append(Growth(seen.step, "fused", call, norms, gain, gain, gain))
 
@@ -239,19 +238,13 @@ def _swelling(seen: Inspected, sizes: Mapping[int, float]) -> Growth | None:
     return Growth(seen.step, found.axis, call, norms, found.factor, found.low, found.high)
 
 
-def _fused_gain(crossing: Crossing) -> float:
-    """How much more came out of one node than went in: a whole recurrent layer is one op."""
-    given = max((norm for norm in crossing.into if norm is not None), default=0.0)
-    return given / crossing.out if crossing.out else 0.0
-
-
-def depth_of(seen: Inspected, flow: Flow, names: Names) -> Depth:
+def depth_of(seen: Inspected, context: RunContext) -> Depth:
     """Each layer with its last result, in the order in which the forward pass first came to it."""
     gradients = {one.seq: one.out for one in seen.nodes if one.out is not None}
     found: dict[str, LayerSize] = {}
     for seq, size in sorted(seen.activations.items()):
-        noted = flow.calls.get(seq)
-        layer = _layer(noted, names) if noted is not None else None
+        noted = context.journal.call_of(seq)
+        layer = _layer(noted, context.names) if noted is not None else None
         if noted is not None and layer is not None:
             inside = noted.module is not None
             found[layer] = LayerSize(layer, noted.info.name, size, gradients.get(seq), inside)

@@ -48,7 +48,7 @@ class Inspection:
         self.refused: Flow | None = None  # of the forward whose backward raised
         self._largest = 0  # nodes made for the largest graph that was inspected
         self._made = self._made_until = 0
-        self._dispatch = Dispatch()
+        self._dispatch = Dispatch(context)
 
     def begin(self, dispatch: Dispatch) -> None:
         """By what ops are seen."""
@@ -116,8 +116,7 @@ class Inspection:
         if step not in self.steps[-1:]:  # of one that raised
             self.steps.append(step)
         self.names.look(frame)
-        calls, selections = (flow.calls, flow.selections) if flow is not None else ({}, {})
-        nodes = [root.grad_fn for root in roots]
-        crossings = Crossings(nodes, self.names, calls, selections)
+        selections = flow.selections if flow is not None else None
+        crossings = Crossings([root.grad_fn for root in roots], self._context, selections)
         self._context.seen.hold(roots, crossings.nodes)
         return crossings

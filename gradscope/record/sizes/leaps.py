@@ -26,9 +26,8 @@ class Leaps:
         slopes: dict[object, float] = {}
         for position, crossing in enumerate(seen.nodes):
             place: object = crossing.name, crossing.place
-            gain = max((one for one in crossing.into if one is not None), default=0.0)
             if crossing.out:
-                slopes[place] = max(slopes.get(place, 0.0), gain / crossing.out)
+                slopes[place] = max(slopes.get(place, 0.0), crossing.gain)
             if crossing.steep is not None and crossing.place is not None:
                 found = self._leap(position, seen)
                 if found is not None:

@@ -3,7 +3,7 @@ the right mode, and whether anybody calls a method `backward` of their own, as a
 
 import sys
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack
 from types import FrameType, FunctionType
 from typing import Any
@@ -16,9 +16,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from gradscope.facts import ModeKept, OwnBackward
 from gradscope.ops.traits import Trait, has
 from gradscope.record.definitions import head
+from gradscope.record.journal import Note
 from gradscope.record.names import Names
 from gradscope.record.sites import USER, Site, kind_of, note_site, resolve
-from gradscope.record.sizes.flow import Flow
 from gradscope.record.stand_ins import stand_in
 from gradscope.record.tracing import unobserved
 
@@ -165,9 +165,9 @@ class OwnBackwards:
             self._looked.add(kind)
             self._put_around(kind)
 
-    def look(self, flow: Flow) -> None:
-        """A forward pass was watched."""
-        for note in flow.calls.values() if self._found else ():
+    def look(self, calls: Iterable[Note]) -> None:
+        """A forward pass was watched, which has made these."""
+        for note in calls if self._found else ():
             passes_on = note.info.view or has(note.info.name, Trait.COPIES)
             if note.module is not None and not passes_on:
                 self._computing.add(type(note.module.module))

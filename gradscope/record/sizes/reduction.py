@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from gradscope.facts import Summed
+from gradscope.record.context import RunContext
 from gradscope.record.sites import place_of
-from gradscope.record.sizes.flow import Flow
 
 _MEAN, _SUM = 1, 2  # at::Reduction
 _DEEPEST = 64  # nodes between a loss and the means that it is made of
@@ -17,7 +17,7 @@ _HANDS_ON = ("AddBackward0", "SubBackward0", "NegBackward0", "ToCopyBackward0", 
 _PER_ROW = ("NllLoss",)  # whose mean divides by the rows alone
 
 
-def summed(roots: Sequence[torch.Tensor], flow: Flow) -> Summed | None:
+def summed(roots: Sequence[torch.Tensor], context: RunContext) -> Summed | None:
     """The sum that the only root is, at most times a constant that is no 1 / N."""
     if len(roots) != 1:
         return None
@@ -36,7 +36,7 @@ def summed(roots: Sequence[torch.Tensor], flow: Flow) -> Summed | None:
     terms = _terms(node) if node is not None else 0
     if terms < _FEWEST or weight * terms < _FEWEST:
         return None
-    call = flow.calls.get(node._sequence_nr())
+    call = context.call_of_node(node)
     place = place_of(call.user) if call is not None else None
     return Summed(terms, call.info.name if call is not None else "sum", place)
 
