@@ -16,6 +16,7 @@ from gradscope.record.mode import RecordingMode
 from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.sizes.gradients import Sizes
 from gradscope.record.stand_ins import stand_in
+from gradscope.record.tracing import unobserved
 
 # Steps in a row of a program that updates by hand, which no other step shows: that gradients are
 # never cleared takes the first update and five more.
@@ -72,7 +73,8 @@ class Depth:
     def watch(self) -> None:
         if self.is_full:
             self.compiled.let_run()
-            self._mode.leave(())
+            with unobserved():
+                self._mode.leave(())
             self._mode.look_in_full(False)
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
 from gradscope.record.context import RunContext
-from gradscope.record.journal import Note, numbers_taken
+from gradscope.record.journal import Note
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import note_site
 from gradscope.record.sizes.flow import Flow
@@ -152,7 +153,7 @@ class Dispatch(Unseen):
             if not info.written:
                 return 0
             # An in-place op takes the place of the clone that autograd made for it, if it did.
-            taken = numbers_taken(seq, info, args, kwargs, calls, sys._getframe(1), module)
+            taken = self._taken(seq, info.written_tensors(args, kwargs), sys._getframe(1))
             if taken:
                 calls.update(dict.fromkeys(taken, calls[seq - 1]._replace(info=info, value=None)))
             return taken.start + 1 if taken else 0
@@ -170,6 +171,27 @@ class Dispatch(Unseen):
         calls[seq - 1] = Note(info, user, inner, module, made_in=made_in, constant=constant)
         context.seq = seq
         return seq
+
+    def _taken(self, seq: int, written: list[torch.Tensor], frame: FrameType) -> range:
+        """The sequence numbers below `seq` (the counter) that belong to the call of an in-place op,
+        which `frame` made, the op's own nodes first. Empty where autograd made no clone for it.
+
+        Of one whose derivative needs what it overwrites (`div_`, `log_`, `pow_`, ...) autograd
+        first makes the node, then saves a `clone` of the operand that nobody wrote, which may take
+        a node and its number too, and only then runs the op: the numbers of the call were given out
+        before.
+        """
+        calls, clones = self.context.journal.calls, 0
+        last = calls.get(seq - 1)
+        if last is None or last.info.name != "clone":
+            return range(0)
+        own = last.info, *note_site(frame, self.context.module)
+        while (note := calls.get(seq - 1 - clones)) and (note.info, note.user, note.inner) == own:
+            clones += 1
+        # A clone of what needs no gradient makes no node: its call was noted under the op's number.
+        nodes = clones if any(tensor.requires_grad for tensor in written) else 0
+        taken = range(seq - clones - nodes, seq)
+        return taken if not any(number in calls for number in taken[:nodes]) else range(0)
 
 
 hide_from_dynamo(Dispatch.__torch_dispatch__)

@@ -25,7 +25,7 @@ from gradscope.record.passes import BackwardPass, Engine
 from gradscope.record.sites import OURS, kind_of, user_frames
 from gradscope.record.sizes.gradients import Sizes
 from gradscope.record.stand_ins import stand_in
-from gradscope.record.tracing import unobserved, watch_captures
+from gradscope.record.tracing import unobserved
 from gradscope.record.watching import Watching
 
 _SETTINGS_KEPT = 64
@@ -70,7 +70,7 @@ class EveryOp:
             stand_in(stack, tensors, name, _telling_nan(self, getattr(tensors, name), thread))
         self.depth.compiled.follow(stack, lambda: self.depth.note_compiled(self.context.step))
         follow_objects(stack, self.context.received)
-        watch_captures(stack, self._begin_capture, self._end_capture)
+        self._follow_captures(stack)
         self.depth.begin(stack)
 
     def end(self) -> None:
@@ -97,12 +97,6 @@ class EveryOp:
                 self.context.shielded("its variables", self.mode.reads.look_at_kept, scopes)
 
     # Steps
-
-    def begin_backward(self, loss: float | None) -> None:
-        """A step's backward is about to run."""
-        if self.depth.is_full:
-            with unobserved():
-                self.watching.begin_backward(loss)
 
     def run_backward(self, engine: Engine, one: BackwardPass) -> Any:
         self.mode.window.close()
@@ -172,14 +166,27 @@ class EveryOp:
                 self.symptoms.after_optimizer(work.optimizer)
         self.watching.end_update(work)
 
-    def _begin_capture(self) -> None:
-        self.mode.window.close()
-        self.mode.capturing = True
+    def _follow_captures(self, stack: ExitStack) -> None:
+        """Look away while a CUDA graph is captured, until `stack` ends: a question of ours would
+        become a part of the graph, or break the capture off."""
+        graph = torch.cuda.CUDAGraph
+        original_begin, original_end = graph.capture_begin, graph.capture_end
 
-    def _end_capture(self) -> None:
-        self.mode.capturing = False
-        if _CAPTURED not in self.context.notes:
-            self.context.notes.append(_CAPTURED)
+        def capture_begin(graph: Any, *args: Any, **kwargs: Any) -> None:
+            self.mode.window.close()
+            self.mode.capturing = True
+            original_begin(graph, *args, **kwargs)
+
+        def capture_end(graph: Any) -> None:
+            try:
+                original_end(graph)
+            finally:
+                self.mode.capturing = False
+                if _CAPTURED not in self.context.notes:
+                    self.context.notes.append(_CAPTURED)
+
+        stand_in(stack, graph, "capture_begin", capture_begin)
+        stand_in(stack, graph, "capture_end", capture_end)
 
     # The end
 

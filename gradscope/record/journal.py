@@ -6,14 +6,13 @@ in backward. An event is noted only where a non-finite value is taken or given.
 
 import ast
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from types import FrameType
 from typing import Any, NamedTuple
 
 from gradscope.facts import Call, Event, Kind, NotChecked, Operand, Phase
 from gradscope.record.schema import OpInfo
-from gradscope.record.sites import ModuleFrame, Site, file_in_torch, module_path, note_site, resolve
+from gradscope.record.sites import ModuleFrame, Site, file_in_torch, module_path, resolve
 from gradscope.source import expression, operands, parsed
 
 _GENERATIONS = 4  # backward passes whose calls are kept: GANs and truncated BPTT reach back a few
@@ -169,41 +168,6 @@ def to_call(note: Note, seq: int | None = None, node: str | None = None) -> Call
         constant=note.constant,
         view=note.info.view and not note.custom,
     )
-
-
-def numbers_taken(
-    seq: int,
-    info: OpInfo,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    calls: Mapping[int, Note],
-    frame: FrameType,
-    module: ModuleFrame | None,
-) -> range:
-    """The sequence numbers below `seq` (the counter) that belong to the call of an in-place op,
-    which `frame` made, the op's own nodes first. Empty where autograd made no clone for it.
-
-    Of one whose derivative needs what it overwrites (`div_`, `log_`, `pow_`, ...) autograd first
-    makes the node, then saves a `clone` of the operand that nobody wrote, which may take a node and
-    its number too, and only then runs the op: the numbers of the call were given out before.
-    """
-    last = calls.get(seq - 1)
-    if last is None or last.info.name != "clone":
-        return range(0)
-    site = note_site(frame, module)
-
-    def is_own_clone(number: int) -> bool:
-        note = calls.get(number)
-        return note is not None and note.info is last.info and (note.user, note.inner) == site
-
-    clones = 0
-    while is_own_clone(seq - 1 - clones):
-        clones += 1
-    # A clone of what needs no gradient makes no node: its call was noted under the op's number.
-    written = info.written_tensors(args, kwargs)
-    nodes = clones if any(tensor.requires_grad for tensor in written) else 0
-    taken = range(seq - clones - nodes, seq)
-    return taken if not any(number in calls for number in taken[:nodes]) else range(0)
 
 
 _LONGEST = 40  # characters: a longer expression is no name any more

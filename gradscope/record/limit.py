@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -106,41 +107,34 @@ class LastUpdate:
         return not self._awaited
 
 
+Row = tuple[float | None, float, int, Site, bool]  # which Python's collector need not go through
+
+
 class Steps:
     """Those that are over, kept as plain as they came: one is added at each backward."""
 
-    def __init__(self) -> None:
-        # In columns, since Python's collector would go through an object for each of them.
-        self._columns: tuple[list[Any], ...] = tuple([] for _ in range(5))
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        self._rows = list(rows)
         self._clock = time.perf_counter()
         self._ops = 0
         self._site: Site = ()
 
     def __len__(self) -> int:
-        return len(self._columns[0])
+        return len(self._rows)
 
     def add(self, loss: float | None, ops: int, site: Site, in_full: bool) -> None:
         """After so many `ops` in all."""
         now = time.perf_counter()
         if site != self._site:
             self._site = site
-        losses, seconds, counts, sites, depths = self._columns
-        losses.append(loss)
-        seconds.append(now - self._clock)
-        counts.append(ops - self._ops)
-        sites.append(self._site)
-        depths.append(in_full)
+        self._rows.append((loss, now - self._clock, ops - self._ops, self._site, in_full))
         self._clock, self._ops = now, ops
 
     def first(self, count: int) -> Steps:
-        found = Steps()
-        found._columns = tuple(column[:count] for column in self._columns)
-        return found
+        return Steps(self._rows[:count])
 
     def facts(self) -> tuple[Step, ...]:
         return tuple(
             Step(index, loss, seconds, ops, place_of(site), in_full)
-            for index, (loss, seconds, ops, site, in_full) in enumerate(
-                zip(*self._columns, strict=True)
-            )
+            for index, (loss, seconds, ops, site, in_full) in enumerate(self._rows)
         )

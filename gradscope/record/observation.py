@@ -235,7 +235,7 @@ class Observation:
         if self._is_last:
             self._halt(self._reason)
         if self.ops is not None:
-            self.ops.begin_backward(loss)
+            self.ops.watching.begin_backward(loss)
 
     def _end_step(self) -> None:
         with unobserved():

@@ -1,13 +1,7 @@
 """Whether ops compute values now, which is asked before anything of ours runs an op, and how ours
 run without being seen."""
 
-from collections.abc import Callable
-from contextlib import ExitStack
-from typing import Any
-
 import torch
-
-from gradscope.record.stand_ins import stand_in
 
 _TRACERS = tuple(torch._C._TorchDispatchModeKey.__members__.values())  # proxy, fake, functional
 _modes = torch._C._len_torch_dispatch_stack
@@ -80,25 +74,3 @@ class shielded:
                 f"gradient sizes were not all measured: {type(fault).__name__}: {fault}"
             )
         return isinstance(fault, Exception)
-
-
-def watch_captures(
-    stack: ExitStack, before: Callable[[], object], after: Callable[[], object]
-) -> None:
-    """Call `before` and `after` around each capture of a CUDA graph, until `stack` ends: a question
-    of ours would become a part of the graph, or break the capture off."""
-    graph = torch.cuda.CUDAGraph
-    original_begin, original_end = graph.capture_begin, graph.capture_end
-
-    def capture_begin(self: Any, *args: Any, **kwargs: Any) -> None:
-        before()
-        original_begin(self, *args, **kwargs)
-
-    def capture_end(self: Any) -> None:
-        try:
-            original_end(self)
-        finally:
-            after()
-
-    stand_in(stack, graph, "capture_begin", capture_begin)
-    stand_in(stack, graph, "capture_end", capture_end)
