@@ -7,30 +7,28 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 
-class ReLU(Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x.clamp(min=0)
+def made(forward, backward):
+    """The Function of a formula and of its gradients, which are given those of the outputs and then
+    the inputs."""
 
-    @staticmethod
-    def backward(ctx, grad_output):
-        (x,) = ctx.saved_tensors
-        return grad_output * (x > 0)
+    class Made(Function):
+        @staticmethod
+        def forward(ctx, *inputs):
+            ctx.save_for_backward(*inputs)
+            return forward(*inputs)
+
+        @staticmethod
+        def backward(ctx, *grads):
+            return backward(*grads, *ctx.saved_tensors)
+
+    return Made
 
 
-class Magnitude(Function):
-    """A kink at 0, where sign() gives the slope between left and right."""
+ReLU = made(lambda x: x.clamp(min=0), lambda grad, x: grad * (x > 0))
 
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x.abs().sum()
 
-    @staticmethod
-    def backward(ctx, grad_output):
-        (x,) = ctx.saved_tensors
-        return grad_output * x.sign()
+# A kink at 0, where sign() gives the slope between left and right.
+Magnitude = made(lambda x: x.abs().sum(), lambda grad, x: grad * x.sign())
 
 
 class LargestOfRow(Function):
@@ -51,16 +49,10 @@ class LargestOfRow(Function):
         return grad.scatter_(1, places[:, None], grad_values[:, None])
 
 
-class SinCos(Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x.sin(), x.cos()
-
-    @staticmethod
-    def backward(ctx, grad_sin, grad_cos):
-        (x,) = ctx.saved_tensors
-        return grad_sin * x.cos() - grad_cos * x.sin()
+SinCos = made(
+    lambda x: (x.sin(), x.cos()),
+    lambda grad_sin, grad_cos, x: grad_sin * x.cos() - grad_cos * x.sin(),
+)
 
 
 class DoubleInPlace(Function):
@@ -95,16 +87,8 @@ class Linear(Function):
         return grad_x, grad_w, grad_b
 
 
-class AddBroadcast(Function):
-    """Autograd sums a gradient of the broadcast shape by itself."""
-
-    @staticmethod
-    def forward(ctx, x, b):
-        return x + b
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        return grad_output, grad_output
+# Autograd sums a gradient of the broadcast shape by itself.
+AddBroadcast = made(lambda x, b: x + b, lambda grad, x, b: (grad, grad))
 
 
 class Power(Function):
@@ -177,16 +161,10 @@ class NumpyExp(Function):
         return grad_output * y
 
 
-class NumpyDot(Function):
-    @staticmethod
-    def forward(ctx, a, b):
-        ctx.save_for_backward(a, b)
-        return torch.as_tensor(a.detach().numpy() @ b.detach().numpy())
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        a, b = ctx.saved_tensors
-        return grad_output @ b.T, a.T @ grad_output
+NumpyDot = made(
+    lambda a, b: torch.as_tensor(a.detach().numpy() @ b.detach().numpy()),
+    lambda grad, a, b: (grad @ b.T, a.T @ grad),
+)
 
 
 class InSingle(Function):
@@ -317,17 +295,13 @@ class Nested(Function):
         return grad_output * ((x > 0) + 1)
 
 
-class Hinge(Function):
-    @staticmethod
-    def forward(ctx, score, target):
-        ctx.save_for_backward(score, target)
-        return (1 - score * target).clamp(min=0).mean()
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        score, target = ctx.saved_tensors
-        inside = (score * target) < 1
-        return grad_output * -target * inside / score.numel(), None
+Hinge = made(
+    lambda score, target: (1 - score * target).clamp(min=0).mean(),
+    lambda grad, score, target: (
+        grad * -target * ((score * target) < 1) / score.numel(),
+        None,
+    ),
+)
 
 
 class Stateful(Function):
@@ -345,28 +319,11 @@ class Stateful(Function):
         return grad_output * Stateful.calls
 
 
-class RoundSTE(Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.round()
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        return grad_output
+RoundSTE = made(lambda x: x.round(), lambda grad, x: grad)
 
 
-class Spike(Function):
-    """A spiking neuron: a step forward, a smooth surrogate back."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return (x > 0).to(x.dtype)
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        (x,) = ctx.saved_tensors
-        return grad_output / (1 + 10 * x.abs()) ** 2
+# A spiking neuron: a step forward, a smooth surrogate back.
+Spike = made(lambda x: (x > 0).to(x.dtype), lambda grad, x: grad / (1 + 10 * x.abs()) ** 2)
 
 
 class FakeQuantise(Function):
@@ -399,16 +356,7 @@ class QuantiseBySize(Function):
         return grad_output
 
 
-class Binarise(Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x.sign() * x.abs().mean()
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        (x,) = ctx.saved_tensors
-        return grad_output * (x.abs() <= 1)
+Binarise = made(lambda x: x.sign() * x.abs().mean(), lambda grad, x: grad * (x.abs() <= 1))
 
 
 class Reverse(Function):
@@ -422,26 +370,10 @@ class Reverse(Function):
         return -ctx.strength * grad_output, None
 
 
-class ClipGradient(Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        return grad_output.clamp(-0.1, 0.1)
+ClipGradient = made(lambda x: x.clone(), lambda grad, x: grad.clamp(-0.1, 0.1))
 
 
-class TruncatedExp(Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x.exp()
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        (x,) = ctx.saved_tensors
-        return grad_output * x.clamp(max=1.0).exp()
+TruncatedExp = made(lambda x: x.exp(), lambda grad, x: grad * x.clamp(max=1.0).exp())
 
 
 class SaidSo(Function):
@@ -508,44 +440,16 @@ RIGHT = {
 }
 
 
-class ComplexProduct(Function):
-    @staticmethod
-    def forward(ctx, z, w):
-        ctx.save_for_backward(z, w)
-        return z * w
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        z, w = ctx.saved_tensors
-        return grad_output * w.conj(), grad_output * z.conj()
+ComplexProduct = made(lambda z, w: z * w, lambda grad, z, w: (grad * w.conj(), grad * z.conj()))
 
 
-class Intensity(Function):
-    """Complex in, real out."""
-
-    @staticmethod
-    def forward(ctx, z):
-        ctx.save_for_backward(z)
-        return z.abs().square()
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        (z,) = ctx.saved_tensors
-        return 2 * grad_output * z
+Intensity = made(lambda z: z.abs().square(), lambda grad, z: 2 * grad * z)  # complex to real
 
 
-class Phasor(Function):
-    """Real in, complex out."""
-
-    @staticmethod
-    def forward(ctx, phase):
-        ctx.save_for_backward(phase)
-        return torch.polar(torch.ones_like(phase), phase)
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        (phase,) = ctx.saved_tensors
-        return grad_output.imag * phase.cos() - grad_output.real * phase.sin()
+Phasor = made(  # real to complex
+    lambda phase: torch.polar(torch.ones_like(phase), phase),
+    lambda grad, phase: grad.imag * phase.cos() - grad.real * phase.sin(),
+)
 
 
 def field(*shape):
