@@ -31,8 +31,20 @@ class Case:
         return f"{self.op}-{self.nature}"
 
 
-def case(run, *inputs, at: str, nature: Nature, cause: str) -> Case:
-    return Case(run, inputs, at, nature, cause)
+# The cause that most edges of a nature have.
+USUAL = {
+    N.OVERFLOW: "overflow",
+    N.EMPTY: "empty-reduction",
+    N.SLOPE_OVERFLOW: "overflow",
+    N.DOMAIN: "all-masked-softmax",
+    N.POLE: "degenerate-decomposition",
+    N.REMOVABLE: "singular-derivative",
+    N.DEGENERATE: "degenerate-decomposition",
+}
+
+
+def case(op: str, nature: Nature, run, *inputs, cause: str = "") -> Case:
+    return Case(run, inputs, op, nature, cause or USUAL[nature])
 
 
 ZEROS = [[0.0, 0.0], [0.0, 0.0]]
@@ -48,151 +60,73 @@ def hidden(x: torch.Tensor) -> torch.Tensor:
 
 
 CASES = [
-    case(lambda x: x.sum(), [MAX, MAX], at="sum", nature=N.OVERFLOW, cause="overflow"),
-    case(lambda x: x.mean(), [MAX, MAX], at="mean", nature=N.OVERFLOW, cause="overflow"),
-    case(lambda x: x[:0].mean(), [1.0], at="mean", nature=N.EMPTY, cause="empty-reduction"),
-    case(lambda x: x.std(), [1.0], at="std", nature=N.EMPTY, cause="empty-reduction"),
-    case(lambda x: x.var(0), [[1.0, 2.0]], at="var", nature=N.EMPTY, cause="empty-reduction"),
-    case(lambda x: x.prod(), [1e30, 1e30], at="prod", nature=N.OVERFLOW, cause="overflow"),
-    case(lambda x: x.prod(), [MAX, 0.1, 3.0], at="prod", nature=N.SLOPE_OVERFLOW, cause="overflow"),
+    case("sum", N.OVERFLOW, lambda x: x.sum(), [MAX, MAX]),
+    case("mean", N.OVERFLOW, lambda x: x.mean(), [MAX, MAX]),
+    case("mean", N.EMPTY, lambda x: x[:0].mean(), [1.0]),
+    case("std", N.EMPTY, lambda x: x.std(), [1.0]),
+    case("var", N.EMPTY, lambda x: x.var(0), [[1.0, 2.0]]),
+    case("prod", N.OVERFLOW, lambda x: x.prod(), [1e30, 1e30]),
+    case("prod", N.SLOPE_OVERFLOW, lambda x: x.prod(), [MAX, 0.1, 3.0]),
+    case("linalg_vector_norm", N.OVERFLOW, lambda x: x.norm(), [1e30, 1.0]),
     case(
-        lambda x: x.norm(),
-        [1e30, 1.0],
-        at="linalg_vector_norm",
-        nature=N.OVERFLOW,
-        cause="overflow",
-    ),
-    case(
+        "linalg_vector_norm",
+        N.SLOPE_OVERFLOW,
         lambda x: x.norm(p=-1.0),
         [1e-30, 1.0, 2.0],
-        at="linalg_vector_norm",
-        nature=N.SLOPE_OVERFLOW,
         cause="singular-derivative",
     ),
+    case("_softmax", N.DOMAIN, lambda x: hidden(x).softmax(-1), SAME),
+    case("_log_softmax", N.DOMAIN, lambda x: hidden(x).log_softmax(-1), SAME),
+    case("mm", N.OVERFLOW, lambda x: x @ x, HUGE),
+    case("addmm", N.OVERFLOW, lambda x: F.linear(x, x, x[0]), HUGE),
+    case("convolution", N.OVERFLOW, lambda x: F.conv1d(x[None], x[None]), HUGE),
     case(
-        lambda x: hidden(x).softmax(-1),
-        SAME,
-        at="_softmax",
-        nature=N.DOMAIN,
-        cause="all-masked-softmax",
-    ),
-    case(
-        lambda x: hidden(x).log_softmax(-1),
-        SAME,
-        at="_log_softmax",
-        nature=N.DOMAIN,
-        cause="all-masked-softmax",
-    ),
-    case(lambda x: x @ x, HUGE, at="mm", nature=N.OVERFLOW, cause="overflow"),
-    case(lambda x: F.linear(x, x, x[0]), HUGE, at="addmm", nature=N.OVERFLOW, cause="overflow"),
-    case(
-        lambda x: F.conv1d(x[None], x[None]),
-        HUGE,
-        at="convolution",
-        nature=N.OVERFLOW,
-        cause="overflow",
-    ),
-    case(
+        "native_layer_norm",
+        N.POLE,
         lambda x: F.layer_norm(x, (2,), eps=0.0),
         [*EYE[:1], [3.0, 3.0]],
-        at="native_layer_norm",
-        nature=N.POLE,
         cause="zero-division",
     ),
     case(
+        "native_batch_norm",
+        N.DOMAIN,
         lambda x: F.batch_norm(x, torch.zeros(2), torch.tensor([1.0, -1e-3])),
         SAME,
-        at="native_batch_norm",
-        nature=N.DOMAIN,
         cause="domain-error",
     ),
     case(
-        lambda x: F.cross_entropy(x, torch.tensor([-100, -100])),
-        SAME,
-        at="nll_loss_forward",
-        nature=N.EMPTY,
-        cause="empty-reduction",
+        "nll_loss_forward", N.EMPTY, lambda x: F.cross_entropy(x, torch.tensor([-100, -100])), SAME
     ),
-    case(lambda x: F.mse_loss(x, -x), [1e30], at="mse_loss", nature=N.OVERFLOW, cause="overflow"),
+    case("mse_loss", N.OVERFLOW, lambda x: F.mse_loss(x, -x), [1e30]),
+    case("mse_loss", N.EMPTY, lambda x: F.mse_loss(x[:0], x[:0]), [1.0]),
     case(
-        lambda x: F.mse_loss(x[:0], x[:0]),
-        [1.0],
-        at="mse_loss",
-        nature=N.EMPTY,
-        cause="empty-reduction",
-    ),
-    case(
+        "binary_cross_entropy",
+        N.REMOVABLE,
         lambda p, y: F.binary_cross_entropy(p, y),
         [0.0, 0.5],
         [0.0, 1.0],
-        at="binary_cross_entropy",
-        nature=N.REMOVABLE,
-        cause="singular-derivative",
     ),
+    case("soft_margin_loss", N.OVERFLOW, lambda x: F.soft_margin_loss(x, torch.ones(1)), [-100.0]),
     case(
-        lambda x: F.soft_margin_loss(x, torch.ones(1)),
-        [-100.0],
-        at="soft_margin_loss",
-        nature=N.OVERFLOW,
-        cause="overflow",
-    ),
-    case(
+        "_ctc_loss",
+        N.DOMAIN,
         lambda x: F.ctc_loss(
             x.log_softmax(-1), torch.tensor([[1, 2, 1, 1]]), torch.tensor([2]), torch.tensor([4])
         ),
         [[[1.0, 2.0, 3.0]]] * 2,
-        at="_ctc_loss",
-        nature=N.DOMAIN,
         cause="log-zero",
     ),
+    case("_linalg_svd", N.DEGENERATE, lambda x: torch.linalg.svd(x).U, EYE),
+    case("_linalg_eigh", N.DEGENERATE, lambda x: torch.linalg.eigh(x)[1], EYE),
+    case("linalg_qr", N.DEGENERATE, lambda x: torch.linalg.qr(x)[0], SAME),
+    case("linalg_inv_ex", N.POLE, lambda x: torch.linalg.inv_ex(x)[0], SAME),
+    case("_linalg_slogdet", N.POLE, lambda x: torch.logdet(x), SAME),
+    case("linalg_cholesky_ex", N.DEGENERATE, lambda x: torch.linalg.cholesky_ex(x)[0], ZEROS),
     case(
-        lambda x: torch.linalg.svd(x).U,
-        EYE,
-        at="_linalg_svd",
-        nature=N.DEGENERATE,
-        cause="degenerate-decomposition",
-    ),
-    case(
-        lambda x: torch.linalg.eigh(x)[1],
-        EYE,
-        at="_linalg_eigh",
-        nature=N.DEGENERATE,
-        cause="degenerate-decomposition",
-    ),
-    case(
-        lambda x: torch.linalg.qr(x)[0],
-        SAME,
-        at="linalg_qr",
-        nature=N.DEGENERATE,
-        cause="degenerate-decomposition",
-    ),
-    case(
-        lambda x: torch.linalg.inv_ex(x)[0],
-        SAME,
-        at="linalg_inv_ex",
-        nature=N.POLE,
-        cause="degenerate-decomposition",
-    ),
-    case(
-        lambda x: torch.logdet(x),
-        SAME,
-        at="_linalg_slogdet",
-        nature=N.POLE,
-        cause="degenerate-decomposition",
-    ),
-    case(
-        lambda x: torch.linalg.cholesky_ex(x)[0],
-        ZEROS,
-        at="linalg_cholesky_ex",
-        nature=N.DEGENERATE,
-        cause="degenerate-decomposition",
-    ),
-    case(
+        "linalg_matrix_exp",
+        N.OVERFLOW,
         lambda x: torch.linalg.matrix_exp(x),
         [[100.0, 0.0], [0.0, 1.0]],
-        at="linalg_matrix_exp",
-        nature=N.OVERFLOW,
-        cause="overflow",
     ),
 ]
 
