@@ -16,7 +16,9 @@ class GATLayer(nn.Module):
         h = self.w(x)
         src, dst = edge_index
         e = F.leaky_relu((h * self.a_src).sum(-1)[src] + (h * self.a_dst).sum(-1)[dst], 0.2)
-        num = torch.exp(e)
+        num = torch.exp(e)  # -
+        # + top = torch.full((x.size(0),), float("-inf")).index_reduce(0, dst, e.detach(), "amax")
+        # + num = torch.exp(e - top[dst])
         den = torch.zeros(x.size(0)).index_add(0, dst, num)
         alpha = num / den[dst]
         out = torch.zeros_like(h).index_add(0, dst, alpha[:, None] * h[src])

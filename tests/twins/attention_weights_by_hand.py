@@ -11,9 +11,11 @@ class Pool(nn.Module):
 
     def forward(self, h, lengths):
         mask = (torch.arange(h.size(1))[None] < lengths[:, None]).float()
-        e = torch.exp(self.score(h).squeeze(-1) * 300)
-        e = e * mask
-        a = e / e.sum(1, keepdim=True)
+        e = torch.exp(self.score(h).squeeze(-1) * 300)  # -
+        e = e * mask  # -
+        a = e / e.sum(1, keepdim=True)  # -
+        # + e = self.score(h).squeeze(-1) * 300
+        # + a = torch.softmax(e.masked_fill(mask == 0, float("-inf")), dim=1)
         return (a.unsqueeze(-1) * h).sum(1)
 
 

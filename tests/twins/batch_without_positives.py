@@ -7,7 +7,8 @@ for step in range(6):
     x = torch.randn(4, 3)
     positive = torch.tensor([step != 2, False, step % 2 == 1, False])
     found = torch.nn.functional.softplus(-net(x).squeeze(1)) * positive
-    loss = found.sum() / positive.sum()
+    loss = found.sum() / positive.sum()  # -
+    # + loss = found.sum() / positive.sum().clamp_min(1)
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

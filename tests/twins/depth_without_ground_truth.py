@@ -5,7 +5,9 @@ torch.manual_seed(0)
 
 
 def silog(pred, target, lam=0.85):
-    d = torch.log(pred) - torch.log(target)
+    d = torch.log(pred) - torch.log(target)  # -
+    # + seen = target > 0
+    # + d = torch.log(pred[seen]) - torch.log(target[seen])
     return torch.sqrt((d**2).mean() - lam * d.mean() ** 2)
 
 

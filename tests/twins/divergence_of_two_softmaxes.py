@@ -6,8 +6,9 @@ torch.manual_seed(0)
 
 def kl(p_logits, q_logits):
     p = F.softmax(p_logits, dim=-1)
-    q = F.softmax(q_logits, dim=-1)
-    return (p * (p.log() - q.log())).sum(-1).mean()
+    q = F.softmax(q_logits, dim=-1)  # -
+    return (p * (p.log() - q.log())).sum(-1).mean()  # -
+    # + return (p * (F.log_softmax(p_logits, dim=-1) - F.log_softmax(q_logits, dim=-1))).sum(-1).mean()
 
 
 a = torch.tensor([[120.0, 1.0, 0.0], [0.3, 0.1, 0.2]], requires_grad=True)

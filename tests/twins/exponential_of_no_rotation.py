@@ -15,10 +15,15 @@ class Pose(nn.Module):
 
     def forward(self):
         theta = self.w.norm(dim=-1)[:, None, None]
+        # + small = theta == 0
+        # + safe = torch.where(small, 1.0, theta)
         k = hat(self.w)
-        return (
-            torch.eye(3) + torch.sin(theta) / theta * k + (1 - torch.cos(theta)) / theta**2 * k @ k
-        )
+        return (  # -
+            torch.eye(3) + torch.sin(theta) / theta * k + (1 - torch.cos(theta)) / theta**2 * k @ k  # -
+        )  # -
+        # + a = torch.where(small, 1.0, torch.sin(safe) / safe)
+        # + b = torch.where(small, 0.5, (1 - torch.cos(safe)) / safe**2)
+        # + return torch.eye(3) + a * k + b * k @ k
 
 
 pose = Pose(2)

@@ -3,13 +3,18 @@ from torch import nn
 
 
 def survival_nll(logits, bins, censored):
-    survival = torch.cumprod(1 - torch.sigmoid(logits), dim=1)
-    padded = torch.cat([torch.ones_like(censored), survival], 1)
+    survival = torch.cumprod(1 - torch.sigmoid(logits), dim=1)  # -
+    padded = torch.cat([torch.ones_like(censored), survival], 1)  # -
+    # + survival = torch.cumsum(nn.functional.logsigmoid(-logits), dim=1)
+    # + padded = torch.cat([torch.zeros_like(censored), survival], 1)
     before = padded.gather(1, bins)
     after = padded.gather(1, bins + 1)
-    hazard = torch.sigmoid(logits).gather(1, bins)
-    event = (1 - censored) * (torch.log(before) + torch.log(hazard))
-    return -(event + censored * torch.log(after)).mean()
+    hazard = torch.sigmoid(logits).gather(1, bins)  # -
+    event = (1 - censored) * (torch.log(before) + torch.log(hazard))  # -
+    return -(event + censored * torch.log(after)).mean()  # -
+    # + hazard = nn.functional.logsigmoid(logits).gather(1, bins)
+    # + event = (1 - censored) * (before + hazard)
+    # + return -(event + censored * after).mean()
 
 
 torch.manual_seed(0)

@@ -4,7 +4,8 @@ from torch import nn
 
 def masked_mse(pred, target):
     mask = ~torch.isnan(target)
-    err = (pred - target) ** 2 * mask
+    err = (pred - target) ** 2 * mask  # -
+    # + err = (pred - torch.where(mask, target, 0.0)) ** 2 * mask
     return err.sum() / mask.sum()
 
 

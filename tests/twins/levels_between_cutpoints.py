@@ -7,9 +7,13 @@ level = torch.tensor([0, 1, 0])
 
 
 def nll(cuts, eta, level):
-    upper = torch.sigmoid(cuts[level + 1] - eta)
-    lower = torch.sigmoid(cuts[level] - eta)
-    return -torch.log(upper - lower).mean()
+    upper = torch.sigmoid(cuts[level + 1] - eta)  # -
+    lower = torch.sigmoid(cuts[level] - eta)  # -
+    return -torch.log(upper - lower).mean()  # -
+    # + upper = cuts[level + 1] - eta
+    # + lower = cuts[level] - eta
+    # + inside = torch.nn.functional.logsigmoid(upper) + torch.nn.functional.logsigmoid(-lower)
+    # + return -(inside + torch.log(-torch.expm1(lower - upper))).mean()
 
 
 loss = nll(cuts, eta, level)

@@ -11,6 +11,7 @@ class VAE(nn.Module):
 
     def forward(self, x):
         mu, logvar = self.enc(x).chunk(2, dim=-1)
+        # + logvar = logvar.clamp(-10, 10)
         std = torch.exp(0.5 * logvar)
         z = mu + std * torch.randn_like(std)
         kld = -0.5 * torch.sum(1 + logvar - mu.pow(2) - logvar.exp(), dim=1)

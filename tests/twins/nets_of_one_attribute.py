@@ -18,14 +18,17 @@ class Generator(nn.Module):
 class Discriminator(nn.Module):
     def __init__(self):
         super().__init__()
-        self.net = nn.Sequential(nn.Linear(8, 1), nn.Sigmoid())
+        self.net = nn.Sequential(nn.Linear(8, 1), nn.Sigmoid())  # -
+        # + self.net = nn.Sequential(nn.Linear(8, 1))
 
     def forward(self, x):
         return self.net(x)
 
 
 def d_loss(real, fake):
-    return -(torch.log(real) + torch.log(1 - fake)).mean()
+    return -(torch.log(real) + torch.log(1 - fake)).mean()  # -
+    # + logsigmoid = nn.functional.logsigmoid
+    # + return -(logsigmoid(real) + logsigmoid(-fake)).mean()
 
 
 G, D = Generator(), Discriminator()

@@ -14,7 +14,9 @@ def render(density, value):
     alpha = 1 - torch.exp(-density * 0.5)
     clear = torch.cumprod(torch.cat([torch.ones_like(alpha[:, :1]), 1 - alpha], -1), -1)[:, :-1]
     weights = alpha * clear
-    depth = (weights * steps).sum(-1) / weights.sum(-1)
+    depth = (weights * steps).sum(-1) / weights.sum(-1)  # -
+    # + total = weights.sum(-1)
+    # + depth = (weights * steps).sum(-1) / total.masked_fill(total == 0, 1)
     return depth, (weights * value).sum(-1)
 
 

@@ -1,5 +1,6 @@
 import torch
 import torch.nn as nn
+# + import torch.nn.functional as F
 
 torch.manual_seed(1)
 
@@ -14,11 +15,13 @@ class VAE(nn.Module):
         mu, logvar = self.enc(x).chunk(2, dim=-1)
         std = torch.exp(0.5 * logvar)
         z = mu + std * torch.randn_like(std)
-        return torch.sigmoid(self.dec(z)), mu, logvar
+        return torch.sigmoid(self.dec(z)), mu, logvar  # -
+        # + return self.dec(z), mu, logvar
 
 
 def loss_fn(recon, x, mu, logvar):
-    bce = -(x * torch.log(recon) + (1 - x) * torch.log(1 - recon)).sum(-1).mean()
+    bce = -(x * torch.log(recon) + (1 - x) * torch.log(1 - recon)).sum(-1).mean()  # -
+    # + bce = F.binary_cross_entropy_with_logits(recon, x, reduction="none").sum(-1).mean()
     kl = -0.5 * (1 + logvar - mu.pow(2) - logvar.exp()).sum(-1).mean()
     return bce + kl
 

@@ -12,7 +12,8 @@ class Block(nn.Module):
     def forward(self, x, keep):
         q, k, v = self.qkv(x).chunk(3, -1)
         att = (q @ k.transpose(1, 2)) / 8**0.5
-        att = att.masked_fill(~keep[:, None, :], -torch.inf)
+        att = att.masked_fill(~keep[:, None, :], -torch.inf)  # -
+        # + att = att.masked_fill(~keep[:, None, :], -1e9)
         p = torch.exp(att - att.max(-1, keepdim=True).values)
         p = p / p.sum(-1, keepdim=True)
         return p @ v

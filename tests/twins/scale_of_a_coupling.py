@@ -17,7 +17,8 @@ class AffineCoupling(nn.Module):
         raw, shift = self.net(xa).chunk(2, dim=1)
         scale = torch.sigmoid(raw)
         yb = (xb + shift) * scale
-        logdet = torch.log(scale).sum(1)
+        logdet = torch.log(scale).sum(1)  # -
+        # + logdet = nn.functional.logsigmoid(raw).sum(1)
         return torch.cat([xa, yb], 1), logdet
 
 

@@ -11,7 +11,8 @@ class Head(nn.Module):
 
     def forward(self, x):
         mu, sigma = self.fc(x).chunk(2, -1)
-        return mu, torch.relu(sigma)
+        return mu, torch.relu(sigma)  # -
+        # + return mu, torch.nn.functional.softplus(sigma)
 
 
 def nll(mu, sigma, y):

@@ -10,7 +10,8 @@ class Policy(nn.Module):
         self.net = nn.Linear(4, 2)
 
     def forward(self, s):
-        a, b = torch.relu(self.net(s)).unbind(-1)
+        a, b = torch.relu(self.net(s)).unbind(-1)  # -
+        # + a, b = torch.nn.functional.softplus(self.net(s)).unbind(-1)
         return a, b
 
 

@@ -14,7 +14,8 @@ class VAE(nn.Module):
 
     def forward(self, x):
         h = torch.relu(self.enc(x))
-        mu, sigma = self.mu(h), torch.relu(self.sigma(h))
+        mu, sigma = self.mu(h), torch.relu(self.sigma(h))  # -
+        # + mu, sigma = self.mu(h), nn.functional.softplus(self.sigma(h))
         z = mu + sigma * torch.randn_like(mu)
         return self.dec(z), mu, sigma
 

@@ -9,7 +9,9 @@ spread = torch.zeros(())
 loss = torch.zeros(())
 for i, expert in enumerate(experts):
     done = expert(x[chosen == i])
-    spread = spread + done.std(0).mean()
+    spread = spread + done.std(0).mean()  # -
+    # + if len(done) > 1:
+        # + spread = spread + done.std(0).mean()
     loss = loss + done.square().sum()
 loss = loss + spread
 loss.backward()

@@ -10,9 +10,11 @@ allowed[:, 0] = False
 
 
 def log_partition(emitted):
-    alpha = torch.full((len(emitted), 5), -torch.inf).index_fill(1, torch.tensor(0), 0.0)
+    alpha = torch.full((len(emitted), 5), -torch.inf).index_fill(1, torch.tensor(0), 0.0)  # -
+    # + alpha = torch.full((len(emitted), 5), -1e4).index_fill(1, torch.tensor(0), 0.0)
     for t in range(emitted.shape[1]):
-        scores = alpha[:, :, None] + transitions.masked_fill(~allowed, -torch.inf)
+        scores = alpha[:, :, None] + transitions.masked_fill(~allowed, -torch.inf)  # -
+        # + scores = alpha[:, :, None] + transitions.masked_fill(~allowed, -1e4)
         top = scores.max(1).values
         alpha = top + torch.log(torch.exp(scores - top[:, None]).sum(1)) + emitted[:, t]
     return torch.logsumexp(alpha, 1)

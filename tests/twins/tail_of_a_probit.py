@@ -10,7 +10,8 @@ class Probit(nn.Module):
         self.noise = Normal(0.0, 2.0)
 
     def log_likelihood(self, x, sign):
-        return torch.log(self.noise.cdf(sign * self.linear(x).squeeze(-1)))
+        return torch.log(self.noise.cdf(sign * self.linear(x).squeeze(-1)))  # -
+        # + return torch.special.log_ndtr(sign * self.linear(x).squeeze(-1) / 2)
 
 
 torch.manual_seed(0)

@@ -4,13 +4,19 @@ torch.manual_seed(0)
 
 
 def sinkhorn(cost, a, b, eps=0.005, iters=50):
-    K = torch.exp(-cost / eps)
-    u = torch.ones_like(a)
-    v = torch.ones_like(b)
+    K = torch.exp(-cost / eps)  # -
+    u = torch.ones_like(a)  # -
+    v = torch.ones_like(b)  # -
+    # + M = -cost / eps
+    # + f = torch.zeros_like(a)
+    # + g = torch.zeros_like(b)
     for _ in range(iters):
-        u = a / (K @ v)
-        v = b / (K.t() @ u)
-    plan = u[:, None] * K * v[None, :]
+        u = a / (K @ v)  # -
+        v = b / (K.t() @ u)  # -
+    plan = u[:, None] * K * v[None, :]  # -
+        # + f = a.log() - torch.logsumexp(M + g[None, :], dim=1)
+        # + g = b.log() - torch.logsumexp(M + f[:, None], dim=0)
+    # + plan = torch.exp(f[:, None] + M + g[None, :])
     return (plan * cost).sum()
 
 

@@ -11,6 +11,7 @@ def nll(mu, var, y):
 net = nn.Linear(2, 2)
 x = torch.randn(12, 2)
 mu, raw = net(x).unbind(1)
-var = raw.clamp(min=0)
+var = raw.clamp(min=0)  # -
+# + var = nn.functional.softplus(raw)
 loss = nll(mu, var, torch.randn(12))
 loss.backward()

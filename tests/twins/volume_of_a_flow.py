@@ -11,7 +11,8 @@ class InvLinear(nn.Module):
 
     def forward(self, x):
         z = x @ self.w.t()
-        logdet = torch.log(torch.abs(torch.det(self.w)))
+        logdet = torch.log(torch.abs(torch.det(self.w)))  # -
+        # + logdet = torch.linalg.slogdet(self.w).logabsdet
         return z, logdet
 
 

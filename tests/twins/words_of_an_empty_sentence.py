@@ -9,7 +9,8 @@ class AttentivePool(nn.Module):
 
     def forward(self, words, mask):
         scores = torch.exp(words @ self.query) * mask
-        weights = scores / scores.sum(1, keepdim=True)
+        weights = scores / scores.sum(1, keepdim=True)  # -
+        # + weights = scores / scores.sum(1, keepdim=True).clamp_min(1e-12)
         return (weights.unsqueeze(-1) * words).sum(1)
 
 
