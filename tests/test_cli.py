@@ -287,3 +287,22 @@ def test_exit_codes(found, fail_on, ending, code):
     report = Report("t.py", Trace("t.py", ending=ending), tuple(map(finding, found)))
 
     assert exit_code(report, Severity(fail_on)) == code
+
+
+def test_what_a_program_does_about_its_own_exceptions_is_done(gradscope, tmp_path):
+    hook = (
+        "import sys, traceback\n"
+        "def hook(kind, error, frames):\n"
+        "    print(kind.__name__, [frame.name for frame in traceback.extract_tb(frames)])\n"
+        "sys.excepthook = hook\n"
+        "print(sorted(name for name in globals() if name.startswith('__')))\n"
+    )
+    (tmp_path / "train.py").write_text(hook + HEALTHY + "raise ValueError('no more data')\n")
+    bare = subprocess.run(
+        [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    traced = gradscope("trace", "train.py", "--output", "report.txt")
+
+    assert traced.stdout == bare.stdout
+    assert "ValueError ['<module>']" in bare.stdout

@@ -10,7 +10,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Collection, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -21,7 +21,7 @@ from gradscope.facts import Effect, Ending, Hurdle, Trace
 from gradscope.programs import native, redirect
 from gradscope.programs.audit import Effects, aside
 from gradscope.programs.channel import Channel, ChildFault, Final, NoAnswer, Progress
-from gradscope.programs.endings import ending_of, has_users_frames, is_ours, trimmed
+from gradscope.programs.endings import ending_of, has_users_frames, in_program, is_ours, trimmed
 from gradscope.programs.load import files_of, install, run_script
 from gradscope.programs.loss import Run, prepare_function, prepare_parts
 from gradscope.programs.overlay import Overlay
@@ -295,7 +295,11 @@ def _run(job: Job, channel: Channel, snapshots: Snapshots | None) -> int:
         return 2
     except BaseException as error:
         with undisturbed(), channel.modules.found():  # the ending is told once
-            return _told(error, job, messenger, channel)
+            code = _told(error, job, messenger, channel)
+        if sys.excepthook is not sys.__excepthook__ and isinstance(error, Exception):
+            with suppress(Exception, SystemExit):  # it is the program's own
+                sys.excepthook(type(error), error, in_program(error.__traceback__))
+        return code
     with undisturbed():
         messenger.end(Ending("finished"))
     return 0

@@ -97,6 +97,13 @@ def trimmed(error: BaseException) -> str:
     return "".join(told.format())
 
 
+def in_program(frames: TracebackType | None) -> TracebackType | None:
+    """As the program's own hook would be given them, without ours that called it."""
+    while frames is not None and kind_of(frames.tb_frame.f_code) == OURS:
+        frames = frames.tb_next
+    return frames
+
+
 def has_users_frames(error: BaseException) -> bool:
     """Whether it came by any line of the user's, so that a traceback tells something."""
     return _innermost(error.__traceback__) is not None

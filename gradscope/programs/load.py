@@ -36,6 +36,8 @@ def run_script(script: Script, patches: Mapping[str, str]) -> None:
     sys.argv = [script.name if Path(script.name).is_file() else path, *script.arguments]
     main = ModuleType("__main__")
     main.__dict__.update(__file__=path, __builtins__=builtins, __cached__=None)
+    if sys.version_info < (3, 14):
+        main.__annotations__ = {}
     if script.module:
         _put_into_package(main, script.module, path)
     # pickle looks up the program's classes there, under both names

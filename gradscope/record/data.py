@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -152,4 +153,25 @@ def hear_warnings(stack: ExitStack, heard: list[ArrayWarning]) -> None:
             filename, lineno = frame.f_code.co_filename, frame.f_lineno
         shown(message, category, filename, lineno, *rest)
 
+    warned: Any = warnings.warn
+
+    def warn(
+        message: Any, category: Any = None, stacklevel: int = 1, source: Any = None, **more: Any
+    ) -> None:
+        if not more and stacklevel > 1:
+            stacklevel = _level_with_ours(sys._getframe(1), stacklevel)
+        warned(message, category, stacklevel + 1, source, **more)
+
+    stand_in(stack, warnings, "warn", warn)
     stand_in(stack, warnings, "showwarning", showwarning)
+
+
+def _level_with_ours(frame: FrameType | None, stacklevel: int) -> int:
+    """The frame that a warning of `stacklevel` is about, counted with ours in between."""
+    level = 0
+    while frame is not None and stacklevel:
+        is_shown = "importlib" not in (name := frame.f_code.co_filename) or "_bootstrap" not in name
+        level += is_shown
+        stacklevel -= is_shown and kind_of(frame.f_code) != OURS
+        frame = frame.f_back
+    return level + stacklevel
