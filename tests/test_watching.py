@@ -128,6 +128,16 @@ def test_what_is_not_to_be_done_twice_leaves_the_step_unexamined(traced):
     assert report.runs == 1
 
 
+def test_the_last_gradient_is_looked_at_though_no_optimizer_takes_it(traced):
+    report = traced(
+        START.format(steps=6) + LOSS + UPDATE + "x = torch.zeros(3, requires_grad=True)\n"
+        "torch.where(x > 0, x.sqrt(), x).sum().backward()\n"
+    )
+
+    assert [finding.rule for finding in report.findings] == ["GS101"]
+    assert report.trace.symptoms[0].step == 6
+
+
 def test_every_step_can_be_looked_at(traced):
     report = traced(START.format(steps=40) + LOSS + UPDATE, every_step=True)
 

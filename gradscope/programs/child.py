@@ -10,7 +10,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Collection, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -21,7 +21,7 @@ from gradscope.facts import Effect, Ending, Hurdle, Trace
 from gradscope.programs import native, redirect
 from gradscope.programs.audit import Effects, aside
 from gradscope.programs.channel import Channel, ChildFault, Final, NoAnswer, Progress
-from gradscope.programs.endings import ending_of, has_users_frames, in_program, is_ours, trimmed
+from gradscope.programs.endings import ending_of, has_users_frames, is_ours, tell_hook, trimmed
 from gradscope.programs.load import files_of, install, run_script
 from gradscope.programs.loss import Run, prepare_function, prepare_parts
 from gradscope.programs.overlay import Overlay
@@ -86,6 +86,7 @@ class Messenger:
             steps=options.steps,
             passes=options.passes,
             keep_going=options.keep_going or job.measure is not None,
+            alone=True,
             full_from=options.full_from,
             on_step=self._tell,
             on_stop=self.end,
@@ -296,9 +297,7 @@ def _run(job: Job, channel: Channel, snapshots: Snapshots | None) -> int:
     except BaseException as error:
         with undisturbed(), channel.modules.found():  # the ending is told once
             code = _told(error, job, messenger, channel)
-        if sys.excepthook is not sys.__excepthook__ and isinstance(error, Exception):
-            with suppress(Exception, SystemExit):  # it is the program's own
-                sys.excepthook(type(error), error, in_program(error.__traceback__))
+        tell_hook(error)
         return code
     with undisturbed():
         messenger.end(Ending("finished"))

@@ -6,6 +6,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from types import CodeType, TracebackType
 
 from gradscope.errors import CTRL_C
@@ -97,11 +98,14 @@ def trimmed(error: BaseException) -> str:
     return "".join(told.format())
 
 
-def in_program(frames: TracebackType | None) -> TracebackType | None:
-    """As the program's own hook would be given them, without ours that called it."""
+def tell_hook(error: BaseException) -> None:
+    """The program may have a hook of its own for exceptions: it is called as Python would."""
+    frames = error.__traceback__
     while frames is not None and kind_of(frames.tb_frame.f_code) == OURS:
         frames = frames.tb_next
-    return frames
+    if sys.excepthook is not sys.__excepthook__ and isinstance(error, Exception):
+        with suppress(Exception, SystemExit):
+            sys.excepthook(type(error), error, frames)
 
 
 def has_users_frames(error: BaseException) -> bool:

@@ -41,7 +41,8 @@ class Observation:
     `passes` say (see `Limit`): when the next backward begins, or, `ends_with_update`, once the
     optimizers have taken the last one's gradients. `on_stop` is called once, before that, in the
     program's thread, `on_step` after each backward, with the passes and the ops so far, and
-    `between_steps` after each step but the last. `measure` is told of each backward and update.
+    `between_steps` after each step but the last. Of a program that is `alone` in this process all
+    tensors that there are at its end are its own. `measure` is told of each backward and update.
     Losses and gradients are bit-identical with and without it; the RNG streams are untouched.
 
     Not observed: ops of other threads, code inside compiled or exported programs that bypasses
@@ -53,6 +54,7 @@ class Observation:
         *,
         steps: int | None = None,
         passes: int | None = None,
+        alone: bool = False,
         keep_going: bool = True,
         on_step: Callable[[int, int], None] = lambda steps, ops: None,
         on_stop: Callable[[Ending], None] = lambda ending: None,
@@ -83,6 +85,7 @@ class Observation:
         self.dispatch = Dispatch(context)
         if each_op:
             self.ops = EveryOp(context, self.sizes, self._confirmed, full_from, hazards=hazards)
+            self.ops.watching.alone = alone
             self.dispatch = self.ops.mode
             context.halt_again = self._halt_again
 

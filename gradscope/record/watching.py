@@ -37,6 +37,7 @@ class Watching:
         self.depth = depth
         self.sizes = sizes
         self.leaves = sizes.leaves.alive  # that the program is known to have
+        self.alone = False  # in this process
         # By optimizer: what the steps below it have left in the parameters was finite.
         self._clean: dict[object, int] = {}
         self._unexamined: Unexamined | None = None
@@ -180,6 +181,9 @@ class Watching:
             found = list(self.leaves())
             if not all_finite(found):
                 self.symptoms.note_bad_parameters(found)
+            elif self.alone:
+                self.symptoms.note_left_gradients()
+            if self.symptoms.confirmed:
                 self.note_confirmed()
 
     # What was not seen

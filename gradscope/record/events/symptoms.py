@@ -123,6 +123,15 @@ class Symptoms:
         found = (self._symptom(Subject.PARAMETER, one) for one in held)
         self._confirm([symptom for symptom in found if symptom is not None])
 
+    def note_left_gradients(self) -> None:
+        """The program is over, and nobody has looked at what its last backward gave to leaves that
+        no optimizer takes."""
+        left = [one for one in _alive(torch.Tensor) if one.is_leaf and _bad_grad(one)]
+        if left and not (self._recovered or any_alive(torch.amp.GradScaler)):
+            named = ((one.grad, self._leaf_name(one)) for one in left[:_MOST_NAMED])
+            found = (self._symptom(Subject.GRADIENT, *one) for one in named)
+            self._confirm([replace(one, step=max(one.step - 1, 0)) for one in found if one])
+
     def before_optimizer(self, optimizer: Any) -> None:
         if not self._waiting:
             return
@@ -311,8 +320,12 @@ def _bad_grad(leaf: torch.Tensor) -> bool:
 def any_alive(kind: type) -> bool:
     """Whether the program holds an object of that type (an optimizer that could still take or skip
     its gradients). Asked only once something is bad: it looks at every object."""
+    return any(True for _ in _alive(kind))
+
+
+def _alive(kind: type) -> Iterator[Any]:
     # By type: isinstance would ask each object for its __class__, and some answer with a warning.
-    return any(issubclass(type(thing), kind) for thing in gc.get_objects())
+    return (thing for thing in gc.get_objects() if issubclass(type(thing), kind))
 
 
 def describe_gradients(leaves: Iterable[tuple[str, torch.Tensor]]) -> tuple[Gradient, ...]:
