@@ -391,3 +391,18 @@ def test_targets_beyond_a_probability_are_data(tmp_path: Path) -> None:
 
     assert found.rule == "GS203" and "as its `target`" in found.message
     assert [fix.kind for fix in found.fixes] == ["data"]
+
+
+@pytest.mark.parametrize("called", ["eigvalsh", "svdvals"])
+def test_a_matrix_without_eigenvalues_is_led_back_to_where_it_broke(
+    called: str, tmp_path: Path
+) -> None:
+    program = (
+        "x = torch.randn(5, 5, requires_grad=True)\nc = x @ x.T\nscale = (x - x).sum()\n"
+        f"c = c / scale\ntorch.linalg.{called}(c).sum().backward()\n"
+    )
+
+    found = found_in(program, tmp_path)
+
+    assert found.rule == "GS201" and line_of(found, tmp_path) == "c = c / scale"
+    assert [(one.tensor, one.trouble) for one in found.symptoms] == [("c", "inf")]

@@ -146,7 +146,7 @@ class Observation:
         flow = self.sizes.inspection.refused or self.sizes.inspection.flow
         self._refusal = refusal_of(error, self.ops.mode.refusable, self.context, flow)
         self.ops.mode.raised.note_ending(error)
-        self.ops.symptoms.note_given_up(error)
+        self.ops.symptoms.note_given_up(error, self.ops.mode.raised.bad_operands(error))
 
     # Backward passes and updates
 

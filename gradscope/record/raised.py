@@ -29,7 +29,7 @@ from gradscope.ops.indexing import INDEXING
 from gradscope.record.census import unravel
 from gradscope.record.context import RunContext
 from gradscope.record.events.measure import operand
-from gradscope.record.finite import dtype_of, plain
+from gradscope.record.finite import dtype_of, holds_bad, plain
 from gradscope.record.journal import Note, to_call
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import USER, kind_of, note_site, resolve
@@ -55,6 +55,8 @@ class RaisedOps:
         self._spectra: dict[object, list[Spectrum]] = {}  # by call
         # What an op that takes a matrix has left for a check of its own, which raises.
         self._matrix: tuple[Note, str, weakref.ref[torch.Tensor]] | None = None
+        # The operands of the op that raised last that are inf or NaN, with the exception's line.
+        self._bad: tuple[str, list[tuple[str, weakref.ref[torch.Tensor]]]] = "", []
 
     def fact(self, ending: Ending) -> Raised | None:
         if ending.kind != "raised":
@@ -103,8 +105,14 @@ class RaisedOps:
         )
         given = operand(role, value, self._context, index=why.index, shape=tuple(value.shape))
         call = self._maker(value, why.index) or Call(why.kind, location=why.place)
-        line = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
-        self._last = line, Raised(self._context.step, call, (given,), why)
+        self._last = _line_of(error), Raised(self._context.step, call, (given,), why)
+
+    def bad_operands(self, error: BaseException) -> Iterator[tuple[str, torch.Tensor]]:
+        """Those of the op over which the program ends, that are inf or NaN, by their roles."""
+        line, operands = self._bad
+        for role, held in operands if line == _line_of(error) else ():
+            if (value := held()) is not None:
+                yield role, value
 
     def _maker(self, value: torch.Tensor, index: tuple[int, ...]) -> Call | None:
         """The call that made what a distribution was given, and has expanded or stacked."""
@@ -119,7 +127,7 @@ class RaisedOps:
         return call
 
     def note_matrix(self, info: OpInfo, args: Any, kwargs: Any, frame: FrameType) -> None:
-        """An op has taken a matrix that may not be singular."""
+        """An op has taken a matrix to decompose, or that may not be singular."""
         given = dict(info.named_arguments(args, kwargs))
         matrix = given.get(info.matrix)
         if not isinstance(matrix, torch.Tensor):
@@ -128,7 +136,7 @@ class RaisedOps:
             note = Note(info, *note_site(frame), self._context.module)
             self._matrix = note, info.matrix, weakref.ref(matrix)
             self._doubted = None
-            if not info.definite or not note.user:
+            if not info.definite or not note.user:  # what is definite is regular
                 return
             spectrum = _spectrum(matrix, self._context.step, definite=True)
             if spectrum is not None:
@@ -149,6 +157,8 @@ class RaisedOps:
                 if self._matrix is not None and self._matrix[0].user == note.user:
                     matrix = self._matrix[2]()
                     note, given = self._matrix[0], {self._matrix[1]: matrix}
+                bad = [(role, weakref.ref(one)) for role, one in given.items() if _is_bad(one)]
+                self._bad = _line_of(error), bad
                 self._keep(note, given, frame, error)
         except Exception:  # what cannot be measured is not told
             self._last = None
@@ -157,8 +167,7 @@ class RaisedOps:
         self._last = None
         why = _refused(note, given, self._context.step)
         if why is not None and note.user:
-            line = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
-            self._last = line, self._raised(note, given, why, frame)
+            self._last = _line_of(error), self._raised(note, given, why, frame)
 
     def _raised(self, note: Note, given: Named, why: Objected, frame: FrameType) -> Raised:
         spectra = self._spectra.get(note.user[:1], []) if isinstance(why, Spectrum) else []
@@ -182,9 +191,17 @@ class RaisedOps:
                 yield operand(role, value, self._context, index=index, shape=shape, frame=frame)
 
 
+def _line_of(error: BaseException) -> str:
+    return traceback.format_exception_only(error)[-1].strip().splitlines()[0]
+
+
+def _is_bad(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and holds_bad(value)
+
+
 def _refused(note: Note, given: Named, step: int) -> Objected | None:
     info = note.info
-    if info.matrix:
+    if info.regular:
         matrix = given.get(info.matrix)
         if not isinstance(matrix, torch.Tensor):
             return None

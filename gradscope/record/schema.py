@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from gradscope.ops.edges import Decomposition
 from gradscope.ops.table import breaks_at_operands, lookup
 from gradscope.ops.traits import Trait, has
 
@@ -53,7 +52,8 @@ class OpInfo:
     view: bool = False
     keeps_operand: bool = False
     hangs_on_modes: bool = False
-    matrix: str = ""  # the argument that may not be a singular matrix
+    matrix: str = ""  # the argument that is decomposed
+    regular: bool = False  # it may not be singular
     definite: bool = False  # nor an indefinite one
 
     def named_arguments(
@@ -112,7 +112,8 @@ def read_schema(func: Any) -> OpInfo:
     for position, argument in enumerate(schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             written.append(argument.name if argument.kwarg_only else position)
-    regular = regular_matrix(name)
+    fact = lookup(name)
+    matrix = fact.matrix if fact is not None else None
     return OpInfo(
         name=name,
         overload=schema.overload_name,
@@ -128,20 +129,14 @@ def read_schema(func: Any) -> OpInfo:
         keeps_operand=torch.Tag.pointwise in func.tags and breaks_at_operands(name),
         hangs_on_modes=has(name, Trait.HANGS_ON_MODES)
         or (not schema.overload_name and has(name, Trait.SIGN_HANGS_ON_MODES)),
-        matrix=regular.argument if regular is not None else "",
-        definite=regular is not None and regular.definite,
+        matrix=matrix.argument if matrix is not None else "",
+        regular=matrix is not None and matrix.values is None,
+        definite=matrix is not None and matrix.definite,
         receives=fills_first or namespace in _FUNCTIONAL_COLLECTIVES,
         fills_first=fills_first,
         # Aten's naming rule for its factories; no schema tells that values are not read.
         shape_only=name.endswith("_like") or name.startswith("new_"),
     )
-
-
-def regular_matrix(op: str) -> Decomposition | None:
-    """The matrix that an op takes and that may not be singular."""
-    fact = lookup(op)
-    matrix = fact.matrix if fact is not None else None
-    return matrix if matrix is not None and matrix.values is None else None
 
 
 def _only_views(schema: Any) -> bool:

@@ -175,10 +175,15 @@ class Symptoms:
             found.append(self._given_up)
         return found
 
-    def note_given_up(self, error: BaseException) -> None:
-        """The program ends with an exception. Where Python raised it, on purpose, that may be over
-        an inf or NaN: that of the innermost frame which holds one counts."""
-        for frame, name, tensor in _raised_over(error):
+    def note_given_up(
+        self, error: BaseException, operands: Iterable[tuple[str, torch.Tensor]]
+    ) -> None:
+        """The program ends with an exception. An op may have raised it over an inf or NaN among its
+        `operands`. Where Python raised it, on purpose, the innermost frame with one counts."""
+        frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+        own = [frame for frame in frames if kind_of(frame.f_code) == USER]
+        given = ((own[-1], name, tensor) for name, tensor in operands if own)
+        for frame, name, tensor in (*given, *_raised_over(error)):
             stain = self.context.provenance.of(tensor)
             if stain is not None and not stain.innocent:
                 known = self.context.names.name(tensor, frame)
