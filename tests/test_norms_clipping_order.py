@@ -28,7 +28,7 @@ def clips(body: str) -> list[LateClip]:
             loss = model(torch.ones(2, 4)).square().mean()
             scope = {"loss": loss, "scaler": scaler, "optimizer": optimizer}
             exec(code, {**scope, "clip": clip, "clip_value": clip_value, "model": model})
-    assert watch.sizes.notes == []
+    assert watch.context.notes == []
     return list(watch.sizes.facts().clips)
 
 

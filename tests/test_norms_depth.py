@@ -37,7 +37,7 @@ def norm(values: torch.Tensor) -> float:
 def depth_of(model: nn.Module, x: torch.Tensor) -> Depth:
     with Observation(each_op=False) as watch:
         model(x).square().mean().backward()
-    assert watch.sizes.notes == []
+    assert watch.context.notes == []
     found = watch.sizes.facts().depth
     assert found is not None
     return found

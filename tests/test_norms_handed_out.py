@@ -31,7 +31,7 @@ def test_gradients_that_are_handed_out_are_measured():
         totals = [descend(w, b) for _ in range(5)]
     measured = watch.sizes.facts().measured
 
-    assert watch.sizes.notes == [] and isinstance(measured, Measured)
+    assert watch.context.notes == [] and isinstance(measured, Measured)
     assert measured.totals == pytest.approx(totals, rel=1e-6)
     assert measured.steps == (0, 1, 2, 3, 4)
     assert [(row.name, row.shape) for row in measured.rows] == [("b", (3,)), ("w", (2, 3))]
@@ -54,7 +54,7 @@ def test_beside_backward_they_do_not_count():
                 w -= 0.1 * w.grad
     facts = watch.sizes.facts()
 
-    assert watch.sizes.notes == []
+    assert watch.context.notes == []
     assert facts.measured.steps == (1, 3, 5, 7)
     assert facts.measured.totals == pytest.approx(totals, rel=1e-5)
     assert [row.name for row in facts.measured.rows] == ["w"]
@@ -112,7 +112,7 @@ def test_a_gradient_that_holds_another_tensor_is_measured_by_that():
         held.square().sum().backward()
 
     measured = seen.sizes.facts().measured
-    assert seen.sizes.notes == [] and isinstance(measured, Measured)
+    assert seen.context.notes == [] and isinstance(measured, Measured)
     assert measured.totals == (10.0,)
 
 
@@ -138,7 +138,7 @@ def test_gradients_of_torch_func_go_by_the_entry_that_holds_the_tensor():
         found = [torch.func.grad(penalty)(params, torch.ones(3)) for _ in range(3)]
     facts = watch.sizes.facts()
 
-    assert watch.sizes.notes == [] and facts.measured.steps == (1, 3, 5)
+    assert watch.context.notes == [] and facts.measured.steps == (1, 3, 5)
     assert [row.name for row in facts.measured.rows] == ["params['b']", "params['w']"]
     assert [row.norm for row in facts.measured.rows] == [
         pytest.approx(found[0][name].norm().item(), rel=1e-6) for name in ("b", "w")

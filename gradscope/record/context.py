@@ -14,6 +14,7 @@ from gradscope.record.journal import Journal, Note, to_call
 from gradscope.record.names import Names
 from gradscope.record.oprun import NodeOps
 from gradscope.record.sites import ModuleFrame
+from gradscope.record.tracing import unobserved
 
 _FAULTS_TOLD = 3
 
@@ -69,9 +70,12 @@ class RunContext:
         try:
             look(*args)
         except Exception as fault:
-            self.faults += 1
-            if self.faults <= _FAULTS_TOLD:
-                self.notes.append(f"could not look at `{what}`: {type(fault).__name__}: {fault}")
+            self.note_fault(f"could not look at `{what}`", fault)
+
+    def note_fault(self, what: str, fault: Exception) -> None:
+        self.faults += 1
+        if self.faults <= _FAULTS_TOLD:
+            self.notes.append(f"{what}: {type(fault).__name__}: {fault}")
 
     def end_step(self) -> None:
         self.step += 1
@@ -91,3 +95,25 @@ class RunContext:
         """The same with its place in the source."""
         note = self.call_of_node(node)
         return to_call(note, node._sequence_nr(), node_name(node)) if note is not None else None
+
+
+class shielded:
+    """Context manager: our own arithmetic. No mode sees it, no graph is made, and of a fault of it
+    only the notes tell."""
+
+    __slots__ = ("_context", "_off", "_unobserved")
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._unobserved = unobserved()
+
+    def __enter__(self) -> None:
+        self._unobserved.__enter__()
+        self._off = torch._C._DisableFuncTorch()
+
+    def __exit__(self, kind: object, fault: object, *rest: object) -> bool:
+        del self._off
+        self._unobserved.__exit__()
+        if isinstance(fault, Exception):
+            self._context.note_fault("gradient sizes were not all measured", fault)
+        return isinstance(fault, Exception)

@@ -13,6 +13,7 @@ import torch
 
 from gradscope.facts import Compiling
 from gradscope.record.mode import RecordingMode
+from gradscope.record.schedule import is_chosen, next_chosen
 from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.sizes.gradients import Sizes
 from gradscope.record.stand_ins import stand_in
@@ -53,11 +54,11 @@ class Depth:
         if self.full_from is not None and step >= self.full_from:
             return True
         is_early = step < _BY_HAND and sizes.updates_by_hand
-        return (is_early or number & (number - 1) == 0) and self.compiled.first is None
+        return (is_early or is_chosen(number)) and self.compiled.first is None
 
     def due_after(self, step: int) -> float:
         """The first step after this one that may be due without an optimizer."""
-        return min(1 << step.bit_length(), math.inf if self.full_from is None else self.full_from)
+        return min(next_chosen(step), math.inf if self.full_from is None else self.full_from)
 
     def note_compiled(self, step: int) -> None:
         """The program compiles something, in this step."""

@@ -373,7 +373,7 @@ class Observation:
             updates=self.context.updates,
             ending=ending,
             environment=Environment(torch.__version__.split("+")[0], platform.python_version()),
-            notes=(*self.context.notes, *self.sizes.notes),
+            notes=tuple(self.context.notes),
             not_checked=tuple(functions.not_checked) if functions is not None else (),
             magnitudes=self.sizes.facts(),
             functions=tuple(functions.found) if functions is not None else (),

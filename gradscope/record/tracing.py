@@ -50,27 +50,3 @@ class unobserved:
         del self._unseen
         if self._profiling:
             record_for_profiler(True)
-
-
-class shielded:
-    """Context manager: our own arithmetic. No mode sees it, no graph is made, and of a fault of it
-    only `notes` tell."""
-
-    __slots__ = ("_notes", "_off", "_unobserved")
-
-    def __init__(self, notes: list[str]) -> None:
-        self._notes = notes
-        self._unobserved = unobserved()
-
-    def __enter__(self) -> None:
-        self._unobserved.__enter__()
-        self._off = torch._C._DisableFuncTorch()
-
-    def __exit__(self, kind: object, fault: object, *rest: object) -> bool:
-        del self._off
-        self._unobserved.__exit__()
-        if isinstance(fault, Exception) and not self._notes:
-            self._notes.append(
-                f"gradient sizes were not all measured: {type(fault).__name__}: {fault}"
-            )
-        return isinstance(fault, Exception)

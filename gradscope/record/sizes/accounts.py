@@ -15,9 +15,10 @@ import torch
 
 from gradscope.facts import NotChecked, Usage
 from gradscope.ops.traits import Trait, has
-from gradscope.record.context import RunContext
+from gradscope.record.context import RunContext, shielded
 from gradscope.record.optimizers import Work, parameters_of, rate_of
 from gradscope.record.passes import BackwardPass, Engine, Measure
+from gradscope.record.schedule import is_chosen
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import USER, Site, file_in_torch, kind_of, note_site, user_site
 from gradscope.record.sizes.account import SAMPLE, Account, Moves, begin_movement, end_movement
@@ -26,7 +27,6 @@ from gradscope.record.sizes.crossings import Crossing
 from gradscope.record.sizes.leaves import Leaves, Watched, has_memory
 from gradscope.record.sizes.reduction import factor_of_mean
 from gradscope.record.stand_ins import stand_in
-from gradscope.record.tracing import shielded
 
 _MOST = 16  # optimizers: an inner loop makes them by the thousand
 _LEFT_OUT = NotChecked(
@@ -38,14 +38,11 @@ _UPKEEP = ("nn/utils/clip_grad.py", "amp/grad_scaler.py", "optim/", "nn/modules/
 
 
 class Usages:
-    """A part of the sizes. A fault of ours goes to `notes`."""
+    """A part of the sizes."""
 
-    def __init__(
-        self, leaves: Leaves, context: RunContext, notes: list[str], measure: Measure | None
-    ) -> None:
+    def __init__(self, leaves: Leaves, context: RunContext, measure: Measure | None) -> None:
         self._leaves = leaves
         self._context = context
-        self._notes = notes
         self._measure = measure
         self.on_early_clip: Callable[[Clip, Site], None] = lambda clip, site: None
         self._accounts: dict[int, Account] = {}
@@ -113,7 +110,7 @@ class Usages:
             account.look()
         factor = None
         if step < SAMPLE:
-            with shielded(self._notes):
+            with shielded(self._context):
                 factor = factor_of_mean(one.outputs, one.args[0] if one.args else ())
         self._graph = None
         result = engine(one)
@@ -148,13 +145,13 @@ class Usages:
             return
         count = account.updates + 1
         if account.fading.is_due(count):
-            with shielded(self._notes):
+            with shielded(self._context):
                 held = parameters_of(work.optimizer)
                 grads = [one.grad for one in held if one.grad is not None]
                 account.fading.note_update(step - 1, grads)
                 self.wants_look |= account.fading.wants_look
-        if count & (count - 1) == 0 and account.is_stock:
-            with shielded(self._notes):
+        if is_chosen(count) and account.is_stock:
+            with shielded(self._context):
                 account.before = begin_movement(work.optimizer, clipped=bool(account.clips))
 
     def optimizer_ends(self, work: Work) -> None:
@@ -173,7 +170,7 @@ class Usages:
         account.note_update(step - 1, work.site, rate)
         if account.before is not None:
             before, account.before = account.before, None
-            with shielded(self._notes):
+            with shielded(self._context):
                 found = end_movement(before, step - 1, rate or 0.0, clips, self._leaves.names)
                 account.movements += [found] if found is not None else []
 
@@ -205,7 +202,7 @@ class Usages:
 
     def note_clip(self, grads: set[int], clip: Clip) -> None:
         if self._measure is not None:
-            with shielded(self._notes):
+            with shielded(self._context):
                 self._measure.note_clip(clip.bound, clip.total)
         for account in self._accounts.values():
             account.note_clip(grads, clip)

@@ -14,12 +14,13 @@ from typing import Any
 import torch
 
 from gradscope.facts import Depth, Magnitudes, NotChecked, Summed
-from gradscope.record.context import RunContext
+from gradscope.record.context import RunContext, shielded
 from gradscope.record.dispatch import Dispatch
 from gradscope.record.finite import plain
 from gradscope.record.names import is_flat
 from gradscope.record.optimizers import Work
 from gradscope.record.passes import BackwardPass, Engine, Graded, Measure
+from gradscope.record.schedule import next_chosen
 from gradscope.record.sites import note_site
 from gradscope.record.sizes.absences import Absences, Additions
 from gradscope.record.sizes.account import SAMPLE
@@ -35,7 +36,6 @@ from gradscope.record.sizes.leaves import Leaves, norms_of
 from gradscope.record.sizes.module_use import OwnBackwards, TrainingModes
 from gradscope.record.sizes.reduction import summed
 from gradscope.record.sizes.updates import Updates
-from gradscope.record.tracing import shielded
 
 _MEASURED_FIRST = 12  # steps
 _PART_OF_A_GRAPH = NotChecked(
@@ -50,7 +50,7 @@ class Sizes:
 
     Gradients are read and never written: those that `backward` leaves with the leaves, or, in a
     program that never calls it, those that `torch.autograd.grad` hands out. `measure` is told of
-    each of these passes and of each update. A fault of ours is in `notes`.
+    each of these passes and of each update.
     """
 
     def __init__(self, context: RunContext, measure: Measure | None = None) -> None:
@@ -65,8 +65,7 @@ class Sizes:
         self._leaps = Leaps(self.leaves)
         self._depth: Depth | None = None
         self._updates = Updates(self.leaves)
-        self.notes: list[str] = []
-        self.usages = Usages(self.leaves, context, self.notes, measure)
+        self.usages = Usages(self.leaves, context, measure)
         self._clipping = Clipping(lambda: max(context.step - 1, 0), self.usages.note_clip)
         self.usages.on_early_clip = self._clipping.note_early
         self._summed: Summed | None = None
@@ -112,7 +111,7 @@ class Sizes:
         self.usages.optimizer_made(optimizer, frame)
         self.inspection.optimizer_made()
         if self._context.is_between:
-            with shielded(self.notes):
+            with shielded(self._context):
                 self._additions.note(optimizer, frame)
 
     # A backward pass
@@ -176,11 +175,11 @@ class Sizes:
         crossings: Crossings | None = None
         measured = False
         if self.leaves.have_results:
-            with shielded(self.notes):
+            with shielded(self._context):
                 self._note_replaced(one.asked)
         is_grown = self.inspection.graph_has_grown()
         if flow is not None or is_grown or self._is_measured(one.loss):
-            with shielded(self.notes):
+            with shielded(self._context):
                 if flow is not None or is_grown:
                     crossings = self._inspect(one, flow)
                 trained, by_hand = self._updates.trained, self.updates_by_hand
@@ -199,7 +198,7 @@ class Sizes:
             if crossings is not None:
                 crossings.close()
         if measured:
-            with shielded(self.notes):
+            with shielded(self._context):
                 graded = (
                     self._accumulated(crossings, one.frame)
                     if one.accumulates
@@ -215,7 +214,7 @@ class Sizes:
         self.inspection.watch_forward(self._passes, wanted=self.usages.wants_look)
         is_calm = self.measure is None and one.accumulates and not self.leaves.have_results
         is_calm &= self._context.step + 1 >= SAMPLE
-        self._calm_until = 1 << self._passes.bit_length() if is_calm else 0
+        self._calm_until = next_chosen(self._passes) if is_calm else 0
         return result
 
     def _inspect(self, one: BackwardPass, flow: Flow | None) -> Crossings:
@@ -230,7 +229,7 @@ class Sizes:
     def _note_running(self) -> None:
         """Backward is stopped at a bad gradient: how it grew until there is still wanted."""
         if self._running is not None:
-            with shielded(self.notes):
+            with shielded(self._context):
                 self._note_graph(*self._running)
             self._running = None
 
@@ -300,7 +299,7 @@ class Sizes:
         self._at_work = True
         if work.updates and self._context.is_between and self._context.step:
             if self._freshness.is_measured or self._total_after_backward:
-                with shielded(self.notes):
+                with shielded(self._context):
                     self._before_update(work)
             else:  # no arithmetic
                 self._before_update(work)
@@ -320,7 +319,7 @@ class Sizes:
             if self._context.step <= _MEASURED_FIRST:
                 self._freshness.note_left(work.optimizer)
             if self.measure is not None:
-                with shielded(self.notes):
+                with shielded(self._context):
                     self.measure.after_update(self.leaves.alive(), self.leaves.name_of)
 
     def _before_update(self, work: Work) -> None:
@@ -339,12 +338,12 @@ class Sizes:
             return
         leaf = self.leaves.stored_with(tensor)
         if leaf is not None and not is_first:
-            with shielded(self.notes):
+            with shielded(self._context):
                 self._updates.train_by_hand(leaf, frame)
         elif leaf is not None:
             self._written = self._context.step
             self._freshness.note_update()
-            with shielded(self.notes):
+            with shielded(self._context):
                 self._updates.note_by_hand(self._context.step - 1, leaf, self._freshness, frame)
 
     def note_result(self, operands: Sequence[Any], result: Any, frame: Any) -> None:

@@ -9,6 +9,7 @@ import torch
 from gradscope.facts import Activation
 from gradscope.record.context import RunContext
 from gradscope.record.dispatch import Dispatch
+from gradscope.record.schedule import is_chosen
 from gradscope.record.sizes.crossings import Crossing, Crossings
 from gradscope.record.sizes.flow import Flow
 
@@ -62,8 +63,7 @@ class Inspection:
 
     def watch_forward(self, passes: int, *, wanted: bool = False) -> None:
         """Watch the coming forward, after so many passes, if it is to be inspected."""
-        wanted |= passes <= 2 or passes == self.asked()
-        is_due = wanted or not passes & (passes - 1)
+        is_due = wanted or is_chosen(passes) or passes == self.asked()
         if self.flow is not None or not is_due:
             return
         self.flow = Flow(self._context)

@@ -1,0 +1,11 @@
+"""Which steps, passes or updates are looked at: the first ones, and ever fewer after them."""
+
+
+def is_chosen(number: int) -> bool:
+    """0, 1, 2, 4, 8, ..."""
+    return not number & (number - 1)
+
+
+def next_chosen(number: int) -> int:
+    """The first one after it."""
+    return 1 << number.bit_length()
