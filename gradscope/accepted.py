@@ -129,7 +129,7 @@ def _warnings(found: list[Ignore], used: set[Ignore], whole: bool) -> Iterator[F
 def read_baseline(path: Path) -> frozenset[str]:
     """The fingerprints of accepted findings.
 
-    Raises GradscopeError where the file cannot be read or is no baseline.
+    Raises GradscopeError where the file cannot be read or is not a baseline.
     """
     try:
         document = json.loads(text_of(path, LARGEST))
@@ -146,7 +146,7 @@ def read_baseline(path: Path) -> frozenset[str]:
         raise GradscopeError(f"{path}:{error.lineno}:{error.colno}: {error.msg}") from None
     except (TypeError, KeyError, UnicodeDecodeError, RecursionError):
         raise GradscopeError(
-            f"{path} is no baseline", help="gradscope check --write-baseline makes one"
+            f"{path} is not a baseline", help="gradscope check --write-baseline makes one"
         ) from None
 
 
@@ -173,7 +173,7 @@ def without_known(
 ) -> tuple[Report, ...]:
     """The reports without what the baseline accepts.
 
-    Raises GradscopeError where the file cannot be read or is no baseline.
+    Raises GradscopeError where the file cannot be read or is not a baseline.
     """
     known = read_baseline(path)
     kept = []

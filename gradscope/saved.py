@@ -62,7 +62,7 @@ def load(path: Path, moved: Mapping[str, str] = MappingProxyType({})) -> Saved:
         raise GradscopeError(f"{path} cannot be read: {error.strerror}", help=_HELP) from None
     except (Unfit, UnicodeDecodeError) as error:
         why = error if isinstance(error, Unfit) else "it is not text"
-        raise GradscopeError(f"{path} is no saved trace: {why}", help=_HELP) from None
+        raise GradscopeError(f"{path} is not a saved trace: {why}", help=_HELP) from None
 
 
 def written(trace: Trace) -> str:

@@ -78,7 +78,7 @@ def test_trace_takes_the_options_of_the_command(here):
 def test_what_cannot_be_run_is_an_error_with_help(here):
     with pytest.raises(gradscope.GradscopeError, match=r"there is no file missing\.py"):
         gradscope.trace("missing.py")
-    with pytest.raises(gradscope.GradscopeError, match="no rule is called GS999"):
+    with pytest.raises(gradscope.GradscopeError, match="unknown rule GS999"):
         gradscope.trace("gamma_mask", select="GS999")
 
 

@@ -93,7 +93,7 @@ def test_a_program_that_trains_in_processes_of_its_own(refused):
          "the program's own arguments follow after --: gradscope trace FILE.py -- --lr 1"),
         (["train.py", "3"], "Got unexpected extra argument",
          "the program's own arguments follow after --: gradscope trace FILE.py -- --lr 1"),
-        (["train.py", "--format", "xml"], "no format is called xml", ""),
+        (["train.py", "--format", "xml"], "unknown format xml", ""),
         (["train.py", "--output", "."], "--output . is a directory", ""),
         (["train.py", "--output", "no/r.json"], "--output no/r.json lies in a folder that", ""),
         (["train.py", "--config", "no.yaml"], "there is no configuration no.yaml", ""),
@@ -113,7 +113,7 @@ def test_the_command_line(refused, words, message, help):
 def test_an_unknown_example_names_the_nearest(refused):
     first, help = refused("gama_mask")
 
-    assert first == "gama_mask is no file, module or built-in example"
+    assert first == "gama_mask is not a file, a module or a built-in example"
     assert help.startswith("help: did you mean gamma_mask")
 
 
@@ -217,7 +217,7 @@ def test_an_unknown_rule_in_the_configuration(refused):
 
     first, help = refused()
 
-    assert first == "gradscope.yaml:2:1: no rule is called masked-brunch"
+    assert first == "gradscope.yaml:2:1: unknown rule masked-brunch"
     assert "masked-branch" in help
 
 
@@ -234,7 +234,7 @@ def test_a_configured_device_that_is_not_here(folder, capfd, command):
 def test_a_file_that_is_no_python(refused):
     Path("weights.py").write_bytes(b"\x00\x01\x02")
 
-    assert refused("weights.py")[0] == "weights.py is no Python source"
+    assert refused("weights.py")[0] == "weights.py is not Python source"
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may read everything")

@@ -280,7 +280,7 @@ def test_a_baseline_that_a_trace_cannot_read_costs_no_report(folder):
     ("text", "says"),
     [
         ("{", r"accepted\.json:1:2: "),
-        ("[]", r"accepted\.json is no baseline"),
+        ("[]", r"accepted\.json is not a baseline"),
         ('{"schema": "gradscope-baseline/9", "accepted": []}', "is of another version"),
     ],
 )
@@ -411,13 +411,13 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("words", "says"),
         [
-            (("nothing",), "no target is called nothing"),
+            (("nothing",), "unknown target nothing"),
             (("--dtype", "float23"), "--dtype has an unknown dtype float23"),
             (("--memory-limit", "big"), "--memory-limit must be a size such as 2 GiB"),
             (("--report", "sarif"), "--report sarif is not FORMAT=FILE"),
-            (("--report", "pdf=x"), "no format is called pdf"),
+            (("--report", "pdf=x"), "unknown format pdf"),
             (("gamma_mask", "--write-baseline"), "--write-baseline does not know where to"),
-            (("gamma_mask", "--select", "GX1"), "no rule is called GX1"),
+            (("gamma_mask", "--select", "GX1"), "unknown rule GX1"),
         ],
     )
     def test_a_mistake_is_one_line(self, gradscope, words, says):
@@ -445,7 +445,7 @@ class TestCommand:
 def test_a_file_that_is_no_baseline_is_one_line(content, tmp_path):
     (tmp_path / "baseline.json").write_text(content)
 
-    with pytest.raises(GradscopeError, match=r"is no baseline|is larger than 16 MiB"):
+    with pytest.raises(GradscopeError, match=r"is not a baseline|is larger than 16 MiB"):
         read_baseline(tmp_path / "baseline.json")
 
 

@@ -95,7 +95,7 @@ def test_names_choose_and_the_command_line_goes_first(tmp_path):
 
 
 def test_a_name_that_nobody_has_is_said_with_the_nearest(tmp_path):
-    with pytest.raises(GradscopeError, match="no target is called othr") as caught:
+    with pytest.raises(GradscopeError, match="unknown target othr") as caught:
         cases_of(load_config(written(tmp_path, GOOD)), ["othr"])
 
     assert caught.value.help.startswith("did you mean other?")

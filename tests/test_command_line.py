@@ -33,16 +33,16 @@ def test_a_shell_completes_commands_without_torch(gradscope):
 @pytest.mark.parametrize(
     ("words", "told", "hint"),
     [
-        (["trace", "notes.txt"], "notes.txt is no Python file", "name the .py file"),
+        (["trace", "notes.txt"], "notes.txt is not a Python file", "name the .py file"),
         (["trace", "missing.py"], "there is no file missing.py", "where none is like it"),
         (["trace", "los.py"], "there is no file los.py", "did you mean loss.py?"),
         (
             ["trace", "loss.py", "--select", "GS999"],
-            "no rule is called GS999",
+            "unknown rule GS999",
             "help: `gradsc",
         ),
-        (["trace", "loss.py", "--ignore", "zzz"], "no rule is called zzz", "help: `gradsc"),
-        (["explain", "mask-branch"], "no rule is called mask-branch", "GS101 masked-branch?"),
+        (["trace", "loss.py", "--ignore", "zzz"], "unknown rule zzz", "help: `gradsc"),
+        (["explain", "mask-branch"], "unknown rule mask-branch", "GS101 masked-branch?"),
         (["check", "--config", "bad.yaml"], "unknown key targts", "did you mean targets?"),
         (
             ["trace", "loss.py:two"],

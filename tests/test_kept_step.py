@@ -119,7 +119,7 @@ def test_what_is_read_is_data_and_names_functions_of_torch_alone(tmp_path):
     (step / "step.json").write_text(json.dumps(document))
 
     assert all(isinstance(one, torch.Tensor) for one in held.values())
-    with pytest.raises(GradscopeError, match="no function that it may call"):
+    with pytest.raises(GradscopeError, match="which it may not call"):
         pipeline.replay(step, QUIET, Stages(), 0.0)
 
 

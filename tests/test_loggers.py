@@ -161,7 +161,7 @@ def test_now_and_then_is_enough_for_some():
 
 
 def test_what_takes_no_values_is_told():
-    with pytest.raises(GradscopeError, match="a list takes no values"):
+    with pytest.raises(GradscopeError, match="a list cannot log values"):
         gradscope.watch(logger=[])
 
 

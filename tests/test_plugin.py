@@ -133,7 +133,7 @@ def test_every_test_under_xdist(folder):
 @pytest.mark.parametrize(
     ("mark", "says"),
     [
-        ("ignore='masked-brunch'", "gradscope: no rule is called masked-brunch"),
+        ("ignore='masked-brunch'", "gradscope: unknown rule masked-brunch"),
         ("fail_on='never'", "gradscope: 'never' is not a valid Severity"),
         ("only='GS102'", "the mark gradscope has no only: it has select, ignore, fail_on, enabled"),
     ],

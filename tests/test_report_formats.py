@@ -28,7 +28,7 @@ def test_a_format_is_found_by_its_name(name):
 
 
 def test_an_unknown_format_is_refused_with_the_known_ones():
-    with pytest.raises(GradscopeError, match="no format is called yaml") as raised:
+    with pytest.raises(GradscopeError, match="unknown format yaml") as raised:
         by_name("yaml")
 
     assert "terminal" in raised.value.help

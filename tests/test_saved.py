@@ -200,7 +200,7 @@ def test_a_bad_file_is_told_in_a_line(what, tmp_path):
     file = tmp_path / "run.json"
     file.write_text(BAD[what])
 
-    with pytest.raises(GradscopeError, match=r"run\.json is no saved trace: ") as told:
+    with pytest.raises(GradscopeError, match=r"run\.json is not a saved trace: ") as told:
         load(file)
 
     assert "\n" not in str(told.value)

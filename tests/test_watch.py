@@ -99,7 +99,7 @@ def test_the_nearest_configuration_holds(folder):
 
 
 def test_mistakes_are_told_before_anything_runs(folder):
-    with pytest.raises(GradscopeError, match="no rule is called GS777"):
+    with pytest.raises(GradscopeError, match="unknown rule GS777"):
         gradscope.watch(select="GS777")
     (folder / "gradscope.yaml").write_text("stepz: 3\n")
     with pytest.raises(GradscopeError, match="unknown key stepz"):

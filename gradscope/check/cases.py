@@ -60,7 +60,7 @@ def _asked_for(name: str, listed: dict[str, Config], base: Config) -> Config:
     if not is_known and find_module(name) is None:
         hint = did_you_mean(name, [*listed, *EXAMPLES])
         known = f"configured are {', '.join(listed)}" if listed else "none is configured"
-        missing = "there is no file" if name.endswith(".py") else "no target is called"
+        missing = "there is no file" if name.endswith(".py") else "unknown target"
         raise GradscopeError(f"{missing} {name}", help=f"{hint} {known}".lstrip())
     # Relative to where the command was typed, and not to the configuration's folder.
     return replace(base, path=None, target=name, model=None, loss=None, batch=None, name=name)

@@ -102,9 +102,9 @@ def _check(format: str, sort: str, *, output: Path | None, html: Path | None) ->
     from gradscope.writing import check_writable
 
     if format not in FORMATS:
-        raise GradscopeError(f"no format is called {format}", help=f"one of: {', '.join(FORMATS)}")
+        raise GradscopeError(f"unknown format {format}", help=f"one of: {', '.join(FORMATS)}")
     if sort not in SORTS:
-        raise GradscopeError(f"--sort {sort} is no order", help=f"one of: {', '.join(SORTS)}")
+        raise GradscopeError(f"unknown order --sort {sort}", help=f"one of: {', '.join(SORTS)}")
     for option, file in (("--output", output), ("--html", html)):
         if file is not None:
             check_writable(file, asked_by=option)

@@ -54,7 +54,9 @@ class Yaml(Document):
             line, column = text.count("\n", 0, error.position) + 1, error.position
             column -= text.rfind("\n", 0, error.position)
             place = f"{path}:{line}:{column}"
-            raise GradscopeError(f"{place}: U+{error.character:04X} is no text") from None
+            raise GradscopeError(
+                f"{place}: U+{error.character:04X} is not allowed in text"
+            ) from None
         try:
             self._root: Any = loader.get_single_node()
             self._refuse_twins()

@@ -28,12 +28,13 @@ class NormOptions:
     def __post_init__(self) -> None:
         if self.max_norm is not None and not 0 < self.max_norm < math.inf:
             raise GradscopeError(
-                f"--max-norm {self.max_norm:g} is no bound to clip to",
+                f"--max-norm {self.max_norm:g} is not a bound",
                 help="give a number above 0, or leave it out and get one recommended",
             )
         if not self.norm_type > 0:
             raise GradscopeError(
-                f"--norm-type {self.norm_type:g} is no norm", help="give 1, 2, inf or any p above 0"
+                f"--norm-type {self.norm_type:g} is not a norm",
+                help="give 1, 2, inf or any p above 0",
             )
 
 

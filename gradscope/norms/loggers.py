@@ -45,7 +45,7 @@ def writer_of(logger: Any) -> Write:
             return _Rows(logger)
         return lambda values, step: log(dict(values), step=step)
     raise GradscopeError(
-        f"a {type(logger).__name__} takes no values",
+        f"a {type(logger).__name__} cannot log values",
         help="give a SummaryWriter, a run of W&B, mlflow, or an Accelerator: what has add_scalar, "
         "log_metrics or log",
     )

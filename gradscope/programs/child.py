@@ -346,7 +346,7 @@ def _not_importable(target: Target, error: ImportError | SyntaxError) -> Gradsco
     if isinstance(error, SyntaxError):
         place = f"{shown_path(error.filename or '?')}:{error.lineno}:{error.offset or 1}"
         return GradscopeError(
-            f"{place}: {error.msg}", help="it is no valid Python", detail=trimmed(error)
+            f"{place}: {error.msg}", help="it is not valid Python", detail=trimmed(error)
         )
     help = (
         "gradscope runs in the Python of its own environment: install the program's packages there"

@@ -74,7 +74,7 @@ def _content(script: Script) -> bytes:
         reason = (error.strerror or str(error)).lower()
         raise GradscopeError(f"{script.name} cannot be read: {reason}") from error
     if b"\0" in content:
-        raise GradscopeError(f"{script.name} is no Python source", help="name the .py file")
+        raise GradscopeError(f"{script.name} is not Python source", help="name the .py file")
     return content
 
 
@@ -126,7 +126,7 @@ def _import_file(name: str, path: Path) -> ModuleType:
     """Import by path, so that a file called like an installed package is still the one meant."""
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise GradscopeError(f"{path} is no Python source", help="its name must end in .py")
+        raise GradscopeError(f"{path} is not Python source", help="its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

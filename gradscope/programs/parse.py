@@ -137,7 +137,7 @@ def _script(path: Path, text: str, arguments: tuple[str, ...], inputs: tuple[Inp
             help="export it first: jupyter nbconvert --to script " + text,
         )
     if path.suffix not in (".py", ".pyw", ""):
-        raise GradscopeError(f"{text} is no Python file", help="name the .py file")
+        raise GradscopeError(f"{text} is not a Python file", help="name the .py file")
     _refuse("inputs", inputs, text)
     return Script(path, arguments, shown=text)
 
@@ -171,7 +171,7 @@ def _unknown_name(text: str) -> GradscopeError:
     known = [*EXAMPLES, *(path.name for path in Path().glob("*.py"))]
     hint = did_you_mean(text, known, most=3)
     return GradscopeError(
-        f"{text} is no file, module or built-in example",
+        f"{text} is not a file, a module or a built-in example",
         help=f"{hint} a function is named as FILE.py:FUNCTION or package.module:FUNCTION, "
         "and `gradscope examples` lists the examples".lstrip(),
     )

@@ -58,5 +58,5 @@ FORMATS: dict[str, Format] = _walk()
 def by_name(name: str) -> Format:
     """The format of that name. Raises GradscopeError with the known ones where there is none."""
     if name not in FORMATS:
-        raise GradscopeError(f"no format is called {name}", help=f"one of: {', '.join(FORMATS)}")
+        raise GradscopeError(f"unknown format {name}", help=f"one of: {', '.join(FORMATS)}")
     return FORMATS[name]

@@ -75,7 +75,7 @@ _REASONS = {
     Reason.NO_PLACE: "the finding has no place in the source",
     Reason.INSTALLED: "{} belongs to an installed package, which is never edited",
     Reason.UNREADABLE: "{}",
-    Reason.NO_PYTHON: "{} does not parse as Python",
+    Reason.NO_PYTHON: "{} is not valid Python",
     Reason.ENCODING: "the file is encoded as {}, and patches are UTF-8",
     Reason.FAULT: "gradscope itself failed ({})",
     Reason.MACHINE: "{}",

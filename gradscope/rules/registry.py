@@ -88,5 +88,5 @@ def by_name(name: str) -> Rule:
     near = difflib.get_close_matches(wanted, [rule.name for rule in RULES.values()], n=1)
     hint = f"did you mean {names[near[0]].code} {near[0]}? " if near else ""
     raise GradscopeError(
-        f"no rule is called {name}", help=f"{hint}`gradscope explain` lists all {len(RULES)}"
+        f"unknown rule {name}", help=f"{hint}`gradscope explain` lists all {len(RULES)}"
     )

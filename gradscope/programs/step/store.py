@@ -175,8 +175,8 @@ def _check(tables: dict[str, list[Json]]) -> None:
         name = call["f"]
         if name != STEP and (not isinstance(name, str) or function_of(name) is None):
             raise GradscopeError(
-                f"the kept step calls {str(name)[:60]}, which is no function that it may call",
-                help="a kept step calls torch's own functions alone, and those of its version",
+                f"the saved step calls {str(name)[:60]}, which it may not call",
+                help="a saved step calls torch's own functions alone, and those of its version",
             )
         _within(call["n"], 0, len(tables["chains"]))
         _within(call["s"], 0, len(tables["states"]))
@@ -242,4 +242,4 @@ def size_of(folder: Path) -> str:
 
 
 def _unfit(folder: Path, why: str) -> GradscopeError:
-    return GradscopeError(f"{folder} is no kept step: {why}", help=_HELP)
+    return GradscopeError(f"{folder} is not a saved step: {why}", help=_HELP)
