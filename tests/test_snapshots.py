@@ -144,6 +144,7 @@ def test_a_fix_of_a_late_failure_is_tried_from_shortly_before(traced):
         "step": replay.step,
         "steps": replay.steps,
         "identical": replay.identical,
+        "hurdle": None,
     }
     assert len(Path("train.log").read_text().splitlines()) == 151  # until the next loss
     assert Path("ended").read_text() == "one\n"

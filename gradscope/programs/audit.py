@@ -18,11 +18,12 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager, suppress
 from multiprocessing.process import BaseProcess
+from traceback import walk_stack
 from typing import Any
 
 from gradscope.facts import Effect, EffectKind
 from gradscope.programs.overlay import is_within
-from gradscope.record.sites import note_site, resolve
+from gradscope.record.sites import file_in_torch, note_site, resolve
 
 _MOST = 2_000  # effects that are kept
 _LONGEST = 400  # characters of a command or a path
@@ -196,10 +197,9 @@ class Effects:
             self._note(EffectKind.CONNECTION, self._addresses.shown(sock, address))
 
     def _spawns(self, executable: Any, args: Any, *_: Any) -> None:
-        frame: Any = sys._getframe(1)
-        while frame is not None and frame.f_code is not _ASKING:
-            frame = frame.f_back
-        if frame is None:
+        codes = [frame.f_code for frame, _ in walk_stack(sys._getframe(1))]
+        compiles = any(file_in_torch(code).startswith("_inductor/") for code in codes)
+        if _ASKING not in codes and not compiles:
             self._starts(args or executable)
 
     def _starts(self, command: Any) -> None:

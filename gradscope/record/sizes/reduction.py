@@ -8,6 +8,7 @@ import torch
 
 from gradscope.facts import Summed
 from gradscope.record.context import RunContext
+from gradscope.record.finite import plain
 from gradscope.record.sites import place_of
 
 _MEAN, _SUM = 1, 2  # at::Reduction
@@ -65,7 +66,8 @@ def factor_of_mean(roots: Sequence[torch.Tensor], given: Sequence[Any]) -> float
 
 
 def _given(grad: Any) -> float:
-    return float(grad) if isinstance(grad, torch.Tensor) and grad.numel() == 1 else 1.0
+    values = plain(grad) if isinstance(grad, torch.Tensor) and grad.numel() == 1 else None
+    return float(values) if values is not None else 1.0
 
 
 def _constant(node: Any) -> float | None:
