@@ -3,14 +3,14 @@ and what else only ops show."""
 
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from gradscope.facts import Approach, Headroom, Kind, Setting, Trace
+from gradscope.facts import Ancestor, Approach, Headroom, Kind, Setting, Trace
 from gradscope.record.context import RunContext
 from gradscope.record.data import Loaders
 from gradscope.record.depth import Depth
@@ -201,10 +201,12 @@ class EveryOp:
         over = ending.kind != "stopped"
         symptoms = self.symptoms.settled(ending) if over else self.symptoms.confirmed
         ends = [symptom.event for symptom in symptoms if symptom.event is not None]
-        wanted = {raw.fact.id for raw in journal.ancestors(*ends)}
+        known = list(journal.ancestors(*ends))
+        wanted = {raw.fact.id for raw in known}
+        above = {seq for raw in known for seq in _seqs(raw.fact.ancestry)}
         for kill in [raw for raw in journal.events.values() if raw.fact.kind is Kind.KILL]:
             way = {raw.fact.id for raw in journal.ancestors(kill.fact.id)}
-            if wanted & way:
+            if wanted & way or kill.seq in above:
                 wanted |= way
         events = [journal.freeze(raw) for id, raw in journal.events.items() if id in wanted]
         devices = [one.output.device for one in events if one.output is not None]
@@ -230,6 +232,14 @@ class EveryOp:
             compiled=self.depth.compiled.fact(),
             rounded_otherwise=tuple(self.context.rounded_otherwise),
         )
+
+
+def _seqs(above: Iterable[Ancestor | None]) -> Iterator[int]:
+    """Of the calls that made what an event's op was given."""
+    for one in filter(None, above):
+        if one.call is not None and one.call.seq is not None:
+            yield one.call.seq
+        yield from _seqs(one.inputs)
 
 
 def _telling_reads(reading: EveryOp, original: Any, thread: int) -> Callable[..., Any]:

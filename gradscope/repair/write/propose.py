@@ -127,10 +127,10 @@ def fixes_of(culprit: Culprit) -> tuple[Fix, ...]:
         if scaler is None:
             return fixes
         return (Fix("loss-scaling", scaler.title, "unsafe", request=ask.ScaleLoss()), *fixes)
-    # No value is at fault there, or none that the program computes.
-    if any(isinstance(one, ask.Allow) for one in requests) or (
-        fixes[:1] and fixes[0].kind == "data"
-    ):
+    # No value is at fault there, or none that the program computes; of nothing at all no form of
+    # the expression is more stable.
+    is_data = bool(fixes) and fixes[0].kind == "data"
+    if is_data or any(isinstance(one, ask.Allow | ask.AllowEmpty) for one in requests):
         return fixes
     wanted = Fix("stable-op", "", "unsafe", request=ask.StableForm())
     stable_form = next(culprit.search.found(_ways(culprit, wanted)), None)

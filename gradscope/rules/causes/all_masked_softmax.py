@@ -41,7 +41,9 @@ class AllMaskedSoftmax(Rule):
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         if evidence.situation(root) is evidence.Situation.OUTSIDE:
             return None
-        event = next((one for one in (root.event, *root.chain) if _is_empty_row(one, root)), None)
+        event = next(
+            (one for one in (root.event, *root.chain) if _is_empty_row(one, root, trace)), None
+        )
         if event is None:
             return None
         rows, total = _rows(event)
@@ -80,11 +82,11 @@ _REPAIRS = (
 )
 
 
-def _is_empty_row(event: Event, root: Root) -> bool:
+def _is_empty_row(event: Event, root: Root, trace: Trace) -> bool:
     if root.event.kind is Kind.MINTED and has(event.op, Trait.LOG_SUMS):
         return True  # an intentional -inf, and nothing else in the row
     if event.op == "div":
-        return evidence.has_masked_weights(event)
+        return evidence.has_masked_weights(event, trace)
     if not evidence.gives_nan(event):
         return False
     one = _masked(event)

@@ -72,7 +72,7 @@ class Underflow(Rule):
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         event = root.event
-        if not evidence.breaks_in_use(root) or evidence.has_masked_weights(event):
+        if not evidence.breaks_in_use(root) or evidence.has_masked_weights(event, trace):
             return None
         edge = evidence.edge(event)
         if edge is None or edge.cause not in ("zero-division", "log-zero", self.name):

@@ -225,11 +225,14 @@ def late_epsilon(event: Event) -> Call | None:
     return None
 
 
-def has_masked_weights(event: Event) -> bool:
-    """Whether it is the exp(masked) / exp(masked).sum() of a row whose sum is 0."""
-    ops = [call.op for call in islice(made_from(event, "other"), 3)]
-    is_zero = event.values().get("other") == 0
-    return is_zero and ops[:2] == ["sum", "exp"] and any(has(op, Trait.MASKS) for op in ops[2:])
+def has_masked_weights(event: Event, trace: Trace) -> bool:
+    """Whether it is the exp(masked) / exp(masked).sum() of a row whose sum is 0: the exponential
+    has made 0 of an inf."""
+    if event.values().get("other") != 0:
+        return False
+    made = list(islice(made_from(event, "other"), 2))
+    killed = {one.call.seq for one in trace.events if one.kind is Kind.KILL and one.call}
+    return [call.op for call in made] == ["sum", "exp"] and made[1].seq in killed
 
 
 def sample(event: Event) -> int | None:
