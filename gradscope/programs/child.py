@@ -1,8 +1,6 @@
 """The child process: one run of the user's program under the recorder."""
 
-import atexit
 import faulthandler
-import gc
 import os
 import socket
 import sys
@@ -14,11 +12,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 from gradscope.errors import CTRL_C, GradscopeError
 from gradscope.facts import Effect, Ending, Hurdle, Trace
-from gradscope.programs import native, redirect
+from gradscope.programs import native, redirect, streams
 from gradscope.programs.audit import Effects, aside
 from gradscope.programs.channel import Channel, ChildFault, Final, NoAnswer, Progress
 from gradscope.programs.endings import ending_of, has_users_frames, is_ours, tell_hook, trimmed
@@ -34,7 +32,6 @@ from gradscope.programs.step import play, store
 from gradscope.programs.step.tape import Tape
 from gradscope.programs.targets import Function, KeptStep, Parts, Script, Target
 from gradscope.record import StopTrace
-from gradscope.record.forking import be_silent
 from gradscope.record.observation import Observation
 from gradscope.record.sites import calls_program, claim, shown_path
 from gradscope.signals import ASKS_PLACE, as_python_starts, leave, undisturbed
@@ -211,7 +208,7 @@ class Messenger:
     def end(self, ending: Ending) -> None:
         """The last word, unless it was said before."""
         if self._channel.is_open:
-            _flush()
+            streams.flush()
             self._close(self._trace(ending))
 
     def _close(self, trace: Trace) -> None:
@@ -249,8 +246,8 @@ def run_child(job: Job, connection: Connection, control: socket.socket | None = 
     try:
         _redirect(job)
         code = _run(job, channel, snapshots)
-        _flush()
-        _finish_as_python_does()
+        streams.flush()
+        streams.finish_as_python_does()
     except KeyboardInterrupt:
         code = CTRL_C  # before the program began, or after it had ended
     except BaseException:
@@ -366,34 +363,6 @@ def _redirect(job: Job) -> None:
         faulthandler.register(ASKS_PLACE, job.deaths, all_threads=False)
     as_python_starts()
     if job.silent:
-        be_silent()
-        sys.stdin = open(0, closefd=False)
-        sys.stdout, sys.stderr = _writer(1), _writer(2)
+        streams.silence()
     elif job.options.stdout_to_stderr:
-        os.dup2(2, 1)
-        sys.stdout = _writer(1)
-
-
-def _writer(stream: int) -> TextIO:
-    """Text to a stream of the process, whatever a caller (pytest, a notebook) had put there."""
-    return open(stream, "w", buffering=1, errors="backslashreplace", closefd=False)
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError, AttributeError):
-            continue  # closed by the program, or its reader has gone
-
-
-def _finish_as_python_does() -> None:
-    """Wait for threads, run exit handlers, and let files that were never closed be written."""
-    wait_for_threads: Any = threading._shutdown  # type: ignore[attr-defined]
-    wait_for_threads()
-    atexit._run_exitfuncs()
-    main = sys.modules.get("__main__")
-    if main is not None:
-        main.__dict__.clear()
-    gc.collect()
-    _flush()
+        streams.join_stdout_to_stderr()
