@@ -11,7 +11,7 @@ from gradscope.facts import Finding, Magnitudes, Report, Trace
 from gradscope.norms import distribution
 from gradscope.norms.facts import Measured, NormOptions, NormReport, clip_coefficient
 from gradscope.norms.rows import joined
-from gradscope.pipeline import conclude, untouched
+from gradscope.pipeline import conclude, require_backward, untouched
 from gradscope.programs import RunOptions, Target, run
 from gradscope.programs.ranks import Ranks
 from gradscope.programs.run_options import SAMPLE
@@ -55,17 +55,12 @@ def norms(
         if not ranks.leads:
             return None
         remarks = (*remarks, *rank_remarks(ranked))
-    measured = seen.magnitudes.measured
-    if not isinstance(measured, Measured) or not measured.totals:
-        end = seen.ending
-        if end.gave_up:
-            what = f"{target.name} ended before its first backward: {end.detail}"
-            raise GradscopeError(what, help="run it without gradscope first", detail=end.traceback)
-        raise GradscopeError(
-            f"no backward ever ran in {target.name}, so there is no gradient to measure",
-            help="call backward() on its loss, or name the function that returns the loss",
-        )
-    if not measured.rows:
+    measured, end = seen.magnitudes.measured, seen.ending
+    if not seen.steps and (end.gave_up or end.kind == "interrupted"):
+        what = f"{target.name} ended before its first backward: {end.detail}"
+        raise GradscopeError(what, help="run it without gradscope first", detail=end.traceback)
+    require_backward(target, seen)
+    if not isinstance(measured, Measured) or not measured.rows:
         raise GradscopeError(
             f"no parameter of {target.name} received a gradient",
             help="requires_grad must be True for what should learn",

@@ -87,22 +87,17 @@ def frame(found: Sequence[Mark], gutter: int, options: Options) -> Iterator[Line
 
 def header(arrow: str, location: Location, gutter: int, options: Options) -> Iterator[Line]:
     """ "--> loss.py:4:45, in loss_function". The place is never broken: people click on it."""
-    lead = (Segment(" " * gutter + arrow, "gutter"), Segment(" "))
-    where, within = place(location), clean(scope(location), options.encoding)
-    where = clean(where, options.encoding)
-    if not within:
-        yield (*lead, Segment(where, "place", "" if location.cell else location.file))
-        return
+    where, within = (clean(one, options.encoding) for one in (place(location), scope(location)))
+    named = Segment(where, "place", "" if location.cell else location.file)
+    lead = (Segment(" " * gutter + arrow, "gutter"), Segment(" "), named)
     indent = gutter + len(arrow) + 1
-    if indent + cell_len(f"{where}, {within}") <= options.width:
-        yield (
-            *lead,
-            Segment(where, "place", "" if location.cell else location.file),
-            Segment(f", {within}"),
-        )
-        return
-    yield (*lead, Segment(where, "place", "" if location.cell else location.file), Segment(","))
-    yield from paragraph((Segment(" " * indent),), within, options.width, indent)
+    if not within:
+        yield lead
+    elif indent + cell_len(f"{where}, {within}") <= options.width:
+        yield (*lead, Segment(f", {within}"))
+    else:
+        yield (*lead, Segment(","))
+        yield from paragraph((Segment(" " * indent),), within, options.width, indent)
 
 
 def _body(

@@ -96,7 +96,7 @@ def _brief(finding: Finding, options: Options) -> Iterator[Line]:
     if finding.location is not None:
         yield from header("-->", finding.location, 1, options)
     for fix in finding.fixes[:1]:
-        yield from _prose((Segment("help", "help"), Segment(": ")), fix.title, options, 6)
+        yield from _labelled("help", fix.title, options)
 
 
 def _headline(finding: Finding, options: Options) -> Iterator[Line]:
@@ -115,7 +115,7 @@ def _report(report: Report, options: Options) -> Iterator[Line]:
         yield ()
     yield from _ending(report, options)
     for note in closing.notes(report):
-        yield from _prose((Segment("note", "note"), Segment(": ")), note, options, 6)
+        yield from _labelled("note", note, options)
     if closing.notes(report):
         yield ()
     yield from _closing(report, options)
@@ -137,7 +137,7 @@ def _finding(
     yield from (*why, *cure) if len(head) + len(why) + len(cure) <= HEAD else (*cure, *why)
     if lead is None and finding.fixes:
         words = "none of the patches that were tried repairs it"
-        yield from _prose((Segment("help", "help"), Segment(": ")), words, options, 6)
+        yield from _labelled("help", words, options)
     others: dict[tuple[str, str], list[str]] = {}
     for fix in sentences.offered(finding.fixes):
         if fix is not lead:
@@ -182,7 +182,7 @@ def _help(
 ) -> Iterator[Line]:
     is_shown = fix.patch in shown
     title = sentences.SHOWN if is_shown else fix.title
-    yield from _prose((Segment("help", "help"), Segment(": ")), title, options, 6)
+    yield from _labelled("help", title, options)
     trial, words = trials.told(fix)
     verdict = _item(trial, [words], gutter, options, "good" if fix.verified else "warning")
     if is_shown:
@@ -221,6 +221,11 @@ def _item(
         lead = (Segment(" " * (gutter + 3)),)
 
 
+def _labelled(role: str, text: str, options: Options, indent: int = 6) -> Iterator[Line]:
+    """ "help: ...", "note: ..."."""
+    yield from _prose((Segment(role, role), Segment(": ")), text, options, indent)
+
+
 def _prose(
     lead: Sequence[Segment], text: str, options: Options, indent: int, role: str = ""
 ) -> Iterator[Line]:
@@ -244,7 +249,7 @@ def _ending(report: Report, options: Options) -> Iterator[Line]:
     if not words:
         return
     severity = "error" if report.verdict == "failed" else "note"
-    yield from _prose((Segment(severity, severity), Segment(": ")), words, options, 4)
+    yield from _labelled(severity, words, options, 4)
     if end.location is not None:
         yield from header("-->", end.location, 1, options)
     if end.traceback:
@@ -259,7 +264,7 @@ def _ending(report: Report, options: Options) -> Iterator[Line]:
 def _closing(report: Report, options: Options) -> Iterator[Line]:
     words = closing.no_cause(report)
     if words and report.verdict == "unhealthy":
-        yield from _prose((Segment("note", "note"), Segment(": ")), words, options, 6)
+        yield from _labelled("note", words, options)
     role = closing.ROLES[report.verdict]
     if words or not report.trace.steps:
         role = "warning" if report.verdict == "healthy" else role
