@@ -196,7 +196,7 @@ class Observation:
         context, ops = self.context, self.ops
         assert ops is not None
         ops.watching.begin_calmly()
-        self.sizes.usages.begin_calmly()
+        self.sizes.usages.begin_pass()
         context.nested = 1
         try:
             result = engine()
@@ -228,10 +228,13 @@ class Observation:
                 self.ops.end_backward(one, result, last=self._is_last)
             return result
 
-        def measured(one: BackwardPass) -> Any:
-            return self.sizes.run_backward(seen, one)
-
-        return self.sizes.usages.run_backward(measured, one)
+        usages = self.sizes.usages
+        if one.accumulates:
+            usages.begin_pass(one)
+        result = self.sizes.run_backward(seen, one)
+        if one.accumulates:
+            usages.end_pass()
+        return result
 
     def _begin_step(self, loss: float | None) -> None:
         self._last.begin_backward()

@@ -17,7 +17,7 @@ from gradscope.facts import NotChecked, Usage
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext, shielded
 from gradscope.record.optimizers import Work, parameters_of, rate_of
-from gradscope.record.passes import BackwardPass, Engine, Measure
+from gradscope.record.passes import BackwardPass, Measure
 from gradscope.record.schedule import is_chosen
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import USER, Site, file_in_torch, kind_of, note_site, user_site
@@ -50,6 +50,7 @@ class Usages:
         self.not_checked: tuple[NotChecked, ...] = ()
         self._stepping: set[int] = set()  # optimizers that do, their closures included
         self._grads: dict[int, Watched] = {}  # whose gradient the last pass left at an address
+        self._factor: float | None = None  # of the pass that runs
         self._graph: Sequence[Crossing] | None = None  # of the pass that runs
         self._handled = False
         self.wants_look = False  # somebody waits for the graph of a pass
@@ -100,39 +101,28 @@ class Usages:
 
     # Told by the observation
 
-    def run_backward(self, engine: Engine, one: BackwardPass) -> Any:
-        """Of a step."""
-        step = self._context.step
-        if not (one.accumulates and self._accounts):
-            return engine(one)
-        open_ = [one for one in self._accounts.values() if one.optimizer() is not None]
-        for account in open_:
+    def begin_pass(self, one: BackwardPass | None = None) -> None:
+        """One that adds gradients to leaves is about to run: None of one of many, see
+        `Observation`."""
+        self._graph, self._factor = None, None
+        for account in self._open:
             account.look()
-        factor = None
-        if step < SAMPLE:
+        if one is not None and self._accounts and self._context.step < SAMPLE:
             with shielded(self._context):
-                factor = factor_of_mean(one.outputs, one.args[0] if one.args else ())
-        self._graph = None
-        result = engine(one)
-        for account in open_:
+                self._factor = factor_of_mean(one.outputs, one.args[0] if one.args else ())
+
+    def end_pass(self) -> None:
+        for account in self._open:
             if account.is_changed():
-                account.note_pass(step, factor, in_use=bool(self._stepping))
+                step = self._context.step
+                account.note_pass(step, self._factor, in_use=bool(self._stepping))
                 if self._graph is not None:
                     account.fading.note_graph(step, self._graph)
-        self.wants_look = any(one.fading.wants_look for one in open_)
-        return result
+        self.wants_look = any(one.fading.wants_look for one in self._open)
 
-    def begin_calmly(self) -> None:
-        """A pass that is one of many (see `Observation`) is about to run."""
-        self._graph = None
-        for account in self._accounts.values():
-            account.look()
-
-    def note_pass(self) -> None:
-        """It has."""
-        for account in self._accounts.values():
-            if account.is_changed():
-                account.note_pass(self._context.step, None, in_use=bool(self._stepping))
+    @property
+    def _open(self) -> list[Account]:
+        return [one for one in self._accounts.values() if one.optimizer() is not None]
 
     def optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
         self._meet(optimizer, note_site(frame)[0])

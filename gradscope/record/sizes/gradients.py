@@ -151,6 +151,7 @@ class Sizes:
 
     def note_pass(self, loss: float) -> None:
         """It was."""
+        self.usages.end_pass()
         self._clipping.begin_backward()
         self._modes.note_pass(self._context.step)
         self._freshness.begin_unmeasured()
@@ -158,7 +159,6 @@ class Sizes:
         self._loss = loss
         self._passes += 1
         self.inspection.note_pass()
-        self.usages.note_pass()
 
     def _begin_accumulating(self) -> None:
         """What was handed out before the first `backward` was not training."""
